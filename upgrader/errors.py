@@ -1,0 +1,149 @@
+"""Every error that `upgrader` raises on purpose, and the exit code that each one ends with.
+
+    UpgraderError                 1  a bug, unless a subclass says otherwise
+    ├── UsageError                2  the command line or a file is wrong; nothing was changed
+    │   └── ConfigError           2  …with the file and the line
+    ├── Inhibited                 3  a check forbids the run; nothing was changed
+    ├── LabError                  2  the local lab can't do what was asked
+    ├── StepFailed                4  a step did not reach its goal (the engine rolls back)
+    │   ├── GateFailed            4  …applied, but a gate did not hold in time
+    │   └── WorkloadFailed        4  …a workload can't become ready, and this is why
+    ├── RollbackFailed            5  the way back failed as well: a person is needed
+    ├── HelmError                 5  Helm refused or failed
+    │   └── ReleaseLocked         3  a release is stuck in pending-*
+    ├── ApiError                  5  the Kubernetes API answered, but not with what was asked for
+    │   └── ApiUnavailable        5  the Kubernetes API did not answer (unknown, never healthy)
+    ├── HostError                 5  a host could not be reached, or a command on it failed
+    │   └── HostUnreachable       3  …not reached at all
+    ├── PlaybookError             5  a playbook failed, on these hosts and tasks
+    ├── Locked                    6  somebody else is upgrading this cluster
+    └── Interrupted             130  stopped by the operator; resumable
+
+An error says what happened and to which object (`message`), and what to do next (`remedy`).
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ApiError",
+    "ApiUnavailable",
+    "ConfigError",
+    "GateFailed",
+    "HelmError",
+    "HostError",
+    "HostUnreachable",
+    "Inhibited",
+    "Interrupted",
+    "LabError",
+    "Locked",
+    "PlaybookError",
+    "ReleaseLocked",
+    "RollbackFailed",
+    "StepFailed",
+    "UpgraderError",
+    "UsageError",
+    "WorkloadFailed",
+]
+
+
+class UpgraderError(Exception):
+    """What happened, and what to do about it; `exit_code` is the process's when nobody catches it."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+class UsageError(UpgraderError):
+    """The command line, a file or the environment is wrong; nothing was changed."""
+
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    """A file of the cluster folder is wrong; the message starts with `FILE:LINE:`."""
+
+
+class LabError(UsageError):
+    """The local lab can't do what was asked, on this machine or in its present state."""
+
+
+class Inhibited(UpgraderError):
+    """A preflight check forbids the run; nothing was changed."""
+
+    exit_code = 3
+
+
+class StepFailed(UpgraderError):
+    """A step did not reach its goal; the engine undoes it."""
+
+    exit_code = 4
+
+
+class GateFailed(StepFailed):
+    """A step was applied, but one of its gates did not hold before the deadline."""
+
+
+class WorkloadFailed(StepFailed):
+    """A workload can't become ready; the message holds the cause (container state, events, log tail)."""
+
+
+class RollbackFailed(UpgraderError):
+    """The way back failed too; a person has to look."""
+
+    exit_code = 5
+
+
+class HelmError(UpgraderError):
+    """Helm refused or failed; the message holds its own words."""
+
+    exit_code = 5
+
+
+class ReleaseLocked(HelmError):
+    """A Helm release is stuck in `pending-*`, which makes Helm refuse every further operation on it."""
+
+    exit_code = 3
+
+
+class ApiError(UpgraderError):
+    """The Kubernetes API answered, but refused or failed the request."""
+
+    exit_code = 5
+
+
+class ApiUnavailable(ApiError):
+    """The Kubernetes API did not answer: what it would have said is unknown."""
+
+
+class HostError(UpgraderError):
+    """A command on a host failed, or the connection broke while it ran."""
+
+    exit_code = 5
+
+
+class HostUnreachable(HostError):
+    """No SSH connection to a host could be made."""
+
+    exit_code = 3
+
+
+class PlaybookError(UpgraderError):
+    """A playbook failed; the message names the hosts and tasks."""
+
+    exit_code = 5
+
+
+class Locked(UpgraderError):
+    """Another run holds this cluster's lock."""
+
+    exit_code = 6
+
+
+class Interrupted(UpgraderError):
+    """The operator stopped the run; it can be resumed."""
+
+    exit_code = 130

@@ -1,0 +1,1 @@
+"""What upgrader talks about: frozen values without any I/O."""

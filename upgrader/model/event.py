@@ -1,0 +1,127 @@
+"""What happens in a run, as values: the console, the journal and reports are all fed from these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from upgrader.model.outcome import RunOutcome, StepOutcome, Verdict
+
+__all__ = [
+    "Event",
+    "GateLooked",
+    "GatePassed",
+    "Note",
+    "RunEnded",
+    "RunStarted",
+    "StepApplied",
+    "StepEnded",
+    "StepStarted",
+    "UndoEnded",
+    "UndoStarted",
+]
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """A run begins; `steps` are the names in their order."""
+
+    run: str
+    target: str
+    steps: tuple[str, ...]
+    folder: str
+
+
+@dataclass(frozen=True)
+class StepStarted:
+    """A step begins: its way back is captured and journaled."""
+
+    step: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class StepApplied:
+    """The change is in; the gates come next."""
+
+    step: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class GateLooked:
+    """A gate looked once. `consecutive` of `needed` looks in a row have held."""
+
+    step: str
+    gate: str
+    verdict: Verdict
+    consecutive: int
+    needed: int
+    seconds_left: float
+
+
+@dataclass(frozen=True)
+class GatePassed:
+    """A gate held for long enough."""
+
+    step: str
+    gate: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StepEnded:
+    """A step is over; `reason` is empty when it passed."""
+
+    step: str
+    outcome: StepOutcome
+    seconds: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class UndoStarted:
+    """A step is being taken back; `goal` says to where."""
+
+    step: str
+    goal: str
+
+
+@dataclass(frozen=True)
+class UndoEnded:
+    """A step was taken back, or could not be (`reason`)."""
+
+    step: str
+    succeeded: bool
+    seconds: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something worth knowing that changes nothing."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """A run is over."""
+
+    run: str
+    outcome: RunOutcome
+    seconds: float
+    reason: str = ""
+
+
+Event = (
+    RunStarted
+    | StepStarted
+    | StepApplied
+    | GateLooked
+    | GatePassed
+    | StepEnded
+    | UndoStarted
+    | UndoEnded
+    | Note
+    | RunEnded
+)

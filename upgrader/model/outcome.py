@@ -1,0 +1,54 @@
+"""How gates, steps and runs end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+__all__ = ["RunOutcome", "StepOutcome", "Verdict", "VerdictKind", "broken", "holds", "pending", "unknown"]
+
+StepOutcome = Literal["passed", "failed", "undone", "undo-failed", "skipped", "in-doubt"]
+RunOutcome = Literal["succeeded", "rolled-back", "failed", "interrupted"]
+
+
+class VerdictKind(StrEnum):
+    """What one look at the cluster told a gate."""
+
+    HOLDS = "holds"
+    PENDING = "pending"
+    """Not yet, but nothing speaks against it getting there."""
+    BROKEN = "broken"
+    """It won't get there by waiting: a crash loop, an image that can't be pulled, …"""
+    UNKNOWN = "unknown"
+    """The question could not be answered. Never counts as healthy, and never as broken."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One look of a gate. `reason` is one sentence for a person: which object, what state, why."""
+
+    kind: VerdictKind
+    reason: str
+    details: tuple[str, ...] = ()
+    """Evidence: events, container states, the last log lines."""
+
+
+def holds(reason: str) -> Verdict:
+    """The gate's condition is met now."""
+    return Verdict(VerdictKind.HOLDS, reason)
+
+
+def pending(reason: str, *details: str) -> Verdict:
+    """The condition is not met yet."""
+    return Verdict(VerdictKind.PENDING, reason, details)
+
+
+def broken(reason: str, *details: str) -> Verdict:
+    """The condition won't be met by waiting."""
+    return Verdict(VerdictKind.BROKEN, reason, details)
+
+
+def unknown(reason: str, *details: str) -> Verdict:
+    """The condition could not be looked at."""
+    return Verdict(VerdictKind.UNKNOWN, reason, details)

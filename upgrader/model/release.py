@@ -1,0 +1,69 @@
+"""Helm releases: what should be installed, what is, and which revision is a way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+__all__ = ["ReleaseSpec", "RestorePoint", "Revision", "RevisionStatus", "last_good"]
+
+RevisionStatus = Literal[
+    "unknown",
+    "deployed",
+    "uninstalled",
+    "superseded",
+    "failed",
+    "uninstalling",
+    "pending-install",
+    "pending-upgrade",
+    "pending-rollback",
+]
+
+
+@dataclass(frozen=True)
+class ReleaseSpec:
+    """A release as it should be: a chart (a local folder or a packed chart) with one merged tree of values."""
+
+    name: str
+    namespace: str
+    chart: Path
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One entry of `helm history`."""
+
+    number: int
+    status: RevisionStatus
+    chart: str = ""
+    """Chart name and version, as in `kube-apiserver-0.1.0`."""
+    description: str = ""
+
+    @property
+    def pending(self) -> bool:
+        """Whether Helm was interrupted while it wrote this revision."""
+        return self.status.startswith("pending-") or self.status == "uninstalling"
+
+
+@dataclass(frozen=True)
+class RestorePoint:
+    """The place that a step goes back to. `revision` None: the release did not exist, so undo uninstalls it."""
+
+    release: str
+    namespace: str
+    revision: int | None
+
+
+def last_good(history: tuple[Revision, ...]) -> Revision | None:
+    """The revision to go back to: the newest that was once deployed, never a failed or an interrupted one.
+
+    Helm marks a revision `superseded` only when a later one replaced it after it had been deployed, so
+    `deployed` and `superseded` are the only two that worked; "the one before" may be a failed one.
+    """
+    for revision in sorted(history, key=lambda r: r.number, reverse=True):
+        if revision.status in ("deployed", "superseded"):
+            return revision
+    return None

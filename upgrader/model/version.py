@@ -1,0 +1,37 @@
+"""Kubernetes versions, their order and the distance between two of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from upgrader.errors import UsageError
+
+__all__ = ["KubernetesVersion"]
+
+_PATTERN = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
+
+
+@dataclass(frozen=True, order=True)
+class KubernetesVersion:
+    """A release such as v1.37.1. Vendor suffixes (`+k3s1`, `-gke.5`) don't count for the order."""
+
+    major: int
+    minor: int
+    patch: int
+
+    @classmethod
+    def parse(cls, text: str) -> KubernetesVersion:
+        """Read `v1.37.1` or `1.37.1`; raises UsageError for anything else."""
+        match = _PATTERN.fullmatch(text.strip())
+        if match is None:
+            raise UsageError(f"'{text}' is not a Kubernetes version", remedy="Write it as v1.37.1.")
+        major, minor, patch = (int(part) for part in match.groups())
+        return cls(major, minor, patch)
+
+    def __str__(self) -> str:
+        return f"v{self.major}.{self.minor}.{self.patch}"
+
+    def minors_after(self, other: KubernetesVersion) -> int:
+        """How many minor versions this one is ahead of `other`; negative when it is behind."""
+        return (self.major - other.major) * 1000 + self.minor - other.minor

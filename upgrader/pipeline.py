@@ -1,0 +1,76 @@
+"""The shape of an upgrade: steps in order, each with a way back, each followed by gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from upgrader.model.outcome import Verdict
+from upgrader.model.release import RestorePoint
+
+__all__ = ["Gate", "GateRun", "Pipeline", "PipelineStep", "Step"]
+
+
+class Gate(Protocol):
+    """A question about the cluster's health. It only looks; it never changes anything, and never sleeps."""
+
+    @property
+    def name(self) -> str:
+        """Short and unique within its step, such as `daemonset/kube-proxy`."""
+        ...
+
+    def look(self) -> Verdict:
+        """Look once. An API that doesn't answer is `unknown`, not an exception."""
+        ...
+
+
+class Step(Protocol):
+    """One change to the cluster, with a way back."""
+
+    @property
+    def name(self) -> str:
+        """Unique within the pipeline, such as `kube-apiserver`."""
+        ...
+
+    def summary(self) -> str:
+        """One line that says what `apply` would change, such as `v1.36.3 → v1.37.1`."""
+        ...
+
+    def capture(self) -> RestorePoint:
+        """Where `undo` goes back to. Reads only. Raises Inhibited when there is no safe place to go back to."""
+        ...
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        """Make the change and wait for it; `note` takes lines of progress. Raises StepFailed with the true cause."""
+        ...
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        """Go back to `point`, from whatever state the step was left in. Idempotent. Raises UpgraderError."""
+        ...
+
+
+@dataclass(frozen=True)
+class GateRun:
+    """How a gate is asked: every `interval` seconds, until it held `needed` times in a row or `deadline` has passed."""
+
+    gate: Gate
+    needed: int = 3
+    interval_seconds: float = 1.0
+    deadline_seconds: float = 120.0
+
+
+@dataclass(frozen=True)
+class PipelineStep:
+    """A step, the gates that must hold after it, and those that must hold after it was undone."""
+
+    step: Step
+    gates: tuple[GateRun, ...]
+    undo_gates: tuple[GateRun, ...]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The steps in the order in which they are applied."""
+
+    steps: tuple[PipelineStep, ...]

@@ -1,0 +1,188 @@
+"""What upgrader needs from the outside world. Adapters provide it; tests provide fakes with the same contract.
+
+Everything is synchronous. Errors are those of `upgrader.errors`: adapters translate their library's where they enter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from upgrader.model.cluster import Host
+from upgrader.model.event import Event
+from upgrader.model.release import ReleaseSpec, Revision
+
+__all__ = ["Clock", "CommandResult", "Helm", "Hosts", "Kind", "Kube", "KubeObject", "PlaybookResult", "Playbooks", "Reporter"]
+
+KubeObject = Mapping[str, Any]
+"""A Kubernetes object in its JSON form."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Where a resource lives in the API: `Kind("apps/v1", "deployments")`."""
+
+    api_version: str
+    plural: str
+    namespaced: bool = True
+
+
+class Helm(Protocol):
+    """Helm releases of one cluster."""
+
+    def version(self) -> str:
+        """The Helm client's own version, such as `4.3.1`."""
+        ...
+
+    def history(self, release: str, namespace: str) -> tuple[Revision, ...]:
+        """All revisions, oldest first; empty when the release isn't installed. Raises HelmError."""
+        ...
+
+    def manifest(self, release: str, namespace: str, revision: int | None = None) -> str:
+        """The YAML that a revision (None: the current one) put into the cluster. Raises HelmError."""
+        ...
+
+    def render(self, spec: ReleaseSpec) -> str:
+        """The YAML that `spec` would put into the cluster; validates values against the chart's schema."""
+        ...
+
+    def upgrade(
+        self, spec: ReleaseSpec, *, timeout_seconds: float, watch: Callable[[], None], take_ownership: bool = False
+    ) -> Revision:
+        """Install or upgrade atomically, and wait until every workload of the chart is ready.
+
+        `watch` is called about once a second while Helm works. When it raises, Helm is stopped and that
+        exception is what the caller sees. Raises HelmError when Helm fails; by then Helm may or may not have
+        rolled back: look at `history`.
+        """
+        ...
+
+    def rollback(self, release: str, namespace: str, revision: int, *, timeout_seconds: float) -> Revision:
+        """Go back to a revision and wait; works on a release stuck in `pending-upgrade` too. Raises HelmError."""
+        ...
+
+    def uninstall(self, release: str, namespace: str, *, timeout_seconds: float) -> None:
+        """Remove a release and wait. A release that isn't there is fine. Raises HelmError."""
+        ...
+
+
+class Kube(Protocol):
+    """The Kubernetes API of one cluster. Every call has a deadline of its own (10 s where none is said).
+
+    Every method raises ApiUnavailable when the API doesn't answer, ApiError when it refuses.
+    """
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
+        """One object; None only when the API says that there is none (404)."""
+        ...
+
+    def list(self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
+        """All objects that match the selectors, in one consistent read; `namespace` "" means all of them."""
+        ...
+
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        """Create an object; ApiError when it exists already."""
+        ...
+
+    def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        """Server-side apply as field manager `upgrader`, taking over conflicting fields."""
+        ...
+
+    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
+        """Delete an object; one that isn't there is fine."""
+        ...
+
+    def logs(self, namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
+        """The last lines that a container wrote; "" when it never wrote any or there is no such container."""
+        ...
+
+    def watch(self, kind: Kind, namespace: str, name: str, *, timeout_seconds: int) -> Iterator[KubeObject]:
+        """Watch events (`{"type": …, "object": …}`) for one object, from now until the timeout."""
+        ...
+
+    def raw(self, path: str, *, server: str = "") -> str:
+        """GET a path that isn't a resource (`/readyz`, `/version`), from `server` (`https://host:port`) or the kubeconfig's."""
+        ...
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """How a command on a host ended."""
+
+    exit_status: int
+    stdout: str
+    stderr: str
+
+
+class Hosts(Protocol):
+    """The machines themselves, over SSH with verified host keys. Raises HostUnreachable or HostError."""
+
+    def run(
+        self, host: Host, command: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float = 30.0, check: bool = True
+    ) -> CommandResult:
+        """Run a command as root (sudo where the inventory says `ansible_become`).
+
+        With `check`, a non-zero exit raises HostError with the command's stderr.
+        """
+        ...
+
+    def read(self, host: Host, path: str) -> bytes | None:
+        """A file's content; None when there is no such file."""
+        ...
+
+    def write(self, host: Host, path: str, content: bytes, *, mode: int = 0o600) -> None:
+        """Write a file atomically (temporary file, fsync, rename), owned by root."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlaybookResult:
+    """How a playbook ended: tasks by host, and what failed."""
+
+    changed: Mapping[str, int]
+    failed: Mapping[str, str]
+    """Host → the task that failed and its message."""
+
+
+class Playbooks(Protocol):
+    """Ansible playbooks against the cluster's inventory."""
+
+    def run(
+        self,
+        playbook: Path,
+        *,
+        inventory: Path,
+        variables: Mapping[str, Any],
+        limit: str = "",
+        timeout_seconds: float,
+        check: bool = False,
+    ) -> PlaybookResult:
+        """Run a playbook to its end (`check`: in check mode). Raises PlaybookError when a host failed."""
+        ...
+
+
+class Clock(Protocol):
+    """Time, which tests can hold."""
+
+    def now(self) -> datetime:
+        """The wall clock, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go backwards."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class Reporter(Protocol):
+    """Who is told what happens: a console, a log, a test."""
+
+    def emit(self, event: Event) -> None:
+        """Take note of an event; must never raise."""
+        ...
