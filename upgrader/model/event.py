@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from upgrader.model.outcome import RunOutcome, StepOutcome, Verdict
+from upgrader.model.release import RestorePoint
 
 __all__ = [
+    "AvailabilityMeasured",
     "Event",
     "GateLooked",
     "GatePassed",
@@ -33,10 +35,11 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class StepStarted:
-    """A step begins: its way back is captured and journaled."""
+    """A step begins: its way back is captured."""
 
     step: str
     summary: str
+    way_back: RestorePoint
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class GatePassed:
     step: str
     gate: str
     seconds: float
+    looks: int
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,18 @@ class Note:
 
 
 @dataclass(frozen=True)
+class AvailabilityMeasured:
+    """What a client of the API saw so far. `raw_failed` counts first tries only; gaps are in milliseconds."""
+
+    requests: int
+    failed: int
+    raw_failed: int
+    longest_gap_ms: float
+    failures: tuple[str, ...] = ()
+    """The first failures, one line each: when, which request, what happened."""
+
+
+@dataclass(frozen=True)
 class RunEnded:
     """A run is over."""
 
@@ -123,5 +139,6 @@ Event = (
     | UndoStarted
     | UndoEnded
     | Note
+    | AvailabilityMeasured
     | RunEnded
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,6 +42,8 @@ class Revision:
     chart: str = ""
     """Chart name and version, as in `kube-apiserver-0.1.0`."""
     description: str = ""
+    updated: datetime | None = None
+    """When Helm last wrote it, in UTC; None when Helm's date could not be read."""
 
     @property
     def pending(self) -> bool:
@@ -50,11 +53,21 @@ class Revision:
 
 @dataclass(frozen=True)
 class RestorePoint:
-    """The place that a step goes back to. `revision` None: the release did not exist, so undo uninstalls it."""
+    """The place that a step goes back to.
 
-    release: str
-    namespace: str
-    revision: int | None
+    For a release, its last good revision; None when it did not exist, so that going back means uninstalling it.
+    For a playbook (`release` ""), the playbook that takes it back; "" when there is none.
+    """
+
+    release: str = ""
+    namespace: str = ""
+    revision: int | None = None
+    playbook: str = ""
+
+    def __str__(self) -> str:
+        if not self.release:
+            return self.playbook or "(a playbook without a way back)"
+        return f"revision {self.revision}" if self.revision is not None else "not installed"
 
 
 def last_good(history: tuple[Revision, ...]) -> Revision | None:

@@ -1,0 +1,240 @@
+"""Helm through pyhelm3, with the traps of both taken out.
+
+pyhelm3 is asynchronous and starts Helm through a shell. Here one event loop serves every call, and Helm is
+started directly, in a session of its own: Ctrl-C in the terminal reaches upgrader alone, which then decides
+when Helm stops; and if upgrader itself is killed, Helm still finishes (or rolls back) what it began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyhelm3
+import pyhelm3.command
+import pyhelm3.errors
+
+from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, UsageError
+from upgrader.model.release import ReleaseSpec, Revision
+
+__all__ = ["HelmAdapter", "find_helm"]
+
+T = TypeVar("T")
+
+HISTORY_KEPT = 20
+"""Revisions that Helm keeps: room for the failed attempts of a bad day above the last good one."""
+
+_READ_SECONDS = 30.0
+_GRACE_SECONDS = 30.0
+"""How much longer than its own timeout Helm may take before it is ended: a hang must not become ours."""
+_WATCH_SECONDS = 1.0
+
+
+def find_helm() -> Path:
+    """The Helm to use: the one beside this Python (where `make` puts it), or else the one on PATH."""
+    beside = Path(sys.executable).parent / "helm"
+    found = beside if os.access(beside, os.X_OK) else shutil.which("helm")
+    if found is None:
+        raise UsageError("Helm was not found", remedy="Install Helm 4 (or 3), or put it on PATH.")
+    return Path(found)
+
+
+class _Command(pyhelm3.command.Command):
+    """pyhelm3's command without the shell, and with every call bounded in time."""
+
+    def __init__(self, executable: Path, kubeconfig: Path, context: str) -> None:
+        super().__init__(
+            executable=str(executable),
+            kubeconfig=kubeconfig,
+            kubecontext=context or None,
+            history_max_revisions=HISTORY_KEPT,
+        )
+        self._cluster = ["--kubeconfig", str(kubeconfig), *(["--kube-context", context] if context else [])]
+
+    async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
+        """Run Helm to its end; raises pyhelm3's errors. Cancelling ends Helm, which then rolls back by itself."""
+        process = await asyncio.create_subprocess_exec(
+            self._executable,
+            *(str(part) for part in command),
+            *self._cluster,
+            stdin=asyncio.subprocess.PIPE if input is not None else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        talk = asyncio.ensure_future(process.communicate(input))
+        try:
+            stdout, stderr = await asyncio.shield(talk)
+        except asyncio.CancelledError:
+            await _end(process, talk)
+            raise
+        if process.returncode == 0:
+            return stdout
+        words = stderr.decode(errors="replace")
+        kind = pyhelm3.errors.ReleaseNotFoundError if "release: not found" in words else pyhelm3.errors.Error
+        raise kind(process.returncode, stdout, stderr)
+
+
+async def _end(process: asyncio.subprocess.Process, talk: asyncio.Future[tuple[bytes, bytes]]) -> None:
+    """SIGTERM makes Helm give up its wait, mark the revision failed and roll back; then SIGKILL if it hangs."""
+    if process.returncode is None:
+        process.terminate()
+    try:
+        await asyncio.wait_for(talk, _GRACE_SECONDS)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+class HelmAdapter:
+    """`ports.Helm` for the cluster that a kubeconfig and a context name."""
+
+    def __init__(self, kubeconfig: Path, context: str = "", executable: Path | None = None) -> None:
+        self._command = _Command(executable or find_helm(), kubeconfig, context)
+        self._client = pyhelm3.Client(self._command)
+        self._loop = asyncio.new_event_loop()
+
+    def close(self) -> None:
+        """Give the event loop back."""
+        self._loop.close()
+
+    def version(self) -> str:
+        return str(self._client.version)
+
+    def history(self, release: str, namespace: str) -> tuple[Revision, ...]:
+        try:
+            rows = self._read(self._command.history(release, namespace=namespace), release)
+        except _NotInstalled:
+            return ()
+        return tuple(sorted((_revision(row) for row in rows), key=lambda r: r.number))
+
+    def manifest(self, release: str, namespace: str, revision: int | None = None) -> str:
+        command = ["get", "manifest", release, "--namespace", namespace]
+        if revision is not None:
+            command += ["--revision", str(revision)]
+        return self._read(self._command.run(command), release).decode()
+
+    def values(self, release: str, namespace: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._read(
+            self._command.get_values(release, namespace=namespace, computed=True), release
+        )
+        return found
+
+    def render(self, spec: ReleaseSpec) -> str:
+        command = ["template", spec.name, str(spec.chart), "--namespace", spec.namespace, "--is-upgrade", "--values", "-"]
+        rendered = self._read(self._command.run(command, json.dumps(spec.values).encode()), spec.name)
+        return rendered.decode()
+
+    def upgrade(
+        self, spec: ReleaseSpec, *, timeout_seconds: float, watch: Callable[[], None], take_ownership: bool = False
+    ) -> Revision:
+        async def work() -> pyhelm3.ReleaseRevision:
+            chart = await self._client.get_chart(spec.chart)
+            return await self._client.install_or_upgrade_release(
+                spec.name,
+                chart,
+                dict(spec.values),
+                namespace=spec.namespace,
+                rollback_on_failure=True,
+                # Without this, Helm would merge in the values of the newest revision, even of a failed one.
+                reset_values=True,
+                take_ownership=take_ownership,
+                force_conflicts=self._client.version.major >= 4,
+                create_namespace=False,
+                timeout=f"{timeout_seconds:.0f}s",
+                wait=True,
+            )
+
+        done = self._call(_watched(work(), watch), spec.name, timeout_seconds + 2 * _GRACE_SECONDS)
+        return Revision(done.revision, "deployed", description=done.description or "")
+
+    def rollback(self, release: str, namespace: str, revision: int, *, timeout_seconds: float) -> Revision:
+        command = ["rollback", release, str(revision), "--namespace", namespace, "--wait"]
+        command += ["--timeout", f"{timeout_seconds:.0f}s", "--history-max", str(HISTORY_KEPT)]
+        if self._client.version.major >= 4:
+            command.append("--force-conflicts")
+        self._call(self._command.run(command), release, timeout_seconds + _GRACE_SECONDS)
+        return self.history(release, namespace)[-1]
+
+    def uninstall(self, release: str, namespace: str, *, timeout_seconds: float) -> None:
+        self._call(
+            self._client.uninstall_release(release, namespace=namespace, timeout=f"{timeout_seconds:.0f}s", wait=True),
+            release,
+            timeout_seconds + _GRACE_SECONDS,
+        )
+
+    def _read(self, work: Coroutine[Any, Any, T], release: str) -> T:
+        return self._call(work, release, _READ_SECONDS)
+
+    def _call(self, work: Coroutine[Any, Any, T], release: str, limit_seconds: float) -> T:
+        """Run one call in the adapter's loop, and say its errors in our words."""
+        try:
+            return self._loop.run_until_complete(asyncio.wait_for(work, limit_seconds))
+        except TimeoutError as error:
+            raise HelmError(
+                f"Helm did not come back within {limit_seconds:.0f} s, working on release '{release}'",
+                remedy=f"See what it left behind with: helm history {release}",
+            ) from error
+        except pyhelm3.errors.ReleaseNotFoundError as error:
+            raise _NotInstalled(f"release '{release}' is not installed") from error
+        except pyhelm3.errors.Error as error:
+            raise _translated(release, error.stderr.decode(errors="replace")) from error
+
+
+class _NotInstalled(HelmError):
+    """There is no such release, or no such revision of it."""
+
+
+async def _watched(work: Coroutine[Any, Any, T], watch: Callable[[], None]) -> T:
+    """Await `work`, looking once a second; when the look raises, `work` is cancelled and that error goes up."""
+    task = asyncio.ensure_future(work)
+    try:
+        while True:
+            done, _ = await asyncio.wait({task}, timeout=_WATCH_SECONDS)
+            if done:
+                return task.result()
+            await asyncio.to_thread(watch)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+
+
+def _revision(row: dict[str, Any]) -> Revision:
+    return Revision(
+        number=int(row["revision"]),
+        status=row["status"],
+        chart=row.get("chart", ""),
+        description=row.get("description", ""),
+        updated=_when(row.get("updated", "")),
+    )
+
+
+def _when(text: str) -> datetime | None:
+    """Helm writes RFC 3339 with nanoseconds, which Python reads only since 3.11, and only to microseconds."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        return None
+
+
+def _translated(release: str, words: str) -> HelmError | ApiUnavailable:
+    """Helm's stderr as one of our errors: its last line is the cause, the ones before are warnings."""
+    lines = [line for line in words.strip().splitlines() if not line.startswith(("WARNING", "level="))]
+    cause = (lines[-1] if lines else words.strip()).removeprefix("Error: ")
+    if "another operation" in cause and "in progress" in cause:
+        return ReleaseLocked(
+            f"release '{release}' is stuck: {cause}",
+            remedy=f"If no other Helm is at work on it: helm history {release}, then helm rollback to the last "
+            "revision that is 'superseded' or 'deployed'.",
+        )
+    if "cluster unreachable" in cause or "connection refused" in cause:
+        return ApiUnavailable(f"Helm could not reach the API server for release '{release}': {cause}")
+    return HelmError(f"Helm failed on release '{release}': {cause}", remedy=f"See: helm history {release}")

@@ -1,0 +1,44 @@
+"""How an operator stops a run: once, and it stops where it is safe; twice, and it stops now."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from upgrader.errors import Interrupted
+
+__all__ = ["StopRequest", "stop_on_signals"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StopRequest:
+    """Whether somebody asked for the run to stop."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def check(self) -> None:
+        """Raise Interrupted when a stop was asked for; called where stopping is safe."""
+        if self.requested:
+            raise Interrupted("stopped on request", remedy="Run the same command again to go on.")
+
+
+@contextmanager
+def stop_on_signals(request: StopRequest, tell: Callable[[str], None]) -> Iterator[None]:
+    """Turn the first SIGINT, SIGTERM or SIGHUP into a request, the second into KeyboardInterrupt."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if request.requested:
+            raise KeyboardInterrupt
+        request.requested = True
+        tell("Stopping after the current step (once more: stop now)")
+
+    before = {number: signal.signal(number, handle) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""The kinds of change that a pipeline is made of."""

@@ -1,0 +1,115 @@
+"""A step that installs or upgrades one Helm release, and can take it back to its last good revision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, StepFailed, WorkloadFailed
+from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.release import ReleaseSpec, RestorePoint, last_good
+from upgrader.ports import Clock, Helm
+
+__all__ = ["ChartStep", "Watcher"]
+
+
+class Watcher(Protocol):
+    """Looks at a release's workloads while Helm waits for them."""
+
+    last: tuple[Verdict, ...]
+    """What it saw of each workload when it last looked."""
+
+    def __call__(self) -> None:
+        """Look once; raises WorkloadFailed when waiting longer won't help."""
+        ...
+
+
+@dataclass(frozen=True)
+class ChartStep:
+    """One atomic `helm upgrade --install`."""
+
+    spec: ReleaseSpec
+    change: str
+    """What it changes, in one line, as the plan says it."""
+    helm: Helm
+    clock: Clock
+    timeout_seconds: float
+    watcher: Callable[[], Watcher]
+    """Makes a watcher of the release's workloads, as they are before the change."""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def summary(self) -> str:
+        return self.change
+
+    def capture(self) -> RestorePoint:
+        good = last_good(self.helm.history(self.spec.name, self.spec.namespace))
+        return RestorePoint(self.spec.name, self.spec.namespace, good.number if good else None)
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        self._unstick(note)
+        watcher = self.watcher()
+        note(f"helm upgrade --install {self.spec.name} (atomic, timeout {self.timeout_seconds:.0f} s)")
+        try:
+            self.helm.upgrade(self.spec, timeout_seconds=self.timeout_seconds, watch=watcher)
+        except WorkloadFailed:
+            raise
+        except (HelmError, ApiUnavailable) as error:
+            raise _with_cause(error, watcher.last) from error
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        history = self.helm.history(self.spec.name, self.spec.namespace)
+        if point.revision is None:
+            if history:
+                note(f"helm uninstall {self.spec.name}: it was not there before this run")
+                self.helm.uninstall(self.spec.name, self.spec.namespace, timeout_seconds=self.timeout_seconds)
+            return
+        if history and history[-1].status == "deployed" and self._same_manifest(history[-1].number, point.revision):
+            note(f"{self.spec.name} is already back at what revision {point.revision} was")
+            return
+        note(f"helm rollback {self.spec.name} {point.revision}")
+        self.helm.rollback(self.spec.name, self.spec.namespace, point.revision, timeout_seconds=self.timeout_seconds)
+
+    def _same_manifest(self, one: int, other: int) -> bool:
+        if one == other:
+            return True
+        manifest = self.helm.manifest
+        return manifest(self.name, self.spec.namespace, one) == manifest(self.name, self.spec.namespace, other)
+
+    def _unstick(self, note: Callable[[str], None]) -> None:
+        """Free a release that an interrupted Helm left in `pending-*`, where that can be done without guessing.
+
+        Helm gives up after its timeout, so a pending revision older than that belongs to nobody; a younger one
+        may be somebody's `helm upgrade` at this very moment, and is left alone.
+        """
+        history = self.helm.history(self.spec.name, self.spec.namespace)
+        if not history or not history[-1].pending:
+            return
+        stuck, good = history[-1], last_good(history)
+        what = f"release '{self.name}' is in '{stuck.status}' (revision {stuck.number})"
+        age = (self.clock.now() - stuck.updated).total_seconds() if stuck.updated else 0.0
+        if age < self.timeout_seconds:
+            raise ReleaseLocked(
+                f"{what} since {age:.0f} s: another Helm may be at work on it",
+                remedy=f"Wait until it is {self.timeout_seconds:.0f} s old and run again, or see: helm history {self.name}",
+            )
+        if good is None:
+            raise ReleaseLocked(
+                f"{what}, and no revision of it ever worked",
+                remedy=f"See what it left in the cluster (helm get manifest {self.name}); if nothing of it is in use: "
+                f"helm uninstall {self.name}",
+            )
+        note(f"{what} since {age:.0f} s, which is longer than Helm waits: rolling back to revision {good.number} first")
+        self.helm.rollback(self.name, self.spec.namespace, good.number, timeout_seconds=self.timeout_seconds)
+
+
+def _with_cause(error: HelmError | ApiUnavailable, seen: tuple[Verdict, ...]) -> StepFailed:
+    """Helm says that it waited in vain; the workloads say why."""
+    at_fault = [verdict for verdict in seen if verdict.kind is not VerdictKind.HOLDS]
+    if not at_fault:
+        return StepFailed(error.message, remedy=error.remedy)
+    lines = [line for verdict in at_fault for line in (verdict.reason, *(f"  {detail}" for detail in verdict.details))]
+    return WorkloadFailed("\n".join([*lines, f"({error.message})"]), remedy=error.remedy)

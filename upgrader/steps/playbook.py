@@ -1,0 +1,57 @@
+"""A step that runs an Ansible playbook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
+from upgrader.model.release import RestorePoint
+from upgrader.ports import Playbooks
+
+__all__ = ["PlaybookStep"]
+
+
+@dataclass(frozen=True)
+class PlaybookStep:
+    """One playbook against the cluster's inventory; `undo_playbook` takes it back, where there is one."""
+
+    playbook: Path
+    inventory: Path
+    playbooks: Playbooks
+    timeout_seconds: float
+    undo_playbook: Path | None = None
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.playbook.stem
+
+    def summary(self) -> str:
+        return f"ansible-playbook {self.playbook.name}"
+
+    def capture(self) -> RestorePoint:
+        return RestorePoint(playbook=str(self.undo_playbook or ""))
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        note(self.summary())
+        try:
+            self._run(self.playbook)
+        except PlaybookError as error:
+            raise StepFailed(error.message, remedy=error.remedy) from error
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        if not point.playbook:
+            raise RollbackFailed(
+                f"playbook {self.playbook.name} has no way back",
+                remedy="Give the step an `undo` playbook, or take its changes back by hand.",
+            )
+        note(f"ansible-playbook {Path(point.playbook).name}")
+        self._run(Path(point.playbook))
+
+    def _run(self, playbook: Path) -> None:
+        self.playbooks.run(
+            playbook, inventory=self.inventory, variables=self.variables, timeout_seconds=self.timeout_seconds
+        )
