@@ -1,0 +1,1 @@
+"""The cluster folder's files, read into frozen values; nothing here talks to a cluster."""

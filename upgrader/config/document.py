@@ -1,0 +1,113 @@
+"""YAML files whose every key knows its line, so that an error can point at it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from upgrader.errors import ConfigError
+
+__all__ = ["Document", "KeyPath", "check_syntax", "read_mapping", "shown"]
+
+KeyPath = tuple[str | int, ...]
+"""Where a value sits in a document: keys of mappings and indexes of lists, from the top."""
+
+_Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A YAML mapping, and the line (1-based) of each of its keys and list items."""
+
+    path: Path
+    data: Mapping[str, Any]
+    lines: Mapping[KeyPath, int]
+
+    def line(self, where: KeyPath) -> int:
+        """The line of a value, or of the nearest thing around it that is in the file."""
+        while where and where not in self.lines:
+            where = where[:-1]
+        return self.lines.get(where, 1)
+
+    def error(self, where: KeyPath, message: str, *, remedy: str = "") -> ConfigError:
+        """A ConfigError that starts with `FILE:LINE:`."""
+        return ConfigError(f"{shown(self.path)}:{self.line(where)}: {message}", remedy=remedy)
+
+
+def shown(path: Path) -> str:
+    """A path as a person wants to read it: relative when it is below the current folder."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def read_mapping(path: Path) -> Document:
+    """Read a YAML file that holds one mapping (an empty file is an empty mapping).
+
+    Raises ConfigError for a file that can't be read, isn't YAML, holds anything else, or says a key twice.
+    """
+    with _loader(path) as loader:
+        node = loader.get_single_node()
+        if node is None:
+            return Document(path, {}, {})
+        lines: dict[KeyPath, int] = {(): node.start_mark.line + 1}
+        if not isinstance(node, yaml.MappingNode):
+            raise ConfigError(f"{shown(path)}:{lines[()]}: expected `key: value` lines, not {_kind(node)}")
+        _walk(path, node, (), lines, frozenset())
+        return Document(path, loader.construct_document(node), lines)
+
+
+def check_syntax(path: Path) -> None:
+    """Raise ConfigError unless the file is YAML, whatever it holds and whatever tags (`!vault`) it uses."""
+    with _loader(path) as loader:
+        loader.get_single_node()
+
+
+@contextmanager
+def _loader(path: Path) -> Iterator[Any]:
+    """A YAML loader of the file; what it raises inside the block becomes ConfigError."""
+    try:
+        yield _Loader(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{shown(path)}: can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{shown(path)}: is not UTF-8 text: {error.reason}") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise ConfigError(f"{shown(path)}:{line}: is not valid YAML: {error.problem or error.context}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{shown(path)}: is not valid YAML: {error}") from error
+
+
+def _walk(path: Path, node: yaml.Node, where: KeyPath, lines: dict[KeyPath, int], above: frozenset[int]) -> None:
+    if id(node) in above:
+        raise ConfigError(f"{shown(path)}:{node.start_mark.line + 1}: an anchor contains itself")
+    above = above | {id(node)}
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            lines[(*where, index)] = item.start_mark.line + 1
+            _walk(path, item, (*where, index), lines, above)
+    elif isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise ConfigError(f"{shown(path)}:{line}: a key can't be {_kind(key)}")
+            if key.value in seen and key.tag != _MERGE_TAG:
+                raise ConfigError(f"{shown(path)}:{line}: key '{key.value}' is already in line {seen[key.value]}")
+            seen[key.value] = line
+            lines[(*where, key.value)] = line
+            _walk(path, value, (*where, key.value), lines, above)
+
+
+_MERGE_TAG = "tag:yaml.org,2002:merge"
+
+
+def _kind(node: yaml.Node) -> str:
+    return {"sequence": "a list", "mapping": "a mapping"}.get(node.id, "a single value")

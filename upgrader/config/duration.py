@@ -1,0 +1,24 @@
+"""Durations as people write them: `90s`, `5m`, `1h30m`."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["parse_duration"]
+
+_PATTERN = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?")
+
+
+def parse_duration(text: object) -> float:
+    """Seconds in a duration; raises ValueError, with an example, for whatever isn't one.
+
+    A bare number is refused: whether it means seconds or minutes differs from tool to tool.
+    """
+    match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
+    if match is None or not match.group():
+        raise ValueError(f"{text!r} is not a duration; write it like 90s, 5m or 1h")
+    hours, minutes, seconds = (float(match[unit] or 0) for unit in "hms")
+    total = hours * 3600 + minutes * 60 + seconds
+    if total <= 0:
+        raise ValueError(f"{text!r} is no time at all; write it like 90s, 5m or 1h")
+    return total

@@ -1,0 +1,183 @@
+"""The shape of `upgrader.yaml`. Descriptions here are the reference manual's text."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from upgrader.config.duration import parse_duration
+from upgrader.errors import UsageError
+from upgrader.model.version import KubernetesVersion
+
+__all__ = [
+    "PLAYBOOK_TAG",
+    "RELEASE_TAG",
+    "Availability",
+    "ClusterFiles",
+    "File",
+    "Gate",
+    "Gates",
+    "Helm",
+    "Playbook",
+    "Policy",
+    "Release",
+]
+
+RELEASE_TAG, PLAYBOOK_TAG = "(release)", "(playbook)"
+"""Names that pydantic puts into error locations; in brackets, so that they can't be taken for keys."""
+
+
+def _version(text: object) -> KubernetesVersion:
+    try:
+        return KubernetesVersion.parse(str(text))
+    except UsageError as error:
+        raise ValueError(f"{error.message}; write it like v1.37.1") from error
+
+
+def _workload(text: object) -> str:
+    parts = text.split("/") if isinstance(text, str) else []
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(f"{text!r} does not name a workload; write it as NAMESPACE/NAME")
+    return "/".join(parts)
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration, json_schema_input_type=str)]
+Version = Annotated[Any, BeforeValidator(_version, json_schema_input_type=str)]
+Workload = Annotated[str, BeforeValidator(_workload)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        # pydantic's own message for an unknown key doesn't say which keys there are
+        if isinstance(data, dict):
+            allowed = [field.alias or name for name, field in cls.model_fields.items()]
+            for key in data:
+                if key not in allowed:
+                    raise PydanticCustomError("unknown_key", "unknown key", {"key": str(key), "allowed": allowed})
+        return data
+
+
+class ClusterFiles(_Model):
+    """Which cluster this is. Paths are relative to the folder of `upgrader.yaml`."""
+
+    kubeconfig: Text = Field(default="kubeconfig", description="The kubeconfig of the cluster.")
+    context: str = Field(
+        default="",
+        description="The context that must be the kubeconfig's current one; `run` refuses any other. Empty: any.",
+    )
+    inventory: Text = Field(default="hosts.yml", description="The Ansible inventory, with the group `controllers`.")
+
+
+class Helm(_Model):
+    """How Helm is used."""
+
+    timeout: Duration = Field(
+        default=300.0, description="How long one release may take to become ready.", examples=["5m"]
+    )
+
+
+class Policy(_Model):
+    """What to do when something fails."""
+
+    on_failure: Literal["rollback-run", "rollback-step", "stop"] = Field(
+        default="rollback-run",
+        description="`rollback-run` undoes every step of the run, last one first; `rollback-step` only the one that "
+        "failed; `stop` leaves everything as it is.",
+    )
+
+
+class Gates(_Model):
+    """How every gate is asked, unless it says otherwise."""
+
+    consecutive: int = Field(default=3, ge=1, description="How many looks in a row must hold.")
+    interval: Duration = Field(default=1.0, description="The time between two looks.", examples=["1s"])
+    deadline: Duration = Field(default=120.0, description="When a gate that doesn't hold has failed.", examples=["2m"])
+
+
+class Availability(_Model):
+    """The prober that counts failed API requests while a run goes on."""
+
+    requests_per_second: float = Field(
+        default=10.0, ge=0, le=1000, description="Requests a second; 0 turns the prober off."
+    )
+
+
+class Gate(_Model):
+    """One further gate: a workload that must be healthy after the step."""
+
+    daemonset: Workload | None = Field(default=None, description="A DaemonSet, as NAMESPACE/NAME.")
+    deployment: Workload | None = Field(default=None, description="A Deployment, as NAMESPACE/NAME.")
+    consecutive: int | None = Field(default=None, ge=1, description="As in `gates`.")
+    interval: Duration | None = Field(default=None, description="As in `gates`.")
+    deadline: Duration | None = Field(default=None, description="As in `gates`.")
+
+    @model_validator(mode="after")
+    def _one_workload(self) -> Gate:
+        if (self.daemonset is None) == (self.deployment is None):
+            raise ValueError("a gate names one workload: either 'daemonset' or 'deployment'")
+        return self
+
+
+class Release(_Model):
+    """A Helm release."""
+
+    release: Text = Field(description="The release's name.")
+    namespace: str = Field(
+        default="", description="Its namespace. Empty: `kube-system` for a built-in chart, else `default`."
+    )
+    chart: str = Field(
+        default="", description="A chart's folder or package. Empty: the built-in chart of the release's name."
+    )
+    values: str = Field(default="", description="Its values file. Empty: `values/RELEASE.yaml`, if there is one.")
+    gates: list[Gate] = Field(default=[], description="Further gates; those that go with the chart always apply.")
+
+
+class Playbook(_Model):
+    """An Ansible playbook."""
+
+    playbook: Text = Field(description="The playbook's file.")
+    gates: list[Gate] = Field(default=[], description="Gates after it.")
+
+
+def _kind_of_step(data: Any) -> str:
+    keys = [str(key) for key in data] if isinstance(data, dict) else []
+    misspelt = any(get_close_matches(key, ["playbook"]) for key in keys)
+    return PLAYBOOK_TAG if misspelt and "release" not in keys else RELEASE_TAG
+
+
+Step = Annotated[
+    Annotated[Release, Tag(RELEASE_TAG)] | Annotated[Playbook, Tag(PLAYBOOK_TAG)], Discriminator(_kind_of_step)
+]
+
+_PIPELINE = (
+    "The steps in their order, each a release or a playbook. Empty: the releases of the three built-in charts, "
+    "`pod-checkpointer`, `kube-apiserver`, `kubernetes`."
+)
+
+
+class File(_Model):
+    """`upgrader.yaml`: what a cluster should be, and how to get it there."""
+
+    kubernetes_version: Version = Field(
+        description="The Kubernetes version that the cluster should run; `upgrader run --to` overrides it.",
+        examples=["v1.36.3"],
+    )
+    cluster: ClusterFiles = ClusterFiles()
+    helm: Helm = Helm()
+    policy: Policy = Policy()
+    gates: Gates = Gates()
+    availability: Availability = Availability()
+    pipeline: list[Step] | None = Field(
+        default=None,
+        min_length=1,
+        description=_PIPELINE,
+    )

@@ -1,0 +1,96 @@
+"""What an operator asked for: `upgrader.yaml`, the environment and the flags, merged and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from upgrader.model.version import KubernetesVersion
+
+__all__ = [
+    "BUILT_IN_CHARTS",
+    "AvailabilitySettings",
+    "Holding",
+    "OnFailure",
+    "PlaybookStep",
+    "ReleaseStep",
+    "Settings",
+    "StepSettings",
+    "WorkloadGate",
+]
+
+BUILT_IN_CHARTS = ("pod-checkpointer", "kube-apiserver", "kubernetes")
+"""The charts that come with upgrader, in the order in which the default pipeline upgrades them."""
+
+OnFailure = Literal["rollback-run", "rollback-step", "stop"]
+"""What a failed step leads to: undo the whole run, undo that step only, or leave all as it is."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """How long a gate must hold: `consecutive` looks in a row, `interval_seconds` apart, before the deadline."""
+
+    consecutive: int = 3
+    interval_seconds: float = 1.0
+    deadline_seconds: float = 120.0
+
+
+@dataclass(frozen=True)
+class WorkloadGate:
+    """A gate that the file adds to a step: a workload that must be healthy."""
+
+    kind: Literal["daemonset", "deployment"]
+    namespace: str
+    name: str
+    holding: Holding
+
+
+@dataclass(frozen=True)
+class ReleaseStep:
+    """A Helm release as a step. `chart` None stands for the built-in chart of the release's name."""
+
+    name: str
+    namespace: str
+    chart: Path | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The content of `values_file`; empty when the file isn't there, which means the chart's own defaults."""
+    values_file: Path | None = None
+    gates: tuple[WorkloadGate, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlaybookStep:
+    """An Ansible playbook as a step; its name is the file's without the suffix."""
+
+    name: str
+    playbook: Path
+    gates: tuple[WorkloadGate, ...] = ()
+
+
+StepSettings = ReleaseStep | PlaybookStep
+
+
+@dataclass(frozen=True)
+class AvailabilitySettings:
+    """How the API is probed while a run goes on; a rate of 0 turns it off."""
+
+    requests_per_second: float = 10.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a command needs to know before it looks at the cluster. All paths are absolute."""
+
+    folder: Path
+    kubernetes_version: KubernetesVersion
+    kubeconfig: Path
+    inventory: Path
+    pipeline: tuple[StepSettings, ...]
+    context: str = ""
+    """The kubeconfig context that must be the current one; "" accepts whichever it is."""
+    helm_timeout_seconds: float = 300.0
+    on_failure: OnFailure = "rollback-run"
+    gates: Holding = Holding()
+    availability: AvailabilitySettings = AvailabilitySettings()
