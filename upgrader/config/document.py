@@ -110,4 +110,5 @@ _MERGE_TAG = "tag:yaml.org,2002:merge"
 
 
 def _kind(node: yaml.Node) -> str:
-    return {"sequence": "a list", "mapping": "a mapping"}.get(node.id, "a single value")
+    kinds = ((yaml.SequenceNode, "a list"), (yaml.MappingNode, "a mapping"))
+    return next((name for kind, name in kinds if isinstance(node, kind)), "a single value")
