@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from upgrader.engine.journal import Record
+from upgrader.model.release import RestorePoint
 
 __all__ = ["GateReport", "Report", "StepReport", "fold"]
 
@@ -71,7 +72,7 @@ def _next(report: Report, record: Record) -> Report:
         case "RunStarted":
             return replace(report, run=data["run"], target=data["target"], started=when)
         case "StepStarted":
-            step = StepReport(data["step"], "in-doubt", summary=data["summary"], way_back=_way_back(data["way_back"]))
+            step = StepReport(data["step"], "in-doubt", summary=data["summary"], way_back=str(RestorePoint(**data["way_back"])))
             return replace(report, steps=(*report.steps, step))
         case "StepApplied":
             return _step(report, data["step"], apply_seconds=data["seconds"])
@@ -90,12 +91,6 @@ def _next(report: Report, record: Record) -> Report:
             return replace(report, outcome=data["outcome"], seconds=data["seconds"], reason=data["reason"])
         case _:
             return report
-
-
-def _way_back(point: dict[str, Any]) -> str:
-    if not point["release"]:
-        return str(point["playbook"])
-    return "not installed" if point["revision"] is None else f"revision {point['revision']}"
 
 
 def _step(report: Report, name: str, **changes: Any) -> Report:

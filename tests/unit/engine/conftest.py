@@ -1,0 +1,108 @@
+"""Steps, gates and listeners that a test can script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.kube import FakeKube
+from upgrader.engine.runner import OnFailure, Runner
+from upgrader.engine.stop import StopRequest
+from upgrader.errors import UpgraderError
+from upgrader.model.event import Event
+from upgrader.model.outcome import Verdict, holds
+from upgrader.model.release import RestorePoint
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep
+
+
+class Recorder:
+    """A Reporter that remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+
+@dataclass
+class ScriptedStep:
+    """A step that writes what is asked of it into a shared diary."""
+
+    name: str
+    diary: list[str]
+    apply_error: UpgraderError | None = None
+    undo_error: UpgraderError | None = None
+    on_apply: Callable[[], None] = lambda: None
+
+    def summary(self) -> str:
+        return "change"
+
+    def capture(self) -> RestorePoint:
+        return RestorePoint(self.name, "kube-system", 1)
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        self.diary.append(f"apply {self.name}")
+        self.on_apply()
+        if self.apply_error:
+            raise self.apply_error
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        self.diary.append(f"undo {self.name} to {point.revision}")
+        if self.undo_error:
+            raise self.undo_error
+
+
+@dataclass
+class ScriptedGate:
+    """A gate that gives the verdicts it was told to, the last one for ever."""
+
+    name: str
+    verdicts: Iterator[Verdict] = field(default_factory=lambda: iter(()))
+    last: Verdict = field(default_factory=lambda: holds("fine"))
+
+    def look(self) -> Verdict:
+        self.last = next(self.verdicts, self.last)
+        return self.last
+
+
+@dataclass
+class Bench:
+    """A runner on fakes, with all that it told."""
+
+    clock: FakeClock
+    kube: FakeKube
+    recorder: Recorder
+    stop: StopRequest
+    diary: list[str]
+
+    def step(self, name: str, *gates: ScriptedGate, undo_gates: tuple[ScriptedGate, ...] = (), **script: object) -> PipelineStep:
+        """A pipeline step whose gates need three looks within ten seconds."""
+        step = ScriptedStep(name, self.diary, **script)  # type: ignore[arg-type]
+        return PipelineStep(step, tuple(map(_run, gates)), tuple(map(_run, undo_gates)))
+
+    def runner(self, on_failure: OnFailure = "rollback-run") -> Runner:
+        """A runner with the given policy."""
+        return Runner(
+            kube=self.kube, clock=self.clock, reporter=self.recorder, stop=self.stop, on_failure=on_failure
+        )
+
+
+def _run(gate: ScriptedGate) -> GateRun:
+    return GateRun(gate, needed=3, interval_seconds=1.0, deadline_seconds=10.0)
+
+
+def run(runner: Runner, *steps: PipelineStep) -> object:
+    """Run these steps as a pipeline."""
+    return runner.run(Pipeline(steps), run="r1", target="v1.37.1", folder="/tmp/r1")
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """A fresh bench whose API answers."""
+    kube = FakeKube()
+    kube.raw_answers["/readyz"] = "ok"
+    return Bench(FakeClock(), kube, Recorder(), StopRequest(), [])

@@ -1,0 +1,84 @@
+"""The planner: what is, what should be, and the difference in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from upgrader.model.observed import Observed, ObservedRelease
+from upgrader.model.plan import PlannedRelease
+from upgrader.model.release import ReleaseSpec, Revision
+from upgrader.model.version import KubernetesVersion
+from upgrader.planner import IntendedRelease, object_changes, plan_run
+
+V136, V137 = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
+
+
+def deployment(tag: str) -> str:
+    """A manifest with one Deployment."""
+    return f"""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web, namespace: kube-system}}
+spec: {{template: {{spec: {{containers: [{{name: web, image: "registry.example/web:{tag}"}}]}}}}}}
+"""
+
+
+def planned(before: str, after: str, *history: Revision) -> PlannedRelease:
+    """The plan for one release that was `before` and should be `after`."""
+    observed = Observed(V136, {}, {"web": ObservedRelease(history, before)})
+    wanted = IntendedRelease(ReleaseSpec("web", "kube-system", Path("/charts/web")), after)
+    step = plan_run([wanted], observed, V137).steps[0]
+    assert isinstance(step, PlannedRelease)
+    return step
+
+
+def test_same_manifest_is_nothing_to_do() -> None:
+    """A release that renders to what is deployed is left alone, so a second run changes nothing."""
+    assert planned(deployment("v1"), deployment("v1"), Revision(1, "deployed")).action == "unchanged"
+
+
+def test_failed_attempt_on_top_is_applied_again() -> None:
+    """Equal manifests don't count while the newest revision is a failed one: the cluster may hold half of it."""
+    step = planned(deployment("v1"), deployment("v1"), Revision(1, "superseded"), Revision(2, "failed"))
+    assert step.action == "upgrade"
+
+
+def test_uninstalled_release_is_installed_again() -> None:
+    """A release that somebody removed by hand is planned as an install."""
+    assert planned("", deployment("v1")).action == "install"
+
+
+def test_summary_names_the_images_that_move() -> None:
+    """The line that an operator reads first says from which image to which."""
+    step = planned(deployment("v1"), deployment("v2"), Revision(1, "deployed"))
+    assert step.summary == "web:v1 → web:v2 (1 object)"
+    assert "+" in step.changes[0].diff and "web:v2" in step.changes[0].diff
+
+
+def test_secrets_are_masked_in_diffs() -> None:
+    """A plan can be pasted anywhere: a Secret's values are never in it."""
+    secret = "kind: Secret\nmetadata: {name: s}\ndata: {key: %s}\n"
+    changes = object_changes(secret % "b2xkLXBhc3N3b3Jk", secret % "bmV3LXBhc3N3b3JkIQ==")
+    assert len(changes) == 1
+    assert "bmV3" not in changes[0].diff and "b2xk" not in changes[0].diff
+
+
+def test_added_and_removed_objects_are_told_apart() -> None:
+    """An object that only the new chart has is added; one that only the old one has is removed."""
+    other = "kind: ConfigMap\nmetadata: {name: c}\n"
+    changes = object_changes(deployment("v1"), other)
+    assert [(change.object, change.change) for change in changes] == [
+        ("ConfigMap c", "added"),
+        ("Deployment kube-system/web", "removed"),
+    ]
+
+
+def test_digest_moves_with_the_cluster() -> None:
+    """Two plans have the same digest only when they start from the same state and lead to the same state."""
+    spec = ReleaseSpec("web", "kube-system", Path("/charts/web"))
+    wanted = [IntendedRelease(spec, deployment("v2"))]
+    one, other = (
+        plan_run(wanted, Observed(V136, {}, {"web": ObservedRelease((Revision(1, "deployed"),), deployment(tag))}), V137)
+        for tag in ("v1", "v0")
+    )
+    assert one.digest != other.digest

@@ -1,0 +1,132 @@
+"""The step that upgrades one Helm release."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.helm import FakeHelm
+from upgrader.errors import HelmError, ReleaseLocked, StepFailed, WorkloadFailed
+from upgrader.model.outcome import Verdict, broken, holds
+from upgrader.model.release import ReleaseSpec, RestorePoint
+from upgrader.steps.chart import ChartStep
+
+OLD, NEW = "tag: v1\n", "tag: v2\n"
+
+
+class Watch:
+    """A watcher that saw what it was told to see."""
+
+    def __init__(self, *last: Verdict, error: StepFailed | None = None) -> None:
+        self.last = last
+        self._error = error
+
+    def __call__(self) -> None:
+        if self._error:
+            raise self._error
+
+
+def quiet(text: str) -> None:
+    """Take no notes."""
+
+
+@pytest.fixture
+def helm() -> FakeHelm:
+    """A Helm with one deployed revision of release `app`."""
+    helm = FakeHelm()
+    helm.install("app", OLD)
+    return helm
+
+
+def step(helm: FakeHelm, watch: Watch | None = None, clock: FakeClock | None = None) -> ChartStep:
+    """The upgrade of `app` to NEW."""
+    spec = ReleaseSpec("app", "kube-system", Path("/charts/app"), {"tag": "v2"})
+    return ChartStep(spec, "v1 → v2", helm, clock or FakeClock(), 60.0, lambda: watch or Watch())
+
+
+def test_upgrade_and_undo(helm: FakeHelm) -> None:
+    """Undo brings back what was deployed before, as a new revision."""
+    upgrade = step(helm)
+    point = upgrade.capture()
+    upgrade.apply(quiet)
+    assert helm.manifest("app", "kube-system") == NEW
+    upgrade.undo(point, quiet)
+    assert helm.manifest("app", "kube-system") == OLD
+
+
+def test_way_back_is_the_last_revision_that_worked(helm: FakeHelm) -> None:
+    """A failed revision on top is never a way back, however recent."""
+    helm.install("app", "tag: broken\n", "failed")
+    assert step(helm).capture().revision == 1
+
+
+def test_undo_after_helms_own_rollback_changes_nothing(helm: FakeHelm) -> None:
+    """Where Helm has already rolled back by itself, undo sees that and leaves it."""
+    helm.fail_upgrade["app"] = HelmError("timed out")
+    upgrade = step(helm)
+    point = upgrade.capture()
+    with pytest.raises(StepFailed):
+        upgrade.apply(quiet)
+    before = len(helm.history("app", "kube-system"))
+    upgrade.undo(point, quiet)
+    assert len(helm.history("app", "kube-system")) == before
+
+
+def test_undo_of_an_install_uninstalls() -> None:
+    """A release that wasn't there before the run isn't there after its undo, even when undone twice."""
+    helm = FakeHelm()
+    upgrade = step(helm)
+    point = upgrade.capture()
+    assert point == RestorePoint("app", "kube-system", None)
+    upgrade.apply(quiet)
+    upgrade.undo(point, quiet)
+    upgrade.undo(point, quiet)
+    assert helm.history("app", "kube-system") == ()
+
+
+def test_message_holds_the_cause_not_helms_timeout(helm: FakeHelm) -> None:
+    """When Helm only says that it waited in vain, the message says what the workloads showed."""
+    helm.fail_upgrade["app"] = HelmError("context deadline exceeded")
+    watch = Watch(holds("fine"), broken("container app exits with 1", "unknown flag: --nonsense"))
+    with pytest.raises(WorkloadFailed) as caught:
+        step(helm, watch).apply(quiet)
+    assert caught.value.message.startswith("container app exits with 1\n  unknown flag: --nonsense")
+    assert "fine" not in caught.value.message
+
+
+def test_certain_failure_ends_helms_wait(helm: FakeHelm) -> None:
+    """A watcher that is certain ends the upgrade with its own words."""
+    watch = Watch(error=WorkloadFailed("ImagePullBackOff"))
+    with pytest.raises(WorkloadFailed, match="ImagePullBackOff"):
+        step(helm, watch).apply(quiet)
+
+
+def test_old_pending_release_is_freed_first(helm: FakeHelm) -> None:
+    """A release left in pending-upgrade for longer than Helm waits is rolled back to its good revision, then upgraded."""
+    clock = FakeClock()
+    helm.install("app", "tag: half\n", "pending-upgrade", updated=clock.now() - timedelta(seconds=61))
+    step(helm, clock=clock).apply(quiet)
+    assert helm.calls == ["rollback app 1", "upgrade app"]
+
+
+def test_fresh_pending_release_is_left_alone(helm: FakeHelm) -> None:
+    """A release that became pending a moment ago may be somebody's work in progress: refuse, and say when to retry."""
+    clock = FakeClock()
+    helm.install("app", "tag: half\n", "pending-upgrade", updated=clock.now() - timedelta(seconds=5))
+    with pytest.raises(ReleaseLocked) as caught:
+        step(helm, clock=clock).apply(quiet)
+    assert helm.calls == []
+    assert "60 s" in caught.value.remedy
+
+
+def test_pending_install_that_never_worked_is_not_removed() -> None:
+    """With no good revision, freeing the release would mean uninstalling what may be in use: refused with the remedy."""
+    helm, clock = FakeHelm(), FakeClock()
+    helm.install("app", "tag: half\n", "pending-install", updated=clock.now() - timedelta(hours=1))
+    with pytest.raises(ReleaseLocked) as caught:
+        step(helm, clock=clock).apply(quiet)
+    assert "helm uninstall app" in caught.value.remedy
+    assert helm.calls == []

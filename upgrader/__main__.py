@@ -1,0 +1,5 @@
+"""`python -m upgrader`."""
+
+from upgrader.cli.main import main
+
+main()

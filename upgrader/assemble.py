@@ -1,0 +1,109 @@
+"""From settings and a plan to a pipeline that can run: which step carries out what, behind which gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from upgrader.gates.catalog import gates_for, workload_gate
+from upgrader.gates.watcher import watch_workloads
+from upgrader.model.cluster import Cluster
+from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.settings import PlaybookStep as PlaybookSettings
+from upgrader.model.settings import ReleaseStep, Settings, StepSettings
+from upgrader.model.version import KubernetesVersion
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep
+from upgrader.planner import IntendedRelease
+from upgrader.ports import Clock, Helm, Kube, Playbooks
+from upgrader.steps.chart import ChartStep
+from upgrader.steps.playbook import PlaybookStep
+from upgrader.steps.verify import VerifyStep
+
+__all__ = ["VERSIONED_RELEASES", "Tools", "assemble", "intended", "release_specs"]
+
+VERSIONED_RELEASES = ("kube-apiserver", "kubernetes")
+"""The built-in charts whose `kubernetesVersion` value a run sets to its target."""
+
+_PLAYBOOK_SECONDS = 1800.0
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The ports that steps and gates work through."""
+
+    helm: Helm
+    kube: Kube
+    playbooks: Playbooks
+    clock: Clock
+
+
+def release_specs(settings: Settings, charts: Path, target: KubernetesVersion) -> Iterator[ReleaseSpec]:
+    """Each release of the pipeline as it should be at `target`; `charts` is the folder of the built-in charts."""
+    for item in settings.pipeline:
+        if isinstance(item, ReleaseStep):
+            yield _spec(item, charts, target)
+
+
+def intended(
+    settings: Settings, charts: Path, target: KubernetesVersion, helm: Helm
+) -> Iterator[IntendedRelease | PlannedPlaybook]:
+    """The pipeline as intent, each chart rendered; raises HelmError for values that a chart's schema refuses."""
+    for item in settings.pipeline:
+        if isinstance(item, ReleaseStep):
+            spec = _spec(item, charts, target)
+            yield IntendedRelease(spec, helm.render(spec))
+        else:
+            yield PlannedPlaybook(item.playbook)
+
+
+def _spec(item: ReleaseStep, charts: Path, target: KubernetesVersion) -> ReleaseSpec:
+    values: dict[str, Any] = dict(item.values)
+    if item.chart is None and item.name in VERSIONED_RELEASES:
+        values["kubernetesVersion"] = str(target)
+    return ReleaseSpec(item.name, item.namespace, item.chart or charts / item.name, values)
+
+
+def assemble(plan: Plan, settings: Settings, cluster: Cluster, tools: Tools) -> Pipeline:
+    """One pipeline step for each planned step."""
+    by_name = {item.name: item for item in settings.pipeline}
+    return Pipeline(tuple(_step(planned, by_name[planned.name], plan, settings, cluster, tools) for planned in plan.steps))
+
+
+def _step(
+    planned: PlannedRelease | PlannedPlaybook,
+    item: StepSettings,
+    plan: Plan,
+    settings: Settings,
+    cluster: Cluster,
+    tools: Tools,
+) -> PipelineStep:
+    own = tuple(workload_gate(gate, tools.kube) for gate in item.gates)
+    if isinstance(planned, PlannedPlaybook):
+        assert isinstance(item, PlaybookSettings)
+        step = PlaybookStep(planned.playbook, cluster.inventory, tools.playbooks, _PLAYBOOK_SECONDS)
+        gates = _gates("", "", plan.current, settings, cluster, tools)
+        return PipelineStep(step, gates + own, gates)
+    gates = _gates(planned.name, planned.after, plan.target, settings, cluster, tools)
+    undo_gates = _gates(planned.name, planned.before, plan.current, settings, cluster, tools)
+    if planned.action == "unchanged":
+        return PipelineStep(VerifyStep(planned.name), gates + own, undo_gates)
+    chart = ChartStep(
+        spec=planned.spec,
+        change=planned.summary,
+        helm=tools.helm,
+        clock=tools.clock,
+        timeout_seconds=settings.helm_timeout_seconds,
+        watcher=lambda: watch_workloads(tools.kube, planned.after),
+    )
+    return PipelineStep(chart, gates + own, undo_gates)
+
+
+def _gates(
+    release: str, manifest: str, version: KubernetesVersion, settings: Settings, cluster: Cluster, tools: Tools
+) -> tuple[GateRun, ...]:
+    """The gates of a release that has this manifest; without a manifest (not installed), the cluster's own."""
+    name = release if manifest else ""
+    return gates_for(name, manifest, kube=tools.kube, cluster=cluster, version=version, holding=settings.gates)

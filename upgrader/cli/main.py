@@ -1,0 +1,76 @@
+"""The `upgrader` command. Subcommands are imported only when they are used, so that `--help` stays quick."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import click
+
+from upgrader import __version__
+from upgrader.errors import UpgraderError
+
+__all__ = ["cli", "main"]
+
+_COMMANDS = {
+    "plan": ("upgrader.cli.plan", "Show what a run would change; changes nothing."),
+    "run": ("upgrader.cli.run", "Upgrade the cluster, step by step, with a way back."),
+    "adopt": ("upgrader.cli.adopt", "Move a kubeadm control plane into Helm charts, or back."),
+    "lab": ("upgrader.cli.lab", "Real local clusters to rehearse on."),
+}
+
+
+class _LazyGroup(click.Group):
+    """A group that knows its commands' names and one-line helps without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(_COMMANDS[cmd_name][0])
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="upgrader", message="%(prog)s %(version)s")
+@click.option(
+    "-C",
+    "folder",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    help="The cluster's folder (default: the current one).",
+)
+@click.pass_context
+def cli(context: click.Context, folder: Path) -> None:
+    """Upgrade self-hosted Kubernetes control planes without an outage, and with a way back."""
+    context.obj = folder.absolute()
+
+
+def main() -> None:
+    """Run the command; errors of upgrader's own become one clear message and their exit code."""
+    try:
+        code = cli.main(standalone_mode=False, prog_name="upgrader")
+    except click.exceptions.Abort:
+        click.echo("Aborted: nothing was changed.", err=True)
+        code = 130
+    except KeyboardInterrupt:
+        click.echo("Interrupted.", err=True)
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except UpgraderError as error:
+        from upgrader.ui.errors import print_error  # not at the top: rich costs 50 ms
+
+        print_error(error)
+        code = error.exit_code
+    sys.exit(code or 0)

@@ -1,0 +1,85 @@
+"""The composition root: the only place that knows which adapter stands behind which port."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.adapters.clock import SystemClock
+from upgrader.adapters.helm import HelmAdapter
+from upgrader.adapters.hosts import SshHosts
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.adapters.playbooks import AnsiblePlaybooks
+from upgrader.assemble import Tools, intended, release_specs
+from upgrader.config.charts import charts_folder
+from upgrader.config.inventory import load_cluster
+from upgrader.config.kubeconfig import check_context
+from upgrader.config.settings import Overrides, load_settings
+from upgrader.model.cluster import Cluster
+from upgrader.model.finding import Finding
+from upgrader.model.observed import Observed
+from upgrader.model.plan import Plan
+from upgrader.model.settings import Settings
+from upgrader.model.version import KubernetesVersion
+from upgrader.observe import observe
+from upgrader.planner import plan_run
+from upgrader.ports import Hosts
+from upgrader.preflight.checks import PreflightContext, run_checks
+
+__all__ = ["Session", "open_session"]
+
+
+@dataclass(frozen=True)
+class Session:
+    """One cluster folder, opened: its settings, its machines and the tools to work on them."""
+
+    settings: Settings
+    cluster: Cluster
+    tools: Tools
+    hosts: Hosts
+
+    def observe(self) -> Observed:
+        """Look at the cluster as the pipeline needs it."""
+        target = self.settings.kubernetes_version
+        specs = release_specs(self.settings, charts_folder(), target)
+        return observe(self.tools.kube, self.tools.helm, specs)
+
+    def plan(self, observed: Observed) -> Plan:
+        """What a run would change."""
+        target = self.settings.kubernetes_version
+        wanted = tuple(intended(self.settings, charts_folder(), target, self.tools.helm))
+        return plan_run(wanted, observed, target)
+
+    def preflight(self, observed: Observed) -> tuple[Finding, ...]:
+        """Every check's findings."""
+        return run_checks(
+            PreflightContext(
+                kube=self.tools.kube,
+                hosts=self.hosts,
+                helm=self.tools.helm,
+                clock=self.tools.clock,
+                cluster=self.cluster,
+                target=self.settings.kubernetes_version,
+                observed=observed,
+                helm_timeout_seconds=self.settings.helm_timeout_seconds,
+            )
+        )
+
+
+@contextmanager
+def open_session(folder: Path, to: str | None = None) -> Iterator[Session]:
+    """Read a cluster folder and connect; raises UsageError for whatever is wrong with it, before any connection."""
+    version = KubernetesVersion.parse(to) if to else None
+    settings = load_settings(folder, os.environ, Overrides(kubernetes_version=version))
+    context = check_context(settings.kubeconfig, settings.context)
+    cluster = load_cluster(settings, context)
+    with ExitStack() as stack:
+        helm = HelmAdapter(settings.kubeconfig, context)
+        stack.callback(helm.close)
+        hosts = SshHosts()
+        stack.callback(hosts.close)
+        tools = Tools(helm, KubeAdapter(settings.kubeconfig, context), AnsiblePlaybooks(), SystemClock())
+        yield Session(settings, cluster, tools, hosts)

@@ -1,0 +1,33 @@
+"""What a cluster was seen to be, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from upgrader.model.release import Revision
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["Observed", "ObservedRelease"]
+
+
+@dataclass(frozen=True)
+class ObservedRelease:
+    """A release as Helm knows it; `manifest` is that of its last good revision, "" where it has none."""
+
+    history: tuple[Revision, ...]
+    manifest: str
+
+    @property
+    def settled(self) -> bool:
+        """Whether the newest revision is the deployed one: no failed or interrupted attempt lies above it."""
+        return bool(self.history) and self.history[-1].status == "deployed"
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The running API server's version, each node's kubelet, and the releases of the pipeline by name."""
+
+    server: KubernetesVersion
+    kubelets: Mapping[str, KubernetesVersion]
+    releases: Mapping[str, ObservedRelease]

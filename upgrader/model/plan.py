@@ -1,0 +1,73 @@
+"""A plan: what a run would change, before it changes anything."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["Action", "ObjectChange", "Plan", "PlannedPlaybook", "PlannedRelease", "PlannedStep"]
+
+Action = Literal["install", "upgrade", "unchanged"]
+
+
+@dataclass(frozen=True)
+class ObjectChange:
+    """One object that a release would add, change or remove; `diff` is a unified diff of its YAML, Secrets masked."""
+
+    object: str
+    """`Deployment kube-system/kube-apiserver`"""
+    change: Literal["added", "changed", "removed"]
+    diff: str
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """One Helm release: how it is (`before`, the last good manifest; "" when not installed) and how it will be."""
+
+    spec: ReleaseSpec
+    action: Action
+    summary: str
+    before: str
+    after: str
+    changes: tuple[ObjectChange, ...]
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+
+@dataclass(frozen=True)
+class PlannedPlaybook:
+    """One playbook; what it changes is Ansible's to say (`upgrader plan` can't know without running it)."""
+
+    playbook: Path
+    undo_playbook: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return self.playbook.stem
+
+
+PlannedStep = PlannedRelease | PlannedPlaybook
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that `run` will do, in order."""
+
+    current: KubernetesVersion
+    target: KubernetesVersion
+    steps: tuple[PlannedStep, ...]
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of what is and what will be: equal digests mean the same run from the same start."""
+        parts = [str(self.current), str(self.target)]
+        for step in self.steps:
+            parts += [step.name] if isinstance(step, PlannedPlaybook) else [step.name, step.before, step.after]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

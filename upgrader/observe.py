@@ -1,0 +1,34 @@
+"""Looks at a cluster and says what is there; changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from upgrader.model.observed import Observed, ObservedRelease
+from upgrader.model.release import ReleaseSpec, last_good
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import Helm, Kind, Kube
+
+__all__ = ["observe", "observe_release"]
+
+NODES = Kind("v1", "nodes", namespaced=False)
+
+
+def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec]) -> Observed:
+    """Read versions, nodes and releases. Raises ApiUnavailable, ApiError or HelmError when it can't know."""
+    server = json.loads(kube.raw("/version"))["gitVersion"]
+    kubelets = {
+        node["metadata"]["name"]: KubernetesVersion.parse(node["status"]["nodeInfo"]["kubeletVersion"])
+        for node in kube.list(NODES)
+    }
+    found = {spec.name: observe_release(helm, spec) for spec in releases}
+    return Observed(KubernetesVersion.parse(server), kubelets, found)
+
+
+def observe_release(helm: Helm, spec: ReleaseSpec) -> ObservedRelease:
+    """One release's history, and the manifest of its last good revision."""
+    history = helm.history(spec.name, spec.namespace)
+    good = last_good(history)
+    manifest = helm.manifest(spec.name, spec.namespace, good.number) if good else ""
+    return ObservedRelease(history, manifest)
