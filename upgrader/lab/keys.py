@@ -1,0 +1,68 @@
+"""Keys of a lab: one SSH key to log in with, a host key for each node (so known_hosts is strict from the first
+connection), and the cluster's CA, made here because the load balancer must trust it before kubeadm runs."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import subprocess
+from pathlib import Path
+
+from upgrader.lab.cache import built
+from upgrader.lab.kubeadm import Secrets
+from upgrader.lab.runner import Runner
+from upgrader.lab.spec import Placement
+
+__all__ = ["ca_files", "join_secrets", "known_hosts", "make_keys"]
+
+
+def make_keys(placement: Placement, target: Path, runner: Runner) -> None:
+    """Make the folder `target` with all keys of a lab, mode 0700, unless it is there."""
+
+    def build(folder: Path) -> None:
+        folder.mkdir(mode=0o700)
+        for name in ["id_ed25519", *(f"host_{node.name}" for node in placement.nodes)]:
+            comment = f"upgrader-lab-{placement.spec.name}"
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(folder / name)]
+            runner.run(command, what="ssh-keygen")
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650", "-subj", "/CN=kubernetes"]
+        command += ["-addext", "keyUsage=critical,digitalSignature,keyEncipherment,keyCertSign"]
+        command += ["-addext", "subjectAltName=DNS:kubernetes"]
+        command += ["-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.crt")]
+        runner.run(command, what="making the cluster's CA")
+        (folder / "token").touch(mode=0o600)
+        (folder / "token").write_text(f"{secrets.token_hex(3)}.{secrets.token_hex(8)}")
+        (folder / "certificate-key").touch(mode=0o600)
+        (folder / "certificate-key").write_text(secrets.token_hex(32))
+
+    built(target, build)
+
+
+def join_secrets(keys: Path) -> Secrets:
+    """What nodes join with."""
+    command = ["openssl", "x509", "-in", str(keys / "ca.crt"), "-noout", "-pubkey"]
+    pem = subprocess.run(command, capture_output=True, check=True).stdout
+    command = ["openssl", "pkey", "-pubin", "-outform", "der"]
+    public = subprocess.run(command, input=pem, capture_output=True, check=True).stdout
+    return Secrets(
+        token=(keys / "token").read_text(),
+        certificate_key=(keys / "certificate-key").read_text(),
+        ca_hash="sha256:" + hashlib.sha256(public).hexdigest(),
+    )
+
+
+def ca_files(keys: Path) -> dict[str, tuple[str, int]]:
+    """The CA as files of the first controller, from which kubeadm signs everything else."""
+    return {
+        "/etc/kubernetes/pki/ca.crt": ((keys / "ca.crt").read_text(), 0o644),
+        "/etc/kubernetes/pki/ca.key": ((keys / "ca.key").read_text(), 0o600),
+    }
+
+
+def known_hosts(placement: Placement, keys: Path) -> str:
+    """The known_hosts file of a lab: every node by address."""
+    lines = []
+    for node in placement.nodes:
+        kind, key, *_ = (keys / f"host_{node.name}.pub").read_text().split()
+        lines.append(f"{node.address} {kind} {key}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,115 @@
+"""kubeadm's configuration for a lab: pure functions from a placement to YAML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from upgrader.lab.spec import Node, Placement
+
+__all__ = ["Secrets", "init_config", "join_config"]
+
+_API = "kubeadm.k8s.io/v1beta4"
+# What kubeadm checks and a lab node can't have: a kernel and memory of its own.
+_IGNORED = ["SystemVerification", "Swap", "NumCPU", "Mem"]
+
+
+@dataclass(frozen=True, repr=False)
+class Secrets:
+    """What lets nodes join: a bootstrap token, the key of the uploaded certificates, and the CA's public key hash."""
+
+    token: str
+    certificate_key: str
+    ca_hash: str
+
+
+def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]) -> str:
+    """For `kubeadm init` on the first controller; `versions` has the image tags of etcd and coredns."""
+    first = next(node for node in placement.nodes if node.role == "controller")
+    sans = [placement.endpoint_name, placement.endpoint_address, "127.0.0.1"]
+    sans += [node.address for node in placement.nodes if node.role == "controller"]
+    documents: list[dict[str, Any]] = [
+        {
+            "apiVersion": _API,
+            "kind": "InitConfiguration",
+            "bootstrapTokens": [{"token": secrets.token, "ttl": "1h0m0s", "usages": ["signing", "authentication"]}],
+            "certificateKey": secrets.certificate_key,
+            "localAPIEndpoint": {"advertiseAddress": first.address, "bindPort": 6443},
+            "nodeRegistration": _registration(placement, first),
+        },
+        {
+            "apiVersion": _API,
+            "kind": "ClusterConfiguration",
+            "clusterName": placement.spec.name,
+            "kubernetesVersion": placement.spec.kubernetes,
+            "controlPlaneEndpoint": f"{placement.endpoint_name}:6443",
+            "networking": {"serviceSubnet": placement.service_subnet, "podSubnet": placement.pod_subnet},
+            "apiServer": {
+                "certSANs": list(dict.fromkeys(sans)),
+                "extraArgs": [
+                    # Nodes have no DNS names; logs and exec go to their addresses.
+                    {"name": "kubelet-preferred-address-types", "value": "InternalIP"},
+                    # Lets the chart's kube-apiserver take over the port without an outage.
+                    {"name": "permit-port-sharing", "value": "true"},
+                ],
+            },
+            "dns": {"imageTag": versions["coredns"]},
+            "etcd": {"local": {"dataDir": "/var/lib/etcd", "imageTag": versions["etcd"]}},
+        },
+        {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "cgroupDriver": "cgroupfs",
+            "failCgroupV1": False,
+            "failSwapOn": False,
+            "clusterDNS": [placement.cluster_dns],
+            "nodeStatusUpdateFrequency": "4s",
+            "imageGCHighThresholdPercent": 100,  # nothing is ever pulled: an image that is removed can't come back
+        },
+        {
+            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+            "kind": "KubeProxyConfiguration",
+            "mode": "nftables",
+            "clusterCIDR": placement.pod_subnet,
+            # These are the kernel's, which belongs to the machine and not to the node.
+            "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        },
+    ]
+    return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def join_config(placement: Placement, node: Node, secrets: Secrets) -> str:
+    """For `kubeadm join` on any other node."""
+    document: dict[str, Any] = {
+        "apiVersion": _API,
+        "kind": "JoinConfiguration",
+        "discovery": {
+            "bootstrapToken": {
+                "apiServerEndpoint": f"{placement.endpoint_name}:6443",
+                "token": secrets.token,
+                "caCertHashes": [secrets.ca_hash],
+            }
+        },
+        "nodeRegistration": _registration(placement, node),
+    }
+    if node.role == "controller":
+        document["controlPlane"] = {
+            "certificateKey": secrets.certificate_key,
+            "localAPIEndpoint": {"advertiseAddress": node.address, "bindPort": 6443},
+        }
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def _registration(placement: Placement, node: Node) -> dict[str, Any]:
+    registration: dict[str, Any] = {
+        "name": node.name,
+        "criSocket": "unix:///run/containerd/containerd.sock",
+        "imagePullPolicy": "Never",
+        "ignorePreflightErrors": _IGNORED,
+        "kubeletExtraArgs": [{"name": "node-ip", "value": node.address}],
+    }
+    if not placement.spec.workers:
+        registration["taints"] = []  # the controllers are the only place for workloads
+    return registration

@@ -1,0 +1,68 @@
+"""The lab's network on this machine: one bridge, to which systemd-nspawn connects every node."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+from upgrader.errors import LabError
+from upgrader.lab.spec import Node, Placement
+
+__all__ = ["add_bridge", "cni_config", "remove_bridge", "remove_port", "route_pods"]
+
+
+def add_bridge(placement: Placement) -> None:
+    """Make the bridge, with the machine's own address on it, unless it is there."""
+    if placement.prefix not in _links():
+        _ip("link", "add", placement.prefix, "type", "bridge")
+    _ip("address", "replace", f"{placement.gateway}/24", "dev", placement.prefix)
+    _ip("link", "set", placement.prefix, "up")
+
+
+def remove_bridge(placement: Placement) -> None:
+    """Remove the bridge, and with it the routes over it."""
+    if placement.prefix in _links():
+        _ip("link", "delete", placement.prefix)
+
+
+def remove_port(node: Node) -> None:
+    """Remove the node's end on the bridge (systemd-nspawn's name for it) if its node left it behind."""
+    port = f"vb-{node.machine}"
+    if port in _links():
+        subprocess.run(["ip", "link", "delete", port], capture_output=True, check=False)  # the kernel may be quicker
+        if port in _links():
+            raise LabError(f"network interface {port} can't be removed")
+
+
+def route_pods(placement: Placement, pod_cidrs: dict[str, str]) -> None:
+    """Let this machine reach the pods: `pod_cidrs` maps the names of nodes to their pod networks."""
+    for name, cidr in pod_cidrs.items():
+        _ip("route", "replace", cidr, "via", placement.node(name).address, "dev", placement.prefix)
+
+
+def cni_config(pod_cidr: str) -> str:
+    """The CNI configuration of a node with that pod network, JSON.
+
+    Plugin ptp, not bridge: with every packet routed, a pod reaches a Service whose endpoint is on its own node
+    without br_netfilter, which not every kernel has.
+    """
+    plugins = [
+        {
+            "type": "ptp",
+            "ipMasq": False,
+            "ipam": {"type": "host-local", "ranges": [[{"subnet": pod_cidr}]], "routes": [{"dst": "0.0.0.0/0"}]},
+        },
+        {"type": "portmap", "capabilities": {"portMappings": True}},
+    ]
+    return json.dumps({"cniVersion": "1.0.0", "name": "lab", "plugins": plugins}, indent=2) + "\n"
+
+
+def _links() -> set[str]:
+    said = subprocess.run(["ip", "-j", "link"], capture_output=True, text=True, check=True).stdout
+    return {link["ifname"] for link in json.loads(said)}
+
+
+def _ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"`ip {' '.join(arguments)}` failed: {done.stderr.strip()}")
