@@ -110,9 +110,10 @@ class ReleaseLocked(HelmError):
 
 
 class ApiError(UpgraderError):
-    """The Kubernetes API answered, but refused or failed the request."""
+    """The Kubernetes API answered, but refused or failed the request; `status` is the HTTP status, 0 where there was none."""
 
     exit_code = 5
+    status = 0
 
 
 class ApiUnavailable(ApiError):

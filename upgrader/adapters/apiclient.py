@@ -1,0 +1,211 @@
+"""HTTP to a Kubernetes API server: credentials, deadlines, retries, and errors in our own words.
+
+The kubernetes package reads the kubeconfig (it knows exec plugins and token refresh) and sets up TLS; the
+requests themselves are plain JSON, as its generated models are slow to import and drop fields they don't know.
+Importing this module costs most of a second: it is imported where the API is first used.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+from kubernetes.client.configuration import Configuration
+from kubernetes.client.rest import RESTClientObject
+from kubernetes.config import ConfigException, load_kube_config
+
+from upgrader.errors import ApiError, ApiUnavailable, ConfigError
+
+__all__ = ["ApiClient", "Request"]
+
+RETRIES = 3
+"""Further tries after the first, all of them within the call's deadline."""
+
+_RETRY_PAUSE_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 1.0
+"""Even where Retry-After asks for more: a stopping instance says 5 s, but the next connection reaches another one."""
+_NOT_REACHED = frozenset({429, 502, 503, 504})
+"""Statuses that say that nobody could deal with the request, not that it was refused."""
+_CHUNK_BYTES = 65536
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request. `what` names it in errors, as in `get pods kube-system/web`."""
+
+    method: str
+    path: str
+    what: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, object] | None = None
+    content_type: str = "application/json"
+    retry: bool = True
+    """Whether a read may be tried again after a broken connection or a 5xx."""
+
+
+class ApiClient:
+    """Connections to the API server of one kubeconfig context (or, with `server`, to another address of it)."""
+
+    def __init__(self, kubeconfig: Path, context: str = "", *, timeout_seconds: float = 10.0) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._configuration = _configuration(kubeconfig, context)
+        self._pool = RESTClientObject(self._configuration).pool_manager
+
+    def at(self, server: str) -> ApiClient:
+        """A client with new connections to `server` (`https://host:port`), with the same CA and credentials."""
+        other = copy.copy(self)
+        other._configuration = copy.copy(self._configuration)
+        other._configuration.host = server.rstrip("/")
+        other._pool = RESTClientObject(other._configuration).pool_manager
+        return other
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.clear()
+
+    def send(self, request: Request) -> bytes:
+        """The body of a successful answer. Raises ApiUnavailable or ApiError, the latter with its `status`."""
+        deadline = time.monotonic() + self._timeout_seconds
+        tries = 0
+        while True:
+            tries += 1
+            last_try = tries > RETRIES
+            pause = _RETRY_PAUSE_SECONDS
+            try:
+                with self._open(request, deadline - time.monotonic()) as response:
+                    body = _read(response, deadline)
+            except (urllib3.exceptions.ProtocolError, ConnectionError) as error:
+                # A kept connection that a stopping instance closed; whether it had acted is not known.
+                if last_try or not (request.retry and request.method == "GET"):
+                    raise self._unavailable(request, error, tries) from error
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                raise self._unavailable(request, error, tries) from error
+            else:
+                if 200 <= response.status < 300:
+                    return body
+                # 429 means "not acted upon", so that it is safe to repeat even a write.
+                again = response.status == 429 or (response.status >= 500 and request.method == "GET")
+                if last_try or not (request.retry and again):
+                    raise self._refused(request, response.status, body)
+                pause = max(pause, min(_seconds(response.headers.get("Retry-After", "")), _LONGEST_PAUSE_SECONDS))
+            if time.monotonic() + pause >= deadline:
+                raise self._unavailable(request, TimeoutError(f"no answer in {self._timeout_seconds:.0f} s"), tries)
+            time.sleep(pause)
+
+    def lines(self, request: Request, timeout_seconds: float) -> Iterator[bytes]:
+        """The lines of an answer as they come in, until the server ends it; nothing is tried again."""
+        deadline = time.monotonic() + timeout_seconds
+        rest = b""
+        try:
+            with self._open(request, timeout_seconds) as response:
+                if response.status != 200:
+                    raise self._refused(request, response.status, _read(response, deadline))
+                for chunk in response.stream(_CHUNK_BYTES):
+                    *complete, rest = (rest + chunk).split(b"\n")
+                    yield from complete
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._unavailable(request, error, 1) from error
+
+    def _open(self, request: Request, timeout_seconds: float) -> urllib3.BaseHTTPResponse:
+        configuration = self._configuration
+        headers = {"Accept": "application/json, */*", "User-Agent": "upgrader"}
+        settings: Any = configuration.auth_settings()
+        for auth in settings.values():
+            headers[auth["key"]] = auth["value"]
+        body = None
+        if request.body is not None:
+            body = json.dumps(request.body).encode()
+            headers["Content-Type"] = request.content_type
+        url = configuration.host + request.path + (f"?{urlencode(request.query)}" if request.query else "")
+        timeout = urllib3.Timeout(total=max(timeout_seconds, 0.1))
+        return self._pool.request(
+            request.method, url, body=body, headers=headers, timeout=timeout, preload_content=False
+        )
+
+    def _unavailable(self, request: Request, error: Exception, tries: int) -> ApiUnavailable:
+        host = self._configuration.host
+        again = f" ({tries} tries)" if tries > 1 else ""
+        if isinstance(error, urllib3.exceptions.SSLError):
+            return ApiUnavailable(
+                f"{host} can't be trusted: {_cause(error)} ({request.what})",
+                remedy="Check the kubeconfig's certificate-authority, and that the certificate names this address.",
+            )
+        return ApiUnavailable(
+            f"the API server at {host} did not answer: {_cause(error)} ({request.what}){again}",
+            remedy=f"Check that it runs and can be reached: kubectl get --raw /readyz --server {host}",
+        )
+
+    def _refused(self, request: Request, status: int, body: bytes) -> ApiError:
+        host = self._configuration.host
+        words = _status_message(body)
+        if status in _NOT_REACHED:
+            return ApiUnavailable(
+                f"the API server at {host} could not serve '{request.what}': HTTP {status} {words}".rstrip(),
+                remedy="It may be starting, stopping or overloaded: try again, then look at its log.",
+            )
+        remedy = {
+            401: "The kubeconfig's credentials were not accepted: they may have expired, or belong to another cluster.",
+            403: "The kubeconfig's user lacks this permission: upgrader needs cluster-admin.",
+        }.get(status, "")
+        error = ApiError(
+            f"the API server at {host} refused '{request.what}': HTTP {status} {words}".rstrip(), remedy=remedy
+        )
+        error.status = status
+        return error
+
+
+def _configuration(kubeconfig: Path, context: str) -> Configuration:
+    """The kubeconfig as the kubernetes package reads it, with its defaults that are unsafe here turned around."""
+    configuration = Configuration()
+    try:
+        load_kube_config(str(kubeconfig), context or None, configuration, persist_config=False)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError) as error:
+        raise ConfigError(f"{kubeconfig}: {error}", remedy="Check the file and the name of the context.") from error
+    if not configuration.verify_ssl:
+        raise ConfigError(
+            f"{kubeconfig}: insecure-skip-tls-verify is set, so the API server could be anybody",
+            remedy="Name the cluster's CA with certificate-authority or certificate-authority-data instead.",
+        )
+    # urllib3 would otherwise repeat each request three times by itself, uncounted.
+    configuration.retries = False
+    return configuration
+
+
+def _read(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
+    """The whole body; the socket's own timeout starts anew with each byte, the deadline doesn't."""
+    chunks = []
+    for chunk in response.stream(_CHUNK_BYTES):
+        chunks.append(chunk)
+        if time.monotonic() > deadline:
+            raise TimeoutError("the answer did not end in time")
+    return b"".join(chunks)
+
+
+def _cause(error: Exception) -> str:
+    """The innermost words: urllib3 wraps the operating system's in its own objects' names."""
+    inner: BaseException = error
+    while inner.__cause__ is not None:
+        inner = inner.__cause__
+    words = inner.strerror if isinstance(inner, OSError) else None
+    return words or str(inner) or type(inner).__name__
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isdecimal() else 0.0
+
+
+def _status_message(body: bytes) -> str:
+    """A Status object's message, or the text itself (`/readyz` lists its failed checks)."""
+    text = body.decode(errors="replace").strip()
+    try:
+        status = json.loads(text)
+    except ValueError:
+        return text
+    return str(status.get("message", text)) if isinstance(status, dict) else text

@@ -1,0 +1,195 @@
+"""SSH to the cluster's machines with paramiko: strict host keys, one connection a host, a deadline for everything."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Self
+
+from upgrader.adapters.sshconnect import connect
+from upgrader.errors import HostError
+from upgrader.model.cluster import Host
+from upgrader.ports import CommandResult
+
+if TYPE_CHECKING:
+    import paramiko
+
+__all__ = ["SshHosts"]
+
+_FILE_SECONDS = 30.0
+_CHUNK_BYTES = 32768
+_NO_SUCH_FILE = 44
+"""Exit status of the read snippet: `cat` itself ends with 1 for whatever goes wrong."""
+
+_READ = f'[ -e "$1" ] || exit {_NO_SUCH_FILE}; exec cat -- "$1"'
+
+# The size is checked because a connection that breaks looks like the end of the file to `cat`. The temporary
+# name starts with a dot: the kubelet, which reads such folders, passes over those.
+_WRITE = """set -eu
+folder=$(dirname -- "$1")
+temporary=$(mktemp -- "$folder/.$(basename -- "$1").XXXXXX")
+trap 'rm -f -- "$temporary"' EXIT
+cat > "$temporary"
+[ "$(stat -c %s -- "$temporary")" = "$3" ] || { echo "only a part of the content arrived" >&2; exit 1; }
+chmod -- "$2" "$temporary"
+sync -- "$temporary"
+mv -fT -- "$temporary" "$1"
+sync -- "$folder"
+"""
+
+
+class SshHosts:
+    """`ports.Hosts` over SSH. Close it when done, or use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._clients: dict[Host, paramiko.SSHClient] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        while self._clients:
+            self._clients.popitem()[1].close()
+
+    def run(
+        self,
+        host: Host,
+        command: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout_seconds: float = 30.0,
+        check: bool = True,
+    ) -> CommandResult:
+        status, stdout, stderr = self._run(host, command, stdin, timeout_seconds, shlex.join(command))
+        result = CommandResult(status, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+        if check:
+            _check(host, status, result.stderr or result.stdout, shlex.join(command))
+        return result
+
+    def read(self, host: Host, path: str) -> bytes | None:
+        what = f"read {path}"
+        status, stdout, stderr = self._run(host, ["sh", "-c", _READ, "sh", path], b"", _FILE_SECONDS, what)
+        if status == _NO_SUCH_FILE:
+            return None
+        _check(host, status, stderr.decode(errors="replace"), what)
+        return stdout
+
+    def write(self, host: Host, path: str, content: bytes, *, mode: int = 0o600) -> None:
+        what = f"write {path}"
+        command = ["sh", "-c", _WRITE, "sh", path, f"{mode:o}", str(len(content))]
+        status, _, stderr = self._run(host, command, content, _FILE_SECONDS, what)
+        _check(host, status, stderr.decode(errors="replace"), what)
+
+    def _run(
+        self, host: Host, command: Sequence[str], stdin: bytes, timeout_seconds: float, what: str
+    ) -> tuple[int, bytes, bytes]:
+        """Exit status, stdout, stderr. Raises HostUnreachable, or HostError when the connection breaks."""
+        import paramiko
+
+        deadline = time.monotonic() + timeout_seconds
+        client = self._client(host)
+        line = shlex.join(["sudo", "-n", "--", *command] if host.become else command)
+        try:
+            transport = client.get_transport()
+            assert transport is not None, "a connected client has a transport"
+            channel = transport.open_session(timeout=timeout_seconds)
+            with channel:
+                return _talk(channel, line, stdin, deadline)
+        except TimeoutError as error:
+            self._forget(host)
+            raise HostError(
+                f"{host.name}: '{_short(what)}' did not end within {timeout_seconds:.0f} s; it may still be running",
+                remedy=f"Log in and look: ssh {host.user}@{host.address}",
+            ) from error
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            self._forget(host)
+            raise HostError(
+                f"{host.name}: the connection broke during '{_short(what)}': {error or type(error).__name__}",
+                remedy="Whether the command was carried out is not known. Check that the machine is up.",
+            ) from error
+
+    def _client(self, host: Host) -> paramiko.SSHClient:
+        client = self._clients.get(host)
+        transport = client.get_transport() if client else None
+        if client is None or transport is None or not transport.is_active():
+            self._forget(host)
+            client = self._clients[host] = connect(host)
+        return client
+
+    def _forget(self, host: Host) -> None:
+        client = self._clients.pop(host, None)
+        if client is not None:
+            client.close()
+
+
+def _talk(channel: paramiko.Channel, line: str, stdin: bytes, deadline: float) -> tuple[int, bytes, bytes]:
+    """Start a command and move all three streams at once: one that fills up would block the others for ever."""
+    channel.settimeout(_left(deadline))
+    channel.exec_command(line)
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            sending = pool.submit(_send, channel, stdin, deadline)
+            stderr = pool.submit(_receive, channel, True, deadline)
+            stdout = _receive(channel, False, deadline)
+            errors = stderr.result()
+            sending.result()
+        except BaseException:
+            # Wakes the two threads up, which the pool would otherwise wait for.
+            channel.close()
+            raise
+    if not channel.status_event.wait(_left(deadline)):
+        raise TimeoutError
+    status = channel.recv_exit_status()
+    if status < 0:
+        raise EOFError("no exit status came back")
+    return status, stdout, errors
+
+
+def _send(channel: paramiko.Channel, stdin: bytes, deadline: float) -> None:
+    try:
+        for start in range(0, len(stdin), _CHUNK_BYTES):
+            channel.settimeout(_left(deadline))
+            channel.sendall(stdin[start : start + _CHUNK_BYTES])
+        channel.shutdown_write()
+    except TimeoutError:
+        raise
+    except OSError:
+        # The command ended without reading all of it: its exit status says whether that was an error.
+        return
+
+
+def _receive(channel: paramiko.Channel, stderr: bool, deadline: float) -> bytes:
+    chunks: list[bytes] = []
+    while True:
+        channel.settimeout(_left(deadline))
+        chunk = channel.recv_stderr(_CHUNK_BYTES) if stderr else channel.recv(_CHUNK_BYTES)
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _check(host: Host, status: int, words: str, what: str) -> None:
+    if status == 0:
+        return
+    remedy = ""
+    if host.become and "sudo:" in words:
+        remedy = f"Let {host.user} use sudo without a password on {host.name}."
+    raise HostError(f"{host.name}: '{_short(what)}' ended with {status}: {words.strip()}", remedy=remedy)
+
+
+def _short(what: str) -> str:
+    first = what.splitlines()[0] if what else ""
+    return first if len(first) <= 100 else first[:100] + "…"

@@ -1,0 +1,164 @@
+"""The Kubernetes API behind `ports.Kube`: which path, verb and query each method is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from upgrader.errors import ApiError
+from upgrader.ports import Kind, KubeObject
+
+if TYPE_CHECKING:
+    from upgrader.adapters.apiclient import ApiClient, Request
+
+__all__ = ["FIELD_MANAGER", "KubeAdapter"]
+
+FIELD_MANAGER = "upgrader"
+
+_LOG_BYTES = 65536
+_WATCH_GRACE_SECONDS = 5.0
+"""How much longer than asked the server may take to end a watch before the connection counts as broken."""
+
+
+class KubeAdapter:
+    """`ports.Kube` for the cluster that a kubeconfig and a context name; nothing is read before the first call."""
+
+    def __init__(self, kubeconfig: Path, context: str = "", *, timeout_seconds: float = 10.0) -> None:
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._timeout_seconds = timeout_seconds
+
+    @cached_property
+    def _client(self) -> ApiClient:
+        from upgrader.adapters.apiclient import ApiClient
+
+        return ApiClient(self._kubeconfig, self._context, timeout_seconds=self._timeout_seconds)
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        if "_client" in self.__dict__:
+            self._client.close()
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
+        try:
+            return self._json("GET", _path(kind, namespace, name), _what("get", kind, namespace, name))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def list(self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
+        query = {"labelSelector": labels, "fieldSelector": fields}
+        found = self._json("GET", _path(kind, namespace), _what("list", kind, namespace), query)
+        return tuple(found.get("items") or ())
+
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        what = _what("create", kind, namespace, _name(manifest))
+        return self._json("POST", _path(kind, namespace), what, {"fieldManager": FIELD_MANAGER}, manifest)
+
+    def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        name = _name(manifest)
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        what = _what("apply", kind, namespace, name)
+        return self._json(
+            "PATCH", _path(kind, namespace, name), what, query, manifest, content_type="application/apply-patch+yaml"
+        )
+
+    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
+        try:
+            self._json("DELETE", _path(kind, namespace, name), _what("delete", kind, namespace, name))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def logs(self, namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
+        query = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
+        if previous:
+            query["previous"] = "true"
+        path = _path(Kind("v1", "pods"), namespace, pod) + "/log"
+        try:
+            text = self._send("GET", path, f"logs {namespace}/{pod} -c {container}", query).decode(errors="replace")
+        except ApiError as error:
+            # 400: the container hasn't started yet, or has no previous instance, or isn't in the pod.
+            if error.status in (400, 404):
+                return ""
+            raise
+        # The kubelet answers 200 with this when the container was removed in between.
+        return "" if text.startswith("unable to retrieve container logs") else text
+
+    def watch(self, kind: Kind, namespace: str, name: str, *, timeout_seconds: int) -> Iterator[KubeObject]:
+        query = {"watch": "true", "fieldSelector": f"metadata.name={name}", "timeoutSeconds": str(timeout_seconds)}
+        what = _what("watch", kind, namespace, name)
+        for line in self._client.lines(
+            self._request("GET", _path(kind, namespace), what, query), timeout_seconds + _WATCH_GRACE_SECONDS
+        ):
+            event: dict[str, Any] = json.loads(line)
+            if event.get("type") == "ERROR":
+                raise ApiError(f"the API server ended '{what}': {event.get('object', {}).get('message', event)}")
+            yield event
+
+    def raw(self, path: str, *, server: str = "") -> str:
+        request = self._request("GET", path, f"get {path}", retry=not server)
+        if not server:
+            return self._client.send(request).decode(errors="replace")
+        client = self._client.at(server)
+        try:
+            return client.send(request).decode(errors="replace")
+        finally:
+            client.close()
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        query: dict[str, str] | None = None,
+        body: KubeObject | None = None,
+        content_type: str = "application/json",
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._send(method, path, what, query, body, content_type))
+        return found
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        query: dict[str, str] | None = None,
+        body: KubeObject | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        return self._client.send(self._request(method, path, what, query, body, content_type))
+
+    @staticmethod
+    def _request(
+        method: str,
+        path: str,
+        what: str,
+        query: dict[str, str] | None = None,
+        body: KubeObject | None = None,
+        content_type: str = "application/json",
+        retry: bool = True,
+    ) -> Request:
+        from upgrader.adapters.apiclient import Request
+
+        return Request(method, path, what, {k: v for k, v in (query or {}).items() if v}, body, content_type, retry)
+
+
+def _path(kind: Kind, namespace: str, name: str = "") -> str:
+    group = f"/apis/{kind.api_version}" if "/" in kind.api_version else f"/api/{kind.api_version}"
+    scope = f"/namespaces/{quote(namespace, safe='')}" if namespace and kind.namespaced else ""
+    return f"{group}{scope}/{kind.plural}" + (f"/{quote(name, safe='')}" if name else "")
+
+
+def _what(verb: str, kind: Kind, namespace: str, name: str = "") -> str:
+    """The request as an operator would type it: `get deployments kube-system/kube-apiserver`."""
+    return f"{verb} {kind.plural} {namespace}{'/' if namespace and name else ''}{name}".rstrip()
+
+
+def _name(manifest: KubeObject) -> str:
+    return str(manifest["metadata"]["name"])

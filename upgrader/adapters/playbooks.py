@@ -1,0 +1,126 @@
+"""Ansible playbooks with ansible-runner, in a private folder that is gone afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from upgrader.errors import PlaybookError
+from upgrader.ports import PlaybookResult
+
+__all__ = ["AnsiblePlaybooks"]
+
+_TAIL_LINES = 15
+
+
+class AnsiblePlaybooks:
+    """`ports.Playbooks` with the ansible-playbook beside this Python, or else the one on PATH."""
+
+    def run(
+        self,
+        playbook: Path,
+        *,
+        inventory: Path,
+        variables: Mapping[str, Any],
+        limit: str = "",
+        timeout_seconds: float,
+        check: bool = False,
+    ) -> PlaybookResult:
+        import ansible_runner
+
+        for path in (playbook, inventory):
+            # ansible-runner takes a path that isn't there for the inventory's content.
+            if not path.exists():
+                raise PlaybookError(f"{path}: no such file", remedy="Check the path in upgrader.yaml.")
+        events = _Events()
+        with tempfile.TemporaryDirectory(prefix="upgrader-ansible-") as folder:
+            runner = ansible_runner.run(
+                private_data_dir=folder,
+                playbook=str(playbook.resolve()),
+                inventory=str(inventory.resolve()),
+                extravars=str(_variables_file(Path(folder), variables)),
+                limit=limit or None,
+                cmdline="--check" if check else None,
+                timeout=max(1, round(timeout_seconds)),
+                envvars=_environment(),
+                suppress_env_files=True,
+                quiet=True,
+                event_handler=events.take,
+                # With none given, ansible-runner replaces the process's own signal handlers.
+                cancel_callback=lambda: False,
+            )
+            status, output = str(runner.status), _output(runner)
+        return _result(playbook, status, events, output, timeout_seconds)
+
+
+@dataclass
+class _Events:
+    """What is worth keeping of a run's events: each host's last failure, and the final counts."""
+
+    failures: dict[str, str] = field(default_factory=dict)
+    stats: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def take(self, event: dict[str, Any]) -> bool:
+        """Called by ansible-runner for every event; False: it need not be stored."""
+        kind, data = event.get("event", ""), event.get("event_data", {})
+        if kind in ("runner_on_failed", "runner_on_unreachable"):
+            self.failures[data["host"]] = f"task '{data.get('task', '?')}': {_message(data.get('res') or {})}"
+        elif kind == "playbook_on_stats":
+            self.stats = {name: data.get(name) or {} for name in ("changed", "failures", "dark")}
+        return False
+
+
+def _result(playbook: Path, status: str, events: _Events, output: list[str], timeout_seconds: float) -> PlaybookResult:
+    """Judged by the final counts: a failure that the playbook rescued is none."""
+    hosts = sorted({**events.stats.get("failures", {}), **events.stats.get("dark", {})})
+    failed = {host: events.failures.get(host, "failed") for host in hosts}
+    if status == "timeout":
+        raise PlaybookError(
+            f"playbook {playbook.name} did not end within {timeout_seconds:.0f} s, and was stopped",
+            remedy="Its last lines were:\n" + "\n".join(output),
+        )
+    if failed:
+        lines = [f"playbook {playbook.name} failed on {len(failed)} of the hosts:"]
+        raise PlaybookError("\n".join([*lines, *(f"  {host}: {why}" for host, why in failed.items())]))
+    if status != "successful":
+        raise PlaybookError(f"playbook {playbook.name} could not be run ({status}):\n" + "\n".join(output))
+    return PlaybookResult(changed=events.stats.get("changed", {}), failed={})
+
+
+def _message(result: dict[str, Any]) -> str:
+    """The words of a failed task: its own message and what the command wrote, or those of the loop's failed items."""
+    failed_items = [item for item in result.get("results") or [] if item.get("failed")]
+    if failed_items:
+        return "; ".join(f"item {item.get('item')!r}: {_message(item)}" for item in failed_items)
+    parts = (str(result.get(key) or "").strip() for key in ("msg", "censored", "stderr", "module_stderr"))
+    return " ".join(dict.fromkeys(part for part in parts if part)) or "no message"
+
+
+def _variables_file(folder: Path, variables: Mapping[str, Any]) -> Path:
+    """Variables go through a file: on the command line every user of this machine could read them."""
+    path = folder / "variables.json"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(dict(variables), file)
+    return path
+
+
+def _environment() -> dict[str, str]:
+    beside = str(Path(sys.executable).parent)
+    return {
+        "PATH": os.pathsep.join([beside, os.environ.get("PATH", os.defpath)]),
+        # Ansible refuses to start in a locale that isn't UTF-8, which a CI job's often isn't.
+        "LC_ALL": "C.UTF-8",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_RETRY_FILES_ENABLED": "0",
+    }
+
+
+def _output(runner: Any) -> list[str]:
+    with runner.stdout as file:
+        return [line.rstrip() for line in file if line.strip()][-_TAIL_LINES:]
