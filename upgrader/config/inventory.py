@@ -15,7 +15,6 @@ from typing import Any
 
 from upgrader.config import ansible_facts
 from upgrader.config.document import check_syntax, shown
-from upgrader.config.kubeconfig import check_context
 from upgrader.errors import ConfigError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import Settings
@@ -26,12 +25,11 @@ _GROUPS = ("controllers", "workers", "load_balancers")
 _TIMEOUT_SECONDS = 60.0
 
 
-def load_cluster(settings: Settings) -> Cluster:
-    """The cluster that the settings' kubeconfig and inventory describe.
+def load_cluster(settings: Settings, context: str) -> Cluster:
+    """The cluster that the settings' inventory describes, reached through a context of its kubeconfig.
 
-    Raises ConfigError for a wrong file, UsageError for a kubeconfig of another context.
+    Raises ConfigError.
     """
-    context = check_context(settings.kubeconfig, settings.context)
     groups = load_hosts(settings.inventory)
     return Cluster(
         folder=settings.folder,
@@ -70,7 +68,13 @@ def _facts(inventory: Path) -> Mapping[str, Any]:
     environment = {**os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true", "ANSIBLE_NOCOLOR": "true"}
     try:
         done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise ConfigError(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from upgrader.config.inventory import load_cluster, load_hosts
-from upgrader.errors import ConfigError, UsageError
+from upgrader.errors import ConfigError
 from upgrader.model.cluster import Host
 from upgrader.model.settings import Settings
 from upgrader.model.version import KubernetesVersion
@@ -26,7 +26,6 @@ all:
       hosts:
         worker-1: {ansible_port: 2222, ansible_become: "yes"}
 """
-KUBECONFIG = "apiVersion: v1\nkind: Config\ncurrent-context: demo\n"
 
 
 def refusal(path: Path, text: str) -> ConfigError:
@@ -85,37 +84,10 @@ def test_a_missing_inventory_is_named(tmp_path: Path) -> None:
         load_hosts(tmp_path / "hosts.yml")
 
 
-def settings(folder: Path, context: str) -> Settings:
-    """Settings of a folder that holds an inventory and a kubeconfig."""
-    (folder / "hosts.yml").write_text(INVENTORY)
-    return Settings(folder, KubernetesVersion(1, 36, 3), folder / "kubeconfig", folder / "hosts.yml", (), context)
-
-
-def test_the_cluster_takes_the_current_context(tmp_path: Path) -> None:
-    """With no context demanded, the kubeconfig's current one is the cluster's."""
-    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
-    cluster = load_cluster(settings(tmp_path, ""))
-    assert cluster.context == "demo"
+def test_the_cluster_has_all_its_machines(tmp_path: Path) -> None:
+    """Settings and inventory together name the files, the context and every machine, controllers first."""
+    (tmp_path / "hosts.yml").write_text(INVENTORY)
+    settings = Settings(tmp_path, KubernetesVersion(1, 36, 3), tmp_path / "kubeconfig", tmp_path / "hosts.yml", ())
+    cluster = load_cluster(settings, "demo")
+    assert (cluster.folder, cluster.kubeconfig, cluster.context) == (tmp_path, tmp_path / "kubeconfig", "demo")
     assert [host.name for host in cluster.hosts] == ["controller-1", "worker-1"]
-
-
-def test_another_context_is_refused_with_both_names(tmp_path: Path) -> None:
-    """A kubeconfig that points at another cluster stops everything and says how to point it back."""
-    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
-    with pytest.raises(UsageError, match="points at context 'demo', but this cluster's is 'production'") as caught:
-        load_cluster(settings(tmp_path, "production"))
-    assert "kubectl config use-context production" in caught.value.remedy
-
-
-def test_a_missing_kubeconfig_is_refused(tmp_path: Path) -> None:
-    """The message names the kubeconfig and the key that says where it is."""
-    with pytest.raises(ConfigError, match="kubeconfig: no such file") as caught:
-        load_cluster(settings(tmp_path, ""))
-    assert "cluster.kubeconfig" in caught.value.remedy
-
-
-def test_a_kubeconfig_without_current_context_is_refused(tmp_path: Path) -> None:
-    """No current context means that kubectl and Helm would talk to nobody, or to localhost."""
-    (tmp_path / "kubeconfig").write_text("apiVersion: v1\n")
-    with pytest.raises(ConfigError, match="no current context"):
-        load_cluster(settings(tmp_path, ""))

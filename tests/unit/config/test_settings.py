@@ -157,8 +157,10 @@ def test_values_may_have_numbers_as_keys(folder: Path) -> None:
         (MINIMAL + "pipeline: [5]\n", "2: an item of 'pipeline' must be a mapping, not 5"),
         (
             MINIMAL + "policy:\n  onFailure: rollback\n",
-            "3: 'policy.onFailure' must be one of 'rollback-run', 'rollback-step' or 'stop', not 'rollback'; "
-            "did you mean 'rollback-run'?",
+            (
+                "3: 'policy.onFailure' must be one of 'rollback-run', 'rollback-step' or 'stop', not 'rollback'; "
+                "did you mean 'rollback-run'?"
+            ),
         ),
         (MINIMAL + MINIMAL, "2: key 'kubernetesVersion' is already in line 1"),
         ("- a\n", "1: expected `key: value` lines, not a list"),

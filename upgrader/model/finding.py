@@ -1,0 +1,29 @@
+"""What a preflight check found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Finding", "Severity"]
+
+Severity = Literal["error", "unknown", "warning", "info"]
+"""`error` and `unknown` inhibit a run: what could not be looked at is not known to be well."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a check found. `id` is stable (`version.downgrade`), for scripts and for searching."""
+
+    id: str
+    severity: Severity
+    title: str
+    """One line: which object, in what state."""
+    diagnosis: str = ""
+    """Why that matters, with the evidence."""
+    remedy: str = ""
+
+    @property
+    def inhibits(self) -> bool:
+        """Whether a run must not start."""
+        return self.severity in ("error", "unknown")

@@ -1,0 +1,1 @@
+"""What people see: everything goes to stderr, for stdout belongs to machines."""

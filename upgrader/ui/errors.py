@@ -1,0 +1,32 @@
+"""How an error is told."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from upgrader.errors import UpgraderError
+from upgrader.ui.terminal import console
+
+__all__ = ["print_error"]
+
+
+def print_error(error: UpgraderError, stream: TextIO | None = None) -> None:
+    """Print what happened, its details line by line, and what to do about it."""
+    out = console(stream)
+    first, *details = error.message.splitlines() or [""]
+    _print(out, Text.assemble(("Error: ", "bold red"), (first, "bold")))
+    for line in details:
+        _print(out, Text(line), indent=7)
+    if error.remedy:
+        _print(out, Text.assemble(("Remedy: ", "bold green"), error.remedy))
+
+
+def _print(out: Console, text: Text, indent: int = 0) -> None:
+    # Lines that are copied (paths, flags, log lines) are never broken by us: the terminal wraps them itself.
+    out.print(
+        Padding(text, (0, 0, 0, indent)) if indent and out.is_terminal else Text(" " * indent) + text, soft_wrap=True
+    )

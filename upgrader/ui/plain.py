@@ -1,0 +1,118 @@
+"""Plain lines, for pipes, files and CI logs: a line for each change, and none that says nothing new."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self, TextIO
+
+from upgrader.model.event import (
+    AvailabilityMeasured,
+    Event,
+    GateLooked,
+    GatePassed,
+    Note,
+    RunEnded,
+    RunStarted,
+    StepApplied,
+    StepEnded,
+    StepStarted,
+    UndoEnded,
+    UndoStarted,
+)
+from upgrader.ui.terminal import duration, milliseconds
+
+__all__ = ["REPEAT_SECONDS", "PlainReporter"]
+
+REPEAT_SECONDS = 10.0
+"""How often a gate that goes on saying the same, and a count that goes on growing, are said again."""
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
+class PlainReporter:
+    """A Reporter that writes `TIME  WHAT` lines, flushed one by one."""
+
+    def __init__(
+        self, stream: TextIO, now: Callable[[], datetime] = _utc, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stream = stream
+        self._now = now
+        self._monotonic = monotonic
+        self._said: dict[str, tuple[str, float]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stream.flush()
+
+    def emit(self, event: Event) -> None:
+        """Write the event, unless it repeats what was said a moment ago."""
+        topic, text = _topic(event), _line(event)
+        if topic:
+            said, when = self._said.get(topic, ("", 0.0))
+            due = said == "" or self._monotonic() - when >= REPEAT_SECONDS
+            news = isinstance(event, GateLooked) and _gist(event) != said
+            if not (due or news):
+                return
+            self._said[topic] = (_gist(event), self._monotonic())
+        stamp = self._now().strftime("%H:%M:%SZ")
+        first, *rest = text.splitlines()
+        lines = [f"{stamp}  {first}", *(f"{'':11}{line}" for line in rest)]
+        print(*lines, sep="\n", file=self._stream, flush=True)
+
+
+def _topic(event: Event) -> str:
+    """What an event goes on about; "" when it is always worth a line."""
+    match event:
+        case GateLooked():
+            return f"{event.step}/{event.gate}"
+        case AvailabilityMeasured():
+            return "availability"
+        case _:
+            return ""
+
+
+def _gist(event: Event) -> str:
+    return f"{event.verdict.kind} {event.verdict.reason}" if isinstance(event, GateLooked) else "counts"
+
+
+def _line(event: Event) -> str:
+    match event:
+        case RunStarted():
+            return f"run {event.run}: upgrade to {event.target}: {', '.join(event.steps)}"
+        case StepStarted():
+            return f"{event.step}: started: {event.summary}"
+        case StepApplied():
+            return f"{event.step}: applied in {duration(event.seconds)}"
+        case GateLooked():
+            held = f" ({event.consecutive} of {event.needed})" if event.consecutive else ""
+            left = duration(event.seconds_left)
+            return f"{event.step}: gate {event.gate}: {event.verdict.kind}{held}: {event.verdict.reason} [{left} left]"
+        case GatePassed():
+            return f"{event.step}: gate {event.gate}: passed in {duration(event.seconds)}"
+        case StepEnded():
+            return f"{event.step}: {event.outcome} after {duration(event.seconds)}{_because(event.reason)}"
+        case UndoStarted():
+            return f"{event.step}: rolling back to {event.goal}"
+        case UndoEnded():
+            how = "rolled back" if event.succeeded else "could not be rolled back"
+            return f"{event.step}: {how} after {duration(event.seconds)}{_because(event.reason)}"
+        case Note():
+            return event.text
+        case AvailabilityMeasured():
+            gap = milliseconds(event.longest_gap_ms)
+            return f"API: {event.requests:,} requests, {event.failed:,} failed, longest gap {gap}"
+        case RunEnded():
+            return f"run {event.run}: {event.outcome} after {duration(event.seconds)}{_because(event.reason)}"
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""

@@ -1,0 +1,73 @@
+"""A plan, as it is shown before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from upgrader.model.finding import Finding
+from upgrader.model.plan import Plan, PlannedPlaybook, PlannedStep
+from upgrader.ui.findings import draw_findings
+from upgrader.ui.terminal import console
+
+__all__ = ["print_plan"]
+
+_ACTIONS = {
+    "install": ("+ install", "green"),
+    "upgrade": ("~ upgrade", "yellow"),
+    "unchanged": ("= unchanged", "dim"),
+    "playbook": ("> playbook", "cyan"),
+}
+_CHANGES = {"added": ("+", "green"), "changed": ("~", "yellow"), "removed": ("-", "red")}
+
+
+def print_plan(plan: Plan, findings: Sequence[Finding], *, diff: bool, stream: TextIO | None = None) -> None:
+    """Print every step and the objects that it changes (`diff`: how), then what speaks against the run."""
+    out = console(stream)
+    title = Text.assemble((" Kubernetes ", "bold"), str(plan.current), " → ", (str(plan.target), "bold cyan"))
+    out.print(Padding(title, (1, 0)))
+    out.print(_steps(plan))
+    if diff:
+        for line in _diffs(plan):
+            out.print(line, soft_wrap=True)
+    out.print(Padding(Text(" Checks", style="bold"), (1, 0, 0, 0)))
+    out.print(draw_findings(findings))
+    out.print()
+
+
+def _steps(plan: Plan) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for step in plan.steps:
+        text, style = _ACTIONS["playbook" if isinstance(step, PlannedPlaybook) else step.action]
+        summary = str(step.playbook) if isinstance(step, PlannedPlaybook) else step.summary
+        table.add_row(Text(f" {text}", style=style), Text(step.name, style="bold"), Text(summary))
+    return table
+
+
+def _diffs(plan: Plan) -> Iterator[Text]:
+    for step in plan.steps:
+        yield from _diff(step)
+
+
+def _diff(step: PlannedStep) -> Iterator[Text]:
+    if isinstance(step, PlannedPlaybook):
+        return
+    for change in step.changes:
+        sign, style = _CHANGES[change.change]
+        yield Text(f"\n {sign} {change.object}", style=f"bold {style}")
+        for line in change.diff.splitlines():
+            yield Text(f"   {line}", style=_diff_style(line))
+
+
+def _diff_style(line: str) -> str:
+    if line.startswith("@@"):
+        return "cyan"
+    return {"+": "green", "-": "red"}.get(line[:1], "dim")

@@ -1,0 +1,16 @@
+"""Which display a run gets."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from upgrader.ui.console import ConsoleReporter
+from upgrader.ui.plain import PlainReporter
+from upgrader.ui.terminal import console, is_interactive
+
+__all__ = ["choose_reporter"]
+
+
+def choose_reporter(stream: TextIO) -> ConsoleReporter | PlainReporter:
+    """A live display for a terminal, plain lines for everything else; use it as a context manager."""
+    return ConsoleReporter(console(stream)) if is_interactive(stream) else PlainReporter(stream)

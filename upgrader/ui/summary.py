@@ -1,0 +1,64 @@
+"""A run's report, as it is shown at the end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from upgrader.engine.report import Report, StepReport
+from upgrader.model.event import AvailabilityMeasured
+from upgrader.ui.console import MARKS, availability_line
+from upgrader.ui.progress import State
+from upgrader.ui.terminal import console, duration
+
+__all__ = ["print_report"]
+
+_OUTCOMES = {
+    "succeeded": ("✔ Upgraded to", "green"),
+    "rolled-back": ("↶ Rolled back; not upgraded to", "yellow"),
+    "failed": ("✘ Failed on the way to", "bold red"),
+    "interrupted": ("■ Interrupted on the way to", "magenta"),
+}
+
+
+def print_report(report: Report, folder: Path, stream: TextIO | None = None) -> None:
+    """Print how the run ended, each step with its time, what clients of the API saw, and where the files are."""
+    out = console(stream)
+    text, style = _OUTCOMES[report.outcome]
+    title = Text.assemble(f" {text} ", (report.target, "bold"), f" in {duration(report.seconds)}", style=style)
+    out.print(Padding(title, (1, 0)))
+    table = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    table.columns[2].justify = "right"
+    table.add_column(overflow="fold")
+    for step in report.steps:
+        table.add_row(*_step(step))
+    out.print(table)
+    if report.availability:
+        out.print(Padding(_availability(report.availability), (1, 0, 0, 1)))
+        for line in report.availability.get("failures", ())[:5]:
+            out.print(Text(f"   {line}", style="dim"), soft_wrap=True)
+    out.print(Text(f"\n Report: {os.path.relpath(folder)}/report.json\n", style="dim"), soft_wrap=True)
+
+
+def _step(step: StepReport) -> tuple[Text, Text, Text, Text]:
+    sign, style = MARKS[cast(State, step.outcome)]
+    seconds = step.seconds + step.undo_seconds
+    gates = f"{len(step.gates)} gate{'s' * (len(step.gates) != 1)}" if step.gates else ""
+    what = step.summary if step.outcome == "passed" else f"{step.outcome}: {step.summary}"
+    return (
+        Text.assemble(" ", (sign, style), f" {step.name}"),
+        Text(gates, style="dim"),
+        Text(duration(seconds)),
+        Text(what, style="dim" if step.outcome == "passed" else style),
+    )
+
+
+def _availability(data: dict[str, Any]) -> Text:
+    return availability_line(AvailabilityMeasured(**data))

@@ -1,0 +1,40 @@
+"""The terminal, and how times and states look on it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+from rich.console import Console
+
+__all__ = ["console", "duration", "is_interactive", "milliseconds"]
+
+
+def console(stream: TextIO | None = None) -> Console:
+    """A console on stderr, or on a stream. Without a terminal, lines are as long as they need to be."""
+    stream = stream or sys.stderr
+    width = None if stream.isatty() else 200
+    return Console(file=stream, highlight=False, soft_wrap=False, width=width)
+
+
+def is_interactive(stream: TextIO) -> bool:
+    """Whether a display may redraw itself there (a terminal that isn't dumb)."""
+    return stream.isatty() and not Console(file=stream).is_dumb_terminal
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `42 s`, `3 min 05 s`, `1 h 02 min`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
+def milliseconds(value: float) -> str:
+    """`140 ms`, `2.3 s`."""
+    return f"{value:.0f} ms" if value < 1000 else duration(value / 1000)
