@@ -1,0 +1,89 @@
+# `make help` lists the targets. Everything lives in .venv and in the user's cache folder.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+FROM := v1.36.3
+TO := v1.37.1
+PYTEST := $(BIN)/pytest
+
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench soak lock docs clean
+
+help: ## Show this list.
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+# --- what everything else needs -------------------------------------------------------------------------------------
+
+deps: ## Install the Debian packages that are missing (needs root only if any are).
+	@scripts/deps
+
+venv: $(BIN)/.installed ## Make .venv with the locked dependencies and upgrader itself.
+
+$(BIN)/.installed: requirements-dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "make: $(PYTHON) is older than Python 3.11; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	[ -x $(BIN)/pip ] || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	# No build isolation: the build backend is in the lock as well, so nothing unlocked is ever fetched.
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	touch $@
+
+helm: $(BIN)/helm ## Build Helm once for this machine, and link it into .venv.
+
+$(BIN)/helm: | $(BIN)/.installed
+	@echo "Helm: from the cache, or built from its Go module (3 minutes)"
+	ln -sf "$$($(BIN)/python -c 'from upgrader.lab.binaries import Binaries; from upgrader.lab.progress import Silent; print(Binaries(Silent()).helm())')" $@
+
+build: deps $(BIN)/helm ## Build and cache what a lab is made of (once for a machine).
+	@$(BIN)/upgrader lab build --kubernetes $(FROM) --kubernetes $(TO)
+
+# --- tests ----------------------------------------------------------------------------------------------------------
+
+lint: venv $(BIN)/helm ## Every linter.
+	@scripts/lint
+
+unit: venv $(BIN)/helm ## Unit and chart tests: no cluster, no network.
+	@$(PYTEST) tests/unit tests/charts
+
+contract: venv $(BIN)/helm ## Adapters against the real thing, and fakes against the same contract.
+	@$(PYTEST) tests/contract
+
+e2e: build ## Everything on real local clusters (root).
+	@$(PYTEST) tests/e2e
+
+test: deps venv ## All of it: linters, unit, contract and end-to-end tests.
+	@scripts/test
+
+# --- to look at it --------------------------------------------------------------------------------------------------
+
+demo: build ## Upgrade a real one-controller cluster under load, and print what happened.
+	@$(BIN)/python -m demo --from $(FROM) --to $(TO)
+
+demo-down: ## Remove the demo's cluster.
+	@$(BIN)/upgrader lab down --name demo
+
+bench: build ## Print how long each part takes, as a table and as JSON.
+	@$(BIN)/python -m bench.parts
+
+soak: build ## Upgrade and roll back over and over, under load (ROUNDS=10).
+	@$(BIN)/python -m bench.soak --rounds $(or $(ROUNDS),10)
+
+# --- maintenance ----------------------------------------------------------------------------------------------------
+
+lock: venv ## Resolve the dependencies anew into both lock files.
+	@lock() { $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url "$$@"; }
+	lock pyproject.toml -o requirements.lock
+	lock pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+
+docs: venv ## Make the reference pages from the code.
+	@$(BIN)/python -m upgrader.config.reference > docs/reference/upgrader-yaml.md
+	$(BIN)/python scripts/cli_reference.py > docs/reference/cli.md
+
+clean: ## Remove .venv and the tools' caches (labs and the user's cache folder stay).
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
