@@ -39,15 +39,15 @@ def kubernetes(version: str, progress: Progress) -> Path:
 
     Also makes `bin/kubectl-VERSION` in the cache: the program acts as kubectl under any name that begins so.
     """
-    folder = _built("kubernetes", version, _kubernetes_module(version), progress)
+    folder = _built("kubernetes", f"{version}-{_sources_hash()}", _kubernetes_module(version), progress)
     _link(f"kubectl-{version}", folder / "kubernetes")
     return folder
 
 
 def built_kubernetes() -> tuple[str, ...]:
     """Every version of Kubernetes in the cache, oldest first."""
-    folders = (cache_root() / "kubernetes").glob("v*")
-    return tuple(sorted((f.name for f in folders), key=lambda v: [int(part) for part in v[1:].split(".")]))
+    found = (folder.name.split("-")[0] for folder in (cache_root() / "kubernetes").glob(f"v*-{_sources_hash()}"))
+    return tuple(sorted(found, key=lambda version: [int(part) for part in version[1:].split(".")]))
 
 
 class Binaries:
@@ -83,24 +83,29 @@ class Binaries:
         return _built("pause", module.version, module, self._progress)
 
 
+def _sources_hash() -> str:
+    return content_hash([definitions() / "modules" / "kubernetes"])
+
+
 def _link(name: str, program: Path) -> Path:
     """Make `bin/NAME` in the cache point to a program."""
     link = cache_root() / "bin" / name
     link.parent.mkdir(parents=True, exist_ok=True)
-    if not link.exists():
+    points_to = os.path.relpath(program, link.parent)
+    if not link.is_symlink() or os.readlink(link) != points_to:
         link.unlink(missing_ok=True)
-        link.symlink_to(os.path.relpath(program, link.parent))
+        link.symlink_to(points_to)
     return link
 
 
-def _built(kind: str, version: str, module: Module, progress: Progress) -> Path:
+def _built(kind: str, key: str, module: Module, progress: Progress) -> Path:
     def build(target: Path) -> None:
         try:
             build_module(module, target, go_command(progress), progress)
         except LabError as error:
             raise LabError(
-                f"{module.name} {version} could not be built: {error.message}",
+                f"{module.name} {module.version} could not be built: {error.message}",
                 remedy="check that this version exists and that the Go module proxy can be reached (`go env GOPROXY`)",
             ) from error
 
-    return built(cache_root() / kind / version, build)
+    return built(cache_root() / kind / key, build)

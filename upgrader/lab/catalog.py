@@ -34,7 +34,11 @@ def images(progress: Progress) -> list[Image]:
     found = [
         Image(
             f"registry.k8s.io/etcd:{IMAGE_VERSIONS['etcd']}",
-            (layer_of_files(f"etcd-{ETCD}", {f"/usr/local/bin/{n}": etcd / n for n in ("etcd", "etcdctl", "etcdutl")}),),
+            (
+                layer_of_files(
+                    f"etcd-{ETCD}", {f"/usr/local/bin/{n}": etcd / n for n in ("etcd", "etcdctl", "etcdutl")}
+                ),
+            ),
         ),
         Image(
             f"registry.k8s.io/coredns/coredns:{COREDNS}",
@@ -51,7 +55,7 @@ def images(progress: Progress) -> list[Image]:
     ]
     for version in built_kubernetes():
         program = kubernetes(version, progress) / "kubernetes"
-        layer = layer_of_files(f"kubernetes-{version}", {"/usr/local/bin/kubernetes": program})
+        layer = layer_of_files(f"kubernetes-{program.parent.name}", {"/usr/local/bin/kubernetes": program})
         for component in _COMPONENTS:
             under = (base,) if component == "kube-proxy" else ()
             link = layer_of_links({f"/usr/local/bin/{component}": "kubernetes"})
@@ -143,7 +147,12 @@ wait "$daemon" || true
 
 
 def _import(archive: Path, target: Path, root: Path) -> None:
-    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "STORE": str(target), "ROOT": str(root), "ARCHIVE": str(archive)}
+    environment = {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "STORE": str(target),
+        "ROOT": str(root),
+        "ARCHIVE": str(archive),
+    }
     command = private_namespace(["sh", "-c", _IMPORT])
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -38,7 +38,9 @@ class Cluster:
     def wait_for_ssh(self, node: Node, deadline_s: float = 60) -> None:
         """Until the node takes logins and, if it is to run Kubernetes, its containerd answers."""
         probe = "ctr version >/dev/null" if node.kubernetes else "true"
-        self._until(lambda: self.run(node, probe, what="login", timeout_s=10) is not None, f"{node.name}: login", deadline_s)
+        self._until(
+            lambda: self.run(node, probe, what="login", timeout_s=10) is not None, f"{node.name}: login", deadline_s
+        )
 
     def init(self, secrets: Secrets, versions: dict[str, str]) -> str:
         """`kubeadm init` on the first controller unless done; returns its admin.conf."""
@@ -87,7 +89,11 @@ class Cluster:
             unready = sorted(i["metadata"]["name"] for i in pods if not _condition(i, "Ready"))
             proxies = {i["spec"].get("nodeName") for i in pods if i["metadata"]["name"].startswith("kube-proxy-")}
             dns = any(i["metadata"]["name"].startswith("coredns-") for i in pods)
-            missing[:] = [*sorted(names - ready_nodes), *unready, *(f"kube-proxy on {n}" for n in sorted(names - proxies))]
+            missing[:] = [
+                *sorted(names - ready_nodes),
+                *unready,
+                *(f"kube-proxy on {n}" for n in sorted(names - proxies)),
+            ]
             return not missing and dns
 
         self._until(ready, "nodes and kube-system pods", deadline_s, lambda: f"not Ready: {', '.join(missing)}")

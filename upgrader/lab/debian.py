@@ -19,7 +19,17 @@ _RELEASE = "bookworm"
 
 def private_namespace(command: list[str]) -> list[str]:
     """`command` with mounts and processes of its own: killed, it leaves neither behind."""
-    return ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", *command]
+    return [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        *command,
+    ]
 
 
 def node_root(progress: Progress) -> Path:

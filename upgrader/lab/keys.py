@@ -25,7 +25,18 @@ def make_keys(placement: Placement, target: Path, runner: Runner) -> None:
             comment = f"upgrader-lab-{placement.spec.name}"
             command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(folder / name)]
             runner.run(command, what="ssh-keygen")
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650", "-subj", "/CN=kubernetes"]
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "3650",
+            "-subj",
+            "/CN=kubernetes",
+        ]
         command += ["-addext", "keyUsage=critical,digitalSignature,keyEncipherment,keyCertSign"]
         command += ["-addext", "subjectAltName=DNS:kubernetes"]
         command += ["-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.crt")]

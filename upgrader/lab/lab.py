@@ -85,7 +85,9 @@ class Lab:
         """The lab of that name; UsageError if there is none."""
         placement = find(name)
         if not placement:
-            raise UsageError(f"there is no lab {name!r} on this machine", remedy=f"make it: upgrader lab up --name {name}")
+            raise UsageError(
+                f"there is no lab {name!r} on this machine", remedy=f"make it: upgrader lab up --name {name}"
+            )
         return cls(placement, progress)
 
     def down(self) -> None:
@@ -202,9 +204,7 @@ class Lab:
         disk = self._home / "nodes" / node.name
         pause = next(image.name for image in parts.images if "/pause:" in image.name)
         found = facts()
-        make_disk(
-            self.placement, node, disk, facts=found, keys=keys, store=parts.store, pause_image=pause, more=more
-        )
+        make_disk(self.placement, node, disk, facts=found, keys=keys, store=parts.store, pause_image=pause, more=more)
         self._machine(node).start(self._runner, found)
         self._cluster.wait_for_ssh(node)
 

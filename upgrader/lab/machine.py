@@ -93,7 +93,9 @@ class Machine:
         (self.disk / "process.json").unlink(missing_ok=True)
 
     def _script(self, facts: Facts) -> str:
-        overlay = f"lowerdir={':'.join(str(path) for path in self.lower)},upperdir={self.disk}/upper,workdir={self.disk}/work"
+        overlay = (
+            f"lowerdir={':'.join(str(path) for path in self.lower)},upperdir={self.disk}/upper,workdir={self.disk}/work"
+        )
         nspawn = [
             "systemd-nspawn",
             f"--directory={self.disk}/root",

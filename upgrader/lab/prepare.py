@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from upgrader.lab.binaries import Binaries, kubernetes
+from upgrader.lab.binaries import Binaries, built_kubernetes, kubernetes
 from upgrader.lab.cache import built, cache_root
 from upgrader.lab.catalog import images, store
 from upgrader.lab.debian import node_files, node_root
@@ -29,16 +29,16 @@ def prepare(version: str, progress: Progress) -> Parts:
     programs = kubernetes(version, progress)
     root = node_root(progress)
     found = images(progress)
-    layer = _node_programs(version, programs, Binaries(progress).etcd())
+    layer = _node_programs(programs, Binaries(progress).etcd())
     return Parts((node_files(), layer, root), store(found, progress), tuple(found))
 
 
 def probably_built(version: str) -> bool:
     """Whether the large parts are in the cache, so that little disk is needed; looks only."""
-    return (cache_root() / "kubernetes" / version).exists() and any((cache_root() / "containerd").glob("[0-9a-f]*"))
+    return version in built_kubernetes() and any((cache_root() / "containerd").glob("[0-9a-f]*"))
 
 
-def _node_programs(version: str, programs: Path, etcd: Path) -> Path:
+def _node_programs(programs: Path, etcd: Path) -> Path:
     """An overlay folder with kubelet, kubeadm, kubectl and etcd's tools in /usr/bin, as hard links into the cache."""
     sources = {"kubelet": programs / "kubernetes", "kubectl": programs / "kubernetes", "kubeadm": programs / "kubeadm"}
     sources |= {name: etcd / name for name in ("etcdctl", "etcdutl")}
@@ -49,4 +49,4 @@ def _node_programs(version: str, programs: Path, etcd: Path) -> Path:
         for name, source in sources.items():
             (folder / name).hardlink_to(source)
 
-    return built(cache_root() / "node" / f"programs-{version}-etcd-{etcd.name}", build)
+    return built(cache_root() / "node" / f"programs-{programs.name}-etcd-{etcd.name}", build)

@@ -44,7 +44,9 @@ class LabSpec:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
-            raise UsageError(f"lab name {self.name!r} is not a DNS label of at most 32 lower-case letters, digits and -")
+            raise UsageError(
+                f"lab name {self.name!r} is not a DNS label of at most 32 lower-case letters, digits and -"
+            )
         if not re.fullmatch(r"v1\.\d+\.\d+", self.kubernetes):
             raise UsageError(f"Kubernetes version {self.kubernetes!r} is not of the form v1.36.3")
         if not 1 <= self.controllers <= 7 or not 0 <= self.workers <= 50:

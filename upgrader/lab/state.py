@@ -53,7 +53,9 @@ def claim(spec: LabSpec, folder: Path) -> Placement:
             value = {"spec": asdict(spec), "index": index, "folder": str(folder)}
             write_atomically(target / "lab.json", json.dumps(value, indent=2) + "\n")
             return placement
-    raise LabError("no network from 10.128.0.0/16 to 10.227.0.0/16 is free on this machine", remedy="`ip route` shows why")
+    raise LabError(
+        "no network from 10.128.0.0/16 to 10.227.0.0/16 is free on this machine", remedy="`ip route` shows why"
+    )
 
 
 @contextmanager

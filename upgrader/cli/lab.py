@@ -1,0 +1,171 @@
+"""`upgrader lab`: real local clusters to rehearse on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from upgrader.cli.lab_progress import progress
+from upgrader.errors import UsageError
+from upgrader.lab import Lab, LabSpec
+from upgrader.lab.host import facts, require
+from upgrader.lab.prepare import prepare, probably_built
+from upgrader.lab.state import labs
+
+__all__ = ["lab"]
+
+_KUBERNETES = "v1.36.3"
+_name = click.option("--name", help="The lab (default: the one of -C DIR, or the only one).")
+
+
+@click.group()
+def lab() -> None:
+    """Real clusters on this machine: systemd-nspawn nodes with kubeadm's Kubernetes on them."""
+
+
+@lab.command()
+@click.option("--controllers", type=int, default=1, show_default=True, help="Controllers; several get a load balancer.")
+@click.option("--workers", type=int, default=0, show_default=True)
+@click.option(
+    "--kubernetes", "version", metavar="vX", default=_KUBERNETES, show_default=True, help="Kubernetes version."
+)
+@click.option("--name", default="demo", show_default=True, help="Name of the lab and of its folder in .lab/.")
+@click.pass_obj
+def up(folder: Path, controllers: int, workers: int, version: str, name: str) -> None:
+    """Make a lab, or bring a stopped one back; its cluster folder is .lab/NAME."""
+    spec = LabSpec(name, controllers, workers, version)
+    with _stoppable(), progress() as display:
+        made = Lab.up(spec, folder / ".lab" / name, display)
+    _print_summary(made)
+
+
+@lab.command()
+@_name
+@click.pass_obj
+def status(folder: Path, name: str | None) -> None:
+    """Show the nodes of a lab, or of all labs."""
+    found = labs()
+    if name or any(placement.folder == folder for placement in found):
+        found = [_find(folder, name).placement]
+    if not found:
+        click.echo("There is no lab on this machine. Make one: upgrader lab up")
+    for placement in found:
+        Console().print(_table(Lab(placement)))
+
+
+@lab.command()
+@click.argument("node")
+@click.argument("command", nargs=-1)
+@_name
+@click.pass_obj
+def shell(folder: Path, node: str, command: tuple[str, ...], name: str | None) -> None:
+    """Log in to NODE as root, or run COMMAND there."""
+    arguments = [*_find(folder, name).ssh(node), *command]
+    os.execvp(arguments[0], arguments)  # noqa: S606 - the terminal becomes ssh's
+
+
+@lab.command()
+@click.argument("node")
+@_name
+@click.pass_obj
+def crash(folder: Path, node: str, name: str | None) -> None:
+    """Cut the power of NODE: nothing on it gets to say goodbye."""
+    found = _find(folder, name)
+    found.crash(node)
+    click.echo(f"{node} has no power. Switch it on: upgrader lab boot {node} --name {found.placement.spec.name}")
+
+
+@lab.command()
+@click.argument("node")
+@_name
+@click.pass_obj
+def boot(folder: Path, node: str, name: str | None) -> None:
+    """Switch NODE on, with all that was on its disk."""
+    _find(folder, name).boot(node)
+    click.echo(f"{node} is up; its pods start by themselves.")
+
+
+@lab.command()
+@_name
+@click.pass_obj
+def down(folder: Path, name: str | None) -> None:
+    """Remove a lab, its cluster folder, and everything else that it made on this machine."""
+    found = _find(folder, name)
+    found.down()
+    click.echo(f"Lab {found.placement.spec.name} is gone.")
+
+
+@lab.command()
+@click.option("--kubernetes", "versions", metavar="vX", multiple=True, help="Kubernetes version; may be repeated.")
+def build(versions: tuple[str, ...]) -> None:
+    """Build and cache what labs are made of; once for a machine and version."""
+    wanted = versions or (_KUBERNETES,)
+    require(facts(), None, all(probably_built(version) for version in wanted))
+    with _stoppable(), progress() as display:
+        for version in wanted:
+            prepare(version, display)
+    click.echo(f"Built: Kubernetes {', '.join(wanted)}.")
+
+
+def _find(folder: Path, name: str | None) -> Lab:
+    """The lab of that name; without a name the one whose cluster folder is -C, or else the only one."""
+    if name:
+        return Lab.find(name)
+    found = labs()
+    candidates = [placement for placement in found if placement.folder == folder] or found
+    if len(candidates) == 1:
+        return Lab(candidates[0])
+    if not candidates:
+        raise UsageError("there is no lab on this machine", remedy="make one: upgrader lab up")
+    names = ", ".join(placement.spec.name for placement in candidates)
+    raise UsageError(f"there are several labs: {names}", remedy="say which one with --name")
+
+
+def _table(found: Lab) -> Table:
+    spec = found.placement.spec
+    table = Table(title=f"lab {spec.name} ({spec.kubernetes}, {found.placement.folder})", title_justify="left")
+    for column in ("node", "address", "machine", "kubernetes", "kubelet"):
+        table.add_column(column)
+    for line in found.status():
+        power = "[green]on[/]" if line.running else "[red]off[/]"
+        style = {"Ready": "green", "": "dim"}.get(line.kubernetes, "red")
+        table.add_row(
+            line.node.name, line.node.address, power, f"[{style}]{line.kubernetes or '-'}[/]", line.version or "-"
+        )
+    return table
+
+
+def _print_summary(made: Lab) -> None:
+    folder = made.placement.folder
+    shown = Path(os.path.relpath(folder)) if folder.is_relative_to(Path.cwd()) else folder
+    console = Console(stderr=True, highlight=False)
+    console.print(_table(made))
+    console.print("Next:", style="bold")
+    console.print(f"  export KUBECONFIG={shown}/kubeconfig", soft_wrap=True)
+    console.print(f"  upgrader -C {shown} adopt", soft_wrap=True)
+    console.print(
+        f"  upgrader lab shell {made.placement.nodes[0].name} --name {made.placement.spec.name}", soft_wrap=True
+    )
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM and SIGHUP act like Ctrl-C, so that they too leave nothing behind."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
