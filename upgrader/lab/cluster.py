@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -53,30 +53,32 @@ class Cluster:
         """`kubeadm join` on any other node unless done."""
         self._kubeadm(node, join_config(self._placement, node, secrets), "join", 240)
 
-    def connect_pods(self, deadline_s: float = 90) -> None:
-        """Give every node the CNI configuration for its pod network and the routes to the others'."""
-        nodes = [node for node in self._placement.nodes if node.kubernetes]
-        found: dict[str, str] = {}
+    def connect_pods(self, deadline_s: float = 240) -> None:
+        """Give every node, as soon as it has registered, its CNI configuration and the routes to the others' pods."""
+        wanted = {node.name for node in self._placement.nodes if node.kubernetes}
+        connected: dict[str, str] = {}
 
-        def assigned() -> bool:
-            items = self._get("nodes")
-            found.update({i["metadata"]["name"]: i["spec"]["podCIDR"] for i in items if i["spec"].get("podCIDR")})
-            return all(node.name in found for node in nodes)
+        def all_connected() -> bool:
+            found = {i["metadata"]["name"]: i["spec"]["podCIDR"] for i in self._get("nodes") if i["spec"].get("podCIDR")}
+            if found != connected:
+                nodes = [node for node in self._placement.nodes if node.name in found]
+                self._runner.together([partial(self._connect, node, nodes, found) for node in nodes])
+                network.route_pods(self._placement, found)
+                connected.update(found)
+            return wanted <= set(connected)
 
-        self._until(assigned, "a pod network (node.spec.podCIDR) for every node", deadline_s)
+        self._until(all_connected, "a pod network (node.spec.podCIDR) for every node", deadline_s)
 
-        def configure(node: Node) -> None:
-            others = [(found[other.name], other.address) for other in nodes if other is not node]
-            routes = "".join(f"{cidr} {address}\n" for cidr, address in others)
-            lines = [f"printf %s {quote(routes)} > /etc/lab/routes"]
-            lines += [f"ip route replace {cidr} via {address}" for cidr, address in others]
-            # Renamed into place last: containerd reads the folder whenever it changes.
-            lines.append(f"printf %s {quote(network.cni_config(found[node.name]))} > /etc/cni/net.d/.lab.new")
-            lines.append("mv /etc/cni/net.d/.lab.new /etc/cni/net.d/10-lab.conflist")
-            self.run(node, "\n".join(lines), what="pod network")
-
-        self._runner.together([partial(configure, node) for node in nodes])
-        network.route_pods(self._placement, found)
+    def _connect(self, node: Node, nodes: Sequence[Node], pod_cidrs: Mapping[str, str]) -> None:
+        """Write one node's CNI configuration and its routes to the pods of `nodes`; in use at once and after a boot."""
+        others = [(pod_cidrs[other.name], other.address) for other in nodes if other is not node]
+        routes = "".join(f"{cidr} {address}\n" for cidr, address in others)
+        lines = [f"printf %s {quote(routes)} > /etc/lab/routes"]
+        lines += [f"ip route replace {cidr} via {address}" for cidr, address in others]
+        # Renamed into place: containerd reads the folder whenever it changes.
+        lines.append(f"printf %s {quote(network.cni_config(pod_cidrs[node.name]))} > /etc/cni/net.d/.lab.new")
+        lines.append("mv /etc/cni/net.d/.lab.new /etc/cni/net.d/10-lab.conflist")
+        self.run(node, "\n".join(lines), what="pod network")
 
     def wait_until_ready(self, deadline_s: float = 180) -> None:
         """Until every node is Ready and every pod of kube-system is Ready, on every node kube-proxy too."""
@@ -109,7 +111,7 @@ class Cluster:
         return found
 
     def import_images(self, node: Node, archive: Path) -> None:
-        """Import a docker-archive into the node's containerd."""
+        """Import an OCI archive into the node's containerd."""
         command = [*ssh_command(self._placement, node), "ctr -n k8s.io images import -"]
         self._runner.run(command, what=f"{node.name}: importing images", stdin=archive, timeout_s=120)
 

@@ -1,4 +1,4 @@
-"""Container images, written as docker-archives without any registry or builder.
+"""Container images, written as OCI archives without any registry or builder.
 
 Layers are plain tar files, uncompressed (they never travel), and shared: all Debian images stand on one base layer, all
 components of one Kubernetes version on one layer with their common program.
@@ -11,13 +11,16 @@ import io
 import json
 import platform
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.lab.cache import built, cache_root, content_hash
 
 __all__ = ["Image", "digest", "layer_of_files", "layer_of_links", "write_archive"]
+
+
+_OCI = "application/vnd.oci.image"
 
 
 @dataclass(frozen=True)
@@ -68,40 +71,55 @@ def digest(layer: Path) -> str:
     return built(layer.with_name(f"{layer.name}.sha256"), build).read_text()
 
 
-def write_archive(images: Sequence[Image], target: Path) -> None:
-    """Write a docker-archive with all the images; a layer that several of them have is in it once."""
-    manifest: list[dict[str, object]] = []
+def write_archive(images: Sequence[Image], target: Path, *, without: Collection[Path] = ()) -> None:
+    """Write an OCI archive with all the images; a layer that several of them have is in it once.
+
+    Layers in `without` are only referred to: a containerd that has them already needs them no second time.
+    """
+    index: list[dict[str, object]] = []
     written: set[str] = set()
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
         for image in images:
-            paths = []
+            layers = [_descriptor("layer.v1.tar", digest(layer), layer.stat().st_size) for layer in image.layers]
             for layer in image.layers:
-                path = digest(layer).removeprefix("sha256:") + "/layer.tar"
-                if path not in written:
-                    entry = archive.gettarinfo(layer, path)
-                    with layer.open("rb") as stream:
-                        archive.addfile(entry, stream)
+                path = _blob(digest(layer))
+                if path not in written and layer not in without:
+                    archive.add(layer, path, filter=_plain)
                     written.add(path)
-                paths.append(path)
-            config = json.dumps(_config(image)).encode()
-            name = hashlib.sha256(config).hexdigest() + ".json"
-            if name not in written:
-                _add_bytes(archive, name, config)
-                written.add(name)
-            manifest.append({"Config": name, "RepoTags": [image.name], "Layers": paths})
-        _add_bytes(archive, "manifest.json", json.dumps(manifest).encode())
+            config = _add_json(archive, written, "config.v1+json", _config(image))
+            manifest = {"schemaVersion": 2, "mediaType": f"{_OCI}.manifest.v1+json", "config": config, "layers": layers}
+            entry = _add_json(archive, written, "manifest.v1+json", manifest)
+            index.append({**entry, "annotations": {"io.containerd.image.name": image.name}})
+        _add_bytes(archive, "index.json", json.dumps({"schemaVersion": 2, "manifests": index}).encode())
+        _add_bytes(archive, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+
+
+def _blob(digest_text: str) -> str:
+    return f"blobs/sha256/{digest_text.removeprefix('sha256:')}"
+
+
+def _descriptor(kind: str, digest_text: str, size: int) -> dict[str, object]:
+    return {"mediaType": f"{_OCI}.{kind}", "digest": digest_text, "size": size}
+
+
+def _add_json(archive: tarfile.TarFile, written: set[str], kind: str, value: object) -> dict[str, object]:
+    content = json.dumps(value, sort_keys=True).encode()
+    name = "sha256:" + hashlib.sha256(content).hexdigest()
+    if _blob(name) not in written:
+        _add_bytes(archive, _blob(name), content)
+        written.add(_blob(name))
+    return _descriptor(kind, name, len(content))
 
 
 def _config(image: Image) -> dict[str, object]:
     architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    settings: dict[str, object] = {"Env": list(image.environment), "WorkingDir": image.working_dir}
+    if image.entrypoint:
+        settings["Entrypoint"] = list(image.entrypoint)
     return {
         "architecture": architecture,
         "os": "linux",
-        "config": {
-            "Env": list(image.environment),
-            "Entrypoint": list(image.entrypoint) or None,
-            "WorkingDir": image.working_dir,
-        },
+        "config": settings,
         "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in image.layers]},
         "history": [{"created_by": "upgrader lab"} for _ in image.layers],
     }

@@ -17,6 +17,7 @@ from upgrader.lab.cache import remove_tree
 from upgrader.lab.catalog import IMAGE_VERSIONS, checkpointer_image
 from upgrader.lab.cluster import Cluster
 from upgrader.lab.cluster_folder import ssh_command, write_access, write_cluster
+from upgrader.lab.debian import base_layer
 from upgrader.lab.disk import make_disk
 from upgrader.lab.host import facts, require
 from upgrader.lab.images import Image, write_archive
@@ -164,7 +165,7 @@ class Lab:
                 self._cluster.import_images(node, archive)
 
         try:
-            write_archive(images, archive)
+            write_archive(images, archive, without=[base_layer(self._progress)])  # every node has the base
             self._runner.together([partial(bring, node) for node in self.placement.nodes if node.kubernetes])
         finally:
             archive.unlink(missing_ok=True)
@@ -182,17 +183,15 @@ class Lab:
         secrets = join_secrets(keys)
         with self._progress.task(f"control plane on {controllers[0].name}", seconds=12):
             write_cluster(placement, self._cluster.init(secrets, IMAGE_VERSIONS))
-        if len(controllers) + len(workers) > 1:
-            with self._progress.task("other nodes join", seconds=20 * (len(controllers) - 1) + 5):
+        with self._progress.task("other nodes, pod network", seconds=18 * (len(controllers) - 1) + 5):
 
-                def join_controllers() -> None:
-                    for node in controllers[1:]:  # one after another: etcd takes one new member at a time
-                        self._cluster.join(node, secrets)
+            def join_controllers() -> None:
+                for node in controllers[1:]:  # one after another: etcd takes one new member at a time
+                    self._cluster.join(node, secrets)
 
-                self._runner.together([join_controllers, *(partial(self._cluster.join, n, secrets) for n in workers)])
-        with self._progress.task("pod network, kube-proxy, CoreDNS", seconds=10):
-            self._cluster.connect_pods()
-            self.import_checkpointer()
+            joins = [partial(self._cluster.join, node, secrets) for node in workers]
+            self._runner.together([join_controllers, *joins, self._cluster.connect_pods, self.import_checkpointer])
+        with self._progress.task("kube-proxy, CoreDNS", seconds=8):
             self._cluster.wait_until_ready()
 
     def _start(self, node: Node, keys: Path, parts: Parts) -> None:
