@@ -69,7 +69,9 @@ def _spec(item: ReleaseStep, charts: Path, target: KubernetesVersion) -> Release
 def assemble(plan: Plan, settings: Settings, cluster: Cluster, tools: Tools) -> Pipeline:
     """One pipeline step for each planned step."""
     by_name = {item.name: item for item in settings.pipeline}
-    return Pipeline(tuple(_step(planned, by_name[planned.name], plan, settings, cluster, tools) for planned in plan.steps))
+    return Pipeline(
+        tuple(_step(planned, by_name[planned.name], plan, settings, cluster, tools) for planned in plan.steps)
+    )
 
 
 def _step(

@@ -110,7 +110,7 @@ class ReleaseLocked(HelmError):
 
 
 class ApiError(UpgraderError):
-    """The Kubernetes API answered, but refused or failed the request; `status` is the HTTP status, 0 where there was none."""
+    """The Kubernetes API answered, but refused or failed the request; `status` is HTTP's (0: there was none)."""
 
     exit_code = 5
     status = 0

@@ -15,7 +15,18 @@ from upgrader.model.cluster import Host
 from upgrader.model.event import Event
 from upgrader.model.release import ReleaseSpec, Revision
 
-__all__ = ["Clock", "CommandResult", "Helm", "Hosts", "Kind", "Kube", "KubeObject", "PlaybookResult", "Playbooks", "Reporter"]
+__all__ = [
+    "Clock",
+    "CommandResult",
+    "Helm",
+    "Hosts",
+    "Kind",
+    "Kube",
+    "KubeObject",
+    "PlaybookResult",
+    "Playbooks",
+    "Reporter",
+]
 
 KubeObject = Mapping[str, Any]
 """A Kubernetes object in its JSON form."""
@@ -104,7 +115,7 @@ class Kube(Protocol):
         ...
 
     def raw(self, path: str, *, server: str = "") -> str:
-        """GET a path that isn't a resource (`/readyz`, `/version`), from `server` (`https://host:port`) or the kubeconfig's."""
+        """GET a path that isn't a resource (`/readyz`), from `server` (`https://host:port`) or the kubeconfig's own."""
         ...
 
 
@@ -121,7 +132,13 @@ class Hosts(Protocol):
     """The machines themselves, over SSH with verified host keys. Raises HostUnreachable or HostError."""
 
     def run(
-        self, host: Host, command: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float = 30.0, check: bool = True
+        self,
+        host: Host,
+        command: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout_seconds: float = 30.0,
+        check: bool = True,
     ) -> CommandResult:
         """Run a command as root (sudo where the inventory says `ansible_become`).
 

@@ -58,7 +58,7 @@ class _Command(pyhelm3.command.Command):
         )
         self._cluster = ["--kubeconfig", str(kubeconfig), *(["--kube-context", context] if context else [])]
 
-    async def run(self, command: list[Any], input: bytes | None = None) -> bytes:
+    async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 (pyhelm3's name)
         """Run Helm to its end; raises pyhelm3's errors. Cancelling ends Helm, which then rolls back by itself."""
         process = await asyncio.create_subprocess_exec(
             self._executable,
@@ -97,8 +97,9 @@ class HelmAdapter:
     """`ports.Helm` for the cluster that a kubeconfig and a context name."""
 
     def __init__(self, kubeconfig: Path, context: str = "", executable: Path | None = None) -> None:
-        self._command = _Command(executable or find_helm(), kubeconfig, context)
-        self._client = pyhelm3.Client(self._command)
+        helm = executable or find_helm()
+        self._command = _Command(helm, kubeconfig, context)
+        self._client = pyhelm3.Client(self._command, executable=str(helm))
         self._loop = asyncio.new_event_loop()
 
     def close(self) -> None:
@@ -128,7 +129,16 @@ class HelmAdapter:
         return found
 
     def render(self, spec: ReleaseSpec) -> str:
-        command = ["template", spec.name, str(spec.chart), "--namespace", spec.namespace, "--is-upgrade", "--values", "-"]
+        command = [
+            "template",
+            spec.name,
+            str(spec.chart),
+            "--namespace",
+            spec.namespace,
+            "--is-upgrade",
+            "--values",
+            "-",
+        ]
         rendered = self._read(self._command.run(command, json.dumps(spec.values).encode()), spec.name)
         return rendered.decode()
 

@@ -17,7 +17,9 @@ __all__ = ["plan"]
 
 
 @click.command()
-@click.option("--to", metavar="VERSION", help="Kubernetes version to go to (default: kubernetesVersion in upgrader.yaml).")
+@click.option(
+    "--to", metavar="VERSION", help="Kubernetes version to go to (default: kubernetesVersion in upgrader.yaml)."
+)
 @click.option("--diff", is_flag=True, help="Show the diff of every object that changes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON on standard output.")
 @click.pass_obj

@@ -33,7 +33,9 @@ __all__ = ["run"]
 
 
 @click.command()
-@click.option("--to", metavar="VERSION", help="Kubernetes version to go to (default: kubernetesVersion in upgrader.yaml).")
+@click.option(
+    "--to", metavar="VERSION", help="Kubernetes version to go to (default: kubernetesVersion in upgrader.yaml)."
+)
 @click.option("--yes", "-y", is_flag=True, help="Don't ask before starting.")
 @click.pass_obj
 def run(folder: Path, to: str | None, yes: bool) -> None:
@@ -101,7 +103,11 @@ def _probing(session: Session, reporter: Reporter) -> Iterator[None]:
             seen = probe.stop()
             reporter.emit(
                 AvailabilityMeasured(
-                    seen.requests, seen.failed, seen.raw_failed, seen.longest_gap_ms, tuple(map(str, seen.failures[:20]))
+                    seen.requests,
+                    seen.failed,
+                    seen.raw_failed,
+                    seen.longest_gap_ms,
+                    tuple(map(str, seen.failures[:20])),
                 )
             )
 
@@ -130,7 +136,9 @@ def _exit(result: RunResult) -> None:
     """Turn a run's end into its exit code."""
     match result.outcome:
         case "rolled-back":
-            raise StepFailed(f"the run failed and was rolled back; the cluster is healthy.\n{result.reason}", remedy=result.remedy)
+            raise StepFailed(
+                f"the run failed and was rolled back; the cluster is healthy.\n{result.reason}", remedy=result.remedy
+            )
         case "failed":
             raise RollbackFailed(result.reason, remedy=result.remedy or "Look at the cluster before anything else.")
         case "interrupted":

@@ -16,7 +16,9 @@ BROKEN_LOOKS = 3
 """Looks in a row that must say `broken` before a gate gives up ahead of its deadline: one may be a glimpse."""
 
 
-def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: Reporter, check: Callable[[], None]) -> None:
+def hold_all(
+    step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: Reporter, check: Callable[[], None]
+) -> None:
     """Wait for each gate in turn; raises GateFailed for the first that doesn't hold. `check` may raise to stop."""
     for gate in gates:
         _hold(step, gate, clock, reporter, check)

@@ -72,7 +72,9 @@ def _next(report: Report, record: Record) -> Report:
         case "RunStarted":
             return replace(report, run=data["run"], target=data["target"], started=when)
         case "StepStarted":
-            step = StepReport(data["step"], "in-doubt", summary=data["summary"], way_back=str(RestorePoint(**data["way_back"])))
+            step = StepReport(
+                data["step"], "in-doubt", summary=data["summary"], way_back=str(RestorePoint(**data["way_back"]))
+            )
             return replace(report, steps=(*report.steps, step))
         case "StepApplied":
             return _step(report, data["step"], apply_seconds=data["seconds"])

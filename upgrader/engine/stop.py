@@ -30,7 +30,7 @@ class StopRequest:
 def stop_on_signals(request: StopRequest, tell: Callable[[str], None]) -> Iterator[None]:
     """Turn the first SIGINT, SIGTERM or SIGHUP into a request, the second into KeyboardInterrupt."""
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(_number: int, _frame: FrameType | None) -> None:
         if request.requested:
             raise KeyboardInterrupt
         request.requested = True

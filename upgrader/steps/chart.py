@@ -94,7 +94,7 @@ class ChartStep:
         if age < self.timeout_seconds:
             raise ReleaseLocked(
                 f"{what} since {age:.0f} s: another Helm may be at work on it",
-                remedy=f"Wait until it is {self.timeout_seconds:.0f} s old and run again, or see: helm history {self.name}",
+                remedy=f"Run again when it is {self.timeout_seconds:.0f} s old, or see: helm history {self.name}",
             )
         if good is None:
             raise ReleaseLocked(

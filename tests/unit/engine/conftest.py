@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
-
 from tests.fakes.clock import FakeClock
 from tests.fakes.kube import FakeKube
+
 from upgrader.engine.runner import OnFailure, Runner
 from upgrader.engine.stop import StopRequest
 from upgrader.errors import UpgraderError
@@ -79,16 +79,16 @@ class Bench:
     stop: StopRequest
     diary: list[str]
 
-    def step(self, name: str, *gates: ScriptedGate, undo_gates: tuple[ScriptedGate, ...] = (), **script: object) -> PipelineStep:
+    def step(
+        self, name: str, *gates: ScriptedGate, undo_gates: tuple[ScriptedGate, ...] = (), **script: object
+    ) -> PipelineStep:
         """A pipeline step whose gates need three looks within ten seconds."""
         step = ScriptedStep(name, self.diary, **script)  # type: ignore[arg-type]
         return PipelineStep(step, tuple(map(_run, gates)), tuple(map(_run, undo_gates)))
 
     def runner(self, on_failure: OnFailure = "rollback-run") -> Runner:
         """A runner with the given policy."""
-        return Runner(
-            kube=self.kube, clock=self.clock, reporter=self.recorder, stop=self.stop, on_failure=on_failure
-        )
+        return Runner(kube=self.kube, clock=self.clock, reporter=self.recorder, stop=self.stop, on_failure=on_failure)
 
 
 def _run(gate: ScriptedGate) -> GateRun:

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-
 from tests.fakes.clock import FakeClock
+
 from upgrader.engine.journal import Journal, read_journal
 from upgrader.engine.report import fold
 from upgrader.errors import UsageError
@@ -88,7 +88,9 @@ def test_torn_last_line_is_passed_over(tmp_path: Path) -> None:
     assert len(read_journal(path)) == len(STORY) - 1
 
 
-@pytest.mark.parametrize("damage", [b"garbage\n", b'{"schema":1,"seq":7,"time":"2026-01-01T00:00:00Z","type":"Note","data":{}}\n'])
+@pytest.mark.parametrize(
+    "damage", [b"garbage\n", b'{"schema":1,"seq":7,"time":"2026-01-01T00:00:00Z","type":"Note","data":{}}\n']
+)
 def test_damage_inside_is_refused_by_line(tmp_path: Path, damage: bytes) -> None:
     """A journal that is damaged anywhere but at its end is refused, and the line is named."""
     path = write(tmp_path / "journal.jsonl", *STORY)

@@ -20,7 +20,9 @@ def test_steps_are_applied_in_order(bench: Bench) -> None:
 
 def test_next_step_waits_for_the_gate(bench: Bench) -> None:
     """A step is begun only after the gate of the one before has held three times in a row."""
-    gate = ScriptedGate("g", iter([pending("1 of 2"), holds("ok"), pending("flap"), holds("ok"), holds("ok"), holds("ok")]))
+    gate = ScriptedGate(
+        "g", iter([pending("1 of 2"), holds("ok"), pending("flap"), holds("ok"), holds("ok"), holds("ok")])
+    )
     run(bench.runner(), bench.step("a", gate), bench.step("b"))
     began = [event.step for event in bench.recorder.events if isinstance(event, StepStarted)]
     assert began == ["a", "b"]

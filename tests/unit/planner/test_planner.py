@@ -78,7 +78,9 @@ def test_digest_moves_with_the_cluster() -> None:
     spec = ReleaseSpec("web", "kube-system", Path("/charts/web"))
     wanted = [IntendedRelease(spec, deployment("v2"))]
     one, other = (
-        plan_run(wanted, Observed(V136, {}, {"web": ObservedRelease((Revision(1, "deployed"),), deployment(tag))}), V137)
+        plan_run(
+            wanted, Observed(V136, {}, {"web": ObservedRelease((Revision(1, "deployed"),), deployment(tag))}), V137
+        )
         for tag in ("v1", "v0")
     )
     assert one.digest != other.digest

@@ -6,8 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-
 from tests.fakes.clock import FakeClock
+
 from tests.fakes.helm import FakeHelm
 from upgrader.errors import HelmError, ReleaseLocked, StepFailed, WorkloadFailed
 from upgrader.model.outcome import Verdict, broken, holds
@@ -105,7 +105,7 @@ def test_certain_failure_ends_helms_wait(helm: FakeHelm) -> None:
 
 
 def test_old_pending_release_is_freed_first(helm: FakeHelm) -> None:
-    """A release left in pending-upgrade for longer than Helm waits is rolled back to its good revision, then upgraded."""
+    """A release left in pending-upgrade for longer than Helm waits is rolled back to its good revision first."""
     clock = FakeClock()
     helm.install("app", "tag: half\n", "pending-upgrade", updated=clock.now() - timedelta(seconds=61))
     step(helm, clock=clock).apply(quiet)
@@ -123,7 +123,7 @@ def test_fresh_pending_release_is_left_alone(helm: FakeHelm) -> None:
 
 
 def test_pending_install_that_never_worked_is_not_removed() -> None:
-    """With no good revision, freeing the release would mean uninstalling what may be in use: refused with the remedy."""
+    """With no good revision, freeing it would mean uninstalling what may be in use: refused, with the remedy."""
     helm, clock = FakeHelm(), FakeClock()
     helm.install("app", "tag: half\n", "pending-install", updated=clock.now() - timedelta(hours=1))
     with pytest.raises(ReleaseLocked) as caught:
