@@ -38,6 +38,9 @@ _VERDICTS = {
     VerdictKind.UNKNOWN: "magenta",
 }
 
+_BEADS = 10
+"""A gate that must hold more often than this is counted in digits."""
+
 
 class ConsoleReporter:
     """A Reporter on a terminal, drawn anew a few times a second while the context is open."""
@@ -47,8 +50,11 @@ class ConsoleReporter:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._progress = Progress()
+        self._noted = ""
         self._spinner = Spinner("dots", style="cyan")
-        self._live = Live(console=console, get_renderable=self._draw, refresh_per_second=8, transient=True)
+        self._live = Live(
+            console=console, get_renderable=self._draw, refresh_per_second=8, transient=True, redirect_stdout=False
+        )
 
     def __enter__(self) -> Self:
         self._live.start(refresh=True)
@@ -65,7 +71,10 @@ class ConsoleReporter:
         """Take note of an event; the next redraw shows it."""
         with self._lock:
             self._progress = follow(self._progress, event, self._monotonic())
-        if isinstance(event, Note):
+            news = isinstance(event, Note) and event.text != self._noted
+            if isinstance(event, Note):
+                self._noted = event.text
+        if isinstance(event, Note) and news:
             self._console.print(Text(f"  {event.text}", style="dim"))
 
     def _draw(self) -> RenderableType:
@@ -82,7 +91,7 @@ def draw(progress: Progress, now: float, spinner: RenderableType) -> RenderableT
         rows.append(_line(step, now, width, spinner))
         rows.extend(_detail(step))
     if progress.availability is not None:
-        rows += [Text(""), Padding(availability_line(progress.availability), (0, 0, 0, 1))]
+        rows += [Text(""), Padding(availability_line(progress.availability), (0, 0, 0, 1), expand=False)]
     return Padding(Group(*rows), (1, 0))
 
 
@@ -128,12 +137,14 @@ def _detail(step: StepProgress) -> list[RenderableType]:
         lines.append(Text(step.reason.splitlines()[0], style="red"))
     for line in lines:
         line.no_wrap, line.overflow = True, "ellipsis"
-    return [Padding(line, (0, 0, 0, 5)) for line in lines]
+    return [Padding(line, (0, 0, 0, 6), expand=False) for line in lines]
 
 
 def _gate(look: GateLooked) -> list[Text]:
     style = _VERDICTS[look.verdict.kind]
     beads = Text("●" * look.consecutive, style="green") + Text("○" * (look.needed - look.consecutive), style="dim")
+    if look.needed > _BEADS:
+        beads = Text(f"{look.consecutive} of {look.needed}")
     left = Text(f"  {duration(look.seconds_left)} left", style="dim")
     return [
         Text.assemble((look.gate, "cyan"), "  ", beads, left),

@@ -26,12 +26,10 @@ def draw_findings(findings: Sequence[Finding]) -> RenderableType:
     rows: list[RenderableType] = []
     for finding in sorted(findings, key=lambda f: order.index(f.severity)):
         sign, style = _STYLES[finding.severity]
-        rows.append(
-            Text.assemble(f" {sign} ", (finding.severity, style), f"  {finding.title}  ", (finding.id, "dim"), style="")
-        )
-        rows[-1].stylize(style, 1, 2)  # type: ignore[union-attr]
+        severity = (f"{sign} {finding.severity:<7}", style)
+        rows.append(Text.assemble(" ", severity, f"  {finding.title}  ", (finding.id, "dim")))
         if finding.diagnosis:
-            rows.append(Padding(Text(finding.diagnosis, style="dim"), (0, 0, 0, 5)))
+            rows.append(Padding(Text(finding.diagnosis, style="dim"), (0, 0, 0, 12), expand=False))
         if finding.remedy:
-            rows.append(Padding(Text.assemble(("Remedy: ", "green"), finding.remedy), (0, 0, 0, 5)))
+            rows.append(Padding(Text.assemble(("Remedy: ", "green"), finding.remedy), (0, 0, 0, 12), expand=False))
     return Group(*rows) if rows else Text(" ✔ nothing speaks against the run", style="green")

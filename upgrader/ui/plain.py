@@ -59,8 +59,7 @@ class PlainReporter:
         if topic:
             said, when = self._said.get(topic, ("", 0.0))
             due = said == "" or self._monotonic() - when >= REPEAT_SECONDS
-            news = isinstance(event, GateLooked) and _gist(event) != said
-            if not (due or news):
+            if not due and _gist(event) == said:
                 return
             self._said[topic] = (_gist(event), self._monotonic())
         stamp = self._now().strftime("%H:%M:%SZ")
@@ -74,6 +73,8 @@ def _topic(event: Event) -> str:
     match event:
         case GateLooked():
             return f"{event.step}/{event.gate}"
+        case Note():
+            return "note"
         case AvailabilityMeasured():
             return "availability"
         case _:
@@ -81,7 +82,16 @@ def _topic(event: Event) -> str:
 
 
 def _gist(event: Event) -> str:
-    return f"{event.verdict.kind} {event.verdict.reason}" if isinstance(event, GateLooked) else "counts"
+    """What makes two events of a topic the same news; growing numbers don't count."""
+    match event:
+        case GateLooked():
+            return f"{event.verdict.kind} {event.verdict.reason}"
+        case Note():
+            return event.text
+        case AvailabilityMeasured():
+            return f"{event.failed} failed"
+        case _:
+            return ""
 
 
 def _line(event: Event) -> str:

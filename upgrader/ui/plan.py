@@ -30,12 +30,12 @@ def print_plan(plan: Plan, findings: Sequence[Finding], *, diff: bool, stream: T
     """Print every step and the objects that it changes (`diff`: how), then what speaks against the run."""
     out = console(stream)
     title = Text.assemble((" Kubernetes ", "bold"), str(plan.current), " → ", (str(plan.target), "bold cyan"))
-    out.print(Padding(title, (1, 0)))
+    out.print(Padding(title, (1, 0), expand=False))
     out.print(_steps(plan))
     if diff:
         for line in _diffs(plan):
             out.print(line, soft_wrap=True)
-    out.print(Padding(Text(" Checks", style="bold"), (1, 0, 0, 0)))
+    out.print(Padding(Text(" Checks", style="bold"), (1, 0, 0, 0), expand=False))
     out.print(draw_findings(findings))
     out.print()
 

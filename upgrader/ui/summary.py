@@ -31,7 +31,7 @@ def print_report(report: Report, folder: Path, stream: TextIO | None = None) -> 
     out = console(stream)
     text, style = _OUTCOMES[report.outcome]
     title = Text.assemble(f" {text} ", (report.target, "bold"), f" in {duration(report.seconds)}", style=style)
-    out.print(Padding(title, (1, 0)))
+    out.print(Padding(title, (1, 0), expand=False))
     table = Table.grid(padding=(0, 2))
     for _ in range(3):
         table.add_column(no_wrap=True)
@@ -41,7 +41,7 @@ def print_report(report: Report, folder: Path, stream: TextIO | None = None) -> 
         table.add_row(*_step(step))
     out.print(table)
     if report.availability:
-        out.print(Padding(_availability(report.availability), (1, 0, 0, 1)))
+        out.print(Padding(_availability(report.availability), (1, 0, 0, 1), expand=False))
         for line in report.availability.get("failures", ())[:5]:
             out.print(Text(f"   {line}", style="dim"), soft_wrap=True)
     out.print(Text(f"\n Report: {os.path.relpath(folder)}/report.json\n", style="dim"), soft_wrap=True)

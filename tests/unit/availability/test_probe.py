@@ -1,0 +1,91 @@
+"""The prober as a process, against a real server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from upgrader.availability.probe import AvailabilityProbe
+from upgrader.availability.prober import OBJECT
+from upgrader.errors import ConfigError
+from upgrader.model.availability import Availability
+
+from .conftest import ApiServer
+
+
+def until(reached: threading.Event) -> None:
+    """Wait for what a test waits for, but not for ever."""
+    assert reached.wait(30)
+
+
+def test_it_counts_and_leaves_nothing_behind(api: ApiServer) -> None:
+    """Reads and writes go through both kinds of connection, nothing fails, and its object is gone at the end."""
+    enough = threading.Event()
+
+    def look(seen: Availability) -> None:
+        if seen.requests >= 12:
+            enough.set()
+
+    with AvailabilityProbe(api.kubeconfig, requests_per_second=50, on_change=look) as probe:
+        until(enough)
+        assert OBJECT in api.objects
+        seen = probe.stop()
+    assert seen.requests >= 12
+    assert (seen.failed, seen.raw_failed, seen.failures) == (0, 0, ())
+    assert seen.longest_gap_ms > 0
+    assert {method for method, _ in api.requests} == {"GET", "PUT", "POST", "DELETE"}
+    assert api.requests[-1][0] == "DELETE"
+    assert OBJECT not in api.objects
+    assert probe.stop() == probe.snapshot() == seen
+
+
+def test_failures_carry_time_client_and_request(api: ApiServer) -> None:
+    """A failed request is told with all that ties it to the step that was running."""
+    api.script = [500]
+    failed = threading.Event()
+
+    def look(seen: Availability) -> None:
+        if seen.failed:
+            failed.set()
+
+    with AvailabilityProbe(api.kubeconfig, requests_per_second=20, on_change=look) as probe:
+        until(failed)
+    first = probe.snapshot().failures[0]
+    assert first.time.endswith("Z")
+    assert first.error == "500 Internal Server Error"
+    assert first.client in ("fresh", "kept")
+
+
+def test_a_bad_kubeconfig_is_said_at_once(api: ApiServer) -> None:
+    """A prober that can't start is an error with its own words, not a run without counts."""
+    api.kubeconfig.write_text("current-context: x\n")
+    with pytest.raises(ConfigError, match="there is no context named 'x'"):
+        AvailabilityProbe(api.kubeconfig).start()
+
+
+def test_a_prober_that_dies_is_not_a_good_record(api: ApiServer) -> None:
+    """When the process is killed the counts say that they are not complete."""
+    probe = AvailabilityProbe(api.kubeconfig, requests_per_second=20)
+    probe.start()
+    assert probe._process is not None
+    os.kill(probe._process.pid, signal.SIGKILL)
+    seen = probe.stop()
+    assert "ended by itself (exit code -9)" in str(seen.failures[0])
+
+
+def test_it_ends_with_its_parent(api: ApiServer) -> None:
+    """The end of stdin ends the prober, so that a killed run leaves no process behind."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "upgrader.availability.prober", str(api.kubeconfig), "", "20"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    with process:
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 0

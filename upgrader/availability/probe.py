@@ -1,0 +1,115 @@
+"""The parent's side of the prober: starts it, follows its counts, stops it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from upgrader.errors import ConfigError, UpgraderError
+from upgrader.model.availability import Availability, Failure
+
+__all__ = ["AvailabilityProbe"]
+
+_START_SECONDS = 10.0
+_STOP_SECONDS = 15.0
+
+
+class AvailabilityProbe:
+    """A prober in a process of its own. A context manager: entering starts it, leaving stops it."""
+
+    def __init__(
+        self,
+        kubeconfig: Path,
+        *,
+        context: str = "",
+        requests_per_second: float = 10.0,
+        on_change: Callable[[Availability], None] | None = None,
+    ) -> None:
+        """`on_change` is called with the counts about twice a second, from a thread of the probe's own."""
+        self._command = [sys.executable, "-m", "upgrader.availability.prober", str(kubeconfig), context]
+        self._command.append(str(requests_per_second))
+        self._on_change = on_change
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._began = threading.Event()
+        self._seen = Availability()
+        self._final = False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start, and return when it probes. Raises ConfigError when the kubeconfig can't be used."""
+        # A session of its own: Ctrl-C in the terminal is for the parent, which then stops the prober.
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+        if not self._began.wait(_START_SECONDS) or self._process.poll() is not None:
+            code, complaint = self._end()
+            kind = ConfigError if code == ConfigError.exit_code else UpgraderError
+            raise kind(f"the availability prober did not start: {complaint or f'exit code {code}'}")
+
+    def snapshot(self) -> Availability:
+        """The counts so far."""
+        return self._seen
+
+    def stop(self) -> Availability:
+        """Stop, and return the final counts. Stopping again gives the same.
+
+        A prober that ended before it was told to adds a failure that says so: what it did not see is unknown.
+        """
+        if self._process is not None:
+            code, complaint = self._end()
+            if not self._final:
+                now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+                lines = complaint.splitlines()
+                what = f"ended by itself (exit code {code}): {lines[-1] if lines else 'it said nothing'}"
+                gap = Failure(now, "prober", "process", what)
+                self._seen = replace(self._seen, failures=(gap, *self._seen.failures))
+        return self._seen
+
+    def _end(self) -> tuple[int, str]:
+        """Close the process's stdin, wait, and return its exit code and what it wrote to stderr."""
+        process, reader = self._process, self._reader
+        assert process is not None and reader is not None
+        self._process = None
+        assert process.stdin is not None and process.stderr is not None
+        with process:
+            process.stdin.close()
+            reader.join(_STOP_SECONDS)
+            if reader.is_alive():
+                process.kill()
+            reader.join()
+            return process.wait(), process.stderr.read().decode(errors="replace").strip()
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            counts = json.loads(line)
+            self._final = counts.pop("final")
+            failures = tuple(Failure(**failure) for failure in counts.pop("failures"))
+            self._seen = Availability(**counts, failures=failures)
+            self._began.set()
+            if self._on_change is not None:
+                self._on_change(self._seen)
+        self._began.set()
