@@ -63,7 +63,7 @@ test: deps venv ## All of it: linters, unit, contract and end-to-end tests.
 # --- to look at it --------------------------------------------------------------------------------------------------
 
 demo: build ## Upgrade a real one-controller cluster under load, and print what happened.
-	@$(BIN)/python -m demo --from $(FROM) --to $(TO)
+	@$(BIN)/python -m bench.demo --from $(FROM) --to $(TO)
 
 demo-down: ## Remove the demo's cluster.
 	@$(BIN)/upgrader lab down --name demo

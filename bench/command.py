@@ -1,0 +1,69 @@
+"""The `upgrader` command as its users run it: a process of its own, judged by exit code, output and time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Ended", "start", "upgrader"]
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that ended. `seconds` is wall time; the output is empty where it went to the terminal."""
+
+    arguments: tuple[str, ...]
+    exit_code: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+    def __str__(self) -> str:
+        said = f"{self.stdout}\n--- stderr\n{self.stderr}" if self.stdout or self.stderr else ""
+        return f"upgrader {' '.join(self.arguments)}: exit code {self.exit_code} after {self.seconds:.1f} s\n{said}"
+
+
+def upgrader(
+    *arguments: str | Path,
+    timeout_seconds: float = 900.0,
+    shown: bool = False,
+    folder: Path = REPOSITORY,
+    environment: Mapping[str, str] | None = None,
+) -> Ended:
+    """Run `upgrader ARGUMENTS` in `folder` to its end; `shown` lets it write to this process's terminal.
+
+    Raises subprocess.TimeoutExpired after `timeout_seconds`; the process has been killed by then.
+    """
+    words = tuple(map(str, arguments))
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "upgrader", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=not shown,
+        text=True,
+        timeout=timeout_seconds,
+        check=False,
+    )
+    return Ended(words, done.returncode, done.stdout or "", done.stderr or "", time.monotonic() - begun)
+
+
+def start(*arguments: str | Path, folder: Path = REPOSITORY) -> subprocess.Popen[str]:
+    """Start `upgrader ARGUMENTS` and don't wait; standard error goes into standard output."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "upgrader", *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )

@@ -1,0 +1,114 @@
+"""`make demo`: upgrade a real one-controller cluster while clients work with it, and print what they noticed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.command import REPOSITORY, upgrader
+from bench.load import ApiLoad, LoadSeen
+from bench.versions import COMPONENTS, running_versions
+from bench.workload import Tally, Workload
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.lab.state import find
+
+__all__ = ["main"]
+
+_NAME = "demo"
+
+
+def main() -> int:
+    """0 when every component is at the target and the workload was left alone; what went wrong is the last line."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--from", dest="start", default="v1.36.3", help="Kubernetes version of the new cluster")
+    parser.add_argument("--to", dest="target", default="v1.37.1", help="version to upgrade it to")
+    arguments = parser.parse_args()
+    folder = REPOSITORY / ".lab" / _NAME
+
+    _title(f"A new cluster with one controller, Kubernetes {arguments.start}")
+    if find(_NAME):  # a demo of before, whole or half: this one starts clean
+        _do("lab", "down", "--name", _NAME)
+    _do("lab", "up", "--name", _NAME, "--kubernetes", arguments.start)
+    _title("Its control plane moves from static pods into Helm charts")
+    _do("-C", folder, "adopt", "--yes")
+
+    kube = KubeAdapter(folder / "kubeconfig")
+    _title("A workload: a web server behind a Service, and its client")
+    workload = Workload(kube)
+    workload.deploy()
+    pods, versions = workload.pods(), running_versions(kube)
+
+    _title(f"The upgrade to {arguments.target}, with clients at work")
+    begun = time.monotonic()
+    with ApiLoad(folder / "kubeconfig") as load:
+        _do("-C", folder, "run", "--to", arguments.target, "--yes")
+        seconds = time.monotonic() - begun
+        seen = load.stop()
+    upgraded = running_versions(kube)
+    disturbances = workload.pods().disturbances_since(pods)
+    _print_result(versions, upgraded, disturbances, workload.tally(), seen, seconds, folder)
+
+    wrong = [f"{name} is at {upgraded[name]}" for name in COMPONENTS if upgraded[name] != arguments.target]
+    if wrong or disturbances:
+        print("demo: FAILED: " + "; ".join([*wrong, *disturbances]), file=sys.stderr)
+        return 1
+    print(
+        f"\nThe cluster is still there: upgrader -C {folder.relative_to(REPOSITORY)} plan; `make demo-down` removes it."
+    )
+    return 0
+
+
+def _print_result(
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    disturbances: tuple[str, ...],
+    tally: Tally,
+    seen: LoadSeen,
+    seconds: float,
+    folder: Path,
+) -> None:
+    _title(f"What happened in {seconds:.0f} s")
+    for component in COMPONENTS:
+        print(f"{component:28}{before[component]:>10} → {after[component]}")
+    print(f"{'workload':28}{'; '.join(disturbances) or 'the same pods, 0 restarts'}")
+    print(f"{'  its own requests':28}{_counts(tally.requests, tally.failed, tally.longest_gap_ms)}")
+    print(f"{'API, by clients of the demo':28}{_counts(seen.requests, seen.failed, seen.longest_gap_ms)}")
+    if seen.raw_failed > seen.failed:
+        print(f"{'':28}({seen.raw_failed - seen.failed} were asked to repeat their request, and answered then)")
+    for failure in seen.failures[:10] if seen.failed else ():
+        print(f"{'':28}{failure}")
+    measured = json.loads(_newest_report(folder).read_text())["availability"]
+    if measured:
+        counts = _counts(measured["requests"], measured["failed"], measured["longest_gap_ms"])
+        print(f"{'API, by upgrader':28}{counts}")
+
+
+def _counts(requests: int, failed: int, longest_gap_ms: float) -> str:
+    return f"{requests} requests, {failed} failed, longest gap {longest_gap_ms:.0f} ms"
+
+
+def _newest_report(folder: Path) -> Path:
+    return max((folder / "runs").glob("*/report.json"), key=lambda path: path.stat().st_mtime)
+
+
+def _title(text: str) -> None:
+    print(f"\n=== {text}", flush=True)
+
+
+def _do(*arguments: str | Path) -> None:
+    """Run a command of upgrader for all to see; a failure ends the demo with its exit code."""
+    print(f"$ upgrader {' '.join(map(str, arguments))}", flush=True)
+    ended = upgrader(*arguments, shown=True, timeout_seconds=1800)
+    if ended.exit_code:
+        print(
+            f"demo: `upgrader {' '.join(map(str, arguments))}` ended with exit code {ended.exit_code}", file=sys.stderr
+        )
+        sys.exit(ended.exit_code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

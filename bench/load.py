@@ -1,0 +1,194 @@
+"""Clients of the Kubernetes API that count what fails: the load under which upgrades are judged.
+
+They share no code with upgrader's own availability probe, so that one can't hide the other's mistake.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import yaml
+
+__all__ = ["ApiLoad", "LoadSeen"]
+
+_THINK_SECONDS = 0.04
+_TIMEOUT_SECONDS = 10.0
+_RETRIES = 10
+_NAMESPACE = "/api/v1/namespaces/default"
+_CONFIGMAP = "upgrader-load"
+
+
+@dataclass(frozen=True)
+class LoadSeen:
+    """What the clients saw together.
+
+    `failed` were not answered well even after what every client-go client does: wait and repeat after a 429 with
+    Retry-After. `raw_failed` counts first tries. The gap is the longest time between two good answers to one client,
+    in milliseconds, its think time of 40 ms included.
+    """
+
+    requests: int
+    failed: int
+    raw_failed: int
+    longest_gap_ms: float
+    failures: tuple[str, ...]
+
+
+@dataclass
+class _Client:
+    """One client, in a thread of its own. `kept`: one connection for all requests, or a new one for each."""
+
+    name: str
+    method: str
+    path: str
+    kept: bool
+    address: tuple[str, int]
+    context: ssl.SSLContext
+    requests: int = 0
+    failed: int = 0
+    raw_failed: int = 0
+    longest_gap_ms: float = 0.0
+    failures: list[str] = field(default_factory=list)
+    _connection: http.client.HTTPSConnection | None = None
+
+    def work(self, stop: threading.Event) -> None:
+        answered = time.monotonic()
+        while not stop.wait(_THINK_SECONDS):
+            self.requests += 1
+            if self._request():
+                now = time.monotonic()
+                self.longest_gap_ms, answered = max(self.longest_gap_ms, (now - answered) * 1000), now
+        self._drop()
+
+    def _request(self) -> bool:
+        for attempt in range(_RETRIES):
+            problem, retry_after = self._once()
+            if not problem:
+                return True
+            self.failures.append(f"{datetime.now(UTC):%H:%M:%S.%f} {self.name}: {problem}")
+            if attempt == 0:
+                self.raw_failed += 1
+            if retry_after is None:
+                break
+            time.sleep(retry_after)
+        self.failed += 1
+        return False
+
+    def _once(self) -> tuple[str, float | None]:
+        """Send one request: what went wrong ("" for nothing), and after how many seconds to repeat it, if at all."""
+        try:
+            connection = self._connection or http.client.HTTPSConnection(
+                *self.address, timeout=_TIMEOUT_SECONDS, context=self.context
+            )
+            self._connection = connection
+            body, headers = None, {}
+            if self.method == "PATCH":
+                body = json.dumps({"data": {"at": datetime.now(UTC).isoformat()}})
+                headers["Content-Type"] = "application/merge-patch+json"
+            connection.request(self.method, self.path, body, headers)
+            response = connection.getresponse()
+            response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._drop()
+            return f"{type(error).__name__}: {error}", None
+        if not self.kept or response.will_close:
+            self._drop()
+        if response.status < 400:
+            return "", None
+        after = response.headers.get("Retry-After")
+        return f"HTTP {response.status}", float(after) if response.status == 429 and after else None
+
+    def _drop(self) -> None:
+        if self._connection:
+            self._connection.close()
+            self._connection = None
+
+
+class ApiLoad:
+    """Clients that ask and write until `stop`: with new connections, with kept ones, and one that writes."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        address, context = _connection_of(kubeconfig)
+        kinds: Iterable[tuple[str, str, str, bool]] = (
+            ("new connections", "GET", _NAMESPACE, False),
+            ("kept connection", "GET", f"{_NAMESPACE}/configmaps?limit=5", True),
+            ("kept connection, writes", "PATCH", f"{_NAMESPACE}/configmaps/{_CONFIGMAP}", True),
+        )
+        self._setup = _Client("setup", "POST", f"{_NAMESPACE}/configmaps", False, address, context)
+        self._clients = [_Client(*kind, address, context) for kind in kinds]
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=client.work, args=[self._stop], name=client.name, daemon=True)
+            for client in self._clients
+        ]
+
+    def __enter__(self) -> Self:
+        self._create_configmap()
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> LoadSeen:
+        """End every client, and say what they saw; may be called again."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        return LoadSeen(
+            requests=sum(client.requests for client in self._clients),
+            failed=sum(client.failed for client in self._clients),
+            raw_failed=sum(client.raw_failed for client in self._clients),
+            longest_gap_ms=max(client.longest_gap_ms for client in self._clients),
+            failures=tuple(sorted(line for client in self._clients for line in client.failures)),
+        )
+
+    def _create_configmap(self) -> None:
+        client = self._setup
+        connection = http.client.HTTPSConnection(*client.address, timeout=_TIMEOUT_SECONDS, context=client.context)
+        body = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": _CONFIGMAP}})
+        connection.request(client.method, client.path, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        answer = response.read().decode()
+        connection.close()
+        if response.status not in (201, 409):  # created, or there already
+            raise RuntimeError(f"could not create ConfigMap default/{_CONFIGMAP}: HTTP {response.status}: {answer}")
+
+
+def _connection_of(kubeconfig: Path) -> tuple[tuple[str, int], ssl.SSLContext]:
+    """Address and TLS settings of a kubeconfig's current context, which holds its certificates itself."""
+    document = yaml.safe_load(kubeconfig.read_text())
+    current = _named(document["contexts"], document["current-context"])["context"]
+    cluster = _named(document["clusters"], current["cluster"])["cluster"]
+    user = _named(document["users"], current["user"])["user"]
+    context = ssl.create_default_context(cadata=_decoded(cluster["certificate-authority-data"]))
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as pem:  # ssl reads client certificates from files only
+        pem.write(_decoded(user["client-certificate-data"]) + _decoded(user["client-key-data"]))
+        pem.flush()
+        context.load_cert_chain(pem.name)
+    server = urlsplit(cluster["server"])
+    return (str(server.hostname), server.port or 443), context
+
+
+def _named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(entry for entry in entries if entry["name"] == name)
+
+
+def _decoded(text: str) -> str:
+    return base64.b64decode(text).decode()

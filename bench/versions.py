@@ -1,0 +1,35 @@
+"""Which versions of Kubernetes' components really run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from upgrader.ports import Kind, Kube, KubeObject
+
+__all__ = ["COMPONENTS", "running_versions"]
+
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+_PODS = Kind("v1", "pods")
+
+
+def running_versions(kube: Kube) -> Mapping[str, str]:
+    """Component → the versions of its ready pods ("v1.36.3", or several with commas, or "none").
+
+    The API server says its own; the others are told by the images that their containers were started from.
+    """
+    found: dict[str, set[str]] = {component: set() for component in COMPONENTS}
+    found["kube-apiserver"].add(str(json.loads(kube.raw("/version"))["gitVersion"]))
+    for pod in kube.list(_PODS, "kube-system"):
+        if _ready(pod):
+            for container in pod["spec"]["containers"]:
+                repository, _, tag = container["image"].rpartition(":")
+                component = repository.rsplit("/", 1)[-1]
+                if component in found:
+                    found[component].add(tag)
+    return {component: ", ".join(sorted(versions)) or "none" for component, versions in found.items()}
+
+
+def _ready(pod: KubeObject) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

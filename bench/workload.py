@@ -1,0 +1,160 @@
+"""A workload that must not notice an upgrade: a web server behind a Service, and a client of it inside the cluster.
+
+The client resolves the Service's name anew for each request, so that CoreDNS and kube-proxy count too.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.errors import ApiError
+from upgrader.lab.catalog import IMAGE_VERSIONS
+from upgrader.ports import Kind, Kube, KubeObject
+
+__all__ = ["Pods", "Tally", "Workload"]
+
+NAMESPACE = "undisturbed"
+_NAMESPACES = Kind("v1", "namespaces", namespaced=False)
+_PODS = Kind("v1", "pods")
+_SERVICES = Kind("v1", "services")
+_DEPLOYMENTS = Kind("apps/v1", "deployments")
+_IMAGE = f"upgrader.lab/tools:{IMAGE_VERSIONS['tools']}"
+
+_CLIENT = """
+import json, time, urllib.request
+requests = failed = 0
+longest = 0.0
+answered = printed = time.monotonic()
+while True:
+    requests += 1
+    try:
+        urllib.request.urlopen("http://web.undisturbed.svc.cluster.local.:8080/", timeout=2).read()
+    except OSError as error:
+        failed += 1
+        print(json.dumps({"failure": str(error)}), flush=True)
+    else:
+        now = time.monotonic()
+        longest, answered = max(longest, now - answered), now
+    if time.monotonic() - printed >= 1:
+        printed = time.monotonic()
+        tally = {"requests": requests, "failed": failed, "longest_gap_ms": longest * 1000}
+        print(json.dumps(tally), flush=True)
+    time.sleep(0.05)
+"""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What a client saw since it started. The longest gap is between two answers, its think time included."""
+
+    requests: int
+    failed: int
+    longest_gap_ms: float
+
+
+@dataclass(frozen=True)
+class Pods:
+    """The workload's pods: UID → restarts of its containers."""
+
+    restarts: Mapping[str, int]
+
+    def disturbances_since(self, earlier: Pods) -> tuple[str, ...]:
+        """What happened to the pods since `earlier`, one line each; empty when nothing did."""
+        lost = [f"pod {uid} was replaced" for uid in earlier.restarts if uid not in self.restarts]
+        restarted = [
+            f"pod {uid} restarted {count - earlier.restarts[uid]} times"
+            for uid, count in self.restarts.items()
+            if count > earlier.restarts.get(uid, count)
+        ]
+        return (*lost, *restarted)
+
+
+class Workload:
+    """The workload in one cluster."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+
+    def deploy(self, timeout_seconds: float = 90.0) -> None:
+        """Create it, and wait until its client has had an answer; raises TimeoutError with the pods' state."""
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        self._kube.apply(_NAMESPACES, namespace)
+        self._kube.apply(_SERVICES, _service(), NAMESPACE)
+        self._kube.apply(_DEPLOYMENTS, _deployment("web", ["python3", "-m", "http.server", "8080"]), NAMESPACE)
+        self._kube.apply(_DEPLOYMENTS, _deployment("client", ["python3", "-c", _CLIENT]), NAMESPACE)
+        deadline = time.monotonic() + timeout_seconds
+        while not self._answered():
+            if time.monotonic() > deadline:
+                states = [(pod["metadata"]["name"], pod.get("status", {}).get("phase")) for pod in self._pods("")]
+                raise TimeoutError(f"the workload's client had no answer within {timeout_seconds:.0f} s: {states}")
+            time.sleep(0.5)
+
+    def pods(self) -> Pods:
+        """The pods that are there now."""
+        found = {}
+        for pod in self._pods(""):
+            statuses = pod.get("status", {}).get("containerStatuses", [])
+            found[str(pod["metadata"]["uid"])] = sum(int(status["restartCount"]) for status in statuses)
+        return Pods(found)
+
+    def tally(self) -> Tally:
+        """What its client saw so far; raises LookupError when there is no client, or it has said nothing yet."""
+        for pod in self._pods("app=client"):
+            for line in reversed(self._kube.logs(NAMESPACE, pod["metadata"]["name"], "client", lines=20).splitlines()):
+                said = json.loads(line)
+                if "requests" in said:
+                    return Tally(**said)
+        raise LookupError("the workload's client has said nothing")
+
+    def _answered(self) -> bool:
+        try:
+            tally = self.tally()
+        except (LookupError, ApiError):  # not started yet: its log can't be read
+            return False
+        return tally.requests > tally.failed
+
+    def _pods(self, labels: str) -> tuple[KubeObject, ...]:
+        return self._kube.list(_PODS, NAMESPACE, labels=labels)
+
+
+def _service() -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 8080}]},
+    }
+
+
+def _deployment(name: str, command: list[str]) -> dict[str, Any]:
+    container = {
+        "name": name,
+        "image": _IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": command,
+        "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+    }
+    if name == "web":
+        container["readinessProbe"] = {"tcpSocket": {"port": 8080}, "periodSeconds": 2}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "terminationGracePeriodSeconds": 1,
+                    "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
+                    "containers": [container],
+                },
+            },
+        },
+    }
