@@ -1,0 +1,252 @@
+"""Whole passes: a fake API server and runtime in front of a real disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.unit.checkpointer.builders import API, Json, pod
+from upgrader.checkpointer.cri import Container, Sandbox
+from upgrader.checkpointer.errors import ApiAway, ApiUnknown, RuntimeUnknown
+from upgrader.checkpointer.lock import NodeLock
+from upgrader.checkpointer.loop import Loop
+from upgrader.checkpointer.model import ApiState, Settings, Workload
+from upgrader.checkpointer.observe import Observer
+from upgrader.checkpointer.pods import Pod
+from upgrader.checkpointer.report import Board
+from upgrader.checkpointer.store import Store
+
+OWN = Workload("kube-system", "pod-checkpointer")
+
+
+@dataclass
+class Cluster:
+    """What the checkpointer sees of a cluster; ``error`` is raised by every request."""
+
+    found: list[Json] = field(default_factory=list)
+    contents: dict[tuple[str, str, str], Mapping[str, bytes]] = field(default_factory=dict)
+    sandboxes: list[Sandbox] | None = field(default_factory=list)
+    error: Exception | None = None
+    leases: dict[str, tuple[str, str]] = field(default_factory=dict)
+    conditions: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    now: float = 0.0
+
+    def pods(self) -> list[Pod]:
+        """Pods of the node."""
+        if self.error:
+            raise self.error
+        return list(self.found)
+
+    def content(self, kind: str, namespace: str, name: str) -> Mapping[str, bytes] | None:
+        """A Secret's or ConfigMap's content."""
+        return self.contents.get((kind, namespace, name))
+
+    def lease(self, namespace: str, name: str) -> tuple[str, str]:
+        """A Lease."""
+        return self.leases[name]
+
+    def set_condition(self, namespace: str, pod: str, status: str, reason: str, message: str, now: str) -> None:
+        """Remember the condition, and show it on the pod as the API would."""
+        self.conditions[pod] = (status, reason, message)
+        condition = {"type": "checkpointer.upgrader.io/Checkpointed", "status": status, "reason": reason}
+        for found in self.found:
+            if found["metadata"]["name"] == pod:
+                kept = [c for c in found["status"]["conditions"] if c["type"] == "Ready"]
+                found["status"]["conditions"] = [*kept, {**condition, "message": message}]
+
+    def running(self) -> list[Sandbox]:
+        """What the runtime says."""
+        if self.sandboxes is None:
+            raise RuntimeUnknown("containerd is down")
+        return self.sandboxes
+
+    def clock(self) -> float:
+        """Time that only tests move."""
+        return self.now
+
+
+def sandbox(name: str = "kube-apiserver-abc-x1") -> Sandbox:
+    """A pod that runs."""
+    labels = {"pod-template-hash": "abc"}
+    container = Container(f"c-{name}", f"s-{name}", "main", 1, 1)
+    return Sandbox(f"s-{name}", "kube-system", name, True, False, labels, (container,))
+
+
+def own_pod() -> Json:
+    """The checkpointer's own pod."""
+    return pod(name="pod-checkpointer-abcde", owner=("DaemonSet", "pod-checkpointer"), uid="own")
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """A healthy one."""
+    return Cluster(found=[pod()], sandboxes=[sandbox()])
+
+
+def instance(root: Path, cluster: Cluster) -> Loop:
+    """An instance of the checkpointer on the node."""
+
+    def own(found: Pod) -> bool:
+        return bool(found["metadata"]["ownerReferences"][0]["name"] == "pod-checkpointer")
+
+    store = Store(root)
+    return Loop(
+        store=store,
+        lock=NodeLock(store.folder / "lock"),
+        observer=Observer(cluster, cluster.running, own, {10280: 10281}, cluster.clock),
+        conditions=cluster,
+        board=Board(),
+        settings=Settings(ready_for=10, grace=10, release_after=10),
+        interval=2,
+        node="controller-1",
+        own=own,
+        clock=cluster.clock,
+    )
+
+
+def passes(loop: Loop, cluster: Cluster, seconds: float) -> None:
+    """Passes two seconds apart."""
+    for _ in range(int(seconds // 2) + 1):
+        cluster.now += 2
+        loop.once()
+
+
+def test_a_ready_pod_gets_a_checkpoint_and_is_told(tmp_path: Path, cluster: Cluster) -> None:
+    """After the set time there is a generation, the instance is ready, and the pod's condition says which one."""
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 8)
+    assert cluster.conditions["kube-apiserver-abc-x1"][:2] == ("False", "Proving")
+    report = loop.board.get()[0]
+    assert report is not None and "waiting until" in report.unready()[0]
+    passes(loop, cluster, 4)
+    assert cluster.conditions["kube-apiserver-abc-x1"] == ("True", "Current", "generation 1")
+    report = loop.board.get()[0]
+    assert report is not None and report.unready() == []
+
+
+def test_power_cut_and_back(tmp_path: Path, cluster: Cluster) -> None:
+    """A fresh process on an empty node starts the last-known-good at its second look, and withdraws it for the parent."""
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    loop.lock.release()
+    cluster.error, cluster.sandboxes = ApiAway("refused"), []
+    reborn = instance(tmp_path, cluster)
+    passes(reborn, cluster, 0)
+    assert not reborn.store.manifest_path(API).exists()
+    passes(reborn, cluster, 0)
+    assert reborn.store.read()[API].active_number == 1
+    cluster.error, cluster.sandboxes = None, [sandbox()]
+    passes(reborn, cluster, 8)
+    assert reborn.store.manifest_path(API).exists()
+    passes(reborn, cluster, 4)
+    assert not reborn.store.manifest_path(API).exists()
+
+
+def test_the_own_copy_is_in_place_with_its_own_port(tmp_path: Path, cluster: Cluster) -> None:
+    """The checkpointer's first generation of itself becomes a static pod at once; it doesn't wait for itself to be
+    ready.
+    """
+    cluster.found = [own_pod()]
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 0)
+    report = loop.board.get()[0]
+    assert report is not None and report.unready() == []
+    passes(loop, cluster, 14)
+    assert loop.store.read()[OWN].active_number == 1
+
+
+def test_only_one_instance_acts_and_the_other_takes_over(tmp_path: Path, cluster: Cluster) -> None:
+    """The lock decides; when its holder goes, the standby acts at its next pass."""
+    first, second = instance(tmp_path, cluster), instance(tmp_path, cluster)
+    assert first.once().acting
+    assert not second.once().acting
+    first.lock.release()
+    assert second.once().acting
+    assert not first.once().acting
+
+
+def test_run_lets_the_lock_go(tmp_path: Path, cluster: Cluster) -> None:
+    """A stopped instance leaves the lock to the next one."""
+    first, stop = instance(tmp_path, cluster), threading.Event()
+    stop.set()
+    first.once()
+    first.run(stop)
+    assert instance(tmp_path, cluster).once().acting
+
+
+def test_unknown_sources_change_nothing_and_are_said(tmp_path: Path, cluster: Cluster) -> None:
+    """Neither a failing runtime nor an unusable answer starts, removes or captures anything; the instance is not ready."""
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.name != "manifests"}
+    cluster.error, cluster.sandboxes = ApiUnknown("401"), None
+    passes(loop, cluster, 200)
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.name != "manifests"} == before
+    report = loop.board.get()[0]
+    assert report is not None
+    assert report.api is ApiState.UNKNOWN
+    assert report.unready() == ["the API server is unknown", "the container runtime can't be asked"]
+
+
+def test_a_refused_pod_is_told_why(tmp_path: Path, cluster: Cluster) -> None:
+    """A pod that needs a token never becomes a generation; its condition and the readiness name the reason."""
+    token = {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+    cluster.found = [pod(volumes=[token])]
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 60)
+    assert cluster.conditions["kube-apiserver-abc-x1"][:2] == ("False", "VolumeNeedsApi")
+    assert loop.store.read() == {}
+
+
+def test_a_crash_looping_successor_never_replaces_the_good_one(tmp_path: Path, cluster: Cluster) -> None:
+    """A bad roll-out leaves the last-known-good alone, and makes the instance unready."""
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    bad = pod(name="kube-apiserver-bad-x1", uid="bad", ready=False, image_id="sha256:bad", hostNetwork=True)
+    cluster.found = [bad]
+    for _ in range(20):  # Ready now and then, as a crash-looper may be
+        bad["status"]["conditions"][0]["status"] = "True"
+        passes(loop, cluster, 6)
+        bad["status"]["conditions"][0]["status"] = "False"
+        passes(loop, cluster, 0)
+    newest = loop.store.read()[API].newest
+    assert newest is not None and newest.number == 1
+    report = loop.board.get()[0]
+    assert report is not None and list(report.pending) == ["kube-system/kube-apiserver-bad-x1"]
+
+
+def test_a_lease_decides_over_a_controller_manager(tmp_path: Path, cluster: Cluster) -> None:
+    """Its copy starts only once the API answers and its lease has gone stale, and is recognised as the holder."""
+    annotations = {"checkpointer.upgrader.io/lease": "kube-controller-manager"}
+    name = "kube-controller-manager-abc-x1"
+    owner = ("ReplicaSet", "kube-controller-manager-abc")
+    cluster.found = [pod(name=name, owner=owner, annotations=annotations)]
+    cluster.sandboxes = [sandbox(name)]
+    cluster.leases = {"kube-controller-manager": ("2026-01-01T00:00:00Z", f"{name}_1")}
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    cluster.found, cluster.sandboxes = [], []
+    manifest = loop.store.manifest_path(Workload("kube-system", "kube-controller-manager"))
+    passes(loop, cluster, 28)
+    assert not manifest.exists()
+    passes(loop, cluster, 4)
+    assert manifest.exists()
+    for second in range(30):
+        cluster.leases = {"kube-controller-manager": (str(second), "kube-controller-manager-checkpoint-controller-1_2")}
+        passes(loop, cluster, 0)
+    assert manifest.exists()
+
+
+def test_nothing_secret_is_logged(tmp_path: Path, cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """No log line of a pass that keeps a Secret has its value."""
+    cluster.found = [pod(volumes=[{"name": "s", "secret": {"secretName": "s"}}])]
+    cluster.contents = {("Secret", "kube-system", "s"): {"k": b"swordfish"}}
+    loop = instance(tmp_path, cluster)
+    with caplog.at_level("DEBUG"):
+        passes(loop, cluster, 12)
+    assert "generation captured" in caplog.text
+    assert "swordfish" not in caplog.text

@@ -1,0 +1,208 @@
+"""A pod becomes a static pod that needs no API."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.checkpointer.builders import API, Contents, Json, made, pod
+from upgrader.checkpointer.errors import Refused
+from upgrader.checkpointer.sanitise import candidate
+
+CONTAINER = {"name": "main", "image": "example/main:v1"}
+
+
+def test_drops_what_binds_a_pod_to_api_and_scheduler() -> None:
+    """No service account, owner, node name, affinity or unknown field is left; what is needed to run is kept."""
+    spec = made(
+        pod(
+            affinity={"podAntiAffinity": {}},
+            nodeSelector={"a": "b"},
+            topologySpreadConstraints=[{}],
+            imagePullSecrets=[{"name": "s"}],
+            preemptionPolicy="PreemptLowerPriority",
+            schedulerName="x",
+            hostNetwork=True,
+            terminationGracePeriodSeconds=45,
+        )
+    ).manifest["spec"]
+    assert set(spec) == {
+        *("automountServiceAccountToken", "containers", "enableServiceLinks", "hostNetwork", "priority"),
+        *("priorityClassName", "terminationGracePeriodSeconds", "tolerations", "volumes"),
+    }
+    assert spec["automountServiceAccountToken"] is False
+
+
+def test_carries_our_own_name_and_label_only() -> None:
+    """The copy matches no selector of a Service, a PodDisruptionBudget or its Deployment."""
+    metadata = made().placed("/gen", 7)["metadata"]
+    assert metadata == {
+        "name": "kube-apiserver-checkpoint",
+        "namespace": "kube-system",
+        "labels": {"checkpointer.upgrader.io/checkpoint-of": "kube-apiserver"},
+        "annotations": {"checkpointer.upgrader.io/generation": "7"},
+    }
+
+
+def test_never_pulls_an_image_that_is_there() -> None:
+    """A registry may be out of reach after a power cut."""
+    assert made().manifest["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent"
+
+
+def test_same_template_same_digest() -> None:
+    """Another pod of the same template is no new content; another image is."""
+    assert made(pod(name="kube-apiserver-abc-x2", uid="uid-2")).digest == made().digest
+    assert made(pod(image_id="sha256:bb")).digest != made().digest
+
+
+def test_secret_volume_becomes_private_files() -> None:
+    """A Secret's keys become files that only their reader may read, below a folder of the generation."""
+    contents = Contents({("Secret", "tls"): {"key": b"\x00binary"}})
+    mounts = [{"name": "tls", "mountPath": "/tls"}]
+    source = pod(
+        volumes=[{"name": "tls", "secret": {"secretName": "tls", "defaultMode": 0o644}}],
+        containers=[{**CONTAINER, "volumeMounts": mounts, "securityContext": {"runAsUser": 99}}],
+    )
+    kept = made(source, contents)
+    (file,) = kept.files
+    assert (file.path, file.content, file.mode) == ("tls/key", b"\x00binary", 0o600)
+    assert (file.owner.uid, file.owner.gid, file.owner.folder_mode) == (99, 0, 0o700)
+    assert kept.placed("/gen/volumes", 1)["spec"]["volumes"] == [
+        {"name": "tls", "hostPath": {"path": "/gen/volumes/tls", "type": "Directory"}}
+    ]
+    assert "binary" not in repr(kept)
+
+
+def test_items_modes_and_optional_are_honoured() -> None:
+    """Only listed keys are kept, under their paths, with their modes; a missing optional source is an empty folder."""
+    contents = Contents({("ConfigMap", "conf"): {"a": b"1", "b": b"2"}})
+    items = [{"key": "a", "path": "sub/run.sh", "mode": 0o755}]
+    volumes = [
+        {"name": "conf", "configMap": {"name": "conf", "items": items, "defaultMode": 0o440}},
+        {"name": "none", "secret": {"secretName": "none", "optional": True}},
+    ]
+    kept = made(pod(volumes=volumes), contents)
+    assert [(f.path, f.mode) for f in kept.files] == [("conf/sub/run.sh", 0o700)]
+    assert [v["name"] for v in kept.manifest["spec"]["volumes"]] == ["conf", "none"]
+
+
+def test_projected_volume_merges_its_sources() -> None:
+    """A projection of Secrets and ConfigMaps is one folder."""
+    contents = Contents({("ConfigMap", "c"): {"a": b"1"}, ("Secret", "s"): {"b": b"2"}})
+    sources = [{"configMap": {"name": "c"}}, {"secret": {"name": "s"}}]
+    kept = made(pod(volumes=[{"name": "p", "projected": {"sources": sources, "defaultMode": 0o400}}]), contents)
+    assert [(f.path, f.content, f.mode) for f in kept.files] == [("p/a", b"1", 0o400), ("p/b", b"2", 0o400)]
+
+
+def test_two_readers_share_by_group() -> None:
+    """Where no single user reads a volume, its fsGroup does; others never."""
+    contents = Contents({("Secret", "s"): {"k": b"v"}})
+    mounts = [{"name": "s", "mountPath": "/s"}]
+    containers = [
+        {**CONTAINER, "name": name, "volumeMounts": mounts, "securityContext": {"runAsUser": uid}}
+        for name, uid in (("a", 1), ("b", 2))
+    ]
+    volumes = [{"name": "s", "secret": {"secretName": "s"}}]
+    (file,) = made(pod(volumes=volumes, containers=containers, securityContext={"fsGroup": 7}), contents).files
+    assert (file.owner.uid, file.owner.gid, file.mode, file.owner.folder_mode) == (0, 7, 0o640, 0o750)
+    with pytest.raises(Refused) as refused:
+        made(pod(volumes=volumes, containers=containers), contents)
+    assert refused.value.reason == "OwnerUnclear"
+
+
+def test_environment_from_configmaps_becomes_literal_and_does_not_expand() -> None:
+    """Values stay what they were: a literal's $(NAME) would be expanded, so its $ is doubled; env wins over envFrom."""
+    contents = Contents({("ConfigMap", "c"): {"A": b"$(HOME)", "B": b"2"}})
+    env = [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "A"}}}, {"name": "P_B", "value": "3"}]
+    source = pod(containers=[{**CONTAINER, "env": env, "envFrom": [{"prefix": "P_", "configMapRef": {"name": "c"}}]}])
+    container = made(source, contents).manifest["spec"]["containers"][0]
+    assert "envFrom" not in container
+    assert container["env"] == [
+        {"name": "P_A", "value": "$$(HOME)"},
+        {"name": "P_B", "value": "2"},
+        {"name": "X", "value": "$$(HOME)"},
+        {"name": "P_B", "value": "3"},
+    ]
+
+
+def test_environment_files_and_fields_are_kept() -> None:
+    """fileKeyRef and fieldRef need no API: they stay as they are."""
+    env = [
+        {"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "env", "path": "address", "key": "ADDRESS"}}},
+        {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+    ]
+    source = pod(containers=[{**CONTAINER, "env": env}], volumes=[{"name": "env", "emptyDir": {}}])
+    spec = made(source).manifest["spec"]
+    assert spec["containers"][0]["env"] == env
+    assert spec["volumes"] == [{"name": "env", "emptyDir": {}}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "says"),
+    [
+        (
+            {"volumes": [{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]},
+            "VolumeNeedsApi",
+            "automountServiceAccountToken: false",
+        ),
+        ({"volumes": [{"name": "t", "persistentVolumeClaim": {"claimName": "c"}}]}, "VolumeNeedsApi", "t is a"),
+        ({"volumes": [{"name": "t", "secret": {"secretName": "gone"}}]}, "ReferenceMissing", "Secret gone"),
+        ({"runtimeClassName": "kata"}, "FieldNeedsApi", "runtimeClassName"),
+        (
+            {"containers": [{**CONTAINER, "envFrom": [{"secretRef": {"name": "s"}}]}]},
+            "SecretInEnvironment",
+            "mount it instead",
+        ),
+        (
+            {
+                "containers": [
+                    {**CONTAINER, "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}
+                ]
+            },
+            "SecretInEnvironment",
+            "Secret s",
+        ),
+        (
+            {"containers": [{**CONTAINER, "envFrom": [{"configMapRef": {"name": "gone"}}]}]},
+            "ReferenceMissing",
+            "ConfigMap gone",
+        ),
+    ],
+)
+def test_refuses_what_needs_the_api(spec: Json, reason: str, says: str) -> None:
+    """A pod that can't run without the API is refused, with a reason that names the part."""
+    with pytest.raises(Refused, match=says) as refused:
+        made(pod(**spec))
+    assert refused.value.reason == reason
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "a\nb"])
+def test_refuses_a_path_that_leaves_its_volume(path: str) -> None:
+    """Content never decides where on the node it is written."""
+    volume = {"name": "c", "configMap": {"name": "c", "items": [{"key": "a", "path": path}]}}
+    with pytest.raises(Refused) as refused:
+        made(pod(volumes=[volume]), Contents({("ConfigMap", "c"): {"a": b"1"}}))
+    assert refused.value.reason == "UnsafePath"
+
+
+def test_host_network_ports_are_resolved_and_dropped() -> None:
+    """Declared ports of two pods on the host's network would keep the copy from being admitted; probes keep working."""
+    container = {
+        **CONTAINER,
+        "ports": [{"name": "health", "containerPort": 10280, "hostPort": 10280}],
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}},
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": 10280}},
+        "lifecycle": {"preStop": {"httpGet": {"path": "/stop", "port": "health"}}},
+    }
+    source = pod(containers=[container], hostNetwork=True)
+    kept = candidate(source, API, Contents().fetch, {10280: 10281}).manifest["spec"]["containers"][0]
+    assert "ports" not in kept
+    assert kept["livenessProbe"]["httpGet"]["port"] == kept["readinessProbe"]["httpGet"]["port"] == 10281
+    assert kept["lifecycle"]["preStop"]["httpGet"]["port"] == 10281
+    assert source["spec"]["containers"][0]["livenessProbe"]["httpGet"]["port"] == "health"
+
+
+def test_the_manifest_is_plain_json() -> None:
+    """What the kubelet reads can be written as JSON."""
+    assert json.loads(json.dumps(made().placed("/x", 1)))["kind"] == "Pod"

@@ -1,0 +1,223 @@
+"""Generations and manifests on a real disk, whatever interrupts their writing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import pytest
+
+from tests.unit.checkpointer.builders import API, Contents, made, pod
+from upgrader.checkpointer import files
+from upgrader.checkpointer.errors import StoreError
+from upgrader.checkpointer.generation import Origin
+from upgrader.checkpointer.model import Policy
+from upgrader.checkpointer.sanitise import Candidate
+from upgrader.checkpointer.store import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+ORIGIN = Origin("kube-apiserver-abc-x1", "uid-1", "controller-1", "abc", "4", "2026-01-01T00:00:00Z")
+
+
+def with_secret(value: bytes = b"secret") -> Candidate:
+    """A candidate with one Secret in a sub-folder."""
+    volume = {"name": "tls", "secret": {"secretName": "tls", "items": [{"key": "key", "path": "sub/key"}]}}
+    return made(pod(volumes=[volume]), Contents({("Secret", "tls"): {"key": value}}))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty node."""
+    store = Store(tmp_path)
+    store.prepare()
+    return store
+
+
+def capture(store: Store, candidate: Candidate | None = None) -> int:
+    """Write a generation."""
+    return store.capture(candidate or with_secret(), Policy.API_AWAY, "", ORIGIN)
+
+
+def folder(store: Store, number: int) -> Path:
+    """Where a generation lies."""
+    return store.folder / "workloads" / "kube-system.kube-apiserver" / "generations" / str(number)
+
+
+def test_a_generation_is_read_back_as_written(store: Store) -> None:
+    """Number, digest, origin, images and lease survive a restart of the process."""
+    assert capture(store) == 1
+    shelf = Store(store.root).read()[API]
+    assert shelf.newest is not None
+    assert (shelf.newest.number, shelf.newest.digest) == (1, with_secret().digest)
+    assert shelf.newest.origin == ORIGIN
+    assert shelf.newest.images == {"main": "sha256:aa"}
+    assert (shelf.active, shelf.damaged) == (False, {})
+
+
+def test_nothing_on_disk_is_readable_by_others(store: Store) -> None:
+    """Folders 0700, files 0600, the active manifest included."""
+    capture(store)
+    store.activate(API, 1)
+    modes = {p.stat().st_mode & 0o777 for p in store.root.rglob("*") if p.is_file()}
+    folders = {p.stat().st_mode & 0o777 for p in store.folder.rglob("*") if p.is_dir()}
+    assert (modes, folders) == ({0o600}, {0o700})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_files_belong_to_their_reader(store: Store) -> None:
+    """A container's user reads its files by ownership, not by wider permissions."""
+    mounts = [{"name": "tls", "mountPath": "/tls"}]
+    container = {"name": "main", "image": "x", "volumeMounts": mounts, "securityContext": {"runAsUser": 99}}
+    volume = {"name": "tls", "secret": {"secretName": "tls"}}
+    contents = Contents({("Secret", "tls"): {"key": b"v"}})
+    capture(store, made(pod(volumes=[volume], containers=[container]), contents))
+    for path in (folder(store, 1) / "volumes/tls", folder(store, 1) / "volumes/tls/key"):
+        assert path.stat().st_uid == 99
+    assert Store(store.root).read()[API].damaged == {}
+
+
+def test_activate_and_withdraw_are_level_triggered(store: Store) -> None:
+    """Doing what is done already changes nothing; a changed manifest is put right."""
+    capture(store)
+    assert store.activate(API, 1)
+    assert not store.activate(API, 1)
+    assert store.read()[API].active_number == 1
+    store.manifest_path(API).write_text("garbage")
+    assert (store.read()[API].active, store.read()[API].active_number) == (True, None)
+    assert store.activate(API, 1)
+    assert store.withdraw(API)
+    assert not store.withdraw(API)
+
+
+def test_the_manifest_points_into_its_own_generation(store: Store) -> None:
+    """The kubelet mounts exactly the files that were captured with the manifest."""
+    capture(store)
+    capture(store, with_secret(b"other"))
+    store.activate(API, 1)
+    spec = json.loads(store.manifest_path(API).read_bytes())["spec"]
+    path = Path(spec["volumes"][0]["hostPath"]["path"])
+    assert (path / "sub/key").read_bytes() == b"secret"
+
+
+def test_a_file_of_somebody_else_is_never_touched(store: Store) -> None:
+    """A manifest under our name without our label stays, and the error says what to do."""
+    capture(store)
+    store.manifest_path(API).write_text('{"metadata": {"name": "mine"}}')
+    with pytest.raises(StoreError, match="move it away"):
+        store.activate(API, 1)
+    with pytest.raises(StoreError, match="not our label"):
+        store.withdraw(API)
+    assert "mine" in store.manifest_path(API).read_text()
+
+
+def _flip(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:-2] + bytes([data[-2] ^ 1]) + data[-1:])
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda g: _flip(g / "manifest.json"), "manifest.json was changed"),
+        (lambda g: _flip(g / "volumes/tls/sub/key"), "sub/key was changed"),
+        (lambda g: (g / "volumes/tls/sub/key").unlink(), "sub/key is missing"),
+        (lambda g: (g / "volumes/tls/extra").write_text("x"), "extra was added"),
+        (lambda g: (g / "manifest.json").chmod(0o644), "manifest.json was changed"),
+        (lambda g: (g / "generation.json").write_text("{"), "can't be understood"),
+        (lambda g: (g / "generation.json").unlink(), "can't be understood"),
+        (lambda g: (g / "generation.json").write_text('{"schema": 99}'), "can't be understood"),
+    ],
+)
+def test_damage_is_seen_and_the_older_generation_is_the_last_good(
+    store: Store, harm: Callable[[Path], object], says: str
+) -> None:
+    """Any change of a generation's files is noticed, by the running process too, and said."""
+    capture(store)
+    capture(store, with_secret(b"newer"))
+    assert store.read()[API].damaged == {}
+    harm(folder(store, 2))
+    shelf = store.read()[API]
+    assert shelf.newest is not None and shelf.newest.number == 1
+    assert says in shelf.damaged[2]
+    assert capture(store, with_secret(b"again")) == 3
+
+
+class PowerCut(BaseException):
+    """Stops the process between two file operations."""
+
+
+@pytest.mark.parametrize("action", ["capture", "activate", "withdraw", "prune"])
+def test_any_interruption_is_repaired_by_the_next_pass(
+    store: Store, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """Cut off after each file operation in turn, an action is either whole or undone, and then works."""
+    capture(store)
+    capture(store, with_secret(b"second"))
+    if action == "withdraw":
+        store.activate(API, 2)
+    left = 0
+
+    def cut(real: Callable[P, R]) -> Callable[P, R]:
+        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+            nonlocal left
+            if left == 0:
+                raise PowerCut
+            left -= 1
+            return real(*args, **kwargs)
+
+        return wrapped
+
+    actions: dict[str, Callable[[], object]] = {
+        "capture": lambda: capture(store, with_secret(b"third")),
+        "activate": lambda: store.activate(API, 2),
+        "withdraw": lambda: store.withdraw(API),
+        "prune": lambda: store.prune(API, 1),
+    }
+    for operations in range(200):
+        left = operations
+        with monkeypatch.context() as patch:
+            for name in ("open", "fsync", "fchmod", "rename", "unlink", "rmdir", "mkdir"):
+                patch.setattr(os, name, cut(getattr(os, name)))
+            try:
+                actions[action]()
+            except PowerCut:
+                finished = False
+            else:
+                finished = True
+        fresh = Store(store.root)
+        fresh.prepare()
+        shelf = fresh.read()[API]
+        assert shelf.damaged == {}
+        assert {1, 2} - set(shelf.records) <= ({1} if action == "prune" else set())
+        assert not shelf.active or shelf.active_number == 2
+        assert not [p for p in store.root.rglob("*") if p.name.startswith(files.TEMPORARY)]
+        if finished or (action == "prune" and 1 not in shelf.records) or (action == "withdraw" and not shelf.active):
+            break
+    else:
+        pytest.fail("the action never finished")
+
+
+def test_prepare_restores_a_deleted_manifests_folder(store: Store) -> None:
+    """A removed manifests/ is made again; the kubelet finds it at its next look."""
+    store.manifests.rmdir()
+    store.prepare()
+    assert store.manifests.is_dir()
+
+
+def test_a_full_disk_is_told_and_harms_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generation that can't be written leaves the ones before as they are."""
+    capture(store)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StoreError, match="No space left"):
+            capture(store, with_secret(b"new"))
+    store.prepare()
+    assert set(store.read()[API].records) == {1}

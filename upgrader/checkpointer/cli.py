@@ -1,0 +1,227 @@
+"""``run`` on the node; ``status`` and ``generations`` for a person on it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from upgrader import __version__
+from upgrader.checkpointer.api import Api
+from upgrader.checkpointer.cri import list_sandboxes
+from upgrader.checkpointer.errors import CheckpointerError
+from upgrader.checkpointer.lock import NodeLock
+from upgrader.checkpointer.logs import LOG, set_up
+from upgrader.checkpointer.loop import Loop
+from upgrader.checkpointer.model import Settings
+from upgrader.checkpointer.observe import Observer
+from upgrader.checkpointer.pods import Pod
+from upgrader.checkpointer.report import Board
+from upgrader.checkpointer.server import Health, ask_peer, serve
+from upgrader.checkpointer.store import Store
+
+_TIMEOUT = 3.0
+_STALE_PASSES = 15
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0 done, 1 the node or a source is not as it must be, 2 usage."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.command(options)
+    except (CheckpointerError, OSError) as error:
+        sys.stderr.write(f"pod-checkpointer: {error}\n")
+        return 1
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pod-checkpointer", description="Keeps last-known-good copies of this node's control-plane pods."
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path("/etc/kubernetes"),
+        help="folder of manifests/ and of the checkpoints (default: %(default)s)",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="keep the checkpoints of this node")
+    run.set_defaults(command=_run)
+    run.add_argument("--port", type=_port, default=10280, help="health and metrics of the DaemonSet's pod")
+    run.add_argument("--copy-port", type=_port, default=10281, help="the same, of the static copy")
+    run.add_argument("--interval", type=_seconds, default=2.0, metavar="S", help="time between passes")
+    run.add_argument(
+        "--ready-for",
+        type=_seconds,
+        default=30.0,
+        metavar="S",
+        help="how long a pod must have been Ready to become a generation",
+    )
+    run.add_argument(
+        "--grace",
+        type=_seconds,
+        default=20.0,
+        metavar="S",
+        help="how long the kubelet may take to restart a pod by itself",
+    )
+    run.add_argument(
+        "--release-after",
+        type=_seconds,
+        default=30.0,
+        metavar="S",
+        help="how long API and parent must be back before a copy leaves",
+    )
+    run.add_argument("--keep", type=_count, default=3, metavar="N", help="good generations to keep for each workload")
+    run.add_argument(
+        "--kubeconfig",
+        type=Path,
+        default=Path("/etc/kubernetes/kubelet.conf"),
+        help="the kubelet's credential (default: %(default)s)",
+    )
+    run.add_argument(
+        "--runtime-socket", default="/run/containerd/containerd.sock", help="CRI socket (default: %(default)s)"
+    )
+    run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+
+    status = commands.add_parser("status", help="each workload: last-known-good, and whether its copy is active")
+    status.set_defaults(command=_status)
+    generations = commands.add_parser(
+        "generations", help="each generation on disk: where it came from, whether it is intact"
+    )
+    generations.set_defaults(command=_generations)
+    for command in (status, generations):
+        command.add_argument("--json", action="store_true", help="for machines")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    set_up(options.log_level)
+    node, host, name, namespace = (os.environ.get(n, "") for n in ("NODE_NAME", "HOST_IP", "POD_NAME", "POD_NAMESPACE"))
+    if not (node and name and namespace):
+        raise CheckpointerError("NODE_NAME, POD_NAME and POD_NAMESPACE must be set in the environment (the chart does)")
+    copy_of = os.environ.get("CHECKPOINT_OF", "")
+    port, peer = (options.copy_port, options.port) if copy_of else (options.port, options.copy_port)
+    settings = Settings(options.ready_for, options.grace, options.release_after, options.keep)
+    board = Board()
+    api = Api(options.kubeconfig, node, _TIMEOUT)
+    own = partial(_is_own, namespace=namespace, image_owner=copy_of or name.rpartition("-")[0])
+    store = Store(options.root)
+    loop = Loop(
+        store=store,
+        lock=NodeLock(store.folder / "lock"),
+        observer=Observer(
+            api, partial(list_sandboxes, options.runtime_socket, _TIMEOUT), own, {options.port: options.copy_port}
+        ),
+        conditions=api,
+        board=board,
+        settings=settings,
+        interval=options.interval,
+        node=node,
+        own=own,
+    )
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    health = Health(
+        board, time.monotonic, _STALE_PASSES * options.interval, partial(ask_peer, host or "127.0.0.1", peer)
+    )
+    server = serve(host, port, health)
+    LOG.info("started", extra={"version": __version__, "node": node, "port": port, "copy_of": copy_of})
+    try:
+        loop.run(stop)
+    finally:
+        server.shutdown()
+    LOG.info("stopped")
+    return 0
+
+
+def _is_own(pod: Pod, namespace: str, image_owner: str) -> bool:
+    """Whether a pod is the checkpointer's own: one of the DaemonSet that this instance, or the pod it is a copy of,
+    belongs to.
+    """
+    meta = pod["metadata"]
+    owners = meta.get("ownerReferences") or []
+    return meta["namespace"] == namespace and any(o.get("controller") and o["name"] == image_owner for o in owners)
+
+
+def _status(options: argparse.Namespace) -> int:
+    shelves = Store(options.root).read()
+    rows = [
+        {
+            "workload": str(workload),
+            "generation": shelf.newest.number if shelf.newest else None,
+            "captured": shelf.newest.origin.captured_at if shelf.newest else None,
+            "kept": len(shelf.records),
+            "damaged": len(shelf.damaged),
+            "starts": shelf.newest.policy.value if shelf.newest else None,
+            "active": shelf.active,
+            "active_generation": shelf.active_number,
+        }
+        for workload, shelf in shelves.items()
+    ]
+    _show(rows, options.json)
+    return 0
+
+
+def _generations(options: argparse.Namespace) -> int:
+    rows = []
+    for workload, shelf in Store(options.root).read().items():
+        for number in sorted([*shelf.records, *shelf.damaged]):
+            record = shelf.records.get(number)
+            rows.append(
+                {
+                    "workload": str(workload),
+                    "generation": number,
+                    "state": "intact" if record else f"damaged: {shelf.damaged[number]}",
+                    "captured": record.origin.captured_at if record else None,
+                    "pod": record.origin.pod if record else None,
+                    "helm_revision": record.origin.helm_revision or None if record else None,
+                    "digest": record.digest[:12] if record else None,
+                }
+            )
+    _show(rows, options.json)
+    return 0
+
+
+def _show(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+        return
+    if not rows:
+        sys.stdout.write("no checkpoints on this node\n")
+        return
+    table = [list(rows[0]), *(["-" if v is None else str(v) for v in row.values()] for row in rows)]
+    widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+    for line in table:
+        sys.stdout.write("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n")
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 86400:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 86400 seconds")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 100")
+    return value
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is not a port")
+    return value

@@ -1,0 +1,50 @@
+"""Which of this node's instances acts: the one that holds the lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+
+class NodeLock:
+    """A flock on a file of the node. The kernel frees it when its holder dies, however it dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle: int | None = None
+
+    def acquire(self) -> bool:
+        """Whether this instance holds the lock now; never waits. Raises OSError when the file can't be used."""
+        if self._handle is not None and self._is_current(self._handle):
+            return True
+        self.release()
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return False
+        if not self._is_current(handle):
+            os.close(handle)
+            return False
+        self._handle = handle
+        return True
+
+    def release(self) -> None:
+        """Let another instance act."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _is_current(self, handle: int) -> bool:
+        """Whether the path still leads to the locked file: after somebody deleted it, two instances could hold "the"
+        lock.
+        """
+        try:
+            at_path = self._path.stat()
+        except FileNotFoundError:
+            return False
+        held = os.fstat(handle)
+        return (held.st_dev, held.st_ino) == (at_path.st_dev, at_path.st_ino)

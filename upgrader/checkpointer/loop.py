@@ -1,0 +1,218 @@
+"""Lock, observe, decide, apply; once every interval, and quicker while the API is away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from upgrader.checkpointer.decide import Desired, decide
+from upgrader.checkpointer.errors import ApiError, StoreError
+from upgrader.checkpointer.generation import Origin
+from upgrader.checkpointer.history import History, advance
+from upgrader.checkpointer.lock import NodeLock
+from upgrader.checkpointer.logs import LOG
+from upgrader.checkpointer.model import ApiState, ParentPod, Policy, Settings, Workload
+from upgrader.checkpointer.names import HELM_REVISION
+from upgrader.checkpointer.observe import Look, Observer, lease_of
+from upgrader.checkpointer.pods import Pod, condition, template_hash
+from upgrader.checkpointer.report import Board, Counters, Report, WorkloadReport
+from upgrader.checkpointer.store import Shelf, Store
+
+_HASTE = 4
+"""While the API is away and nothing is active yet, passes follow each other this much quicker: every second counts
+there.
+"""
+
+
+class ConditionWriter(Protocol):
+    """What the loop needs of the API server to say what it did; raises ApiError."""
+
+    def set_condition(self, namespace: str, pod: str, status: str, reason: str, message: str, now: str) -> None:
+        """Write our condition on a pod."""
+
+
+@dataclass
+class Loop:
+    """One instance. ``own``: whether a pod is the checkpointer's own."""
+
+    store: Store
+    lock: NodeLock
+    observer: Observer
+    conditions: ConditionWriter
+    board: Board
+    settings: Settings
+    interval: float
+    node: str
+    own: Callable[[Pod], bool]
+    clock: Callable[[], float] = time.monotonic
+    _history: History = field(default_factory=History)
+    _counters: Counters = field(default_factory=Counters)
+    _said: dict[str, str] = field(default_factory=dict)
+
+    def run(self, stop: threading.Event) -> None:
+        """Until ``stop`` is set; the pass under way is finished, then the lock is let go."""
+        try:
+            while not stop.is_set():
+                started = self.clock()
+                report = self.once()
+                hurry = report.acting and report.api is not ApiState.ANSWERING and not report.failure
+                pause = self.interval / _HASTE if hurry else self.interval
+                stop.wait(max(0.0, started + pause - self.clock()))
+        finally:
+            self.lock.release()
+
+    def once(self) -> Report:
+        """One pass; what it found, also published. Never raises for what the node, the API or the runtime do."""
+        started = self.clock()
+        self._counters = replace(self._counters, passes=self._counters.passes + 1)
+        try:
+            report = self._act() if self.lock.acquire() else self._stand_by()
+        except (StoreError, OSError) as error:
+            report = Report(self.clock(), acting=True, failure=str(error))
+        if report.failure:
+            self._counters = replace(self._counters, failures=self._counters.failures + 1)
+        self._say("failure", report.failure)
+        report = replace(report, at=self.clock(), seconds=self.clock() - started)
+        self.board.put(report, self._counters)
+        return report
+
+    def _stand_by(self) -> Report:
+        # What was seen before another instance acted says nothing about now.
+        self._history = History()
+        self._say("role", "standby: the other instance of this node acts")
+        return Report(self.clock(), acting=False)
+
+    def _act(self) -> Report:
+        self._say("role", "acting")
+        self.store.prepare()
+        disk = self.store.read()
+        look = self.observer.look(disk)
+        self._say("complaints", "; ".join(look.complaints))
+        self._history = advance(self._history, look.seen, disk, self.settings.ready_for)
+        holdings = {w: s.holding for w, s in disk.items()}
+        desired = decide(self._history, look.seen.parents, holdings, self.settings)
+        failure = self._apply(desired, look, disk)
+        pending = self._pending(look, disk)
+        self._tell(look, pending, disk)
+        return Report(
+            self.clock(),
+            acting=True,
+            api=look.seen.api,
+            runtime_known=look.seen.runtime is not None,
+            pending={
+                f"{p.namespace}/{p.name}": text for p, (_, text) in pending.items() if not self.own(look.pods[p.uid])
+            },
+            workloads={w: _workload_report(s, desired.reasons.get(w, "")) for w, s in self.store.read().items()},
+            failure=failure,
+        )
+
+    def _apply(self, desired: Desired, look: Look, disk: Mapping[Workload, Shelf]) -> str:
+        """Make the disk as desired. One workload's trouble doesn't stop the others; all troubles are returned."""
+        failures: list[str] = []
+        for workload, number in desired.manifests.items():
+            try:
+                self._place(workload, number, desired.reasons.get(workload, ""))
+            except StoreError as error:
+                failures.append(str(error))
+        for pod in desired.capture:
+            try:
+                self._capture(pod, look)
+            except StoreError as error:
+                failures.append(str(error))
+        for workload, number in desired.prune:
+            try:
+                self.store.prune(workload, number)
+                LOG.info("generation pruned", extra={"workload": str(workload), "generation": number})
+            except StoreError as error:
+                failures.append(str(error))
+        for workload, shelf in disk.items():
+            wrong = "; ".join(f"generation {n}: {text}" for n, text in sorted(shelf.damaged.items()))
+            self._say(f"damage {workload}", wrong)
+        return "; ".join(failures)
+
+    def _place(self, workload: Workload, number: int | None, reason: str) -> None:
+        extra = {"workload": str(workload), "generation": number, "reason": reason}
+        if number is None:
+            if self.store.withdraw(workload):
+                self._counters = replace(self._counters, releases=self._counters.releases + 1)
+                LOG.info("copy withdrawn", extra=extra)
+        elif self.store.activate(workload, number):
+            self._counters = replace(self._counters, activations=self._counters.activations + 1)
+            LOG.warning("copy put in place", extra=extra)
+
+    def _capture(self, parent: ParentPod, look: Look) -> None:
+        pod = look.pods[parent.uid]
+        notes = pod["metadata"].get("annotations") or {}
+        lease = lease_of(pod)
+        policy = Policy.ALWAYS if self.own(pod) else Policy.LEASE if lease else Policy.API_AWAY
+        origin = Origin(
+            pod=parent.name,
+            uid=parent.uid,
+            node=self.node,
+            template_hash=template_hash(pod),
+            helm_revision=str(notes.get(HELM_REVISION, "")),
+            captured_at=_now(),
+        )
+        number = self.store.capture(look.candidates[parent.uid], policy, lease, origin)
+        self._counters = replace(self._counters, captures=self._counters.captures + 1)
+        LOG.info(
+            "generation captured", extra={"workload": str(parent.workload), "generation": number, "pod": parent.name}
+        )
+
+    def _pending(self, look: Look, disk: Mapping[Workload, Shelf]) -> dict[ParentPod, tuple[str, str]]:
+        """Pods without a current checkpoint, each with (reason, text)."""
+        pending: dict[ParentPod, tuple[str, str]] = {}
+        for parent in look.seen.parents:
+            shelf = disk.get(parent.workload)
+            last = shelf.newest if shelf else None
+            if parent.terminating:
+                continue
+            if parent.problem is not None:
+                pending[parent] = parent.problem
+            elif not parent.ready:
+                pending[parent] = ("PodNotReady", "only a Ready pod is checkpointed")
+            elif parent.digest is None:
+                pending[parent] = ("Unreadable", "a Secret or ConfigMap that the pod refers to can't be read")
+            elif last is None or last.digest != parent.digest:
+                pending[parent] = ("Proving", f"waiting until it has been Ready for {self.settings.ready_for:g} s")
+        return pending
+
+    def _tell(self, look: Look, pending: Mapping[ParentPod, tuple[str, str]], disk: Mapping[Workload, Shelf]) -> None:
+        """Write our condition on every pod whose state has changed. It only informs, so a failure is only logged."""
+        for parent in look.seen.parents:
+            if parent.terminating:
+                continue
+            reason, text = pending.get(parent, ("Current", ""))
+            shelf = disk.get(parent.workload)
+            if parent not in pending and shelf is not None and shelf.newest is not None:
+                text = f"generation {shelf.newest.number}"
+            wanted = ("False" if parent in pending else "True", reason, text)
+            if condition(look.pods[parent.uid]) == wanted:
+                continue
+            try:
+                self.conditions.set_condition(parent.namespace, parent.name, *wanted, _now())
+            except ApiError as error:
+                self._say(f"condition {parent.uid}", f"the condition of pod {parent.name} can't be written: {error}")
+
+    def _say(self, topic: str, text: str) -> None:
+        """Log a state when it changes, not on every pass."""
+        if self._said.get(topic, "") == text:
+            return
+        self._said[topic] = text
+        if topic == "role":
+            LOG.info(text)
+        else:
+            LOG.warning(text or "over", extra={"topic": topic})
+
+
+def _workload_report(shelf: Shelf, reason: str) -> WorkloadReport:
+    number = shelf.newest.number if shelf.newest else 0
+    return WorkloadReport(number, len(shelf.records), len(shelf.damaged), shelf.active, reason)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

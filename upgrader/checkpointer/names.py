@@ -1,0 +1,27 @@
+"""Names that pods, charts and files share with the checkpointer."""
+
+PREFIX = "checkpointer.upgrader.io/"
+
+ASKS = PREFIX + "checkpoint"
+"""Annotation: a pod that says "true" asks for a checkpoint."""
+
+LEASE = PREFIX + "lease"
+"""Annotation: name of the Lease (in the pod's namespace) that tells whether anybody runs this workload."""
+
+HELM_REVISION = PREFIX + "helm-revision"
+"""Annotation: the Helm revision that the pod came from, if its chart says so."""
+
+CHECKPOINT_OF = PREFIX + "checkpoint-of"
+"""Label of every static pod that we make: the name of the workload it stands in for."""
+
+GENERATION = PREFIX + "generation"
+"""Annotation of every static pod that we make: the number of the generation."""
+
+CONDITION = PREFIX + "Checkpointed"
+"""Condition that we write on every pod that asks for a checkpoint."""
+
+MANIFEST_PREFIX = "checkpoint-"
+"""File names of our static manifests start with it; other files in that folder are never touched."""
+
+POD_SUFFIX = "-checkpoint"
+"""A static copy is called <workload>-checkpoint; the kubelet appends the node's name."""

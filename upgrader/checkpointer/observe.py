@@ -1,0 +1,161 @@
+"""One look: what the API server and the container runtime say now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from upgrader.checkpointer.cri import Sandbox, presence
+from upgrader.checkpointer.errors import ApiAway, ApiError, Refused, RuntimeUnknown
+from upgrader.checkpointer.model import ApiState, LeaseSeen, Observation, ParentPod, Presence, Workload
+from upgrader.checkpointer.names import LEASE, POD_SUFFIX
+from upgrader.checkpointer.pods import Pod, asks, is_ready, is_terminating, workload_of
+from upgrader.checkpointer.sanitise import Candidate, candidate
+from upgrader.checkpointer.store import Shelf
+
+_REFRESH = 30.0
+"""Seconds for which a Secret or ConfigMap is taken as read; the kubelet itself refreshes volumes about once a minute.
+"""
+
+
+class ApiReader(Protocol):
+    """What a look needs of the API server; each raises ApiError."""
+
+    def pods(self) -> list[Pod]:
+        """All pods bound to this node."""
+
+    def content(self, kind: str, namespace: str, name: str) -> Mapping[str, bytes] | None:
+        """Keys and values of a Secret or ConfigMap; None when it doesn't exist."""
+
+    def lease(self, namespace: str, name: str) -> tuple[str, str]:
+        """(time of the last renewal, holder)."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A look with its raw material. ``pods`` and ``candidates`` by pod UID. ``complaints``: what could not be seen, and
+    why.
+    """
+
+    seen: Observation
+    pods: Mapping[str, Pod] = field(default_factory=dict)
+    candidates: Mapping[str, Candidate] = field(default_factory=dict)
+    complaints: tuple[str, ...] = ()
+
+
+@dataclass
+class Observer:
+    """Looks at both sources. ``sandboxes`` raises RuntimeUnknown. ``own_ports``: DaemonSet's port → its copy's."""
+
+    api: ApiReader
+    sandboxes: Callable[[], list[Sandbox]]
+    own: Callable[[Pod], bool]
+    own_ports: Mapping[int, int]
+    clock: Callable[[], float] = time.monotonic
+    _contents: dict[tuple[str, str, str], tuple[float, Mapping[str, bytes] | None]] = field(default_factory=dict)
+
+    def look(self, disk: Mapping[Workload, Shelf]) -> Look:
+        """One observation. Raises nothing for a source that can't be seen: that is part of the observation."""
+        complaints: list[str] = []
+        pods: list[Pod] = []
+        state = ApiState.ANSWERING
+        try:
+            pods = [p for p in self.api.pods() if asks(p)]
+        except ApiError as error:
+            state = ApiState.AWAY if isinstance(error, ApiAway) else ApiState.UNKNOWN
+            complaints.append(str(error))
+        candidates: dict[str, Candidate] = {}
+        parents = tuple(self._parent(p, candidates, complaints) for p in pods)
+        leases = self._leases(disk, parents, complaints) if state is ApiState.ANSWERING else {}
+        runtime = self._runtime(disk, parents, candidates, complaints)
+        self._forget()
+        return Look(
+            Observation(self.clock(), state, parents, runtime, leases),
+            {p["metadata"]["uid"]: p for p in pods},
+            candidates,
+            tuple(complaints),
+        )
+
+    def _parent(self, pod: Pod, candidates: dict[str, Candidate], complaints: list[str]) -> ParentPod:
+        meta = pod["metadata"]
+        workload = Workload(meta["namespace"], meta["name"])
+        digest: str | None = None
+        problem: tuple[str, str] | None = None
+        try:
+            workload = workload_of(pod)
+            if is_ready(pod) and not is_terminating(pod):
+                ports = self.own_ports if self.own(pod) else {}
+                made = candidate(pod, workload, lambda kind, name: self._content(kind, meta["namespace"], name), ports)
+                candidates[meta["uid"]], digest = made, made.digest
+        except Refused as error:
+            problem = (error.reason, str(error))
+        except ApiError as error:
+            complaints.append(f"{workload}: what its pod refers to can't be read: {error}")
+        return ParentPod(
+            workload=workload,
+            namespace=meta["namespace"],
+            name=meta["name"],
+            uid=meta["uid"],
+            created=meta.get("creationTimestamp", ""),
+            ready=is_ready(pod),
+            terminating=is_terminating(pod),
+            digest=digest,
+            problem=problem,
+        )
+
+    def _content(self, kind: str, namespace: str, name: str) -> Mapping[str, bytes] | None:
+        key, now = (kind, namespace, name), self.clock()
+        known = self._contents.get(key)
+        if known is None or now - known[0] >= _REFRESH:
+            known = self._contents[key] = (now, self.api.content(kind, namespace, name))
+        return known[1]
+
+    def _forget(self) -> None:
+        now = self.clock()
+        for key in [k for k, (at, _) in self._contents.items() if now - at >= 2 * _REFRESH]:
+            del self._contents[key]
+
+    def _runtime(
+        self,
+        disk: Mapping[Workload, Shelf],
+        parents: tuple[ParentPod, ...],
+        candidates: Mapping[str, Candidate],
+        complaints: list[str],
+    ) -> Mapping[Workload, Presence] | None:
+        expected: dict[Workload, tuple[str, ...]] = {
+            w: s.newest.containers if s.newest else () for w, s in disk.items()
+        }
+        for parent in parents:
+            made = candidates.get(parent.uid)
+            if made is not None and not expected.get(parent.workload):
+                expected[parent.workload] = tuple(c["name"] for c in made.manifest["spec"]["containers"])
+        try:
+            sandboxes = self.sandboxes()
+        except RuntimeUnknown as error:
+            complaints.append(str(error))
+            return None
+        return {workload: presence(workload, names, sandboxes) for workload, names in expected.items()}
+
+    def _leases(
+        self, disk: Mapping[Workload, Shelf], parents: tuple[ParentPod, ...], complaints: list[str]
+    ) -> dict[Workload, LeaseSeen]:
+        """Leases of workloads that may need a copy, or have one: a Ready pod here shows that somebody runs it."""
+        ready = {p.workload for p in parents if p.ready}
+        leases: dict[Workload, LeaseSeen] = {}
+        for workload, shelf in disk.items():
+            if shelf.newest is None or not shelf.newest.lease or (workload in ready and not shelf.active):
+                continue
+            try:
+                stamp, holder = self.api.lease(workload.namespace, shelf.newest.lease)
+            except ApiError as error:
+                complaints.append(f"{workload}: its lease can't be read: {error}")
+                continue
+            leases[workload] = LeaseSeen(stamp, ours=holder.startswith(f"{workload.name}{POD_SUFFIX}-"))
+        return leases
+
+
+def lease_of(pod: Pod) -> str:
+    """The name of the Lease that the pod's annotation points to; empty if there is none."""
+    return str((pod["metadata"].get("annotations") or {}).get(LEASE, ""))

@@ -1,0 +1,96 @@
+"""Reading the API's pods: whose they are, and whether they are Ready."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from upgrader.checkpointer.errors import Refused
+from upgrader.checkpointer.model import Workload
+from upgrader.checkpointer.names import ASKS, CHECKPOINT_OF, CONDITION
+
+Pod = Mapping[str, Any]
+
+_TEMPLATE_HASH = "pod-template-hash"
+_REVISION_HASH = "controller-revision-hash"
+_NAME_ROOM = 58
+"""Kubernetes cuts a generated name's prefix to this many characters."""
+_LABEL_ROOM = 63
+
+
+def asks(pod: Pod) -> bool:
+    """Whether this is a workload's own pod that asks for a checkpoint (mirror pods and our copies never do)."""
+    meta = pod["metadata"]
+    notes = meta.get("annotations") or {}
+    return (
+        notes.get(ASKS) == "true"
+        and "kubernetes.io/config.mirror" not in notes
+        and CHECKPOINT_OF not in (meta.get("labels") or {})
+    )
+
+
+def workload_of(pod: Pod) -> Workload:
+    """The Deployment, DaemonSet or StatefulSet that owns the pod. Raises Refused for any other owner, or none."""
+    meta = pod["metadata"]
+    labels = meta.get("labels") or {}
+    owner = next((o for o in meta.get("ownerReferences") or [] if o.get("controller")), None)
+    if owner is None:
+        raise Refused("NoOwner", f"pod {meta['name']} belongs to no Deployment, DaemonSet or StatefulSet")
+    kind, name = owner["kind"], owner["name"]
+    suffix = "-" + labels.get(_TEMPLATE_HASH, "")
+    if kind == "ReplicaSet" and len(suffix) > 1 and name.endswith(suffix):
+        kind, name = "Deployment", name.removesuffix(suffix)
+    if kind not in ("Deployment", "DaemonSet", "StatefulSet"):
+        raise Refused(
+            "UnsupportedOwner",
+            f"pod {meta['name']} belongs to {kind} {name}; only Deployment, DaemonSet and StatefulSet are kept",
+        )
+    if len(name) > _LABEL_ROOM:
+        raise Refused("NameTooLong", f"{kind} {name}: the name must fit a label, {_LABEL_ROOM} characters")
+    return Workload(namespace=meta["namespace"], name=name)
+
+
+def template_hash(pod: Pod) -> str:
+    """The hash of the pod template that the pod was made from; empty if it carries none."""
+    labels = pod["metadata"].get("labels") or {}
+    found = labels.get(_TEMPLATE_HASH) or labels.get(_REVISION_HASH) or ""
+    return str(found)
+
+
+def belongs(workload: Workload, namespace: str, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether a pod of which only name and labels are known (the container runtime's view) is this workload's own."""
+    if namespace != workload.namespace or CHECKPOINT_OF in labels:
+        return False
+    if _TEMPLATE_HASH in labels:
+        return name.startswith(f"{workload.name}-{labels[_TEMPLATE_HASH]}-"[:_NAME_ROOM])
+    if _REVISION_HASH not in labels:
+        return False
+    of_stateful_set = re.fullmatch(re.escape(workload.name) + r"-\d+", name)
+    of_daemon_set = re.fullmatch(re.escape(f"{workload.name}-"[:_NAME_ROOM]) + r"[a-z0-9]{5}", name)
+    return bool(of_stateful_set or of_daemon_set)
+
+
+def is_ready(pod: Pod) -> bool:
+    """The pod's Ready condition; False where it is missing or unknown."""
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod.get("status", {}).get("conditions") or [])
+
+
+def is_terminating(pod: Pod) -> bool:
+    """Whether the pod is being deleted."""
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def image_ids(pod: Pod) -> dict[str, str]:
+    """Container name → the image that runs, by digest, for init containers too."""
+    status = pod.get("status", {})
+    every = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    return {c["name"]: c.get("imageID", "") for c in every}
+
+
+def condition(pod: Pod) -> tuple[str, str, str] | None:
+    """Our own condition as (status, reason, message), or None."""
+    for c in pod.get("status", {}).get("conditions") or []:
+        if c["type"] == CONDITION:
+            return c["status"], c.get("reason", ""), c.get("message", "")
+    return None
