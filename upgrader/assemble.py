@@ -82,14 +82,14 @@ def _step(
     cluster: Cluster,
     tools: Tools,
 ) -> PipelineStep:
-    own = tuple(workload_gate(gate, tools.kube) for gate in item.gates)
+    own = tuple(workload_gate(gate, tools.kube, tools.clock) for gate in item.gates)
     if isinstance(planned, PlannedPlaybook):
         assert isinstance(item, PlaybookSettings)
         step = PlaybookStep(planned.playbook, cluster.inventory, tools.playbooks, _PLAYBOOK_SECONDS)
-        gates = _gates("", "", plan.current, settings, cluster, tools)
+        gates = _gates(None, "", plan.current, settings, cluster, tools)
         return PipelineStep(step, gates + own, gates)
-    gates = _gates(planned.name, planned.after, plan.target, settings, cluster, tools)
-    undo_gates = _gates(planned.name, planned.before, plan.current, settings, cluster, tools)
+    gates = _gates(planned.spec, planned.after, plan.target, settings, cluster, tools)
+    undo_gates = _gates(planned.spec, planned.before, plan.current, settings, cluster, tools)
     if planned.action == "unchanged":
         return PipelineStep(VerifyStep(planned.name), gates + own, undo_gates)
     chart = ChartStep(
@@ -98,14 +98,27 @@ def _step(
         helm=tools.helm,
         clock=tools.clock,
         timeout_seconds=settings.helm_timeout_seconds,
-        watcher=lambda: watch_workloads(tools.kube, planned.after),
+        watcher=lambda: watch_workloads(tools.kube, planned.after, clock=tools.clock, namespace=planned.spec.namespace),
     )
     return PipelineStep(chart, gates + own, undo_gates)
 
 
 def _gates(
-    release: str, manifest: str, version: KubernetesVersion, settings: Settings, cluster: Cluster, tools: Tools
+    spec: ReleaseSpec | None,
+    manifest: str,
+    version: KubernetesVersion,
+    settings: Settings,
+    cluster: Cluster,
+    tools: Tools,
 ) -> tuple[GateRun, ...]:
     """The gates of a release that has this manifest; without a manifest (not installed), the cluster's own."""
-    name = release if manifest else ""
-    return gates_for(name, manifest, kube=tools.kube, cluster=cluster, version=version, holding=settings.gates)
+    return gates_for(
+        spec.name if spec and manifest else "",
+        manifest,
+        namespace=spec.namespace if spec else "",
+        kube=tools.kube,
+        clock=tools.clock,
+        cluster=cluster,
+        version=version,
+        holding=settings.gates,
+    )

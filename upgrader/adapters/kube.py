@@ -96,7 +96,7 @@ class KubeAdapter:
         for line in self._client.lines(
             self._request("GET", _path(kind, namespace), what, query), timeout_seconds + _WATCH_GRACE_SECONDS
         ):
-            event: dict[str, Any] = json.loads(line)
+            event = _parsed(line, what)
             if event.get("type") == "ERROR":
                 raise ApiError(f"the API server ended '{what}': {event.get('object', {}).get('message', event)}")
             yield event
@@ -120,8 +120,7 @@ class KubeAdapter:
         body: KubeObject | None = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._send(method, path, what, query, body, content_type))
-        return found
+        return _parsed(self._send(method, path, what, query, body, content_type), what)
 
     def _send(
         self,
@@ -158,6 +157,20 @@ def _path(kind: Kind, namespace: str, name: str = "") -> str:
 def _what(verb: str, kind: Kind, namespace: str, name: str = "") -> str:
     """The request as an operator would type it: `get deployments kube-system/kube-apiserver`."""
     return f"{verb} {kind.plural} {namespace}{'/' if namespace and name else ''}{name}".rstrip()
+
+
+def _parsed(text: bytes, what: str) -> dict[str, Any]:
+    """A JSON object; whatever else answers 200 (a proxy's login page, say) isn't a Kubernetes API."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ApiError(
+            f"'{what}' was not answered by a Kubernetes API: {text[:80]!r}",
+            remedy="Check the kubeconfig's server address and proxy-url.",
+        )
+    return found
 
 
 def _name(manifest: KubeObject) -> str:

@@ -1,0 +1,58 @@
+"""Which gates stand behind which release."""
+
+from __future__ import annotations
+
+from upgrader.gates.apiserver import ApiServerGate
+from upgrader.gates.checkpoint import CheckpointGate
+from upgrader.gates.critical_pods import CriticalPodsGate
+from upgrader.gates.manifest import workloads_in
+from upgrader.gates.nodes import NodesGate
+from upgrader.gates.workload import RolloutGate
+from upgrader.model.cluster import Cluster
+from upgrader.model.settings import BUILT_IN_CHARTS, Holding, WorkloadGate
+from upgrader.model.version import KubernetesVersion
+from upgrader.model.workload import WorkloadKind, WorkloadRef
+from upgrader.pipeline import Gate, GateRun
+from upgrader.ports import Clock, Kube
+
+__all__ = ["gates_for", "workload_gate"]
+
+_KINDS: dict[str, WorkloadKind] = {"daemonset": "DaemonSet", "deployment": "Deployment"}
+
+
+def gates_for(
+    release: str,
+    manifest: str,
+    *,
+    namespace: str,
+    kube: Kube,
+    clock: Clock,
+    cluster: Cluster,
+    version: KubernetesVersion | None,
+    holding: Holding,
+) -> tuple[GateRun, ...]:
+    """The gates of a release as its rendered manifest says: one a workload, then those that it is known for, then
+    the cluster's own (nodes, critical pods), which come behind every step, also one without a release ("").
+
+    `namespace` is the release's; `version` None leaves kube-apiserver's version open.
+    """
+    gates: list[Gate] = []
+    for ref in workloads_in(manifest, namespace):
+        # Ours must run somewhere; a chart of the user's may be for nodes that this cluster doesn't have.
+        gates.append(RolloutGate(kube, clock, ref, allow_none=release not in BUILT_IN_CHARTS))
+        if ref.name == release == "kube-apiserver":
+            gates.append(ApiServerGate(kube, clock, cluster, ref, version))
+        elif ref.name == release == "pod-checkpointer":
+            gates.append(CheckpointGate(kube, clock, cluster, ref))
+    gates += [NodesGate(kube, clock, cluster), CriticalPodsGate(kube)]
+    return tuple(_run(gate, holding) for gate in gates)
+
+
+def workload_gate(gate: WorkloadGate, kube: Kube, clock: Clock) -> GateRun:
+    """A gate that `upgrader.yaml` adds to a step."""
+    ref = WorkloadRef(_KINDS[gate.kind], gate.namespace, gate.name)
+    return _run(RolloutGate(kube, clock, ref), gate.holding)
+
+
+def _run(gate: Gate, holding: Holding) -> GateRun:
+    return GateRun(gate, holding.consecutive, holding.interval_seconds, holding.deadline_seconds)

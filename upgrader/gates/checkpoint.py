@@ -1,0 +1,58 @@
+"""The gate of the pod-checkpointer: each controller has current checkpoints, and none of them has to stand in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from upgrader.errors import ApiError
+from upgrader.gates.diagnosis import diagnose
+from upgrader.gates.kinds import PODS
+from upgrader.gates.reading import read_workload
+from upgrader.model.cluster import Cluster
+from upgrader.model.outcome import Verdict, VerdictKind, holds, pending, unknown
+from upgrader.model.workload import CHECKPOINT_OF, Pod, WorkloadRef
+from upgrader.ports import Clock, Kube
+
+__all__ = ["CheckpointGate"]
+
+
+@dataclass(frozen=True)
+class CheckpointGate:
+    """The checkpointer is Ready on every controller, which it says only while each checkpoint there is current."""
+
+    kube: Kube
+    clock: Clock
+    cluster: Cluster
+    ref: WorkloadRef
+
+    @property
+    def name(self) -> str:
+        return "checkpoint"
+
+    def look(self) -> Verdict:
+        verdict = diagnose(self.kube, self.ref, self.clock.now())
+        if verdict.kind is not VerdictKind.HOLDS:
+            return verdict
+        try:
+            return (
+                self._missing()
+                or self._active()
+                or holds("checkpoints are current on every controller, none is active")
+            )
+        except ApiError as error:
+            return unknown(f"checkpoints: {error.message}")
+
+    def _missing(self) -> Verdict | None:
+        reading = read_workload(self.kube, self.ref)
+        nodes = {pod.node for pod in reading.newest} if reading else set()
+        without = [host.name for host in self.cluster.controllers if host.name not in nodes]
+        return pending(f"{self.ref}: no pod on {', '.join(without)}") if without else None
+
+    def _active(self) -> Verdict | None:
+        """A copy that runs means that the real pod doesn't. The checkpointer's own always runs beside it."""
+        copies = [Pod.parse(item) for item in self.kube.list(PODS, labels=CHECKPOINT_OF)]
+        active = [pod for pod in copies if not pod.finished and pod.labels[CHECKPOINT_OF] != self.ref.name]
+        if not active:
+            return None
+        named = ", ".join(f"{pod.labels[CHECKPOINT_OF]} on {pod.node}" for pod in active)
+        return pending(f"a checkpoint stands in for {named}")

@@ -1,0 +1,62 @@
+"""Whether a workload's newest revision is the only one that runs, and all of it is Ready: judged from one reading."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from upgrader.gates.reading import Reading
+from upgrader.model.outcome import Verdict, holds, pending
+from upgrader.model.workload import Pod
+
+__all__ = ["judge_rollout"]
+
+_SETTLED = timedelta(seconds=10)
+"""How long a container must have run since it last failed: one without a probe is "ready" between two crashes."""
+
+
+def judge_rollout(reading: Reading, now: datetime, *, allow_none: bool = False) -> Verdict:
+    """`holds` when the rollout is complete, else `pending` with what is missing; `allow_none`: no pods are fine too.
+
+    The counts alone don't do: those of the spec before stand until the controller has seen the new one, and helm#10845
+    showed what comes of allowing for maxUnavailable (nothing Ready on the only node counted as ready). So every
+    number must be the desired one, and each pod is looked at by itself as well.
+    """
+    workload = reading.workload
+    ref, desired = workload.ref, workload.desired
+    if not workload.observed:
+        return pending(
+            f"{ref}: its controller has not seen the new spec yet "
+            f"(generation {workload.generation}, observed {workload.observed_generation})"
+        )
+    if workload.trouble:
+        return pending(f"{ref}: its pods can't be created: {workload.trouble}")
+    if desired == 0:
+        if ref.kind == "Deployment" or allow_none:
+            return holds(f"{ref}: no pods wanted")
+        return pending(f"{ref}: no node wants its pods")
+    counts = {"updated": workload.updated, "Ready": workload.ready, "available": workload.available}
+    short = [f"{count} {name}" for name, count in counts.items() if count != desired]
+    if short:
+        return pending(f"{ref}: of {desired} pods, {', '.join(short)}")
+    if len(reading.newest) != desired:
+        return pending(f"{ref}: {len(reading.newest)} pods of the newest revision, {desired} wanted")
+    for pod in reading.newest:
+        if not pod.ready:
+            return pending(f"{ref}: pod {pod.name} is not Ready")
+        restarted = _just_restarted(pod, now)
+        if restarted:
+            return pending(f"{ref}: {restarted}")
+    if reading.others:
+        names = ", ".join(pod.name for pod in reading.others)
+        return pending(f"{ref}: {len(reading.others)} old pods still terminate: {names}")
+    return holds(f"{ref}: {desired} of {desired} pods updated, Ready and available")
+
+
+def _just_restarted(pod: Pod, now: datetime) -> str:
+    for item in pod.containers:
+        if item.last is None or not item.last.error or item.running_since is None:
+            continue
+        # A node's clock that is ahead of ours gives a negative age, which says nothing.
+        if timedelta(0) <= now - item.running_since < _SETTLED:
+            return f"container {item.name} of pod {pod.name} was restarted just now (exit {item.last.exit_code})"
+    return ""

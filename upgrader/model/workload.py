@@ -1,0 +1,239 @@
+"""Frozen readings of Deployments, DaemonSets and their pods, parsed from the API's JSON.
+
+Only what health is judged by is kept. Missing fields read as the API means them: absent counts are 0, an absent
+condition is not true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+__all__ = ["CHECKPOINT_OF", "Container", "Pod", "Termination", "Workload", "WorkloadKind", "WorkloadRef", "parse_time"]
+
+CHECKPOINT_OF = "checkpointer.upgrader.io/checkpoint-of"
+"""Label of the pod-checkpointer's static copies: they stand in for a workload, and are never a part of it."""
+
+WorkloadKind = Literal["Deployment", "DaemonSet"]
+
+
+@dataclass(frozen=True)
+class WorkloadRef:
+    """Names a workload."""
+
+    kind: WorkloadKind
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Termination:
+    """How a container ended."""
+
+    exit_code: int
+    reason: str
+    message: str
+    signal: int = 0
+
+    @property
+    def error(self) -> bool:
+        """Whether it ended otherwise than by its own will with success."""
+        return self.exit_code != 0 or self.signal != 0
+
+    @classmethod
+    def parse(cls, state: Mapping[str, Any] | None) -> Termination | None:
+        """From a `terminated` container state; None when there is none."""
+        if not state:
+            return None
+        return cls(
+            int(state.get("exitCode", 0)),
+            state.get("reason", ""),
+            state.get("message", ""),
+            int(state.get("signal", 0)),
+        )
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of a pod, as the kubelet last reported it."""
+
+    name: str
+    image: str
+    init: bool
+    ready: bool
+    restarts: int
+    running_since: datetime | None
+    """When the present instance started; None when it isn't running."""
+    waiting_reason: str = ""
+    waiting_message: str = ""
+    terminated: Termination | None = None
+    """The present instance's end, while there is no new one."""
+    last: Termination | None = None
+    """The previous instance's end."""
+
+    @classmethod
+    def parse(cls, status: Mapping[str, Any], *, init: bool) -> Container:
+        """From an entry of `containerStatuses` or `initContainerStatuses`."""
+        state = status.get("state") or {}
+        waiting = state.get("waiting") or {}
+        return cls(
+            name=status["name"],
+            image=status.get("image", ""),
+            init=init,
+            ready=bool(status.get("ready")),
+            restarts=int(status.get("restartCount", 0)),
+            running_since=parse_time((state.get("running") or {}).get("startedAt")),
+            waiting_reason=waiting.get("reason", ""),
+            waiting_message=waiting.get("message", ""),
+            terminated=Termination.parse(state.get("terminated")),
+            last=Termination.parse((status.get("lastState") or {}).get("terminated")),
+        )
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    """"" while it isn't scheduled."""
+    owner: str
+    """The uid of its controller; "" for a bare or a static pod."""
+    labels: Mapping[str, str]
+    phase: str
+    priority_class: str
+    deleting: bool
+    ready: bool
+    unschedulable: str
+    """The scheduler's message while it finds no node for the pod, else ""."""
+    message: str
+    """The pod's own status message (evicted, preempted, admission refused), mostly ""."""
+    containers: tuple[Container, ...]
+    """Init containers first, then the others, each in the order of the spec."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it ran to its end: it takes no part in the workload's health any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether it is the pod-checkpointer's copy of some workload."""
+        return CHECKPOINT_OF in self.labels
+
+    @classmethod
+    def parse(cls, pod: Mapping[str, Any]) -> Pod:
+        """From a `v1` Pod."""
+        meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+        conditions = {item["type"]: item for item in status.get("conditions") or ()}
+        scheduled = conditions.get("PodScheduled", {})
+        waits = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
+        return cls(
+            namespace=meta.get("namespace", ""),
+            name=meta["name"],
+            uid=meta.get("uid", ""),
+            node=spec.get("nodeName", ""),
+            owner=_controller(meta),
+            labels=meta.get("labels") or {},
+            phase=status.get("phase", ""),
+            priority_class=spec.get("priorityClassName", ""),
+            deleting="deletionTimestamp" in meta,
+            ready=conditions.get("Ready", {}).get("status") == "True",
+            unschedulable=scheduled.get("message", "") if waits else "",
+            message=status.get("message", ""),
+            containers=(
+                *_containers(spec.get("initContainers"), status.get("initContainerStatuses"), init=True),
+                *_containers(spec.get("containers"), status.get("containerStatuses"), init=False),
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A Deployment or DaemonSet: what it wants, and what its controller counts."""
+
+    ref: WorkloadRef
+    uid: str
+    generation: int
+    observed_generation: int
+    selector: str
+    """Its pods' label selector, as the API's `labelSelector` takes it."""
+    desired: int
+    total: int
+    """All its pods, of old revisions too (a DaemonSet: the nodes that have at least one)."""
+    updated: int
+    ready: int
+    available: int
+    trouble: str
+    """Why its controller can't make pods (quota, a webhook, …), else ""."""
+
+    @property
+    def observed(self) -> bool:
+        """Whether the controller has seen the present spec: before that, all counts are of the one before."""
+        return self.observed_generation >= self.generation
+
+    @classmethod
+    def parse(cls, kind: WorkloadKind, found: Mapping[str, Any]) -> Workload:
+        """From an `apps/v1` Deployment or DaemonSet."""
+        meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
+        daemon = kind == "DaemonSet"
+        failure: Mapping[str, Any] = next(
+            (c for c in status.get("conditions") or () if c["type"] == "ReplicaFailure"), {}
+        )
+        return cls(
+            ref=WorkloadRef(kind, meta.get("namespace", ""), meta["name"]),
+            uid=meta.get("uid", ""),
+            generation=int(meta.get("generation", 0)),
+            observed_generation=int(status.get("observedGeneration", 0)),
+            selector=_selector(spec.get("selector") or {}),
+            desired=int(status.get("desiredNumberScheduled", 0) if daemon else spec.get("replicas", 1)),
+            total=int(status.get("currentNumberScheduled" if daemon else "replicas", 0)),
+            updated=int(status.get("updatedNumberScheduled" if daemon else "updatedReplicas", 0)),
+            ready=int(status.get("numberReady" if daemon else "readyReplicas", 0)),
+            available=int(status.get("numberAvailable" if daemon else "availableReplicas", 0)),
+            trouble=failure.get("message", "") if failure.get("status") == "True" else "",
+        )
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """An API timestamp (`2026-01-31T10:00:00Z`, with or without a fraction) in UTC; None for none."""
+    return datetime.fromisoformat(text) if text else None
+
+
+def _controller(meta: Mapping[str, Any]) -> str:
+    for owner in meta.get("ownerReferences") or ():
+        # A static pod's mirror is "controlled" by its Node, which is no workload.
+        if owner.get("controller") and owner.get("kind") != "Node":
+            return str(owner.get("uid", ""))
+    return ""
+
+
+def _containers(
+    specs: list[Mapping[str, Any]] | None, statuses: list[Mapping[str, Any]] | None, *, init: bool
+) -> tuple[Container, ...]:
+    """In the spec's order: the API sorts statuses by name."""
+    found = {status["name"]: Container.parse(status, init=init) for status in statuses or ()}
+    order = [spec["name"] for spec in specs or ()]
+    return tuple(sorted(found.values(), key=lambda c: order.index(c.name) if c.name in order else len(order)))
+
+
+def _selector(selector: Mapping[str, Any]) -> str:
+    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for item in selector.get("matchExpressions") or ():
+        key, values = item["key"], ",".join(item.get("values") or ())
+        terms.append(
+            {
+                "In": f"{key} in ({values})",
+                "NotIn": f"{key} notin ({values})",
+                "Exists": key,
+                "DoesNotExist": f"!{key}",
+            }[item["operator"]]
+        )
+    return ",".join(terms)
