@@ -1,0 +1,25 @@
+"""The documentation keeps up with the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from scripts.cli_reference import render
+
+REPOSITORY = Path(__file__).parents[3]
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+
+
+def test_command_line_reference_is_current() -> None:
+    """docs/reference/cli.md is what `make docs` makes from the commands as they are."""
+    assert (REPOSITORY / "docs/reference/cli.md").read_text() == render()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page names a file or folder of the repository."""
+    targets = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
