@@ -1,0 +1,57 @@
+"""Machines in memory: files by path, and commands that a test scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from upgrader.errors import HostError, HostUnreachable
+from upgrader.model.cluster import Host
+from upgrader.ports import CommandResult
+
+__all__ = ["FakeHosts"]
+
+Answer = CommandResult | Callable[[Host, Sequence[str], bytes], CommandResult]
+
+
+class FakeHosts:
+    """`ports.Hosts` in memory. A command that no test scripted ends with 127, as on a machine that lacks it."""
+
+    def __init__(self) -> None:
+        self.files: dict[tuple[str, str], bytes] = {}
+        """(Host name, path) → content."""
+        self.modes: dict[tuple[str, str], int] = {}
+        self.commands: dict[str, Answer] = {}
+        """The command's first word → how it ends."""
+        self.down: set[str] = set()
+        """Names of the hosts that can't be reached."""
+        self.ran: list[tuple[str, tuple[str, ...]]] = []
+
+    def run(
+        self,
+        host: Host,
+        command: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        timeout_seconds: float = 30.0,
+        check: bool = True,
+    ) -> CommandResult:
+        self._check(host)
+        self.ran.append((host.name, tuple(command)))
+        answer = self.commands.get(command[0], CommandResult(127, "", f"{command[0]}: command not found"))
+        result = answer if isinstance(answer, CommandResult) else answer(host, command, stdin)
+        if check and result.exit_status:
+            raise HostError(f"{host.name}: '{' '.join(command)}' ended with {result.exit_status}: {result.stderr}")
+        return result
+
+    def read(self, host: Host, path: str) -> bytes | None:
+        self._check(host)
+        return self.files.get((host.name, path))
+
+    def write(self, host: Host, path: str, content: bytes, *, mode: int = 0o600) -> None:
+        self._check(host)
+        self.files[host.name, path] = content
+        self.modes[host.name, path] = mode
+
+    def _check(self, host: Host) -> None:
+        if host.name in self.down:
+            raise HostUnreachable(f"{host.name} ({host.user}@{host.address}:{host.port}): no answer")

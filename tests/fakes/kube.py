@@ -1,0 +1,165 @@
+"""An in-memory API server: objects by kind, namespace and name, and a switch that takes it away."""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.ports import Kind, KubeObject
+
+__all__ = ["FakeKube"]
+
+RawAnswer = str | Exception
+
+
+class FakeKube:
+    """`ports.Kube` in memory, with the API's habits that callers rely on: uids, generations, conflicts, selectors."""
+
+    def __init__(self) -> None:
+        self.unavailable = False
+        """While true, every call raises ApiUnavailable."""
+        self.raw_answers: dict[str, RawAnswer | Iterator[RawAnswer]] = {}
+        """Path, or server and path → the answer, an error to raise, or an iterator of those."""
+        self.log_texts: dict[tuple[str, str, bool], str] = {}
+        """(Pod, container, previous instance) → what `logs` returns."""
+        self.mute_watch = False
+        """While true, watches end without an event."""
+        self._objects: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+        self._events: list[tuple[tuple[str, str, str, str], str, dict[str, Any]]] = []
+
+    def put(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> None:
+        """Set an object as it is, status and all, as no client could."""
+        key = self._key(kind, manifest["metadata"]["name"], namespace or manifest["metadata"].get("namespace", ""))
+        found = copy.deepcopy(dict(manifest))
+        found["metadata"].setdefault("uid", self._objects[key]["metadata"]["uid"] if key in self._objects else _uid())
+        self._record("MODIFIED" if key in self._objects else "ADDED", key, found)
+        self._objects[key] = found
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
+        self._check(f"get {kind.plural} {name}")
+        return copy.deepcopy(self._objects.get(self._key(kind, name, namespace)))
+
+    def list(self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
+        self._check(f"list {kind.plural}")
+        return tuple(
+            copy.deepcopy(item)
+            for key, item in sorted(self._objects.items())
+            if key[:2] == (kind.api_version, kind.plural)
+            and (not namespace or key[2] == namespace)
+            and _matches(item["metadata"].get("labels") or {}, labels)
+            and all(_field(item, *term.split("=")) for term in fields.split(",") if term)
+        )
+
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        name = manifest["metadata"]["name"]
+        self._check(f"create {kind.plural} {name}")
+        if self._key(kind, name, namespace) in self._objects:
+            error = ApiError(f"{kind.plural} {name} already exists")
+            error.status = 409
+            raise error
+        return self._store(kind, dict(manifest), namespace)
+
+    def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        name = manifest["metadata"]["name"]
+        self._check(f"apply {kind.plural} {name}")
+        old = self._objects.get(self._key(kind, name, namespace), {})
+        return self._store(kind, _merged(old, manifest), namespace)
+
+    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
+        self._check(f"delete {kind.plural} {name}")
+        key = self._key(kind, name, namespace)
+        found = self._objects.pop(key, None)
+        if found is not None:
+            self._record("DELETED", key, found)
+
+    def logs(self, namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
+        self._check(f"logs {pod}")
+        return "".join(self.log_texts.get((pod, container, previous), "").splitlines(keepends=True)[-lines:])
+
+    def watch(self, kind: Kind, namespace: str, name: str, *, timeout_seconds: int) -> Iterator[KubeObject]:
+        self._check(f"watch {kind.plural} {name}")
+        key = self._key(kind, name, namespace)
+        seen = len(self._events)
+        if self.mute_watch:
+            return
+        if key in self._objects:
+            yield {"type": "ADDED", "object": copy.deepcopy(self._objects[key])}
+        # Nobody else is at work here: what hasn't happened by the time it is asked for never will.
+        while seen < len(self._events):
+            self._check(f"watch {kind.plural} {name}")
+            of, what, item = self._events[seen]
+            seen += 1
+            if of == key:
+                yield {"type": what, "object": copy.deepcopy(item)}
+
+    def raw(self, path: str, *, server: str = "") -> str:
+        self._check(f"get {path}")
+        answer = self.raw_answers.get(server + path, self.raw_answers.get(path))
+        if isinstance(answer, Iterator):
+            answer = next(answer)
+        if answer is None:
+            error = ApiError(f"get {path}: not found")
+            error.status = 404
+            raise error
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _check(self, what: str) -> None:
+        if self.unavailable:
+            raise ApiUnavailable(f"the API server did not answer: Connection refused ({what})")
+
+    def _store(self, kind: Kind, manifest: dict[str, Any], namespace: str) -> KubeObject:
+        key = self._key(kind, manifest["metadata"]["name"], namespace)
+        old = self._objects.get(key)
+        found = copy.deepcopy(manifest)
+        meta = found["metadata"]
+        if namespace:
+            meta["namespace"] = namespace
+        meta["uid"] = old["metadata"]["uid"] if old else _uid()
+        if "spec" in found:
+            generation = old["metadata"].get("generation", 1) if old else 0
+            meta["generation"] = generation + (not old or old.get("spec") != found["spec"])
+        if old == found:
+            return copy.deepcopy(found)
+        self._objects[key] = found
+        self._record("MODIFIED" if old else "ADDED", key, found)
+        return copy.deepcopy(found)
+
+    def _record(self, what: str, key: tuple[str, str, str, str], item: dict[str, Any]) -> None:
+        self._events.append((key, what, copy.deepcopy(item)))
+
+    @staticmethod
+    def _key(kind: Kind, name: str, namespace: str) -> tuple[str, str, str, str]:
+        return kind.api_version, kind.plural, namespace if kind.namespaced else "", name
+
+
+def _uid() -> str:
+    return str(uuid.uuid4())
+
+
+def _merged(old: KubeObject, new: KubeObject) -> dict[str, Any]:
+    """Maps are merged, everything else is replaced: near enough to server-side apply for one owner of all fields."""
+    result = dict(old)
+    for key, value in new.items():
+        before = result.get(key)
+        result[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return result
+
+
+def _matches(labels: dict[str, str], selector: str) -> bool:
+    for term in filter(None, selector.split(",")):
+        key, equals, value = term.partition("=")
+        if key not in labels or (equals and labels[key] != value):
+            return False
+    return True
+
+
+def _field(item: dict[str, Any], path: str, value: str) -> bool:
+    found: Any = item
+    for part in path.split("."):
+        found = (found or {}).get(part)
+    return str(found or "") == value
