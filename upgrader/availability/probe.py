@@ -39,7 +39,8 @@ class AvailabilityProbe:
         self._on_change = on_change
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
-        self._began = threading.Event()
+        self._settled = threading.Event()
+        self._probing = False
         self._seen = Availability()
         self._final = False
 
@@ -64,7 +65,8 @@ class AvailabilityProbe:
         )
         self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         self._reader.start()
-        if not self._began.wait(_START_SECONDS) or self._process.poll() is not None:
+        self._settled.wait(_START_SECONDS)
+        if not self._probing:
             code, complaint = self._end()
             kind = ConfigError if code == ConfigError.exit_code else UpgraderError
             raise kind(f"the availability prober did not start: {complaint or f'exit code {code}'}")
@@ -109,7 +111,8 @@ class AvailabilityProbe:
             self._final = counts.pop("final")
             failures = tuple(Failure(**failure) for failure in counts.pop("failures"))
             self._seen = Availability(**counts, failures=failures)
-            self._began.set()
+            self._probing = True
+            self._settled.set()
             if self._on_change is not None:
                 self._on_change(self._seen)
-        self._began.set()
+        self._settled.set()

@@ -1,0 +1,98 @@
+"""A control plane that is self-hosted, and well, before it is upgraded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from upgrader.model.finding import Finding
+from upgrader.model.workload import Pod, Workload
+from upgrader.ports import KubeObject
+from upgrader.preflight.context import DEPLOYMENTS, PODS, SYSTEM, PreflightContext
+
+__all__ = ["COMPONENTS", "check_control_plane"]
+
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of the API's pictures of static pods."""
+
+
+def check_control_plane(context: PreflightContext) -> Iterator[Finding]:
+    """Each component is a Deployment with Ready pods; kubeadm's static pods must be adopted first."""
+    pods = context.kube.list(PODS, SYSTEM)
+    static = sorted({_component(pod) for pod in pods if _is_static(pod)} & set(COMPONENTS))
+    if static:
+        yield Finding(
+            "control-plane.static",
+            "error",
+            f"{', '.join(static)}: run by static pods, not by Helm",
+            "Only a control plane that runs as ordinary pods can be upgraded with Helm.",
+            "upgrader adopt",
+        )
+    for name in COMPONENTS:
+        found = context.kube.get(DEPLOYMENTS, name, SYSTEM)
+        if found is not None:
+            yield from _workload(context, Workload.parse("Deployment", found))
+        elif name not in static:
+            yield Finding(
+                "control-plane.missing",
+                "warning",
+                f"there is no Deployment {SYSTEM}/{name}",
+                "Its release is not installed, or the Deployment was deleted by hand.",
+                "The run installs it.",
+            )
+
+
+def _component(pod: KubeObject) -> str:
+    return str((pod["metadata"].get("labels") or {}).get("component", ""))
+
+
+def _is_static(pod: KubeObject) -> bool:
+    """Whether it is a static pod of somebody else: the pod-checkpointer's copies are meant to be there."""
+    return _MIRROR in (pod["metadata"].get("annotations") or {}) and not Pod.parse(pod).is_checkpoint
+
+
+def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding]:
+    pods = [Pod.parse(pod) for pod in context.kube.list(PODS, SYSTEM, labels=workload.selector)]
+    pods = [pod for pod in pods if not (pod.is_checkpoint or pod.finished or pod.deleting)]
+    ready = [pod for pod in pods if pod.ready]
+    controllers = {host.name for host in context.cluster.controllers}
+    see = f"kubectl -n {SYSTEM} describe pods -l {workload.selector}"
+    name = workload.ref.name
+    astray = sorted({pod.node for pod in ready} - controllers)
+    if astray:
+        yield Finding(
+            "control-plane.astray",
+            "warning",
+            f"{name} runs on {', '.join(astray)}",
+            "The inventory has no such controller.",
+            "Complete the group `controllers` of the inventory.",
+        )
+    if len(ready) >= max(1, workload.desired):
+        if unready := [pod for pod in pods if not pod.ready]:
+            yield Finding(
+                "control-plane.leftover", "warning", f"{name}: {_names(unready)} not Ready beside Ready ones", "", see
+            )
+        return
+    # The controller-manager carries out every rollout and the scheduler places every pod: without either nothing moves.
+    yield Finding(
+        "control-plane.not-ready",
+        "error" if not ready or name == "kube-apiserver" else "warning",
+        f"{name}: {len(ready)} of {workload.desired} pods Ready",
+        _described(pods) or workload.trouble or "It has no pods.",
+        see,
+    )
+
+
+def _names(pods: Sequence[Pod]) -> str:
+    return ", ".join(pod.name for pod in pods)
+
+
+def _described(pods: Sequence[Pod]) -> str:
+    """Each pod that isn't Ready, with what its containers wait for."""
+    lines = []
+    for pod in pods:
+        if not pod.ready:
+            waits = [c.waiting_reason or (c.last.reason if c.last else "") for c in pod.containers if not c.ready]
+            why = pod.unschedulable or pod.message or ", ".join(filter(None, waits)) or pod.phase
+            lines.append(f"{pod.name} on {pod.node or 'no node'}: {why}")
+    return "\n".join(lines)

@@ -1,0 +1,71 @@
+"""Room for a second API server on each controller, for the time in which old and new run side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from upgrader.model.finding import Finding
+from upgrader.model.workload import Pod
+from upgrader.ports import KubeObject
+from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS, SYSTEM, PreflightContext
+
+__all__ = ["APISERVER_BYTES", "check_memory", "quantity"]
+
+APISERVER_BYTES = 500 * 2**20
+"""What an idle API server takes at least, whatever it requests."""
+
+_UNITS = {"": 1.0, "m": 1e-3} | {unit: 1000.0 ** (n + 1) for n, unit in enumerate("kMGTPE")}
+_UNITS |= {f"{unit}i": 1024.0 ** (n + 1) for n, unit in enumerate("KMGTPE")}
+_QUANTITY = re.compile(r"([+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)([A-Za-z]*)")
+
+
+def check_memory(context: PreflightContext) -> Iterator[Finding]:
+    """What a controller has left after all requests holds another API server."""
+    needed = max(APISERVER_BYTES, _apiserver_request(context))
+    nodes = {node["metadata"]["name"]: node for node in context.kube.list(NODES)}
+    for host in context.cluster.controllers:
+        if host.name not in nodes:
+            continue  # the check of nodes says so
+        total = quantity(nodes[host.name]["status"]["allocatable"]["memory"])
+        pods = context.kube.list(PODS, fields=f"spec.nodeName={host.name}")
+        left = total - sum(_request(pod["spec"]) for pod in pods if not Pod.parse(pod).finished)
+        if left < needed:
+            yield Finding(
+                "memory.tight",
+                "warning",
+                f"{host.name} has {_mebibytes(left)} of memory left for a second API server",
+                f"{_mebibytes(needed)} are needed: of {_mebibytes(total)}, the pods there request the rest.",
+                "Lower other pods' requests, move them to another node, or give the machine more memory.",
+            )
+
+
+def quantity(text: str) -> float:
+    """A Kubernetes quantity such as `128974848`, `129e6`, `123Mi` or `1500m`; raises ValueError."""
+    match = _QUANTITY.fullmatch(str(text))
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f"'{text}' is not a Kubernetes quantity")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _apiserver_request(context: PreflightContext) -> float:
+    deployment = context.kube.get(DEPLOYMENTS, "kube-apiserver", SYSTEM)
+    return _request(deployment["spec"]["template"]["spec"]) if deployment else 0.0
+
+
+def _request(spec: KubeObject) -> float:
+    """What the scheduler counts: containers and sidecars together, or the largest init container if that is more."""
+    sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
+    inits = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") != "Always"]
+    running = _sum((*(spec.get("containers") or ()), *sidecars))
+    starting = max((_sum([c]) for c in inits), default=0.0) + _sum(sidecars)
+    return max(running, starting) + quantity((spec.get("overhead") or {}).get("memory", "0"))
+
+
+def _sum(containers: Iterable[KubeObject]) -> float:
+    requests = ((c.get("resources") or {}).get("requests") or {} for c in containers)
+    return sum(quantity(request.get("memory", "0")) for request in requests)
+
+
+def _mebibytes(value: float) -> str:
+    return f"{value / 2**20:,.0f} MiB"

@@ -1,0 +1,65 @@
+"""Helm releases that can be upgraded and have a way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.model.finding import Finding
+from upgrader.model.release import Revision, last_good
+from upgrader.preflight.context import PreflightContext
+
+__all__ = ["check_releases"]
+
+
+def check_releases(context: PreflightContext) -> Iterator[Finding]:
+    """No release is in the middle of something, and each that exists has a revision that worked."""
+    for name, release in context.observed.releases.items():
+        if not release.history:
+            continue  # not installed: the run installs it, and its way back is to uninstall it
+        newest, good = release.history[-1], last_good(release.history)
+        if newest.pending:
+            yield _pending(context, name, newest, good)
+        elif good is None:
+            yield Finding(
+                "releases.never-worked",
+                "warning",
+                f"release {name}: no revision of it ever worked",
+                f"Revision {newest.number} is '{newest.status}': {newest.description or 'no description'}.",
+                "The run tries again; if that fails too, its way back is to uninstall the release.",
+            )
+        elif newest.status != "deployed":
+            yield Finding(
+                "releases.last-failed",
+                "info",
+                f"release {name}: the last attempt (revision {newest.number}) is '{newest.status}'",
+                f"{newest.description or 'No description'}. The last revision that worked is {good.number}.",
+            )
+
+
+def _pending(context: PreflightContext, name: str, newest: Revision, good: Revision | None) -> Finding:
+    title = f"release {name} is in '{newest.status}' (revision {newest.number})"
+    age = (context.clock.now() - newest.updated).total_seconds() if newest.updated else 0.0
+    limit = context.helm_timeout_seconds
+    if age < limit:
+        return Finding(
+            "releases.busy",
+            "error",
+            title,
+            f"Since {age:.0f} s: another Helm may be at work on it.",
+            f"Run again when it is {limit:.0f} s old.",
+        )
+    if good is None:
+        return Finding(
+            "releases.stuck",
+            "error",
+            title,
+            "No revision of it ever worked, so there is nothing to roll back to.",
+            f"See what it left in the cluster: helm get manifest {name}. If nothing of it is in use: helm uninstall {name}",
+        )
+    return Finding(
+        "releases.pending",
+        "warning",
+        title,
+        f"Since {age:.0f} s, which is longer than Helm waits: whoever did this was interrupted.",
+        f"The run rolls it back to revision {good.number} first.",
+    )
