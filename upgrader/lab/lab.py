@@ -28,7 +28,8 @@ from upgrader.lab.prepare import Parts, prepare, probably_built
 from upgrader.lab.progress import Progress, Silent
 from upgrader.lab.runner import Runner
 from upgrader.lab.spec import LabSpec, Node, Placement
-from upgrader.lab.state import claim, find, lab_dir, locked, write_atomically
+from upgrader.lab.state import claim, find, lab_dir, labs, locked, write_atomically
+from upgrader.lab.sysctls import prepare_kernel, restore_kernel
 
 __all__ = ["Lab", "NodeStatus"]
 
@@ -71,6 +72,7 @@ class Lab:
                     remedy=f"choose another --name, or remove it: upgrader lab down --name {spec.name}",
                 )
             lab = cls(existing or claim(spec, folder), progress)
+            prepare_kernel()
         try:
             lab._raise(parts)
         except BaseException:
@@ -99,9 +101,11 @@ class Lab:
         remove_tree(self.placement.folder)
         with suppress(OSError):
             self.placement.folder.parent.rmdir()  # `.lab` itself, when this was the last
-        remove_tree(self._home)
-        with suppress(OSError):
-            self._home.parent.rmdir()
+        with locked():
+            remove_tree(self._home)
+            if not labs():
+                restore_kernel()
+                remove_tree(self._home.parent)
 
     def crash(self, name: str) -> None:
         """Cut a node's power."""

@@ -19,9 +19,14 @@ from pathlib import Path
 from upgrader.errors import LabError
 from upgrader.lab.spec import MAX_LABS, LabSpec, Placement
 
-__all__ = ["claim", "find", "labs", "lab_dir", "locked", "write_atomically"]
+__all__ = ["claim", "find", "lab_dir", "labs", "labs_root", "locked", "write_atomically"]
 
 _ROOT = Path("/var/lib/upgrader-lab")
+
+
+def labs_root() -> Path:
+    """The folder of all labs' folders."""
+    return _ROOT
 
 
 def lab_dir(name: str) -> Path:
