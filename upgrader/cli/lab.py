@@ -32,7 +32,7 @@ def lab() -> None:
 
 
 @lab.command()
-@click.option("--controllers", type=int, default=1, show_default=True, help="Controllers; several get a load balancer.")
+@click.option("--controllers", type=int, default=1, show_default=True, help="Several get a load balancer.")
 @click.option("--workers", type=int, default=0, show_default=True)
 @click.option(
     "--kubernetes", "version", metavar="vX", default=_KUBERNETES, show_default=True, help="Kubernetes version."
@@ -144,23 +144,21 @@ def _table(found: Lab) -> Table:
 
 
 def _print_summary(made: Lab) -> None:
-    folder = made.placement.folder
+    name, folder, first = made.placement.spec.name, made.placement.folder, made.placement.nodes[0].name
     shown = Path(os.path.relpath(folder)) if folder.is_relative_to(Path.cwd()) else folder
     console = Console(stderr=True, highlight=False)
     console.print(_table(made))
     console.print("Next:", style="bold")
     console.print(f"  export KUBECONFIG={shown}/kubeconfig", soft_wrap=True)
     console.print(f"  upgrader -C {shown} adopt", soft_wrap=True)
-    console.print(
-        f"  upgrader lab shell {made.placement.nodes[0].name} --name {made.placement.spec.name}", soft_wrap=True
-    )
+    console.print(f"  upgrader lab shell {first} --name {name}", soft_wrap=True)
 
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
     """SIGTERM and SIGHUP act like Ctrl-C, so that they too leave nothing behind."""
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}

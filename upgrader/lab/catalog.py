@@ -1,7 +1,8 @@
 """Which images the lab has, and a containerd store that already holds them.
 
-Every Kubernetes version in the cache is in the store, so that an upgrade finds the images of its target. Importing takes
-seconds a node; so it is done once, with a containerd of its own in a private namespace, and each node gets hard links.
+Every Kubernetes version in the cache is in the store, so that an upgrade finds the images of its target. Importing
+takes seconds a node; so it is done once, with a containerd of its own in a private namespace, and each node gets hard
+links.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from upgrader.lab.progress import Progress
 __all__ = ["IMAGE_VERSIONS", "checkpointer_image", "image_names", "images", "link_store", "store"]
 
 IMAGE_VERSIONS = {"etcd": f"{ETCD.removeprefix('v')}-0", "coredns": COREDNS, "pause": PAUSE, "tools": "1"}
+_ETCD_PROGRAMS = ("etcd", "etcdctl", "etcdutl")
 _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 
 

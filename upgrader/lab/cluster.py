@@ -59,7 +59,9 @@ class Cluster:
         connected: dict[str, str] = {}
 
         def all_connected() -> bool:
-            found = {i["metadata"]["name"]: i["spec"]["podCIDR"] for i in self._get("nodes") if i["spec"].get("podCIDR")}
+            found = {
+                i["metadata"]["name"]: i["spec"]["podCIDR"] for i in self._get("nodes") if i["spec"].get("podCIDR")
+            }
             if found != connected:
                 nodes = [node for node in self._placement.nodes if node.name in found]
                 self._runner.together([partial(self._connect, node, nodes, found) for node in nodes])
@@ -126,7 +128,10 @@ umask 077
 cat > /run/kubeadm.yaml <<'END'
 {config}
 END
-kubeadm {command} --config /run/kubeadm.yaml >/var/log/kubeadm.log 2>&1 || {{ tail -n 25 /var/log/kubeadm.log >&2; exit 1; }}
+if ! kubeadm {command} --config /run/kubeadm.yaml >/var/log/kubeadm.log 2>&1; then
+    tail -n 12 /var/log/kubeadm.log >&2
+    exit 1
+fi
 rm /run/kubeadm.yaml
 touch /etc/lab/kubeadm-done
 """

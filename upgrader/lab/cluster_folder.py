@@ -63,12 +63,11 @@ def ssh_command(placement: Placement, node: Node) -> list[str]:
 
 def _inventory(placement: Placement) -> dict[str, Any]:
     groups = {"controllers": "controller", "workers": "worker", "load_balancers": "load-balancer"}
+    known_hosts_file = "-o UserKnownHostsFile='{{ inventory_dir }}/ssh/known_hosts'"
     common = {
         "ansible_user": "root",
         "ansible_ssh_private_key_file": "{{ inventory_dir }}/ssh/id_ed25519",
-        "ansible_ssh_common_args": (
-            "-o StrictHostKeyChecking=yes -o IdentitiesOnly=yes -o UserKnownHostsFile='{{ inventory_dir }}/ssh/known_hosts'"
-        ),
+        "ansible_ssh_common_args": f"-o StrictHostKeyChecking=yes -o IdentitiesOnly=yes {known_hosts_file}",
         "ansible_python_interpreter": "/usr/bin/python3",
     }
     children = {

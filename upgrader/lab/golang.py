@@ -79,11 +79,8 @@ def build_module(module: Module, target: Path, go: Path, progress: Progress) -> 
     target.mkdir()
     packages = list(module.programs.values())
     with progress.task(f"{module.name} {module.version}: compiling", seconds=module.seconds) as task:
-        stale = _run(
-            [str(go), "list", "-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", *packages],
-            work,
-            environment,
-        )
+        names = [str(go), "list", "-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"]
+        stale = _run([*names, *packages], work, environment)
         task.total(len(stale.split()) + len(packages))
         for name, package in module.programs.items():
             command = [str(go), "build", "-v", "-trimpath", "-ldflags", f"-s -w {module.ldflags}".strip()]

@@ -28,7 +28,8 @@ backend controllers
     http-check send meth GET uri /readyz
     http-check expect status 200
     default-server inter 1s fall 2 rise 1 on-marked-down shutdown-sessions
-    default-server check check-ssl check-sni kubernetes verify required verifyhost kubernetes ca-file /etc/haproxy/ca.crt
+    default-server check check-ssl check-sni kubernetes
+    default-server verify required verifyhost kubernetes ca-file /etc/haproxy/ca.crt
 {servers}
 """
     return {"/etc/haproxy/lab.cfg": (config, 0o644), "/etc/haproxy/ca.crt": (ca, 0o644)}

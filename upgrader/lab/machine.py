@@ -1,7 +1,7 @@
 """One node as a machine: switched on, its power cut, shut down. Its disk is a folder that stays.
 
-The root is an overlay (the shared Debian root below, the node's own folder above) in a mount namespace that ends with the
-machine. Folders that the kernel can't have on an overlay, or that must see host mounts, are bound in from plain folders.
+The root is an overlay (the shared Debian root below, the node's own folder above) in a mount namespace that ends with
+the machine. Folders that the kernel can't have on an overlay are bound in from plain folders.
 """
 
 from __future__ import annotations

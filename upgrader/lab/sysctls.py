@@ -1,7 +1,7 @@
 """Kernel settings of this machine that labs need or change, put back when the last lab goes.
 
 Nodes share the machine's kernel. Its limit of inotify instances is per user, and all nodes are one user: three nodes
-use up the usual 128, after which kube-proxy or etcd dies of "too many open files". And each kubelet sets a few for itself.
+use up the usual 128, after which kube-proxy or etcd dies of "too many open files". And each kubelet sets a few itself.
 """
 
 from __future__ import annotations
