@@ -1,0 +1,105 @@
+"""What all tests share: real clusters for those that need one, and how long each kind of test took."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.labs import OLD, TARGET, LabCluster, make_cluster
+
+_seconds = pytest.StashKey[dict[str, float]]()
+
+
+class _Clusters:
+    """The shared cluster, made when first asked for and made anew when a test left it in another state."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._count = 0
+        self._current: LabCluster | None = None
+
+    def get(self, version: str = OLD) -> LabCluster:
+        """An adopted cluster, healthy at a version, with the files that it came with."""
+        if self._current is not None:
+            self._current.restore_files()
+            if not _usable(self._current, version):
+                self.close()
+        if self._current is None:
+            self._count += 1
+            home = self._home / str(self._count)
+            home.mkdir()
+            self._current = make_cluster(f"e2e-{os.getpid()}-{self._count}", home)
+            if version != OLD:
+                ended = self._current.run(version)
+                assert ended.exit_code == 0, ended
+        return self._current
+
+    def close(self) -> None:
+        """Remove the cluster, if there is one."""
+        if self._current is not None:
+            current, self._current = self._current, None
+            current.down()
+
+
+def _usable(cluster: LabCluster, version: str) -> bool:
+    try:
+        cluster.wait_healthy(version, timeout_seconds=20)
+    except Exception:  # noqa: BLE001 - whatever it is, a new cluster is the answer
+        return False
+    return True
+
+
+@pytest.fixture(scope="session")
+def _clusters(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Clusters]:
+    if os.geteuid() != 0:
+        pytest.skip("real clusters need root")
+    clusters = _Clusters(tmp_path_factory.mktemp("labs"))
+    try:
+        yield clusters
+    finally:
+        if not (os.environ.get("KEEP_LAB") and request.session.testsfailed):
+            clusters.close()
+
+
+@pytest.fixture
+def cluster(_clusters: _Clusters) -> LabCluster:
+    """An adopted one-controller cluster, healthy at the old version; tests may do to it what they want."""
+    return _clusters.get()
+
+
+@pytest.fixture
+def upgraded_cluster(_clusters: _Clusters) -> LabCluster:
+    """The same, after a run to the target; a cluster that an earlier test upgraded will do."""
+    return _clusters.get(TARGET)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start counting."""
+    config.stash[_seconds] = {}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark end-to-end and contract tests by the folder that they are in."""
+    for kind in ("e2e", "contract"):
+        if f"tests/{kind}/" in item.nodeid:
+            item.add_marker(kind)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Add up how long each kind of test takes."""
+    report = yield
+    kind = item.nodeid.split("/")[1] if item.nodeid.startswith("tests/") else "other"
+    seconds = item.config.stash[_seconds]
+    seconds[kind] = seconds.get(kind, 0.0) + report.duration  # type: ignore[attr-defined]
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how long each kind of test took."""
+    if config.stash[_seconds]:
+        parts = (f"{kind} {seconds:.0f} s" for kind, seconds in config.stash[_seconds].items())
+        terminalreporter.write_line("durations: " + ", ".join(parts))

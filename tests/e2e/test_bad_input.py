@@ -1,0 +1,111 @@
+"""Input that is wrong: one clear message, the right exit code, and nothing is changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.command import Ended, upgrader
+from tests.labs import LabCluster
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+clusters: [{name: one, cluster: {server: "https://192.0.2.1:6443"}}]
+users: [{name: admin, user: {}}]
+contexts: [{name: admin@one, context: {cluster: one, user: admin}}]
+current-context: admin@one
+"""
+HOSTS = "controllers: {hosts: {controller-1: {ansible_host: 192.0.2.11}}}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A cluster folder in which nothing is wrong, for a cluster that isn't there."""
+    (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    return tmp_path
+
+
+def refused(folder: Path, *arguments: str, code: int = 2) -> Ended:
+    """Run `upgrader run`, which must refuse with this code and without a traceback, and make no run's folder."""
+    ended = upgrader("-C", folder, "run", "--yes", *arguments, timeout_seconds=60)
+    assert ended.exit_code == code, ended
+    assert "Traceback" not in ended.stderr, ended
+    assert list((folder / "runs").glob("*/")) == []
+    return ended
+
+
+def test_no_settings(folder: Path) -> None:
+    """A folder without upgrader.yaml is named, with what to do."""
+    (folder / "upgrader.yaml").unlink()
+    assert "upgrader.yaml" in refused(folder).stderr
+
+
+def test_unknown_key(folder: Path) -> None:
+    """An unknown key is reported with file, line and the nearest right key."""
+    (folder / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\npolicy:\n  onFailur: stop\n")
+    said = refused(folder).stderr
+    assert "upgrader.yaml:3" in said
+    assert "onFailur" in said
+    assert "onFailure" in said
+
+
+def test_not_yaml(folder: Path) -> None:
+    """A file that is not YAML is reported with file and line."""
+    (folder / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\npolicy: {onFailure: [\n")
+    assert "upgrader.yaml:" in refused(folder).stderr
+
+
+def test_inventory_without_controllers(folder: Path) -> None:
+    """An inventory without the group of controllers is reported by file and group."""
+    (folder / "hosts.yml").write_text("workers: {hosts: {worker-1: {ansible_host: 192.0.2.31}}}\n")
+    said = refused(folder).stderr
+    assert "hosts.yml" in said
+    assert "controllers" in said
+
+
+def test_wrong_context(folder: Path) -> None:
+    """A kubeconfig whose current context is not that of upgrader.yaml is refused before any connection."""
+    (folder / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\ncluster: {context: admin@other}\n")
+    said = refused(folder).stderr
+    assert "admin@other" in said
+    assert "admin@one" in said
+
+
+def test_not_a_version(folder: Path) -> None:
+    """A target that is not a version is refused with how to write one."""
+    assert "v1.37.1" in refused(folder, "--to", "latest").stderr
+
+
+def test_kubernetes_api_that_does_not_answer(folder: Path) -> None:
+    """A cluster that can't be reached is unknown, not healthy: its address is in the message, and nothing is tried."""
+    (folder / "kubeconfig").write_text(KUBECONFIG.replace("192.0.2.1:6443", "127.0.0.1:1"))
+    assert "127.0.0.1" in refused(folder, code=5).stderr
+
+
+@pytest.mark.parametrize("target", ["v1.35.4", "v1.38.0"], ids=["downgrade", "two minors"])
+def test_versions_that_can_not_be_reached(cluster: LabCluster, target: str) -> None:
+    """A downgrade, and a jump of two minor versions, are inhibited with both versions in the message; nothing changes."""
+    assert_refused_untouched(cluster, "--to", target, words=[target, "v1.36.3"])
+
+
+def test_unreachable_host(cluster: LabCluster) -> None:
+    """A controller that SSH can't reach inhibits the run, by name; nothing changes."""
+    hosts = cluster.folder / "hosts.yml"
+    address = cluster.on_controller("hostname", "-I").split()[0]
+    hosts.write_text(hosts.read_text().replace(address, "127.0.0.1"))
+    assert_refused_untouched(cluster, "--to", "v1.37.1", words=["controller-1"])
+
+
+def assert_refused_untouched(cluster: LabCluster, *arguments: str, words: list[str]) -> None:
+    """`run` refuses with 3 (2 for what is wrong on the command line), all words are in its message, nothing changed."""
+    releases, runs = cluster.releases(), cluster.runs()
+    ended = cluster.upgrader("run", "--yes", *arguments)
+    assert ended.exit_code in (2, 3), ended
+    said = ended.stdout + ended.stderr
+    assert [word for word in words if word not in said] == [], ended
+    assert cluster.releases() == releases
+    assert cluster.runs() == runs

@@ -1,0 +1,54 @@
+"""The main job: one controller, one minor version further, and nobody notices."""
+
+from __future__ import annotations
+
+import time
+
+from bench.load import ApiLoad
+from bench.workload import Workload
+from tests.labs import RELEASES, TARGET, LabCluster, until
+
+
+def test_upgrade_under_load(cluster: LabCluster) -> None:
+    """Every component gets to the target; no request of the API or of the workload fails, no pod restarts."""
+    workload = Workload(cluster.kube)
+    workload.deploy()
+    pods = workload.pods()
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        ended = cluster.run()
+        seen = load.stop()
+
+    assert ended.exit_code == 0, ended
+    cluster.wait_healthy(TARGET)
+    assert workload.pods().disturbances_since(pods) == ()
+    assert seen.failed == 0, seen
+    assert workload.tally().failed == 0, workload.tally()
+
+
+def test_report_of_an_upgrade(upgraded_cluster: LabCluster) -> None:
+    """The report of the run says how it ended, each step with its gates, and what the API's clients saw."""
+    report = upgraded_cluster.report()
+    assert report["outcome"] == "succeeded"
+    assert [step["name"] for step in report["steps"]] == list(RELEASES)
+    assert {step["outcome"] for step in report["steps"]} == {"passed"}
+    assert all(step["gates"] and step["seconds"] > 0 for step in report["steps"])
+    assert report["availability"]["requests"] > 100
+    assert report["availability"]["failed"] == 0, report["availability"]
+    assert report["availability"]["longest_gap_ms"] > 0
+
+
+def test_second_run_changes_nothing(upgraded_cluster: LabCluster) -> None:
+    """A run to the version that the cluster is at leaves every release at its revision, and ends well."""
+    before = upgraded_cluster.releases()
+    ended = upgraded_cluster.run(TARGET)
+    assert ended.exit_code == 0, ended
+    assert upgraded_cluster.releases() == before
+
+
+def test_power_cut_after_the_upgrade(upgraded_cluster: LabCluster) -> None:
+    """After a power cut of the only controller the upgraded control plane comes back by itself."""
+    upgraded_cluster.lab("crash", "controller-1")
+    time.sleep(2)  # long enough that nothing in flight can pass for an answer of the new boot
+    upgraded_cluster.lab("boot", "controller-1")
+    until("the API after a power cut", lambda: bool(upgraded_cluster.kube.raw("/readyz")), timeout_seconds=120)
+    upgraded_cluster.wait_healthy(TARGET, timeout_seconds=180)

@@ -1,0 +1,194 @@
+"""Real clusters for tests: an adopted lab, and what tests ask of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.command import REPOSITORY, Ended, upgrader
+from bench.versions import COMPONENTS, running_versions
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.errors import ApiError
+from upgrader.ports import Kind
+
+__all__ = ["OLD", "RELEASES", "TARGET", "LabCluster", "make_cluster", "until"]
+
+OLD, TARGET = "v1.36.3", "v1.37.1"
+RELEASES = ("pod-checkpointer", "kube-apiserver", "kubernetes")
+_HELM = REPOSITORY / ".venv" / "bin" / "helm"
+_PODS = Kind("v1", "pods")
+
+
+def until(what: str, holds: Callable[[], bool], *, timeout_seconds: float) -> float:
+    """Wait until `holds()` (an API that is away means no); returns the seconds, raises TimeoutError with `what`."""
+    begun = time.monotonic()
+    why = ""
+    while time.monotonic() - begun < timeout_seconds:
+        try:
+            if holds():
+                return time.monotonic() - begun
+            why = "it is not so"
+        except ApiError as error:
+            why = error.message
+        time.sleep(0.5)
+    raise TimeoutError(f"waited {timeout_seconds:.0f} s for {what}: {why}")
+
+
+@dataclass(frozen=True)
+class LabCluster:
+    """A lab with one controller whose control plane is adopted. `home` is the folder that `.lab/NAME` is in."""
+
+    name: str
+    home: Path
+
+    @property
+    def folder(self) -> Path:
+        """The cluster folder."""
+        return self.home / ".lab" / self.name
+
+    @cached_property
+    def kube(self) -> KubeAdapter:
+        """The cluster's API."""
+        return KubeAdapter(self.folder / "kubeconfig")
+
+    def upgrader(self, *arguments: str, timeout_seconds: float = 600.0) -> Ended:
+        """Run `upgrader -C FOLDER ARGUMENTS`."""
+        return upgrader("-C", self.folder, *arguments, timeout_seconds=timeout_seconds)
+
+    def run(self, target: str = TARGET) -> Ended:
+        """Run `upgrader run --to TARGET --yes`."""
+        return self.upgrader("run", "--to", target, "--yes")
+
+    def lab(self, *arguments: str) -> None:
+        """Run `upgrader lab ARGUMENTS --name NAME`, which must work."""
+        _must(upgrader("-C", self.home, "lab", *arguments, "--name", self.name))
+
+    def on_controller(self, *command: str) -> str:
+        """Standard output of a command on the controller."""
+        ended = upgrader("-C", self.home, "lab", "shell", "controller-1", "--name", self.name, "--", *command)
+        return _must(ended).stdout
+
+    def versions(self) -> Mapping[str, str]:
+        """Component → the version that runs."""
+        return running_versions(self.kube)
+
+    def releases(self) -> Mapping[str, Mapping[str, Any]]:
+        """Release → its newest revision as `helm list --all` shows it (`revision`, `status`, `chart`)."""
+        listed = json.loads(self._helm("list", "--all", "--output", "json"))
+        return {release["name"]: release for release in listed}
+
+    def manifests(self) -> Mapping[str, str]:
+        """Release → what Helm put into the cluster."""
+        return {release: self._helm("get", "manifest", release) for release in RELEASES}
+
+    def report(self) -> Mapping[str, Any]:
+        """`report.json` of the newest run."""
+        newest = max((self.folder / "runs").glob("*/"), key=lambda run: run.stat().st_mtime)
+        report: Mapping[str, Any] = json.loads((newest / "report.json").read_text())
+        return report
+
+    def journal(self) -> list[Mapping[str, Any]]:
+        """`journal.jsonl` of the newest run."""
+        newest = max((self.folder / "runs").glob("*/"), key=lambda run: run.stat().st_mtime)
+        return [json.loads(line) for line in (newest / "journal.jsonl").read_text().splitlines()]
+
+    def runs(self) -> list[str]:
+        """The names of all runs so far."""
+        return sorted(run.name for run in (self.folder / "runs").glob("*/"))
+
+    def change_values(self, release: str, changes: Mapping[str, Any]) -> None:
+        """Merge `changes` into `values/RELEASE.yaml`, top level and one below."""
+        file = self.folder / "values" / f"{release}.yaml"
+        values = yaml.safe_load(file.read_text()) if file.exists() else {}
+        values = values or {}
+        for key, value in changes.items():
+            values[key] = {**values[key], **value} if isinstance(values.get(key), dict) else value
+        file.write_text(yaml.safe_dump(values, sort_keys=False))
+
+    def change_settings(self, changes: Mapping[str, Any]) -> None:
+        """Set top-level keys of `upgrader.yaml`."""
+        file = self.folder / "upgrader.yaml"
+        file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}, sort_keys=False))
+
+    def keep_files(self) -> None:
+        """Remember the cluster folder's files, for `restore_files`."""
+        for source in ("upgrader.yaml", "hosts.yml", "values"):
+            _copy(self.folder / source, self.home / "kept" / source)
+
+    def restore_files(self) -> None:
+        """Put the files back as they were."""
+        for source in ("upgrader.yaml", "hosts.yml", "values"):
+            _copy(self.home / "kept" / source, self.folder / source)
+
+    def troubles(self, version: str) -> list[str]:
+        """What keeps this cluster from being healthy at `version`, one line each; empty when nothing does."""
+        found = [f"{name} is at {is_at}" for name, is_at in self.versions().items() if is_at != version]
+        for name in RELEASES:
+            status = self.releases().get(name, {}).get("status", "missing")
+            if status != "deployed":
+                found.append(f"release {name} is {status}")
+        return found + self.unready()
+
+    def unready(self) -> list[str]:
+        """The pods of the control plane that are not Ready, one line each; pods that end don't count."""
+        found = []
+        for pod in self.kube.list(_PODS, "kube-system"):
+            conditions = {entry["type"]: entry["status"] for entry in pod.get("status", {}).get("conditions", [])}
+            if conditions.get("Ready") != "True" and "deletionTimestamp" not in pod["metadata"]:
+                found.append(f"pod {pod['metadata']['name']} is not Ready")
+        return found
+
+    def wait_healthy(self, version: str, *, timeout_seconds: float = 120.0) -> None:
+        """Wait until nothing troubles the cluster; raises AssertionError with what does."""
+        try:
+            until("a healthy cluster", lambda: not self.troubles(version), timeout_seconds=timeout_seconds)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}: {self.troubles(version)}") from error
+
+    def down(self) -> None:
+        """Remove the cluster and everything of it."""
+        self.kube.close()
+        self.lab("down")
+
+    def _helm(self, *arguments: str) -> str:
+        command = [str(_HELM), "--kubeconfig", str(self.folder / "kubeconfig"), "-n", "kube-system", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def make_cluster(name: str, home: Path) -> LabCluster:
+    """Bring a one-controller lab up at the old version, and adopt it; whatever fails, nothing of it is left."""
+    cluster = LabCluster(name, home)
+    try:
+        cluster.lab("up", "--kubernetes", OLD)
+        _must(cluster.upgrader("adopt", "--yes"))
+        assert set(cluster.versions()) == set(COMPONENTS)
+        cluster.wait_healthy(OLD)
+        cluster.keep_files()
+    except BaseException:
+        upgrader("-C", home, "lab", "down", "--name", name)
+        raise
+    return cluster
+
+
+def _must(ended: Ended) -> Ended:
+    if ended.exit_code:
+        raise AssertionError(str(ended))
+    return ended
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, target)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
