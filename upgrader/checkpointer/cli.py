@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from upgrader import __version__
 from upgrader.checkpointer.api import Api
 from upgrader.checkpointer.cri import list_sandboxes
 from upgrader.checkpointer.errors import CheckpointerError
@@ -46,7 +45,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pod-checkpointer", description="Keeps last-known-good copies of this node's control-plane pods."
     )
-    parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument(
         "--root",
         type=Path,
@@ -136,7 +134,7 @@ def _run(options: argparse.Namespace) -> int:
         board, time.monotonic, _STALE_PASSES * options.interval, partial(ask_peer, host or "127.0.0.1", peer)
     )
     server = serve(host, port, health)
-    LOG.info("started", extra={"version": __version__, "node": node, "port": port, "copy_of": copy_of})
+    LOG.info("started", extra={"node": node, "port": port, "copy_of": copy_of})
     try:
         loop.run(stop)
     finally:

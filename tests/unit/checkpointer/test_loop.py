@@ -129,7 +129,7 @@ def test_a_ready_pod_gets_a_checkpoint_and_is_told(tmp_path: Path, cluster: Clus
 
 
 def test_power_cut_and_back(tmp_path: Path, cluster: Cluster) -> None:
-    """A fresh process on an empty node starts the last-known-good at its second look, and withdraws it for the parent."""
+    """A fresh process on an empty node starts the last-known-good at its second look, and lets go for the parent."""
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 12)
     loop.lock.release()
@@ -179,7 +179,7 @@ def test_run_lets_the_lock_go(tmp_path: Path, cluster: Cluster) -> None:
 
 
 def test_unknown_sources_change_nothing_and_are_said(tmp_path: Path, cluster: Cluster) -> None:
-    """Neither a failing runtime nor an unusable answer starts, removes or captures anything; the instance is not ready."""
+    """Neither a failing runtime nor an unusable answer starts, removes or captures; the instance is not ready."""
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 12)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.name != "manifests"}

@@ -91,7 +91,7 @@ steps = st.lists(st.tuples(look(), st.sampled_from([0, 1, 2, 9]), st.booleans())
 def test_invariants_hold_over_any_sequence(
     steps: list[tuple[tuple[Observation, int], int, bool]], policy: Policy, first: bool
 ) -> None:
-    """I1 to I6 hold at every look, whatever was seen, wherever a pass was cut off, and across restarts of the process."""
+    """I1 to I6 hold at every look, whatever was seen, wherever a pass was cut off, and across restarts."""
     disk = Disk(policy, [Generation(1, "a")] if first else [])
     history, now = History(), 100.0
     ready: dict[tuple[str, str], float] = {}
@@ -142,7 +142,7 @@ def test_invariants_hold_over_any_sequence(
 @given(steps=steps, policy=st.sampled_from(Policy))
 @settings(max_examples=200, deadline=None)
 def test_the_answer_is_a_fixed_point(steps: list[tuple[tuple[Observation, int], int, bool]], policy: Policy) -> None:
-    """Once everything is applied, deciding again from the same history changes nothing but what builds on a new file."""
+    """Once everything is applied, deciding again from the same history changes nothing."""
     disk = Disk(policy, [Generation(1, "a")])
     history, now = History(), 100.0
     for (seen, repeat), _, _ in steps:
