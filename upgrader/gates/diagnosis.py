@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from upgrader.errors import ApiError
-from upgrader.gates.evidence import headline, lines_of, log_tail, probe_container, warnings_of
+from upgrader.gates.evidence import headline, lines_of, log_tail, probe_container, telling_event, warnings_of
 from upgrader.gates.faults import Fault, Severity, worst_fault
 from upgrader.gates.mask import mask_secrets
 from upgrader.gates.reading import Reading, read_workload
@@ -67,14 +67,12 @@ def _explain(kube: Kube, subject: str, fault: Fault) -> Verdict:
         item = next((c for c in pod.containers if c.name == name), item)
     started = item is not None and (item.terminated or item.last or item.running_since) is not None
     log = log_tail(kube, pod, item) if item is not None and started else ()
-    # A log explains a container that ended; for one that runs, what its probe says comes first.
-    said = headline(log) if fault.severity >= Severity.FAILING else ""
-    if not said and not fault.what.count(":"):
-        said = event_lines[-1] if event_lines else ""
-    what = mask_secrets(fault.what)
+    # A log explains a container that ended; of one that runs, its probe says more.
+    said = mask_secrets(fault.words) or (headline(log) if fault.severity >= Severity.FAILING else "")
+    said = said or telling_event(events)
     where = f"container {name} of pod {pod.name}" if name else f"pod {pod.name}"
     on = f" on {pod.node}" if pod.node else ""
-    reason = f"{subject}: {where}{on} {what}{f': {said}' if said else ''}"
+    reason = f"{subject}: {where}{on} {fault.what}{f': {said}' if said else ''}"
     details = (
         *(f"event: {line}" for line in event_lines),
         *(f"log of {name}: {line}" for line in log[-_SHOWN_LOG_LINES:]),

@@ -11,7 +11,7 @@ from upgrader.gates.mask import mask_secrets
 from upgrader.model.workload import Container, Pod
 from upgrader.ports import Kube, KubeObject
 
-__all__ = ["headline", "lines_of", "log_tail", "probe_container", "warnings_of"]
+__all__ = ["headline", "lines_of", "log_tail", "probe_container", "telling_event", "warnings_of"]
 
 _LOG_LINES = 20
 _EVENTS = 4
@@ -31,6 +31,12 @@ def event_line(event: KubeObject) -> str:
     """One event as one line: `FailedMount: MountVolume.SetUp failed for volume …`."""
     message = " ".join(mask_secrets(event.get("message", "")).split())
     return f"{event.get('reason', '')}: {message}"
+
+
+def telling_event(events: tuple[KubeObject, ...]) -> str:
+    """The newest event as a line, but one that only says "backing off" after all others; "" when there is none."""
+    telling = [event for event in events if event.get("reason") != "BackOff"] or list(events)
+    return event_line(telling[-1]) if telling else ""
 
 
 def probe_container(events: tuple[KubeObject, ...]) -> str:

@@ -35,7 +35,9 @@ class Fault:
     severity: Severity
     pod: Pod
     what: str
-    """Follows the pod's name in a sentence: `exits with 1`, `is waiting: …`."""
+    """Follows the name in a sentence: `exits with 1`, `finds no node`."""
+    words: str = ""
+    """The cluster's own explanation, where the status has one."""
     container: Container | None = None
     """The one at fault; None when it is the pod itself."""
 
@@ -56,58 +58,57 @@ def pod_fault(pod: Pod) -> Fault | None:
     if pod.ready:
         return None
     if pod.unschedulable:
-        return Fault(Severity.WAITS, pod, f"finds no node: {pod.unschedulable}")
+        return Fault(Severity.WAITS, pod, "finds no node", pod.unschedulable)
     faults = [fault for item in pod.containers if (fault := container_fault(pod, item)) is not None]
     # The first of the worst: a container that only waits for its neighbour comes after it in severity.
     worst = max(faults, key=lambda fault: fault.severity, default=None)
-    if worst is not None:
-        return worst
-    return Fault(Severity.NOT_READY, pod, f"is not Ready{f': {pod.message}' if pod.message else ''}")
+    return worst or Fault(Severity.NOT_READY, pod, "is not Ready", pod.message)
 
 
 def container_fault(pod: Pod, container: Container) -> Fault | None:
     """What is wrong with one container; None when it is ready, has done its work, or hasn't had its turn."""
     if container.ready:
         return None
-    reason, message = container.waiting_reason, container.waiting_message
+
+    def fault(severity: Severity, what: str, words: str = "") -> Fault:
+        return Fault(severity, pod, what, words, container)
+
+    reason, end = container.waiting_reason, container.terminated
     if reason == "CrashLoopBackOff" and container.last is not None:
         # Only the kubelet's own back-off counts: after a power cut there are failed containers too, but no loop.
-        again = container.restarts >= CRASHES_UNTIL_BROKEN
-        times = f" (restarted {container.restarts} times)" if again else ""
-        return Fault(
-            Severity.BROKEN if again else Severity.FAILING, pod, f"{_ending(container.last)}{times}", container
-        )
-    if container.terminated is not None and (container.terminated.error or not container.init):
-        return Fault(Severity.FAILING, pod, _ending(container.terminated), container)
+        if container.restarts < CRASHES_UNTIL_BROKEN:
+            return fault(Severity.FAILING, *_ending(container.last))
+        what, words = _ending(container.last)
+        return fault(Severity.BROKEN, f"{what} (restarted {container.restarts} times)", words)
+    if end is not None and (end.error or not container.init):
+        return fault(Severity.FAILING, *_ending(end))
     if reason in _WONT_START:
-        return Fault(Severity.BROKEN, pod, _can_not_start(container, reason, message), container)
+        return fault(Severity.BROKEN, *_no_start(container))
     if reason not in _STARTING:
-        return Fault(Severity.FAILING, pod, _can_not_start(container, reason, message), container)
+        return fault(Severity.FAILING, *_no_start(container))
     if container.running_since is not None:
-        last = f"; before, it {_past(container.last)}" if container.last else ""
+        before = f" (before, it {_ending(container.last)[0].replace('exits', 'exited')})" if container.last else ""
         if container.init:
-            return Fault(Severity.WAITS, pod, f"is still running, and the pod waits for it{last}", container)
-        return Fault(Severity.NOT_READY, pod, f"is running but not ready{last}", container)
-    if reason == "ContainerCreating":
-        return Fault(Severity.NOT_READY, pod, "is being created", container)
-    return None
+            return fault(Severity.WAITS, f"is still running, and the pod waits for it{before}")
+        return fault(Severity.NOT_READY, f"is running but not ready{before}")
+    return fault(Severity.NOT_READY, "is being created") if reason == "ContainerCreating" else None
 
 
-def _ending(end: Termination) -> str:
+def _ending(end: Termination) -> tuple[str, str]:
+    """What happened, and in the runtime's own words why, where it is the runtime that failed."""
     if end.reason == "OOMKilled":
-        return "was killed: it used more memory than its limit (OOMKilled)"
+        return "was killed for using more memory than its limit (OOMKilled)", ""
     if end.reason in ("StartError", "ContainerCannotRun"):
-        return f"can't be started: {end.message}"
+        return f"can't be started ({end.reason})", end.message
     if end.signal:
-        return f"was killed by signal {end.signal}"
-    return f"exits with {end.exit_code}"
+        return f"was killed by signal {end.signal}", ""
+    return f"exits with {end.exit_code}", ""
 
 
-def _past(end: Termination) -> str:
-    return _ending(end).replace("exits with", "exited with")
-
-
-def _can_not_start(container: Container, reason: str, message: str) -> str:
-    # The image is named because the kubelet's message sometimes only says "Back-off pulling image".
-    named = f" {container.image}" if "Image" in reason and container.image not in message else ""
-    return f"can't be started ({reason}{named}){f': {message}' if message else ''}"
+def _no_start(container: Container) -> tuple[str, str]:
+    reason, message = container.waiting_reason, container.waiting_message
+    if "Image" not in reason:
+        return f"can't be started ({reason})", message
+    # Older kubelets only say 'Back-off pulling image "x"' here: the cause is in an event then.
+    told = "" if message.startswith("Back-off") and ": " not in message else message
+    return f"can't get its image {container.image} ({reason})", told

@@ -1,0 +1,217 @@
+"""Kubernetes objects as the API returns them, cut down to what gates read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.fakes.kube import FakeKube
+from upgrader.gates.kinds import CONTROLLER_REVISIONS, EVENTS, LEASES, NODES, PODS, REPLICA_SETS, WORKLOADS
+
+__all__ = [
+    "add_daemonset",
+    "add_deployment",
+    "add_event",
+    "add_node",
+    "add_pod",
+    "container",
+    "crashed",
+    "running",
+    "waiting",
+]
+
+NAMESPACE = "kube-system"
+LONG_AGO = "2025-12-01T00:00:00Z"
+
+
+def running(name: str = "main", *, ready: bool = True, since: str = LONG_AGO, **more: Any) -> dict[str, Any]:
+    """A container that runs."""
+    return container(name, {"running": {"startedAt": since}}, ready=ready, **more)
+
+
+def waiting(reason: str, message: str = "", name: str = "main", **more: Any) -> dict[str, Any]:
+    """A container that doesn't run, for this reason."""
+    return container(name, {"waiting": {"reason": reason, "message": message}}, ready=False, **more)
+
+
+def crashed(code: int = 1, *, restarts: int = 2, name: str = "main", **more: Any) -> dict[str, Any]:
+    """A container in CrashLoopBackOff, whose last instance ended with `code`."""
+    last = {"terminated": {"exitCode": code, "reason": "Error", **more}}
+    return container(name, {"waiting": {"reason": "CrashLoopBackOff"}}, ready=False, restarts=restarts, last=last)
+
+
+def container(
+    name: str,
+    state: dict[str, Any],
+    *,
+    ready: bool,
+    restarts: int = 0,
+    last: dict[str, Any] | None = None,
+    image: str = "registry.k8s.io/main:v1",
+) -> dict[str, Any]:
+    """One entry of `containerStatuses`."""
+    return {
+        "name": name,
+        "image": image,
+        "ready": ready,
+        "restartCount": restarts,
+        "state": state,
+        "lastState": last or {},
+    }
+
+
+def add_deployment(
+    kube: FakeKube,
+    name: str = "web",
+    *,
+    replicas: int = 1,
+    generation: int = 1,
+    observed: int | None = None,
+    revision: int = 1,
+    **counts: int,
+) -> None:
+    """A Deployment with its newest ReplicaSet (uid `NAME-rs-REVISION`); every count is `replicas` unless given."""
+    status = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), replicas)
+    kube.put(
+        WORKLOADS["Deployment"],
+        {
+            "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"{name}-uid", "generation": generation},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}},
+            "status": {**status, **counts, "observedGeneration": generation if observed is None else observed},
+        },
+    )
+    kube.put(
+        REPLICA_SETS,
+        {
+            "metadata": {
+                "name": f"{name}-{revision}",
+                "namespace": NAMESPACE,
+                "uid": f"{name}-rs-{revision}",
+                "labels": {"app": name},
+                "annotations": {"deployment.kubernetes.io/revision": str(revision)},
+                "ownerReferences": [{"uid": f"{name}-uid", "kind": "Deployment", "controller": True}],
+            }
+        },
+    )
+
+
+def add_daemonset(
+    kube: FakeKube, name: str = "agent", *, desired: int = 1, generation: int = 1, revision: int = 1, **counts: int
+) -> None:
+    """A DaemonSet with its newest ControllerRevision (hash `hash-REVISION`); every count is `desired` unless given."""
+    names = (
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "updatedNumberScheduled",
+        "numberReady",
+        "numberAvailable",
+    )
+    kube.put(
+        WORKLOADS["DaemonSet"],
+        {
+            "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"{name}-uid", "generation": generation},
+            "spec": {"selector": {"matchLabels": {"app": name}}},
+            "status": {**dict.fromkeys(names, desired), "observedGeneration": generation, **counts},
+        },
+    )
+    kube.put(
+        CONTROLLER_REVISIONS,
+        {
+            "metadata": {
+                "name": f"{name}-{revision}",
+                "namespace": NAMESPACE,
+                "labels": {"app": name, "controller-revision-hash": f"hash-{revision}"},
+                "ownerReferences": [{"uid": f"{name}-uid", "kind": "DaemonSet", "controller": True}],
+            },
+            "revision": revision,
+        },
+    )
+
+
+def add_pod(
+    kube: FakeKube,
+    owner: str,
+    *containers: dict[str, Any],
+    name: str = "",
+    revision: int = 1,
+    node: str = "controller-1",
+    phase: str = "Running",
+    init: tuple[dict[str, Any], ...] = (),
+    daemon: bool = False,
+    deleting: bool = False,
+    unschedulable: str = "",
+    priority_class: str = "",
+    labels: dict[str, str] | None = None,
+    message: str = "",
+) -> str:
+    """A pod of a workload's revision; Ready when all its containers are. Returns its name."""
+    name = name or f"{owner}-{revision}-{node}"
+    statuses = list(containers) or [running()]
+    ready = all(item["ready"] for item in statuses) and not unschedulable
+    meta: dict[str, Any] = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "uid": f"{name}-uid",
+        "labels": labels or {"app": owner, "controller-revision-hash": f"hash-{revision}"},
+        "ownerReferences": [
+            {"uid": f"{owner}-uid" if daemon else f"{owner}-rs-{revision}", "kind": "ReplicaSet", "controller": True}
+        ],
+    }
+    if deleting:
+        meta["deletionTimestamp"] = LONG_AGO
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    if unschedulable:
+        conditions.append(
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": unschedulable}
+        )
+    kube.put(
+        PODS,
+        {
+            "metadata": meta,
+            "spec": {
+                "nodeName": "" if unschedulable else node,
+                "priorityClassName": priority_class,
+                "initContainers": [{"name": item["name"]} for item in init],
+                "containers": [{"name": item["name"]} for item in statuses],
+            },
+            "status": {
+                "phase": phase,
+                "message": message,
+                "conditions": conditions,
+                "initContainerStatuses": list(init),
+                "containerStatuses": sorted(statuses, key=lambda item: str(item["name"])),
+            },
+        },
+    )
+    return name
+
+
+def add_event(kube: FakeKube, uid: str, reason: str, message: str, *, at: str = LONG_AGO, field: str = "") -> None:
+    """A Warning event about the object with this uid."""
+    kube.put(
+        EVENTS,
+        {
+            "metadata": {"name": f"{uid}.{reason}.{at}", "namespace": NAMESPACE},
+            "involvedObject": {"uid": uid, "fieldPath": field},
+            "type": "Warning",
+            "reason": reason,
+            "message": message,
+            "lastTimestamp": at,
+        },
+    )
+
+
+def add_node(
+    kube: FakeKube,
+    name: str,
+    *,
+    renewed: str = "2026-01-01T00:00:00.000000Z",
+    cordoned: bool = False,
+    conditions: dict[str, str] | None = None,
+) -> None:
+    """A node, Ready and without pressure unless said otherwise, and its heartbeat."""
+    status = {"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", **(conditions or {})}
+    listed = [{"type": kind, "status": value, "message": f"{kind} is {value}"} for kind, value in status.items()]
+    kube.put(NODES, {"metadata": {"name": name}, "spec": {"unschedulable": cordoned}, "status": {"conditions": listed}})
+    if renewed:
+        lease = {"metadata": {"name": name, "namespace": "kube-node-lease"}, "spec": {"renewTime": renewed}}
+        kube.put(LEASES, lease)

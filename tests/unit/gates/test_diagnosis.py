@@ -1,0 +1,206 @@
+"""Why a workload isn't healthy: the cause by name, with its evidence, and `broken` only when waiting won't help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.kube import FakeKube
+from tests.unit.gates.builders import (
+    add_daemonset,
+    add_deployment,
+    add_event,
+    add_pod,
+    container,
+    crashed,
+    running,
+    waiting,
+)
+from upgrader.gates.diagnosis import diagnose
+from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
+
+WEB = WorkloadRef("Deployment", "kube-system", "web")
+
+
+def look(kube: FakeKube, ref: WorkloadRef = WEB) -> Verdict:
+    """One diagnosis."""
+    return diagnose(kube, ref, FakeClock().now())
+
+
+def rolling(kube: FakeKube, *containers: dict[str, Any], **pod: Any) -> str:
+    """A Deployment in the middle of a surge: its new pod is as given, its old one is healthy."""
+    add_deployment(kube, revision=1)
+    add_deployment(kube, revision=2, generation=2, updatedReplicas=0)
+    add_pod(kube, "web", revision=1)
+    return add_pod(kube, "web", *containers, revision=2, **pod)
+
+
+def test_bad_flag_is_named_with_the_log(kube: FakeKube) -> None:
+    """The message names the workload, the pod, the container, its exit code, and the flag from the log."""
+    pod = rolling(kube, crashed(1))
+    kube.log_texts[pod, "main", False] = "Flag --old has been deprecated\nError: unknown flag: --nonsense\n"
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert verdict.reason == (
+        f"Deployment kube-system/web: container main of pod {pod} on controller-1 exits with 1 (restarted 2 times): "
+        "Error: unknown flag: --nonsense"
+    )
+    assert "log of main: Error: unknown flag: --nonsense" in verdict.details
+
+
+def test_first_crashes_are_not_yet_broken(kube: FakeKube) -> None:
+    """One restart may be an accident; the cause is said all the same."""
+    pod = rolling(kube, crashed(1, restarts=1))
+    kube.log_texts[pod, "main", False] = "Error: no etcd\n"
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert verdict.reason.endswith("exits with 1: Error: no etcd")
+
+
+def test_failed_containers_after_a_power_cut_are_not_broken(kube: FakeKube) -> None:
+    """After a reboot a container has failed, perhaps for the fifth time, but the kubelet isn't backing off."""
+    state = {"terminated": {"exitCode": 255, "reason": "Unknown"}}
+    rolling(kube, container("main", state, ready=False, restarts=5, last=state))
+    assert look(kube).kind is VerdictKind.PENDING
+
+
+def test_the_container_at_fault_is_named_not_its_neighbour(kube: FakeKube) -> None:
+    """HAProxy, which comes first and only waits for its backend, is not the one to blame."""
+    pod = rolling(kube, running("haproxy", ready=False), crashed(1, name="kube-apiserver"))
+    kube.log_texts[pod, "haproxy", False] = "backend is down\n"
+    kube.log_texts[pod, "kube-apiserver", False] = "Error: unknown flag: --nonsense\n"
+    verdict = look(kube)
+    assert "container kube-apiserver" in verdict.reason
+    assert "--nonsense" in verdict.reason
+    assert not any("backend is down" in line for line in verdict.details)
+
+
+def test_previous_instance_is_read_when_the_present_one_runs(kube: FakeKube) -> None:
+    """Between two crashes the log that tells is the one before."""
+    last = {"terminated": {"exitCode": 1}}
+    pod = rolling(kube, running(ready=False, restarts=3, last=last))
+    kube.log_texts[pod, "main", True] = "panic: boom\n"
+    kube.log_texts[pod, "main", False] = "starting\n"
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "before, it exited with 1" in verdict.reason
+    assert "log of main: panic: boom" in verdict.details
+
+
+@pytest.mark.parametrize("reason", ["ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"])
+def test_image_that_cannot_be_had_is_broken(kube: FakeKube, reason: str) -> None:
+    """The kubelet would try the same image for ever; the message names it and says what the registry said."""
+    pod = rolling(kube, waiting(reason, image="registry.k8s.io/nope:v9"), phase="Pending")
+    add_event(kube, f"{pod}-uid", "Failed", "Failed to pull image: not found")
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert "registry.k8s.io/nope:v9" in verdict.reason
+    assert "not found" in verdict.reason
+
+
+def test_first_failed_pull_is_pending(kube: FakeKube) -> None:
+    """ErrImagePull is the first try: a registry may hiccup."""
+    rolling(kube, waiting("ErrImagePull", "connection reset"), phase="Pending")
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "connection reset" in verdict.reason
+
+
+def test_missing_secret_is_broken_at_once(kube: FakeKube) -> None:
+    """CreateContainerConfigError carries its own reason."""
+    rolling(kube, waiting("CreateContainerConfigError", 'secret "pki" not found'), phase="Pending")
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert 'secret "pki" not found' in verdict.reason
+
+
+def test_out_of_memory_is_said(kube: FakeKube) -> None:
+    """OOMKilled is a cause of its own: "exits with 137" would send people looking elsewhere."""
+    state = {"waiting": {"reason": "CrashLoopBackOff"}}
+    last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    rolling(kube, container("main", state, ready=False, restarts=2, last=last))
+    assert "using more memory than its limit (OOMKilled)" in look(kube).reason
+
+
+def test_unschedulable_pod_says_what_the_scheduler_said(kube: FakeKube) -> None:
+    """Too little memory is named; waiting may help, so it isn't broken."""
+    rolling(kube, unschedulable="0/1 nodes are available: 1 Insufficient memory.", phase="Pending")
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "finds no node: 0/1 nodes are available: 1 Insufficient memory." in verdict.reason
+
+
+def test_failing_probe_is_quoted(kube: FakeKube) -> None:
+    """A container that runs but never gets Ready: what its probe says is the cause, and it is not broken."""
+    pod = rolling(kube, running("proxy", ready=False), running("main", ready=False))
+    add_event(
+        kube,
+        f"{pod}-uid",
+        "Unhealthy",
+        "Readiness probe failed: HTTP probe failed with statuscode: 503",
+        field="spec.containers{main}",
+    )
+    kube.log_texts[pod, "main", False] = "no checkpoint of kube-apiserver yet\n"
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "container main" in verdict.reason
+    assert "statuscode: 503" in verdict.reason
+    assert "log of main: no checkpoint of kube-apiserver yet" in verdict.details
+
+
+def test_volume_that_cannot_be_mounted_is_quoted(kube: FakeKube) -> None:
+    """While containers wait for a volume, the FailedMount event holds the cause."""
+    pod = rolling(kube, waiting("ContainerCreating"), phase="Pending")
+    add_event(kube, f"{pod}-uid", "FailedMount", 'MountVolume.SetUp failed: configmap "haproxy" not found')
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert 'configmap "haproxy" not found' in verdict.reason
+
+
+def test_failing_init_container_is_named(kube: FakeKube) -> None:
+    """The main container can't have started: the init container is to blame."""
+    init = crashed(2, name="pick-address")
+    pod = rolling(kube, waiting("PodInitializing"), init=(init,), phase="Pending")
+    kube.log_texts[pod, "pick-address", False] = "no address left\n"
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert "container pick-address" in verdict.reason
+    assert "no address left" in verdict.reason
+
+
+def test_pods_that_nobody_may_create_are_explained(kube: FakeKube) -> None:
+    """Without a pod to look at, the events of the ReplicaSet say why: a quota, a webhook."""
+    add_deployment(kube, updatedReplicas=0, readyReplicas=0, availableReplicas=0)
+    add_event(kube, "web-rs-1", "FailedCreate", "pods is forbidden: exceeded quota")
+    assert "FailedCreate: pods is forbidden: exceeded quota" in look(kube).reason
+
+
+def test_crashing_pod_of_the_old_revision_does_not_count(kube: FakeKube) -> None:
+    """The old revision's trouble is what the upgrade replaces: it must not end it."""
+    add_daemonset(kube, "agent", revision=1)
+    add_daemonset(kube, "agent", revision=2, updatedNumberScheduled=0, numberReady=0)
+    add_pod(kube, "agent", crashed(1), revision=1, daemon=True)
+    assert look(kube, WorkloadRef("DaemonSet", "kube-system", "agent")).kind is VerdictKind.PENDING
+
+
+def test_checkpoint_copy_does_not_count(kube: FakeKube) -> None:
+    """A checkpoint's copy is no pod of the workload, whatever its labels say."""
+    add_deployment(kube)
+    add_pod(kube, "web")
+    add_pod(kube, "web", crashed(1), name="copy", labels={"app": "web", CHECKPOINT_OF: "web"})
+    assert look(kube).kind is VerdictKind.HOLDS
+
+
+def test_secrets_are_masked(kube: FakeKube) -> None:
+    """A log tail and an event go into reports: tokens in them must not."""
+    pod = rolling(kube, crashed(1))
+    kube.log_texts[pod, "main", False] = "Error: refused: Authorization: Bearer abcdefghijklmnop\n"
+    add_event(kube, f"{pod}-uid", "BackOff", "pull from https://me:hunter2hunter2@registry failed")
+    verdict = look(kube)
+    text = "\n".join([verdict.reason, *verdict.details])
+    assert "abcdefghijklmnop" not in text
+    assert "hunter2" not in text
+    assert "Bearer [masked]" in text
