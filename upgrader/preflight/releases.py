@@ -54,7 +54,7 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
             "error",
             title,
             "No revision of it ever worked, so there is nothing to roll back to.",
-            f"See what it left in the cluster: helm get manifest {name}. If nothing of it is in use: helm uninstall {name}",
+            f"See what it left (helm get manifest {name}); if nothing of it is in use: helm uninstall {name}",
         )
     return Finding(
         "releases.pending",

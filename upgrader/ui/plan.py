@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -30,12 +29,11 @@ def print_plan(plan: Plan, findings: Sequence[Finding], *, diff: bool, stream: T
     """Print every step and the objects that it changes (`diff`: how), then what speaks against the run."""
     out = console(stream)
     title = Text.assemble((" Kubernetes ", "bold"), str(plan.current), " → ", (str(plan.target), "bold cyan"))
-    out.print(Padding(title, (1, 0), expand=False))
-    out.print(_steps(plan))
+    out.print("\n", title, "\n", _steps(plan), sep="")
     if diff:
         for line in _diffs(plan):
             out.print(line, soft_wrap=True)
-    out.print(Padding(Text(" Checks", style="bold"), (1, 0, 0, 0), expand=False))
+    out.print("\n", Text(" Checks", style="bold"), sep="")
     out.print(draw_findings(findings))
     out.print()
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import TextIO, cast
 
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from upgrader.config.document import shown
 from upgrader.engine.report import Report, StepReport
 from upgrader.model.event import AvailabilityMeasured
 from upgrader.ui.console import MARKS, availability_line
@@ -31,7 +30,7 @@ def print_report(report: Report, folder: Path, stream: TextIO | None = None) -> 
     out = console(stream)
     text, style = _OUTCOMES[report.outcome]
     title = Text.assemble(f" {text} ", (report.target, "bold"), f" in {duration(report.seconds)}", style=style)
-    out.print(Padding(title, (1, 0), expand=False))
+    out.print("\n", title, "\n", sep="")
     table = Table.grid(padding=(0, 2))
     for _ in range(3):
         table.add_column(no_wrap=True)
@@ -41,10 +40,10 @@ def print_report(report: Report, folder: Path, stream: TextIO | None = None) -> 
         table.add_row(*_step(step))
     out.print(table)
     if report.availability:
-        out.print(Padding(_availability(report.availability), (1, 0, 0, 1), expand=False))
+        out.print("\n ", availability_line(AvailabilityMeasured(**report.availability)), sep="")
         for line in report.availability.get("failures", ())[:5]:
             out.print(Text(f"   {line}", style="dim"), soft_wrap=True)
-    out.print(Text(f"\n Report: {os.path.relpath(folder)}/report.json\n", style="dim"), soft_wrap=True)
+    out.print(Text(f"\n Report: {shown(folder / 'report.json')}\n", style="dim"), soft_wrap=True)
 
 
 def _step(step: StepReport) -> tuple[Text, Text, Text, Text]:
@@ -55,10 +54,6 @@ def _step(step: StepReport) -> tuple[Text, Text, Text, Text]:
     return (
         Text.assemble(" ", (sign, style), f" {step.name}"),
         Text(gates, style="dim"),
-        Text(duration(seconds)),
+        Text(duration(seconds) if seconds else ""),
         Text(what, style="dim" if step.outcome == "passed" else style),
     )
-
-
-def _availability(data: dict[str, Any]) -> Text:
-    return availability_line(AvailabilityMeasured(**data))

@@ -7,11 +7,10 @@ import time
 
 import pytest
 
+from tests.unit.availability.conftest import ApiServer
 from upgrader.availability.clients import Client, FreshClient, KeptClient, Request
 from upgrader.availability.endpoint import read_endpoint
 from upgrader.availability.policy import Outcome, ask
-
-from .conftest import ApiServer
 
 GET = Request("GET", "/version")
 

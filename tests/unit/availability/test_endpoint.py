@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.availability.conftest import TOKEN, ApiServer
 from upgrader.availability.endpoint import read_endpoint
 from upgrader.errors import ConfigError
-
-from .conftest import TOKEN, ApiServer
 
 
 def changed(api: ApiServer, section: str, kind: str, **keys: Any) -> None:

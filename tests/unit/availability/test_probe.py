@@ -10,12 +10,11 @@ import threading
 
 import pytest
 
+from tests.unit.availability.conftest import ApiServer
 from upgrader.availability.probe import AvailabilityProbe
 from upgrader.availability.prober import OBJECT
 from upgrader.errors import ConfigError
 from upgrader.model.availability import Availability
-
-from .conftest import ApiServer
 
 
 def until(reached: threading.Event) -> None:

@@ -1,0 +1,129 @@
+"""A healthy, self-hosted cluster of one controller in memory, for tests to break."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.helm import FakeHelm
+from tests.fakes.hosts import FakeHosts
+from tests.fakes.kube import FakeKube
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.finding import Finding
+from upgrader.model.observed import Observed, ObservedRelease
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import CommandResult
+from upgrader.preflight.checks import Check, run_checks
+from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS, PreflightContext
+from upgrader.preflight.control_plane import COMPONENTS
+
+V = KubernetesVersion
+CONTROLLER = "controller-1"
+
+
+@dataclass
+class World:
+    """The fakes behind a PreflightContext, and what was observed."""
+
+    kube: FakeKube = field(default_factory=FakeKube)
+    hosts: FakeHosts = field(default_factory=FakeHosts)
+    helm: FakeHelm = field(default_factory=FakeHelm)
+    clock: FakeClock = field(default_factory=FakeClock)
+    cluster: Cluster = field(
+        default_factory=lambda: Cluster(
+            Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), (Host(CONTROLLER, "10.0.0.2"),)
+        )
+    )
+    target: KubernetesVersion = field(default_factory=lambda: V(1, 37, 1))
+    observed: Observed = field(default_factory=lambda: Observed(V(1, 36, 3), {CONTROLLER: V(1, 36, 3)}, {}))
+
+    def context(self) -> PreflightContext:
+        """What a check is given."""
+        return PreflightContext(
+            self.kube, self.hosts, self.helm, self.clock, self.cluster, self.target, self.observed, 300.0
+        )
+
+    def find(self, check: Check) -> dict[str, Finding]:
+        """The findings of one check, by id."""
+        findings = run_checks(self.context(), [("family", check)])
+        assert len({finding.id for finding in findings}) == len(findings), "one of each in these tests"
+        return {finding.id: finding for finding in findings}
+
+    def kubelet(self, version: KubernetesVersion) -> None:
+        """Let the controller's kubelet have a version."""
+        self.observed = replace(self.observed, kubelets={CONTROLLER: version})
+
+    def release(self, name: str) -> None:
+        """Observe a release as FakeHelm has it now."""
+        found = ObservedRelease(self.helm.history(name, "kube-system"), "")
+        self.observed = replace(self.observed, releases={**self.observed.releases, name: found})
+
+    def node(self, name: str = CONTROLLER, ready: str = "True", **meta: Any) -> dict[str, Any]:
+        """Set a node, and return it."""
+        node = {
+            "metadata": {"name": name, **meta},
+            "spec": {},
+            "status": {
+                "conditions": [{"type": "Ready", "status": ready, "message": "because"}],
+                "allocatable": {"memory": "4Gi"},
+            },
+        }
+        self.kube.put(NODES, node)
+        return node
+
+    def pod(self, name: str, labels: dict[str, str], *, ready: bool = True, **meta: Any) -> dict[str, Any]:
+        """Set a pod on the controller, and return it."""
+        pod = {
+            "metadata": {"name": name, "namespace": "kube-system", "labels": labels, **meta},
+            "spec": {
+                "nodeName": CONTROLLER,
+                "containers": [{"name": "main", "resources": {"requests": {"memory": "300Mi"}}}],
+            },
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+                "containerStatuses": [
+                    {
+                        "name": "main",
+                        "ready": ready,
+                        "state": {} if ready else {"waiting": {"reason": "CrashLoopBackOff"}},
+                    }
+                ],
+            },
+        }
+        self.kube.put(PODS, pod)
+        return pod
+
+
+def deployment(name: str) -> dict[str, Any]:
+    """A Deployment of one pod."""
+    containers = [{"name": "main", "resources": {"requests": {"memory": "300Mi"}}}]
+    return {
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"spec": {"containers": containers}},
+        },
+        "status": {},
+    }
+
+
+@pytest.fixture
+def world() -> World:
+    """All is well."""
+    world = World()
+    world.hosts.commands["id"] = CommandResult(0, "0\n", "")
+    world.hosts.commands["sh"] = CommandResult(0, "", "")
+    world.node()
+    for name in COMPONENTS:
+        world.kube.put(DEPLOYMENTS, deployment(name))
+        world.pod(f"{name}-abc", {"app": name})
+    for name in ("pod-checkpointer", "kube-apiserver", "kubernetes"):
+        world.helm.install(name, "")
+        world.release(name)
+    return world

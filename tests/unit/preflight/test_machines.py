@@ -1,0 +1,203 @@
+"""Hosts, nodes, memory and certificates."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.unit.preflight.conftest import CONTROLLER, World
+from upgrader.ports import CommandResult
+from upgrader.preflight import certificates
+from upgrader.preflight.certificates import check_certificates
+from upgrader.preflight.context import DEPLOYMENTS, NODES
+from upgrader.preflight.helm import check_helm
+from upgrader.preflight.hosts import check_hosts
+from upgrader.preflight.memory import check_memory, quantity
+from upgrader.preflight.nodes import check_nodes
+
+
+def test_a_host_that_is_away_is_an_error(world: World) -> None:
+    """Without SSH to a controller there is no way back, so there is no run; the message names the address."""
+    world.hosts.down.add(CONTROLLER)
+    found = world.find(check_hosts)["hosts.unreachable"]
+    assert found.severity == "error"
+    assert "root@10.0.0.2:22" in found.diagnosis
+
+
+def test_a_user_without_root_is_an_error(world: World) -> None:
+    """Commands that don't run as root could not restore a manifest."""
+    world.hosts.commands["id"] = CommandResult(0, "1000\n", "")
+    assert "ansible_become" in world.find(check_hosts)["hosts.not-root"].remedy
+
+
+def test_a_host_that_runs_nothing_is_an_error(world: World) -> None:
+    """A login that ends every command in failure is told apart from a host that is away."""
+    world.hosts.commands["id"] = CommandResult(1, "", "This account is not available")
+    assert "not available" in world.find(check_hosts)["hosts.command"].diagnosis
+
+
+@pytest.mark.parametrize(
+    ("ready", "id_", "severity"),
+    [("False", "nodes.not-ready", "error"), ("Unknown", "nodes.unknown", "unknown"), ("", "nodes.unknown", "unknown")],
+)
+def test_a_node_that_is_not_ready(world: World, ready: str, id_: str, severity: str) -> None:
+    """Not Ready is an error; a node whose state nobody knows is unknown, not healthy."""
+    world.node(ready=ready)
+    found = world.find(check_nodes)[id_]
+    assert (found.severity, found.diagnosis) == (severity, "because")
+
+
+def test_a_node_without_conditions_is_unknown(world: World) -> None:
+    """A node that never reported says nothing about itself."""
+    world.kube.put(NODES, {"metadata": {"name": "worker-1"}})
+    assert world.find(check_nodes)["nodes.unknown"].severity == "unknown"
+
+
+def test_a_node_on_its_way_out_is_an_error(world: World) -> None:
+    """A node that is being deleted would take pods with it in the middle of the run."""
+    world.node(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["x/y"])
+    assert "x/y" in world.find(check_nodes)["nodes.deleting"].diagnosis
+
+
+def test_a_cordoned_node_is_a_warning(world: World) -> None:
+    """Somebody may have meant it, so it is only said, with the command that undoes it."""
+    node = world.node()
+    node["spec"]["unschedulable"] = True
+    world.kube.put(NODES, node)
+    found = world.find(check_nodes)["nodes.cordoned"]
+    assert (found.severity, found.remedy) == ("warning", f"kubectl uncordon {CONTROLLER}")
+
+
+def test_a_controller_that_is_no_node_is_an_error(world: World) -> None:
+    """An inventory and a kubeconfig of two different clusters are found out."""
+    world.kube.delete(NODES, CONTROLLER)
+    world.node("other-1")
+    assert "The API knows other-1" in world.find(check_nodes)["nodes.missing"].diagnosis
+
+
+def test_too_little_memory_is_a_warning(world: World) -> None:
+    """900 MiB are requested; of 1.2 GiB not enough is left for a second API server, of 4 GiB it is."""
+    assert world.find(check_memory) == {}
+    node = world.node()
+    node["status"]["allocatable"]["memory"] = "1200Mi"
+    world.kube.put(NODES, node)
+    found = world.find(check_memory)["memory.tight"]
+    assert found.severity == "warning"
+    assert "300 MiB of memory left" in found.title
+    assert found.diagnosis.startswith("500 MiB are needed")
+
+
+def test_the_requests_of_the_server_count_when_they_are_larger(world: World) -> None:
+    """The scheduler goes by requests: a server that requests 4 GiB needs them, init containers included."""
+    server = world.kube.get(DEPLOYMENTS, "kube-apiserver", "kube-system")
+    assert server is not None
+    server["spec"]["template"]["spec"] = {
+        "containers": [{"name": "a", "resources": {"requests": {"memory": "2Gi"}}}],
+        "initContainers": [
+            {"name": "b", "restartPolicy": "Always", "resources": {"requests": {"memory": "1Gi"}}},
+            {"name": "c", "resources": {"requests": {"memory": "3Gi"}}},
+        ],
+    }
+    world.kube.put(DEPLOYMENTS, server)
+    assert world.find(check_memory)["memory.tight"].diagnosis.startswith("4,096 MiB are needed")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("128974848", 128974848),
+        ("129e6", 129e6),
+        ("129M", 129e6),
+        ("123Mi", 123 * 2**20),
+        ("1500m", 1.5),
+        ("0.5Gi", 2**29),
+    ],
+)
+def test_quantities(text: str, value: float) -> None:
+    """Every way in which Kubernetes writes an amount of memory is read."""
+    assert quantity(text) == value
+
+
+def test_a_quantity_that_is_none_is_refused() -> None:
+    """A unit that doesn't exist is an error, not a zero."""
+    with pytest.raises(ValueError, match="'12Q' is not a Kubernetes quantity"):
+        quantity("12Q")
+
+
+def certificate(end: datetime) -> bytes:
+    """A self-signed certificate that ends then, as PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).serial_number(1)
+    builder = builder.not_valid_before(end - timedelta(days=365)).not_valid_after(end).public_key(key.public_key())
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def answer(world: World, days: dict[str, int]) -> None:
+    """Let the controller have certificates that end in so many days."""
+    now = world.clock.now()
+    parts = [f"file {name}\n{certificate(now + timedelta(days=n)).decode()}\n" for name, n in days.items()]
+    world.hosts.commands["sh"] = CommandResult(0, "".join(parts), "")
+
+
+def test_certificates_with_time_left_are_fine(world: World) -> None:
+    """A year left is nothing to talk about."""
+    answer(world, {"pki/apiserver.crt": 364, "pki/etcd/server.crt": 31})
+    assert world.find(check_certificates) == {}
+
+
+def test_certificates_that_end_soon_are_one_warning(world: World) -> None:
+    """All of a host's that end within 30 days are one finding, the first to end on top."""
+    answer(world, {"pki/apiserver.crt": 20, "/var/lib/kubelet/pki/kubelet-client-current.pem": 5, "pki/ca.crt": 3000})
+    found = world.find(check_certificates)["certificates.expiring"]
+    assert found.severity == "warning"
+    assert "2 certificates have less than 30 days left" in found.title
+    assert found.diagnosis.splitlines()[0].startswith("/var/lib/kubelet/pki/kubelet-client-current.pem: 2026-01-06")
+
+
+def test_an_expired_certificate_is_an_error(world: World) -> None:
+    """An expired certificate would break the run midway."""
+    answer(world, {"admin.conf": -1})
+    found = world.find(check_certificates)["certificates.expired"]
+    assert (found.severity, "1 certificate has expired" in found.title) == ("error", True)
+    assert found.diagnosis.startswith("/etc/kubernetes/admin.conf")
+
+
+def test_a_certificate_that_can_not_be_read_is_unknown(world: World) -> None:
+    """Garbage where a certificate should be is not taken for a valid one."""
+    world.hosts.commands["sh"] = CommandResult(0, "file pki/apiserver.crt\nnonsense\n", "")
+    assert world.find(check_certificates)["certificates.unknown"].severity == "unknown"
+
+
+def test_the_script_prints_certificates_and_no_keys(world: World, tmp_path: Path) -> None:
+    """Run for real on files like kubeadm's, the script that goes to the host prints no private key."""
+    pem = certificate(datetime(2030, 1, 1, tzinfo=UTC))
+    (tmp_path / "pki").mkdir()
+    (tmp_path / "pki/both.crt").write_bytes(
+        b"-----BEGIN EC PRIVATE KEY-----\nSECRET\n-----END EC PRIVATE KEY-----\n" + pem
+    )
+    (tmp_path / "admin.conf").write_text(
+        f"    client-certificate-data: {base64.b64encode(pem).decode()}\n    client-key-data: S\n"
+    )
+    (tmp_path / "kubelet.conf").write_text("    client-certificate: /somewhere\n")
+    script = certificates._SCRIPT.replace("/etc/kubernetes", str(tmp_path))
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert "SECRET" not in done.stdout
+    assert done.stdout.count("BEGIN CERTIFICATE") == 2
+    world.hosts.commands["sh"] = CommandResult(0, done.stdout, "")
+    assert world.find(check_certificates) == {}
+
+
+def test_an_old_helm_is_an_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Helm 2 is another program; 3 and 4 are fine."""
+    assert world.find(check_helm) == {}
+    monkeypatch.setattr(world.helm, "version", lambda: "v2.17.0")
+    assert world.find(check_helm)["helm.version"].severity == "error"

@@ -1,0 +1,34 @@
+"""Streams to look at, and a run's events."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, RenderableType
+
+from upgrader.model.event import Event, GateLooked, RunStarted, StepApplied, StepStarted
+from upgrader.model.outcome import Verdict
+from upgrader.model.release import RestorePoint
+
+BEGIN: tuple[Event, ...] = (
+    RunStarted("20260101T000000-v1.37.1", "v1.37.1", ("kube-apiserver", "kubernetes"), "/c/runs/x"),
+    StepStarted("kube-apiserver", "v1.36.3 → v1.37.1", RestorePoint("kube-apiserver", "kube-system", 3)),
+)
+"""A run whose first step has begun."""
+
+APPLIED: tuple[Event, ...] = (*BEGIN, StepApplied("kube-apiserver", 12.0))
+"""…and was applied."""
+
+
+def looked(verdict: Verdict, consecutive: int = 0) -> GateLooked:
+    """A look of the gate of kube-apiserver."""
+    return GateLooked("kube-apiserver", "deployment/kube-apiserver", verdict, consecutive, 3, 95.0)
+
+
+def text(*renderables: RenderableType, width: int = 80) -> str:
+    """What a terminal of that width would show, without colours and without spaces at the ends of lines."""
+    out = io.StringIO()
+    console = Console(file=out, width=width, force_terminal=True, color_system=None, legacy_windows=False)
+    for renderable in renderables:
+        console.print(renderable)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

@@ -1,0 +1,101 @@
+"""The live display."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+from rich.text import Text
+
+from tests.unit.ui.conftest import APPLIED, BEGIN, looked, text
+from upgrader.model.event import (
+    AvailabilityMeasured,
+    Event,
+    GatePassed,
+    Note,
+    RunEnded,
+    StepEnded,
+    UndoEnded,
+    UndoStarted,
+)
+from upgrader.model.outcome import broken, holds, pending
+from upgrader.ui.console import ConsoleReporter, draw
+from upgrader.ui.progress import Progress, follow
+
+
+def progress(*events: Event) -> Progress:
+    """A run after these events, one second apart."""
+    found = Progress()
+    for second, event in enumerate(events):
+        found = follow(found, event, float(second))
+    return found
+
+
+def picture(*events: Event, now: float = 30.0, width: int = 80) -> str:
+    """What is shown after these events."""
+    return text(draw(progress(*events), now, Text("*")), width=width)
+
+
+def test_the_step_at_work_and_those_to_come() -> None:
+    """The running step shows what it changes and for how long, the next ones wait, the head counts all of it."""
+    lines = picture(*BEGIN).splitlines()
+    assert lines[1].startswith(" Upgrade to v1.37.1  20260101T000000-v1.37.1")
+    assert lines[1].endswith("30 s")
+    assert "* kube-apiserver" in lines[3] and "v1.36.3 → v1.37.1" in lines[3] and lines[3].endswith("29 s")
+    assert lines[4].split() == ["·", "kubernetes"]
+
+
+def test_the_gate_that_is_waited_for_says_why() -> None:
+    """Name, looks that held, time left, verdict and its reason are all in sight."""
+    shown = picture(*APPLIED, looked(pending("0 of 1 pods are updated"), 0))
+    assert "deployment/kube-apiserver  ○○○  1 min 35 s left" in shown
+    assert "pending  0 of 1 pods are updated" in shown
+    assert "●●○" in picture(*APPLIED, looked(holds("ok"), 2))
+
+
+def test_a_passed_gate_makes_room() -> None:
+    """A gate that has passed is no longer waited for."""
+    shown = picture(*APPLIED, looked(holds("ok"), 3), GatePassed("kube-apiserver", "deployment/kube-apiserver", 3.0, 3))
+    assert "deployment/kube-apiserver" not in shown
+
+
+def test_a_failure_shows_its_first_line_and_the_way_back() -> None:
+    """The failed step says why; while it is undone it says where to, and afterwards that it was."""
+    failed = (*APPLIED, looked(broken("no")), StepEnded("kube-apiserver", "failed", 34.0, "unknown flag: --nope\nlog"))
+    assert "unknown flag: --nope" in picture(*failed)
+    assert "log" not in picture(*failed)
+    assert "back to revision 3" in picture(*failed, UndoStarted("kube-apiserver", "revision 3"))
+    undone = picture(*failed, UndoStarted("kube-apiserver", "revision 3"), UndoEnded("kube-apiserver", True, 11.0))
+    assert "↶ kube-apiserver" in undone and "rolled back" in undone
+
+
+def test_an_undo_that_failed_stands_out() -> None:
+    """What could not be rolled back says so, with the reason."""
+    shown = picture(*APPLIED, UndoEnded("kube-apiserver", False, 1.0, "the API is away"), RunEnded("x", "failed", 3.0))
+    assert "could not be rolled back" in shown and "the API is away" in shown
+
+
+def test_the_counts_of_the_probe_are_shown() -> None:
+    """Clients' view of the API is in sight while the run goes on."""
+    assert "API  1,234 requests · 0 failed · longest gap 140 ms" in picture(
+        *BEGIN, AvailabilityMeasured(1234, 0, 2, 140.2)
+    )
+
+
+def test_long_reasons_are_cut_not_wrapped() -> None:
+    """One line a thing: a long reason must not push the steps out of sight."""
+    shown = picture(*APPLIED, looked(pending("x" * 500)), width=60)
+    assert max(map(len, shown.splitlines())) <= 60
+    assert "…" in shown
+    assert len(shown.splitlines()) == len(picture(*APPLIED, looked(pending("x")), width=60).splitlines())
+
+
+def test_a_note_is_shown_with_the_step_and_kept_above() -> None:
+    """Notes scroll by above the picture, each once however often it is said."""
+    out = io.StringIO()
+    with ConsoleReporter(Console(file=out, width=80), monotonic=lambda: 0.0) as reporter:
+        for event in (*BEGIN, Note("helm upgrade"), Note("helm upgrade"), Note("helm rollback")):
+            reporter.emit(event)
+    assert out.getvalue().count("helm upgrade") == 1
+    assert "helm rollback" in out.getvalue()
+    assert "helm upgrade" in picture(*BEGIN, Note("helm upgrade"))

@@ -1,0 +1,103 @@
+"""Plain lines for logs."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tests.unit.ui.conftest import APPLIED, looked
+from upgrader.model.event import (
+    AvailabilityMeasured,
+    Event,
+    GatePassed,
+    Note,
+    RunEnded,
+    StepEnded,
+    UndoEnded,
+    UndoStarted,
+)
+from upgrader.model.outcome import holds, pending
+from upgrader.ui.plain import REPEAT_SECONDS, PlainReporter
+from upgrader.ui.reporters import choose_reporter
+
+
+class Log:
+    """A PlainReporter with a clock, and what it wrote."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.out = io.StringIO()
+        self.reporter = PlainReporter(self.out, self.clock.now, self.clock.monotonic)
+
+    def after(self, *events: Event) -> list[str]:
+        """The lines that these events add."""
+        self.out.seek(0)
+        self.out.truncate()
+        for event in events:
+            self.reporter.emit(event)
+        return self.out.getvalue().splitlines()
+
+
+@pytest.fixture
+def log() -> Log:
+    """An empty log."""
+    return Log()
+
+
+def test_a_line_for_each_event_with_its_time(log: Log) -> None:
+    """A whole run reads from top to bottom, each line with the time and the step."""
+    log.clock.sleep(timedelta(hours=1).total_seconds())
+    lines = log.after(
+        *APPLIED,
+        GatePassed("kube-apiserver", "deployment/kube-apiserver", 3.0, 3),
+        StepEnded("kube-apiserver", "failed", 34.0, "unknown flag: --nope\nlog line"),
+        UndoStarted("kube-apiserver", "revision 3"),
+        UndoEnded("kube-apiserver", True, 11.0),
+        RunEnded("x", "rolled-back", 75.0),
+    )
+    assert lines == [
+        "01:00:00Z  run 20260101T000000-v1.37.1: upgrade to v1.37.1: kube-apiserver, kubernetes",
+        "01:00:00Z  kube-apiserver: started: v1.36.3 → v1.37.1",
+        "01:00:00Z  kube-apiserver: applied in 12 s",
+        "01:00:00Z  kube-apiserver: gate deployment/kube-apiserver: passed in 3.0 s",
+        "01:00:00Z  kube-apiserver: failed after 34 s: unknown flag: --nope",
+        "           log line",
+        "01:00:00Z  kube-apiserver: rolling back to revision 3",
+        "01:00:00Z  kube-apiserver: rolled back after 11 s",
+        "01:00:00Z  run x: rolled-back after 1 min 15 s",
+    ]
+
+
+def test_a_gate_is_not_repeated_until_it_is_time(log: Log) -> None:
+    """The same reason is said again only after ten seconds; another reason or verdict at once."""
+    assert len(log.after(looked(pending("0 of 1")))) == 1
+    log.clock.sleep(1)
+    assert log.after(looked(pending("0 of 1"))) == []
+    assert len(log.after(looked(pending("1 of 1, not ready")))) == 1
+    assert len(log.after(looked(holds("1 of 1, not ready"), 1))) == 1
+    assert log.after(looked(holds("1 of 1, not ready"), 2)) == []
+    log.clock.sleep(REPEAT_SECONDS)
+    assert len(log.after(looked(holds("1 of 1, not ready"), 2))) == 1
+
+
+def test_counts_are_said_at_intervals_and_when_something_fails(log: Log) -> None:
+    """Growing counts are no news for ten seconds; a failed request is news at once."""
+    assert len(log.after(AvailabilityMeasured(10, 0, 0, 100.0))) == 1
+    assert log.after(AvailabilityMeasured(20, 0, 0, 100.0)) == []
+    assert log.after(AvailabilityMeasured(30, 1, 1, 2500.0)) == [
+        "00:00:00Z  API: 30 requests, 1 failed, longest gap 2.5 s"
+    ]
+
+
+def test_a_note_is_not_repeated(log: Log) -> None:
+    """The same note twice in a row is one line."""
+    assert len(log.after(Note("waiting"), Note("waiting"), Note("going on"))) == 2
+
+
+def test_no_terminal_means_plain_lines() -> None:
+    """A pipe, a file or a CI log never gets a picture that redraws itself."""
+    with choose_reporter(io.StringIO()) as reporter:
+        assert isinstance(reporter, PlainReporter)

@@ -1,0 +1,147 @@
+"""What is printed once: errors, findings, plans, reports."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from tests.unit.ui.conftest import text
+from upgrader.engine.report import GateReport, Report, StepReport
+from upgrader.errors import ConfigError, StepFailed
+from upgrader.model.finding import Finding
+from upgrader.model.plan import ObjectChange, Plan, PlannedPlaybook, PlannedRelease
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.version import KubernetesVersion
+from upgrader.ui.errors import print_error
+from upgrader.ui.findings import draw_findings
+from upgrader.ui.plan import print_plan
+from upgrader.ui.summary import print_report
+from upgrader.ui.terminal import duration, milliseconds
+
+DIFF = "--- now\n+++ planned\n@@ -1 +1 @@\n-image: a:v1\n+image: a:v2"
+PLAN = Plan(
+    KubernetesVersion(1, 36, 3),
+    KubernetesVersion(1, 37, 1),
+    (
+        PlannedRelease(
+            ReleaseSpec("kube-apiserver", "kube-system", Path("/charts/kube-apiserver")),
+            "upgrade",
+            "a:v1 → a:v2 (1 object)",
+            "before",
+            "after",
+            (ObjectChange("Deployment kube-system/kube-apiserver", "changed", DIFF),),
+        ),
+        PlannedPlaybook(Path("/c/playbooks/smoke.yml")),
+    ),
+)
+
+
+def test_an_error_says_what_and_what_to_do() -> None:
+    """Message, details on lines of their own, remedy; log lines with brackets are not taken for markup."""
+    out = io.StringIO()
+    print_error(StepFailed("pod crashed\n[red]panic[/red]\n  at 0x0", remedy="Fix it."), out)
+    assert out.getvalue().splitlines() == [
+        "Error: pod crashed",
+        "       [red]panic[/red]",
+        "         at 0x0",
+        "Remedy: Fix it.",
+    ]
+
+
+def test_an_error_is_never_broken_into_lines() -> None:
+    """A long path stays in one piece, so that it can be copied and searched for."""
+    out = io.StringIO()
+    print_error(ConfigError("x" * 500), out)
+    assert out.getvalue() == f"Error: {'x' * 500}\n"
+
+
+def test_findings_come_worst_first() -> None:
+    """Errors are on top, each with its id, its reason and its remedy."""
+    shown = text(
+        draw_findings(
+            [
+                Finding("b.warning", "warning", "a warning"),
+                Finding("a.error", "error", "an error", "because\nof this", "do that"),
+            ]
+        )
+    )
+    assert shown.splitlines() == [
+        " ✘ error    an error  a.error",
+        "            because",
+        "            of this",
+        "            Remedy: do that",
+        " ! warning  a warning  b.warning",
+    ]
+
+
+def test_no_findings_are_said_too() -> None:
+    """Silence could mean that nothing was checked."""
+    assert "nothing speaks against the run" in text(draw_findings([]))
+
+
+@pytest.mark.parametrize("diff", [False, True])
+def test_a_plan_shows_every_step(diff: bool) -> None:
+    """Versions, steps and what each changes; the diff only when it is asked for."""
+    out = io.StringIO()
+    print_plan(PLAN, [], diff=diff, stream=out)
+    shown = out.getvalue()
+    assert "Kubernetes v1.36.3 → v1.37.1" in shown
+    assert " ~ upgrade   kube-apiserver  a:v1 → a:v2 (1 object)" in shown
+    assert " > playbook  smoke           /c/playbooks/smoke.yml" in shown
+    assert ("+image: a:v2" in shown) is diff
+    assert not any(line != line.rstrip() and line.strip() == "" for line in shown.splitlines()), "no lines of spaces"
+
+
+def test_a_report_shows_outcome_steps_and_availability() -> None:
+    """The end of a run on one page: how it ended, each step, what clients saw, where the report is."""
+    report = Report(
+        run="x",
+        target="v1.37.1",
+        outcome="rolled-back",
+        seconds=75.0,
+        steps=(
+            StepReport("pod-checkpointer", "passed", 12.0, summary="unchanged", gates=(GateReport("g", "held", 1.0),)),
+            StepReport("kube-apiserver", "undone", 34.0, undo_seconds=11.0, summary="a:v1 → a:v2"),
+            StepReport("kubernetes", "in-doubt", summary="b:v1 → b:v2"),
+        ),
+        availability={
+            "requests": 1234,
+            "failed": 1,
+            "raw_failed": 3,
+            "longest_gap_ms": 310.0,
+            "failures": ["12:00 kept GET /version: closed"],
+        },
+    )
+    out = io.StringIO()
+    print_report(report, Path("/c/runs/x"), out)
+    shown = out.getvalue()
+    assert "↶ Rolled back; not upgraded to v1.37.1 in 1 min 15 s" in shown
+    assert " ✔ pod-checkpointer  1 gate  12 s" in shown
+    assert "45 s  undone: a:v1 → a:v2" in shown
+    assert " ? kubernetes" in shown
+    assert "1,234 requests · 1 failed · longest gap 310 ms" in shown
+    assert "12:00 kept GET /version: closed" in shown
+    assert "/c/runs/x/report.json" in shown
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "rolled-back", "failed", "interrupted"])
+def test_every_outcome_has_its_words(outcome: str) -> None:
+    """No way for a run to end is without a headline."""
+    out = io.StringIO()
+    print_report(Report(target="v1.37.1", outcome=outcome), Path("/c"), out)
+    assert "v1.37.1" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.42, "0.4 s"), (9.99, "10.0 s"), (42, "42 s"), (185, "3 min 05 s"), (3725, "1 h 02 min")]
+)
+def test_durations_read_well(seconds: float, shown: str) -> None:
+    """Times have the precision that fits their size."""
+    assert duration(seconds) == shown
+
+
+def test_milliseconds_turn_into_seconds() -> None:
+    """Short gaps are in milliseconds, long ones in seconds."""
+    assert (milliseconds(140.4), milliseconds(2300)) == ("140 ms", "2.3 s")
