@@ -88,7 +88,7 @@ def test_kubernetes_api_that_does_not_answer(folder: Path) -> None:
 
 @pytest.mark.parametrize("target", ["v1.35.4", "v1.38.0"], ids=["downgrade", "two minors"])
 def test_versions_that_can_not_be_reached(cluster: LabCluster, target: str) -> None:
-    """A downgrade, and a jump of two minor versions, are inhibited with both versions in the message; nothing changes."""
+    """A downgrade and a jump of two minor versions are inhibited, both versions are named, nothing changes."""
     assert_refused_untouched(cluster, "--to", target, words=[target, "v1.36.3"])
 
 
