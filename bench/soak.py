@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from bench.command import REPOSITORY, Ended, upgrader
 from bench.load import ApiLoad
@@ -54,9 +55,10 @@ def main() -> int:
     return 1 if bad or failed else 0
 
 
-def _go_back(kubeconfig: os.PathLike[str]) -> None:
+def _go_back(kubeconfig: Path) -> None:
     """Roll back by plain Helm, later steps first: upgrader itself has no downgrade, only the way back of a run."""
-    helm = [REPOSITORY / ".venv" / "bin" / "helm", "--kubeconfig", kubeconfig, "-n", "kube-system"]
+    program = REPOSITORY / ".venv" / "bin" / "helm"
+    helm = [str(program), "--kubeconfig", str(kubeconfig), "-n", "kube-system"]
     for release in ("kubernetes", "kube-apiserver"):
         subprocess.run([*helm, "rollback", release, "--wait", "--timeout", "5m"], check=True, capture_output=True)
 
