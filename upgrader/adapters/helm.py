@@ -46,7 +46,7 @@ def find_helm() -> Path:
     return Path(found)
 
 
-class _Command(pyhelm3.command.Command):
+class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no types
     """pyhelm3's command without the shell, and with every call bounded in time."""
 
     def __init__(self, executable: Path, kubeconfig: Path, context: str) -> None:
