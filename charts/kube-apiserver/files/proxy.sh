@@ -1,0 +1,101 @@
+#!/bin/bash
+# Keeps the public listener open exactly while this pod's own kube-apiserver is ready.
+#   proxy.sh run     check for ever; open and close the listener (the container's process)
+#   proxy.sh ready   exit 0 when the listener is open and the last look was good (readiness probe)
+#   proxy.sh live    end a kube-apiserver whose /livez has failed for too long (liveness probe)
+set -u
+config=/etc/kube-apiserver-proxy
+opened=/run/kube-apiserver/open # exists while the listener is open; holds its process id
+
+# Sets STATUS (UP, DOWN…), CHECK (result of the last look) and LASTS (for how many seconds) of a backend; fails when the checker doesn't answer.
+look() {
+  local -a column
+  STATUS='' CHECK='' LASTS=0
+  {
+    printf 'GET /;csv HTTP/1.0\r\n\r\n' >&3
+    while IFS=, read -r -t 2 -a column <&3; do
+      if [[ ${column[0]-} == "$1" && ${column[1]-} == own ]]; then
+        STATUS=${column[17]} LASTS=${column[23]} CHECK=${column[36]#\* }
+      fi
+    done
+  } 2>/dev/null 3<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"
+  [[ $STATUS ]]
+}
+
+# HAProxy takes servers for UP until the first look at them: that is not enough here.
+up() {
+  look "$1" && [[ $STATUS == UP* && -n $CHECK && $CHECK != INI && $CHECK != UNK ]]
+}
+
+say() { echo "proxy: $*"; }
+
+# Soft: the listener closes at once, connections end by themselves.
+close_listener() {
+  rm -f "$opened"
+  if [[ -n $front ]]; then kill -USR1 "$front" 2>/dev/null; fi
+}
+
+# A server that still answers, but "not ready", is given time: that is mostly etcd, and without a listener a hiccup would be an outage.
+lost() {
+  [[ $CHECK != L7STS ]] || ((LASTS >= 10))
+}
+
+finish() {
+  say "told to stop: no new connections; kept ones end with kube-apiserver"
+  close_listener
+  kill "$checker" 2>/dev/null
+  # The kubelet ends this wait, and whatever is still open, when the pod's grace period is over.
+  while [[ $(jobs -rp) ]]; do wait; done
+  say "done"
+  exit 0
+}
+
+run() {
+  front='' checker='' pause=0.2
+  rm -f "$opened"
+  trap finish TERM INT
+  haproxy -f "$config/check.cfg" -db & checker=$!
+  say "kube-apiserver is at $PRIVATE_ADDRESS; waiting until it is ready"
+  while kill -0 "$checker" 2>/dev/null; do
+    if up readyz; then
+      if [[ -z $front ]]; then
+        haproxy -f "$config/front.cfg" -db & front=$!
+        pause=1 # long enough for HAProxy to give up, when it can't have the address
+      elif ! kill -0 "$front" 2>/dev/null; then
+        wait "$front"
+        say "the listener ended with $?: can't listen on the node's address (its own words are above)"
+        exit 1
+      elif [[ ! -e $opened ]]; then
+        say "ready: listening for clients"
+        echo "$front" > "$opened"
+      fi
+    elif [[ -n $front ]] && lost; then
+      say "kube-apiserver is not ready any more ($STATUS, $CHECK): not listening until it is"
+      close_listener
+      front='' pause=0.2
+    fi
+    sleep "$pause" & wait $!
+  done
+  say "the checker ended"
+  close_listener
+  exit 1
+}
+
+ready() {
+  [[ -e $opened ]] || { say "not listening: kube-apiserver is not ready"; exit 1; }
+  up readyz || { say "kube-apiserver: /readyz is $STATUS ($CHECK)"; exit 1; }
+}
+
+live() {
+  look livez || { say "the checker doesn't answer"; exit 1; }
+  [[ $STATUS == DOWN* ]] && ((LASTS >= RESTART_AFTER_SECONDS)) || exit 0
+  local process signal=TERM
+  ((LASTS < RESTART_AFTER_SECONDS + 30)) || signal=KILL
+  for process in /proc/[0-9]*; do
+    if [[ $(<"$process/comm") == kube-apiserver ]]; then kill -"$signal" "${process#/proc/}"; fi
+  done 2>/dev/null
+  say "kube-apiserver has not answered /livez for $LASTS s ($CHECK): sent SIG$signal"
+  exit 1
+}
+
+"$1"

@@ -1,0 +1,122 @@
+{{- define "kube-apiserver.selector" -}}
+app.kubernetes.io/name: kube-apiserver
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "kube-apiserver.labels" -}}
+{{ include "kube-apiserver.selector" . }}
+app.kubernetes.io/component: kube-apiserver
+app.kubernetes.io/part-of: kubernetes
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Values.kubernetesVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* NAME:TAG or NAME@DIGEST of an image; (list IMAGE DEFAULT_TAG). */}}
+{{- define "kube-apiserver.image" -}}
+{{- $image := index . 0 -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default (index . 1) }}
+{{- end -}}
+{{- end }}
+
+{{/* The port on the node's own address, and behind the `kubernetes` Service. */}}
+{{- define "kube-apiserver.port" -}}
+{{- ternary .Values.inClusterPort .Values.port .Values.exposeOnAllInterfaces | int -}}
+{{- end }}
+
+{{- define "kube-apiserver.reconciler" -}}
+{{- if ne .Values.endpoints.reconciler "auto" -}}
+{{ .Values.endpoints.reconciler }}
+{{- else if eq (int .Values.replicas) 1 -}}
+none
+{{- else -}}
+lease
+{{- end -}}
+{{- end }}
+
+{{/* All flags, sorted by name, one YAML list item each. extraArgs win, except over those of the hand-over: the schema keeps those out. */}}
+{{- define "kube-apiserver.args" -}}
+{{- $pki := .Values.pki.hostPath -}}
+{{- $grace := .Values.gracefulShutdown -}}
+{{- $args := dict
+  "advertise-address" "$(HOST_IP)"
+  "bind-address" "$(PRIVATE_ADDRESS)"
+  "secure-port" (include "kube-apiserver.port" .)
+  "permit-port-sharing" "true"
+  "endpoint-reconciler-type" (include "kube-apiserver.reconciler" .)
+  "goaway-chance" (toString $grace.goawayChance)
+  "shutdown-send-retry-after" "true"
+  "shutdown-watch-termination-grace-period" (printf "%ds" (int $grace.watchSeconds))
+  "etcd-servers" (join "," .Values.etcd.servers)
+  "etcd-cafile" (printf "%s/etcd/ca.crt" $pki)
+  "etcd-certfile" (printf "%s/apiserver-etcd-client.crt" $pki)
+  "etcd-keyfile" (printf "%s/apiserver-etcd-client.key" $pki)
+  "service-cluster-ip-range" .Values.network.serviceSubnet
+  "service-account-issuer" .Values.serviceAccount.issuer
+  "service-account-key-file" (printf "%s/sa.pub" $pki)
+  "service-account-signing-key-file" (printf "%s/sa.key" $pki)
+  "client-ca-file" (printf "%s/ca.crt" $pki)
+  "tls-cert-file" (printf "%s/apiserver.crt" $pki)
+  "tls-private-key-file" (printf "%s/apiserver.key" $pki)
+  "kubelet-client-certificate" (printf "%s/apiserver-kubelet-client.crt" $pki)
+  "kubelet-client-key" (printf "%s/apiserver-kubelet-client.key" $pki)
+  "proxy-client-cert-file" (printf "%s/front-proxy-client.crt" $pki)
+  "proxy-client-key-file" (printf "%s/front-proxy-client.key" $pki)
+  "requestheader-client-ca-file" (printf "%s/front-proxy-ca.crt" $pki)
+  "requestheader-allowed-names" "front-proxy-client"
+  "requestheader-extra-headers-prefix" "X-Remote-Extra-"
+  "requestheader-group-headers" "X-Remote-Group"
+  "requestheader-username-headers" "X-Remote-User"
+  "allow-privileged" "true"
+  "authorization-mode" "Node,RBAC"
+  "enable-admission-plugins" "NodeRestriction"
+  "enable-bootstrap-token-auth" "true"
+-}}
+{{- range $name, $value := merge (deepCopy .Values.extraArgs) $args }}
+{{- range (kindIs "slice" $value | ternary $value (list $value)) }}
+- {{ printf "--%s=%s" $name (toString .) | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Addresses: the node's, and the pod's private one, which its init container chose. */}}
+{{- define "kube-apiserver.env" -}}
+- name: HOST_IP
+  valueFrom:
+    fieldRef:
+      fieldPath: status.hostIP
+- name: PRIVATE_ADDRESS
+  valueFrom:
+    # kube-apiserver's image has no shell that could read a file into a flag.
+    fileKeyRef:
+      volumeName: runtime
+      path: address.env
+      key: PRIVATE_ADDRESS
+{{- end }}
+
+{{- define "kube-apiserver.confined" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: ["ALL"]
+{{- end }}
+
+{{/* The node's certificates of public authorities (for webhooks, OIDC and the like outside the cluster), as kubeadm mounts them. */}}
+{{- define "kube-apiserver.trust" -}}
+- {name: ca-certs, path: /etc/ssl/certs}
+- {name: etc-ca-certificates, path: /etc/ca-certificates}
+- {name: usr-local-share-ca-certificates, path: /usr/local/share/ca-certificates}
+- {name: usr-share-ca-certificates, path: /usr/share/ca-certificates}
+{{- end }}
+
+{{/* What the proxy is made of; the pods' checksum covers exactly this. */}}
+{{- define "kube-apiserver.files" -}}
+{{- range tuple "address.sh" "proxy.sh" "check.cfg" "front.cfg" }}
+{{ . }}: |
+  {{- tpl ($.Files.Get (printf "files/%s" .)) $ | trim | nindent 2 }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,306 @@
+{{/* Labels of a part; (list CONTEXT NAME). */}}
+{{- define "kubernetes.selector" -}}
+app.kubernetes.io/name: {{ index . 1 }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+{{- end }}
+
+{{- define "kubernetes.labels" -}}
+{{- $context := index . 0 -}}
+{{ include "kubernetes.selector" . }}
+app.kubernetes.io/component: {{ index . 1 }}
+app.kubernetes.io/part-of: kubernetes
+app.kubernetes.io/managed-by: {{ $context.Release.Service }}
+app.kubernetes.io/version: {{ $context.Values.kubernetesVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" $context.Chart.Name $context.Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* NAME:TAG or NAME@DIGEST of an image; (list CONTEXT IMAGE). */}}
+{{- define "kubernetes.image" -}}
+{{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ $image.tag | default (index . 0).Values.kubernetesVersion }}
+{{- end -}}
+{{- end }}
+
+{{/* Flags as a YAML list, sorted by name; (list EXTRA OWN): EXTRA wins. */}}
+{{- define "kubernetes.args" -}}
+{{- range $name, $value := merge (deepCopy (index . 0)) (index . 1) }}
+{{- range (kindIs "slice" $value | ternary $value (list $value)) }}
+- {{ printf "--%s=%s" $name (toString .) | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* kube-proxy and CoreDNS outlive the release: without them a cluster has no Services and no names. */}}
+{{- define "kubernetes.kept" -}}
+helm.sh/resource-policy: keep
+{{- end }}
+
+{{/* The node's certificates of public authorities, as kubeadm mounts them. */}}
+{{- define "kubernetes.trust" -}}
+- {name: ca-certs, path: /etc/ssl/certs}
+- {name: etc-ca-certificates, path: /etc/ca-certificates}
+- {name: usr-local-share-ca-certificates, path: /usr/local/share/ca-certificates}
+- {name: usr-share-ca-certificates, path: /usr/share/ca-certificates}
+{{- end }}
+
+{{- define "kubernetes.controllerManagerArgs" -}}
+{{- $pki := .Values.pki.hostPath -}}
+{{- $own := dict
+  "kubeconfig" .Values.controllerManager.kubeconfig
+  "authentication-kubeconfig" .Values.controllerManager.kubeconfig
+  "authorization-kubeconfig" .Values.controllerManager.kubeconfig
+  "bind-address" "0.0.0.0"
+  "leader-elect" "true"
+  "controllers" "*,bootstrapsigner,tokencleaner"
+  "use-service-account-credentials" "true"
+  "cluster-name" .Values.network.clusterName
+  "service-cluster-ip-range" .Values.network.serviceSubnet
+  "client-ca-file" (printf "%s/ca.crt" $pki)
+  "root-ca-file" (printf "%s/ca.crt" $pki)
+  "cluster-signing-cert-file" (printf "%s/ca.crt" $pki)
+  "cluster-signing-key-file" (printf "%s/ca.key" $pki)
+  "requestheader-client-ca-file" (printf "%s/front-proxy-ca.crt" $pki)
+  "service-account-private-key-file" (printf "%s/sa.key" $pki)
+-}}
+{{- with .Values.network.podSubnet }}
+{{- $_ := set $own "cluster-cidr" . }}
+{{- $_ := set $own "allocate-node-cidrs" "true" }}
+{{- end }}
+{{- include "kubernetes.args" (list .Values.controllerManager.extraArgs $own) }}
+{{- end }}
+
+{{- define "kubernetes.schedulerArgs" -}}
+{{- $own := dict
+  "kubeconfig" .Values.scheduler.kubeconfig
+  "authentication-kubeconfig" .Values.scheduler.kubeconfig
+  "authorization-kubeconfig" .Values.scheduler.kubeconfig
+  "bind-address" "0.0.0.0"
+  "leader-elect" "true"
+-}}
+{{- include "kubernetes.args" (list .Values.scheduler.extraArgs $own) }}
+{{- end }}
+
+{{/*
+A Deployment and its PodDisruptionBudget for controller-manager or scheduler;
+(dict "context" . "name" NAME "part" VALUES "port" PORT "args" ARGS "live" PATH "ready" PATH "pki" BOOL).
+*/}}
+{{- define "kubernetes.leader" -}}
+{{- $ := .context -}}
+{{- $plane := $.Values.controlPlane -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .name }}
+  namespace: {{ $.Release.Namespace }}
+  labels:
+    {{- include "kubernetes.labels" (list $ .name) | nindent 4 }}
+spec:
+  replicas: {{ .part.replicas }}
+  minReadySeconds: {{ $plane.minReadySeconds }}
+  progressDeadlineSeconds: {{ $plane.progressDeadlineSeconds }}
+  revisionHistoryLimit: 5
+  strategy:
+    type: RollingUpdate
+    rollingUpdate:
+      # The new pod is ready before the old one goes: the old one, alone, is who creates and places it.
+      maxSurge: 1
+      maxUnavailable: 0
+  selector:
+    matchLabels:
+      {{- include "kubernetes.selector" (list $ .name) | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "kubernetes.selector" (list $ .name) | nindent 8 }}
+        app.kubernetes.io/component: {{ .name }}
+        {{- with .part.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- if or .part.checkpoint.enabled .part.podAnnotations }}
+      annotations:
+        {{- if .part.checkpoint.enabled }}
+        checkpointer.upgrader.io/checkpoint: "true"
+        # The copy starts only once nobody has renewed this Lease for a while: as long as one leads, it isn't needed.
+        checkpointer.upgrader.io/lease: {{ .name }}
+        {{- end }}
+        {{- with .part.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- end }}
+    spec:
+      # An address of its own (no hostNetwork): old and new pod listen on the same port, on the same node, at the same time.
+      # No service-account token: also run by the kubelet alone, as a checkpoint.
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      dnsPolicy: Default
+      priorityClassName: {{ $plane.priorityClassName }}
+      terminationGracePeriodSeconds: {{ $plane.terminationSeconds }}
+      {{- with $plane.hostAliases }}
+      hostAliases:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $.Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      nodeSelector:
+        {{- toYaml $plane.nodeSelector | nindent 8 }}
+      tolerations:
+        {{- toYaml $plane.tolerations | nindent 8 }}
+      affinity:
+        podAntiAffinity:
+          # Preferred: required would leave no place for the second pod on a single controller.
+          preferredDuringSchedulingIgnoredDuringExecution:
+            - weight: 100
+              podAffinityTerm:
+                topologyKey: kubernetes.io/hostname
+                labelSelector:
+                  matchLabels:
+                    {{- include "kubernetes.selector" (list $ .name) | nindent 20 }}
+      securityContext:
+        # Root: kubeadm's keys and kubeconfigs are readable to root alone.
+        runAsUser: 0
+        runAsGroup: 0
+        seccompProfile:
+          type: RuntimeDefault
+      containers:
+        - name: {{ .name }}
+          image: {{ include "kubernetes.image" (list $ .part.image) }}
+          imagePullPolicy: {{ .part.image.pullPolicy }}
+          command: [{{ .name | quote }}]
+          args:
+            {{- .args | trim | nindent 12 }}
+          {{- with .part.extraEnv }}
+          env:
+            {{- range $name, $value := . }}
+            - name: {{ $name }}
+              value: {{ $value | quote }}
+            {{- end }}
+          {{- end }}
+          ports:
+            - name: https
+              containerPort: {{ .port }}
+          startupProbe:
+            httpGet: {path: {{ .live }}, port: https, scheme: HTTPS}
+            periodSeconds: 2
+            timeoutSeconds: 5
+            failureThreshold: 60
+          livenessProbe:
+            httpGet: {path: {{ .live }}, port: https, scheme: HTTPS}
+            periodSeconds: 10
+            timeoutSeconds: 15
+            failureThreshold: 8
+          readinessProbe:
+            httpGet: {path: {{ .ready }}, port: https, scheme: HTTPS}
+            periodSeconds: 2
+            timeoutSeconds: 5
+            failureThreshold: 3
+          terminationMessagePolicy: FallbackToLogsOnError
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities:
+              drop: ["ALL"]
+          resources:
+            {{- toYaml .part.resources | nindent 12 }}
+          volumeMounts:
+            - name: kubeconfig
+              mountPath: {{ .part.kubeconfig }}
+              readOnly: true
+            {{- if .pki }}
+            - name: pki
+              mountPath: {{ $.Values.pki.hostPath }}
+              readOnly: true
+            {{- range include "kubernetes.trust" $ | fromYamlArray }}
+            - name: {{ .name }}
+              mountPath: {{ .path }}
+              readOnly: true
+            {{- end }}
+            {{- end }}
+            {{- with .part.extraVolumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+      volumes:
+        - name: kubeconfig
+          hostPath:
+            path: {{ .part.kubeconfig }}
+            type: File
+        {{- if .pki }}
+        - name: pki
+          hostPath:
+            path: {{ $.Values.pki.hostPath }}
+            type: Directory
+        {{- range include "kubernetes.trust" $ | fromYamlArray }}
+        - name: {{ .name }}
+          hostPath:
+            path: {{ .path }}
+            type: DirectoryOrCreate
+        {{- end }}
+        {{- end }}
+        {{- with .part.extraVolumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ .name }}
+  namespace: {{ $.Release.Namespace }}
+  labels:
+    {{- include "kubernetes.labels" (list $ .name) | nindent 4 }}
+spec:
+  {{- if eq (int .part.replicas) 1 }}
+  minAvailable: 1
+  {{- else }}
+  maxUnavailable: 1
+  {{- end }}
+  # One that crashes protects nobody, and must not hold up a drain.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "kubernetes.selector" (list $ .name) | nindent 6 }}
+{{- end }}
+
+{{/* KubeProxyConfiguration: the user's, over what the chart must set. */}}
+{{- define "kubernetes.kubeProxyConfig" -}}
+{{- $own := dict
+  "apiVersion" "kubeproxy.config.k8s.io/v1alpha1"
+  "kind" "KubeProxyConfiguration"
+  "clientConnection" (dict "kubeconfig" "/var/lib/kube-proxy/kubeconfig.conf")
+  "clusterCIDR" .Values.network.podSubnet
+-}}
+{{ toYaml (merge (deepCopy .Values.kubeProxy.config) $own) }}
+{{- end }}
+
+{{- define "kubernetes.corefile" -}}
+{{- if .Values.coredns.corefile -}}
+{{ .Values.coredns.corefile }}
+{{- else -}}
+.:53 {
+    errors
+    health {
+       lameduck 5s
+    }
+    ready
+    kubernetes {{ .Values.coredns.clusterDomain }} in-addr.arpa ip6.arpa {
+       pods insecure
+       fallthrough in-addr.arpa ip6.arpa
+       ttl 30
+    }
+    prometheus :9153
+    forward . /etc/resolv.conf {
+       max_concurrent 1000
+    }
+    cache 30 {
+       disable success {{ .Values.coredns.clusterDomain }}
+       disable denial {{ .Values.coredns.clusterDomain }}
+    }
+    loop
+    reload
+    loadbalance
+}
+{{ end -}}
+{{- end }}
