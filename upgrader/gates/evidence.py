@@ -13,11 +13,14 @@ from upgrader.ports import Kube, KubeObject
 
 __all__ = ["headline", "lines_of", "log_tail", "probe_container", "telling_event", "warnings_of"]
 
-_LOG_LINES = 20
-_EVENTS = 4
+_LOG_LINES = 40
+_EVENTS = 6
+_ALIKE_CHARACTERS = 60
 
 _KLOG = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ [^\]]+\] ")
 _CAUSE = re.compile(r"^(?:Error:|[Ff]atal|FATAL|panic:|[EF]\d{4} |.*\b(?:level=(?:error|fatal)|\[ALERT\]))")
+_USAGE = re.compile(r"^\s+(?:-\w, +)?--[\w-]+\s|^(?:Usage|\w[\w ]*flags):$")
+"""A flag's help, of which some components print hundreds of lines before they name the wrong one."""
 _PROBED = re.compile(r"\{(.+)\}")
 
 
@@ -34,8 +37,8 @@ def event_line(event: KubeObject) -> str:
 
 
 def telling_event(events: tuple[KubeObject, ...]) -> str:
-    """The newest event as a line, but one that only says "backing off" after all others; "" when there is none."""
-    telling = [event for event in events if event.get("reason") != "BackOff"] or list(events)
+    """The newest event that says why, as a line; "" when there is none: "backing off" is no cause."""
+    telling = [event for event in events if event.get("reason") != "BackOff"]
     return event_line(telling[-1]) if telling else ""
 
 
@@ -63,7 +66,7 @@ def log_tail(kube: Kube, pod: Pod, container: Container) -> tuple[str, ...]:
     if not text:
         end = container.terminated or container.last
         text = end.message if end else ""
-    return tuple(line.rstrip() for line in mask_secrets(text).splitlines() if line.strip())
+    return tuple(line.rstrip() for line in mask_secrets(text).splitlines() if line.strip() and not _USAGE.search(line))
 
 
 def headline(lines: tuple[str, ...]) -> str:
@@ -75,8 +78,9 @@ def headline(lines: tuple[str, ...]) -> str:
 
 
 def lines_of(events: tuple[KubeObject, ...]) -> Iterator[str]:
-    """Events as lines, each said once."""
-    return iter(dict.fromkeys(event_line(event) for event in events))
+    """Events as lines; of those that differ only in their ends (a port, a time) the newest."""
+    lines = (event_line(event) for event in events)
+    return iter({line[:_ALIKE_CHARACTERS]: line for line in lines}.values())
 
 
 def _when(event: KubeObject) -> str:

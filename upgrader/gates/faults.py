@@ -18,6 +18,12 @@ _WONT_START = frozenset({"CreateContainerConfigError", "InvalidImageName", "ErrI
 
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 
+_LOST = frozenset({"Unknown", "ContainerStatusUnknown"})
+"""Reasons that say that nobody saw the container's end: its node went down, or lost it."""
+
+_FORGIVEN_SECONDS = 600.0
+"""The kubelet, too, starts its back-off anew once a container has run for ten minutes."""
+
 
 class Severity(IntEnum):
     """How much a finding says about the cause; higher is nearer to it."""
@@ -73,25 +79,35 @@ def container_fault(pod: Pod, container: Container) -> Fault | None:
     def fault(severity: Severity, what: str, words: str = "") -> Fault:
         return Fault(severity, pod, what, words, container)
 
-    reason, end = container.waiting_reason, container.terminated
-    if reason == "CrashLoopBackOff" and container.last is not None:
-        # Only the kubelet's own back-off counts: after a power cut there are failed containers too, but no loop.
-        if container.restarts < CRASHES_UNTIL_BROKEN:
-            return fault(Severity.FAILING, *_ending(container.last))
-        what, words = _ending(container.last)
-        return fault(Severity.BROKEN, f"{what} (restarted {container.restarts} times)", words)
+    reason = container.waiting_reason
+    end = container.last if reason == "CrashLoopBackOff" else container.terminated
     if end is not None and (end.error or not container.init):
-        return fault(Severity.FAILING, *_ending(end))
+        what, words = _ending(end)
+        if _loops(container, end):
+            return fault(Severity.BROKEN, f"{what} (restarted {container.restarts} times)", words)
+        return fault(Severity.FAILING, what, words)
     if reason in _WONT_START:
         return fault(Severity.BROKEN, *_no_start(container))
     if reason not in _STARTING:
-        return fault(Severity.FAILING, *_no_start(container))
+        again = reason == "RunContainerError" and container.restarts >= CRASHES_UNTIL_BROKEN
+        return fault(Severity.BROKEN if again else Severity.FAILING, *_no_start(container))
     if container.running_since is not None:
         before = f" (before, it {_ending(container.last)[0].replace('exits', 'exited')})" if container.last else ""
         if container.init:
             return fault(Severity.WAITS, f"is still running, and the pod waits for it{before}")
         return fault(Severity.NOT_READY, f"is running but not ready{before}")
     return fault(Severity.NOT_READY, "is being created") if reason == "ContainerCreating" else None
+
+
+def _loops(container: Container, end: Termination) -> bool:
+    """Whether a container that ended does so again and again, soon after its start.
+
+    The kubelet shows "terminated" for most of its back-off, so CrashLoopBackOff can't be waited for. What a power cut
+    or a reboot ends looks alike, up to its restart count: the first is of reason `Unknown`, the second ran for long.
+    """
+    if container.restarts < CRASHES_UNTIL_BROKEN or end.reason in _LOST:
+        return False
+    return end.lasted_seconds is None or end.lasted_seconds < _FORGIVEN_SECONDS
 
 
 def _ending(end: Termination) -> tuple[str, str]:

@@ -39,6 +39,8 @@ class Termination:
     reason: str
     message: str
     signal: int = 0
+    lasted_seconds: float | None = None
+    """How long the container had run; None when it never did, or the kubelet can't tell."""
 
     @property
     def error(self) -> bool:
@@ -50,11 +52,14 @@ class Termination:
         """From a `terminated` container state; None when there is none."""
         if not state:
             return None
+        began, ended = parse_time(state.get("startedAt")), parse_time(state.get("finishedAt"))
         return cls(
-            int(state.get("exitCode", 0)),
-            state.get("reason", ""),
-            state.get("message", ""),
-            int(state.get("signal", 0)),
+            exit_code=int(state.get("exitCode", 0)),
+            reason=state.get("reason", ""),
+            message=state.get("message", ""),
+            signal=int(state.get("signal", 0)),
+            # What never started is said to have done so in 1970.
+            lasted_seconds=(ended - began).total_seconds() if began and ended and began.year > 1970 else None,
         )
 
 
@@ -203,7 +208,7 @@ class Workload:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """An API timestamp (`2026-01-31T10:00:00Z`, with or without a fraction) in UTC; None for none."""
+    """An API timestamp (`2026-01-31T10:00:00Z`, with or without a fraction); None for none."""
     return datetime.fromisoformat(text) if text else None
 
 

@@ -60,11 +60,47 @@ def test_first_crashes_are_not_yet_broken(kube: FakeKube) -> None:
     assert verdict.reason.endswith("exits with 1: Error: no etcd")
 
 
-def test_failed_containers_after_a_power_cut_are_not_broken(kube: FakeKube) -> None:
-    """After a reboot a container has failed, perhaps for the fifth time, but the kubelet isn't backing off."""
-    state = {"terminated": {"exitCode": 255, "reason": "Unknown"}}
-    rolling(kube, container("main", state, ready=False, restarts=5, last=state))
-    assert look(kube).kind is VerdictKind.PENDING
+def ended(code: int, *, seconds: int, reason: str = "Error") -> dict[str, Any]:
+    """A container whose third instance ended after some seconds, and that isn't said to be backing off."""
+    times = {"startedAt": "2025-12-01T00:00:00Z", "finishedAt": f"2025-12-01T00:{seconds // 60:02}:{seconds % 60:02}Z"}
+    state = {"terminated": {"exitCode": code, "reason": reason, **times}}
+    return container("main", state, ready=False, restarts=2, last=state)
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind"),
+    [
+        (ended(1, seconds=3), VerdictKind.BROKEN),
+        (ended(0, seconds=3), VerdictKind.BROKEN),
+        (ended(255, seconds=3, reason="Unknown"), VerdictKind.PENDING),
+        (ended(143, seconds=1800), VerdictKind.PENDING),
+    ],
+    ids=["crash loop", "keeps ending", "power cut", "reboot"],
+)
+def test_crash_loop_is_told_from_a_reboot(kube: FakeKube, ending: dict[str, Any], kind: VerdictKind) -> None:
+    """The kubelet shows a crash loop as "terminated" most of the time; a node that was switched off shows the same."""
+    rolling(kube, ending)
+    assert look(kube).kind is kind
+
+
+def test_program_that_is_not_there_is_broken(kube: FakeKube) -> None:
+    """RunContainerError is a crash loop in which the program never starts; the runtime's words are the cause."""
+    words = 'exec: "/nope": no such file or directory'
+    rolling(kube, waiting("RunContainerError", words, restarts=2))
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert words in verdict.reason
+
+
+def test_usage_is_left_out_of_the_log(kube: FakeKube) -> None:
+    """kube-scheduler prints the help of all its flags before it names the wrong one."""
+    pod = rolling(kube, crashed(1))
+    usage = (
+        "Usage:\n  kube-scheduler [flags]\nLogs flags:\n      --format string   Sets it.\n  -v, --v Level   verbosity\n"
+    )
+    kube.log_texts[pod, "main", False] = usage + "Error: unknown flag: --nonsense\n"
+    logged = [line for line in look(kube).details if line.startswith("log")]
+    assert logged == ["log of main:   kube-scheduler [flags]", "log of main: Error: unknown flag: --nonsense"]
 
 
 def test_the_container_at_fault_is_named_not_its_neighbour(kube: FakeKube) -> None:
