@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,14 +62,15 @@ def status(folder: Path, name: str | None) -> None:
         Console().print(_table(Lab(placement)))
 
 
-@lab.command()
+@lab.command(context_settings={"ignore_unknown_options": True})
 @click.argument("node")
 @click.argument("command", nargs=-1)
 @_name
 @click.pass_obj
 def shell(folder: Path, node: str, command: tuple[str, ...], name: str | None) -> None:
-    """Log in to NODE as root, or run COMMAND there."""
-    arguments = [*_find(folder, name).ssh(node), *command]
+    """Log in to NODE as root, or run COMMAND there: one word is a script, several are a program and its arguments."""
+    remote = command if len(command) < 2 else [shlex.join(command)]
+    arguments = [*_find(folder, name).ssh(node), *remote]
     os.execvp(arguments[0], arguments)  # noqa: S606 - the terminal becomes ssh's
 
 

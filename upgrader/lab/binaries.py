@@ -10,7 +10,7 @@ from upgrader.lab.cache import built, cache_root, content_hash, definitions
 from upgrader.lab.golang import Module, build_module, go_command
 from upgrader.lab.progress import Progress
 
-__all__ = ["COREDNS", "ETCD", "HELM", "PAUSE", "Binaries", "built_kubernetes", "kubernetes"]
+__all__ = ["COREDNS", "ETCD", "HELM", "PAUSE", "Binaries", "built_kubernetes", "kubectl", "kubernetes"]
 
 ETCD = "v3.6.8"
 COREDNS = "v1.14.2"
@@ -42,6 +42,11 @@ def kubernetes(version: str, progress: Progress) -> Path:
     folder = _built("kubernetes", f"{version}-{_sources_hash()}", _kubernetes_module(version), progress)
     _link(f"kubectl-{version}", folder / "kubernetes")
     return folder
+
+
+def kubectl(version: str) -> Path:
+    """The kubectl of a version that was built."""
+    return cache_root() / "bin" / f"kubectl-{version}"
 
 
 def built_kubernetes() -> tuple[str, ...]:

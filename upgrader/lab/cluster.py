@@ -12,14 +12,13 @@ from typing import Any
 
 from upgrader.errors import LabError
 from upgrader.lab import network
+from upgrader.lab.binaries import kubectl
 from upgrader.lab.cluster_folder import ssh_command
 from upgrader.lab.kubeadm import Secrets, init_config, join_config
 from upgrader.lab.runner import Runner
 from upgrader.lab.spec import Node, Placement
 
 __all__ = ["Cluster"]
-
-_KUBECTL = "kubectl --kubeconfig=/etc/kubernetes/admin.conf --request-timeout=10s"
 
 
 class Cluster:
@@ -138,7 +137,12 @@ touch /etc/lab/kubeadm-done
         self.run(node, script, what=f"kubeadm {command.split()[0]}", timeout_s=timeout_s)
 
     def _get(self, what: str) -> list[dict[str, Any]]:
-        said = self.run(self._first, f"{_KUBECTL} get {what} -o json", what=f"kubectl get {what}", timeout_s=20)
+        # From this machine: it works as long as any controller does, and so proves the kubeconfig that users get.
+        kubeconfig = self._placement.folder / "kubeconfig"
+        command = [str(kubectl(self._placement.spec.kubernetes)), f"--kubeconfig={kubeconfig}", "--request-timeout=5s"]
+        said = self._runner.run(
+            [*command, "get", *what.split(), "-o", "json"], what=f"kubectl get {what}", timeout_s=20
+        )
         items: list[dict[str, Any]] = json.loads(said)["items"]
         return items
 

@@ -52,6 +52,7 @@ def ssh_command(placement: Placement, node: Node) -> list[str]:
         "UserKnownHostsFile": f'"{ssh / "known_hosts"}"',
         "StrictHostKeyChecking": "yes",
         "IdentitiesOnly": "yes",
+        "BatchMode": "yes",
         "ConnectTimeout": "5",
         "ServerAliveInterval": "5",
         "ServerAliveCountMax": "3",

@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -166,6 +167,8 @@ def _join(command: Sequence[str]) -> str:
 
 def _started(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None if there is none, or only its zombie."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)  # if it is our own child and has ended, let it go
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
@@ -43,12 +45,19 @@ class Runner:
         return out
 
     def spawn(self, command: Sequence[str], log: Path) -> int:
-        """Start a process that outlives this one, output appended to `log`; returns its pid."""
-        with log.open("a") as stream:
-            process = self._start(command, subprocess.DEVNULL, stream.fileno(), stream.fileno(), new_session=True)
+        """Start a process that outlives this one, its output appended to `log`; returns its pid."""
+        program = shutil.which(command[0])
+        if not program:
+            raise LabError(f"{command[0]} is not there")
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ]
         with self._lock:
-            self._running.discard(process)
-        return process.pid
+            if self._cancelled:
+                raise LabError("cancelled")
+            return os.posix_spawn(program, list(command), os.environ, file_actions=actions, setsid=True)
 
     def cancel(self) -> None:
         """End what runs and refuse what comes."""
@@ -73,15 +82,17 @@ class Runner:
         """Whether `cancel` was called."""
         return self._cancelled
 
-    def _start(
-        self, command: Sequence[str], stdin: int, out: int, err: int, *, new_session: bool = False
-    ) -> subprocess.Popen[str]:
+    def _start(self, command: Sequence[str], stdin: int, out: int, err: int) -> subprocess.Popen[str]:
         with self._lock:
             if self._cancelled:
                 raise LabError("cancelled")
-            process = subprocess.Popen(
-                command, stdin=stdin, stdout=out, stderr=err, text=True, start_new_session=new_session
-            )
+            try:
+                # A session of its own: Ctrl-C on the terminal reaches us alone, and we end the children.
+                process = subprocess.Popen(
+                    command, stdin=stdin, stdout=out, stderr=err, text=True, start_new_session=True
+                )
+            except FileNotFoundError as error:
+                raise LabError(f"{command[0]} is not there", remedy="upgrader lab build") from error
             self._running.add(process)
             return process
 

@@ -28,9 +28,9 @@ def traces(name: str, prefix: str, folder: Path) -> list[str]:
         if f"{home}/" in mounts:
             found.append(f"mount in process {process.name}")
     links = json.loads(subprocess.run(["ip", "-j", "link"], capture_output=True, check=True).stdout)
-    for link in links:
-        if link["ifname"] == prefix or link["ifname"].startswith((f"vb-{prefix}-", f"ve-{prefix}-")):
-            found.append(f"interface {link['ifname']}")
+    own = (f"vb-{prefix}-", f"ve-{prefix}-")
+    names = [link["ifname"] for link in links]
+    found += [f"interface {name}" for name in names if name == prefix or name.startswith(own)]
     routes = subprocess.run(["ip", "route"], capture_output=True, text=True, check=True).stdout
     found += [f"route {line}" for line in routes.splitlines() if f"dev {prefix} " in f"{line} "]
     found += [f"control group {path}" for path in Path("/sys/fs/cgroup").glob(f"*/{prefix}-*")]
