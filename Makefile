@@ -57,7 +57,7 @@ contract: venv $(BIN)/helm ## Adapters against the real thing, and fakes against
 e2e: build ## Everything on real local clusters (root).
 	@$(PYTEST) tests/e2e
 
-test: deps venv ## All of it: linters, unit, contract and end-to-end tests.
+test: ## All of it: linters, unit, contract and end-to-end tests.
 	@scripts/test
 
 # --- to look at it --------------------------------------------------------------------------------------------------
