@@ -22,7 +22,7 @@ _CLOSED = (
     ssl.SSLEOFError,
     ssl.SSLZeroReturnError,
 )
-"""How a connection ends without an answer."""
+"""How a connection ends without an answer; http.client.RemoteDisconnected is a ConnectionResetError."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,11 @@ class Attempt:
 
 
 class Client(Protocol):
-    """One kind of client. Not for use by several threads at once."""
+    """One kind of client."""
 
     name: str
+    parallel: int
+    """How many threads may use it at once."""
 
     def send(self, request: Request, timeout_seconds: float) -> Attempt:
         """Try once; never raises for what a server or a network does."""
@@ -93,6 +95,7 @@ class FreshClient:
     """Connects for every request, as `kubectl`, `curl` and health checks do."""
 
     name = "fresh"
+    parallel = 64
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -114,6 +117,7 @@ class KeptClient:
     """Keeps one HTTP/1.1 connection, as pooled clients do, and opens another when the server closed it."""
 
     name = "kept"
+    parallel = 1
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

@@ -8,6 +8,7 @@ outlives its parent, and takes its object out of the cluster again.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -33,9 +34,6 @@ DEADLINE_SECONDS = 10.0
 REPORT_SECONDS = 0.5
 LEAVE_SECONDS = 3.0
 """How long the end waits for answers that are still out."""
-PARALLEL = 64
-"""Requests on connections of their own that may be under way at once."""
-
 OBJECT = "upgrader-availability"
 _COLLECTION = "/api/v1/namespaces/kube-system/configmaps"
 
@@ -55,21 +53,21 @@ REQUESTS = (
     Request("GET", "/version"),
 )
 
+KINDS = (FreshClient, KeptClient)
+"""The kinds of clients that take turns."""
+
 
 class Prober:
     """Sends each kind of request through each kind of client, in turn."""
 
     def __init__(self, endpoint: Endpoint, requests_per_second: float) -> None:
         self._endpoint = endpoint
+        self._clients: tuple[Client, ...] = tuple(kind(endpoint) for kind in KINDS)
         self._interval = 1 / requests_per_second
         self._stop = threading.Event()
         self._bug: BaseException | None = None
         self._tally = Tally(time.monotonic())
-        self._kept = KeptClient(endpoint)
-        self._pools: dict[str, ThreadPoolExecutor] = {
-            FreshClient.name: ThreadPoolExecutor(PARALLEL, FreshClient.name),
-            KeptClient.name: ThreadPoolExecutor(1, KeptClient.name),  # one connection, one request at a time
-        }
+        self._pools = {client.name: ThreadPoolExecutor(client.parallel, client.name) for client in self._clients}
 
     def stop(self) -> None:
         """Ask `run` to end."""
@@ -77,21 +75,22 @@ class Prober:
 
     def run(self, out: TextIO) -> None:
         """Probe until `stop`, reporting to `out`; then clean up and report once more, with `"final": true`."""
-        clients: tuple[Client, ...] = (FreshClient(self._endpoint), self._kept)
-        self._report(out)
-        plan = cycle((client, request) for request, client in product(REQUESTS, clients))
+        self._report(out, time.monotonic())
+        plan = cycle((client, request) for request, client in product(REQUESTS, self._clients))
         due = reported = time.monotonic()
         while not self._stop.wait(max(0.0, due - time.monotonic())):
             client, request = next(plan)
             self._pools[client.name].submit(self._ask, client, request, due).add_done_callback(self._done)
             due = self._next(due)
             if due - reported >= REPORT_SECONDS:
-                self._report(out)
+                self._report(out, time.monotonic())
                 reported = due
-        self._finish(clients)
+        stopped = time.monotonic()
+        self._finish()
         if self._bug is not None:
             raise self._bug
-        self._report(out, final=True)
+        # The gap that is open now is open since we stopped asking, which is no fault of the server's.
+        self._report(out, stopped, final=True)
 
     def _next(self, due: float) -> float:
         """When the next request is due. Time in which this process didn't run (a suspended laptop) is left out."""
@@ -116,24 +115,25 @@ class Prober:
     def _count(self, outcome: Outcome, client: Client, request: Request, stamp: str) -> None:
         self._tally.record(outcome, client=client.name, request=str(request), due=stamp, now=time.monotonic())
 
-    def _finish(self, clients: Sequence[Client]) -> None:
+    def _finish(self) -> None:
         end = time.monotonic() + LEAVE_SECONDS
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
         for thread in threading.enumerate():
-            if thread.name.startswith((FreshClient.name, KeptClient.name)):
+            if thread.name.startswith(tuple(self._pools)):
                 thread.join(max(0.0, end - time.monotonic()))
-        for client in clients:
+        for client in self._clients:
             client.close()
         # If this fails the API is away, and what is left behind is one small ConfigMap that the next run takes over.
         FreshClient(self._endpoint).send(Request("DELETE", f"{_COLLECTION}/{OBJECT}"), LEAVE_SECONDS)
 
-    def _report(self, out: TextIO, *, final: bool = False) -> None:
-        print(json.dumps({**asdict(self._tally.snapshot(time.monotonic())), "final": final}), file=out, flush=True)
+    def _report(self, out: TextIO, now: float, *, final: bool = False) -> None:
+        out.write(json.dumps({**asdict(self._tally.snapshot(now)), "final": final}) + "\n")
+        out.flush()
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run until stdin ends or SIGTERM; 2 with a message on stderr when the kubeconfig can't be used."""
+    """Run until stdin ends or SIGTERM, and exit; returns 2, with a message on stderr, for an unusable kubeconfig."""
     kubeconfig, context, rate = arguments
     try:
         prober = Prober(read_endpoint(Path(kubeconfig), context), float(rate))
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: prober.stop())
     threading.Thread(target=_until_parent_ends, args=(prober,), daemon=True).start()
     prober.run(sys.stdout)
-    return 0
+    os._exit(0)  # at once: the interpreter's own end would wait for threads that still wait for an answer
 
 
 def _until_parent_ends(prober: Prober) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.padding import Padding
 from rich.spinner import Spinner
@@ -38,6 +39,7 @@ _VERDICTS = {
     VerdictKind.UNKNOWN: "magenta",
 }
 
+_DETAIL_LINES = 2
 _BEADS = 10
 """A gate that must hold more often than this is counted in digits."""
 
@@ -135,9 +137,23 @@ def _detail(step: StepProgress) -> list[RenderableType]:
         lines.append(Text(step.note, style="dim"))
     elif step.state in ("failed", "undo-failed") and step.reason:
         lines.append(Text(step.reason.splitlines()[0], style="red"))
-    for line in lines:
-        line.no_wrap, line.overflow = True, "ellipsis"
-    return [Padding(line, (0, 0, 0, 6), expand=False) for line in lines]
+    return [Padding(_AtMost(line, _DETAIL_LINES), (0, 0, 0, 6), expand=False) for line in lines]
+
+
+@dataclass(frozen=True)
+class _AtMost:
+    """Text that takes a few lines at most, so that a long reason doesn't push the steps out of sight."""
+
+    text: Text
+    lines: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wrapped = self.text.wrap(console, options.max_width)
+        if len(wrapped) > self.lines:
+            last = wrapped[self.lines - 1]
+            last.truncate(options.max_width - 1)
+            last.append("…")
+        yield from wrapped[: self.lines]
 
 
 def _gate(look: GateLooked) -> list[Text]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
+from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from upgrader.model.finding import Finding, Severity
@@ -22,14 +22,22 @@ _STYLES: dict[Severity, tuple[str, str]] = {
 
 def draw_findings(findings: Sequence[Finding]) -> RenderableType:
     """Each finding with its id, why it matters and what to do about it."""
+    if not findings:
+        return Text(" ✔ nothing speaks against the run", style="green")
     order = list(_STYLES)
-    rows: list[RenderableType] = []
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for finding in sorted(findings, key=lambda f: order.index(f.severity)):
         sign, style = _STYLES[finding.severity]
-        severity = (f"{sign} {finding.severity:<7}", style)
-        rows.append(Text.assemble(" ", severity, f"  {finding.title}  ", (finding.id, "dim")))
-        if finding.diagnosis:
-            rows.append(Padding(Text(finding.diagnosis, style="dim"), (0, 0, 0, 12), expand=False))
-        if finding.remedy:
-            rows.append(Padding(Text.assemble(("Remedy: ", "green"), finding.remedy), (0, 0, 0, 12), expand=False))
-    return Group(*rows) if rows else Text(" ✔ nothing speaks against the run", style="green")
+        table.add_row(Text(f" {sign} {finding.severity}", style=style), _text(finding))
+    return table
+
+
+def _text(finding: Finding) -> Text:
+    text = Text.assemble(finding.title, "  ", (finding.id, "dim"))
+    if finding.diagnosis:
+        text.append(f"\n{finding.diagnosis}", style="dim")
+    if finding.remedy:
+        text.append("\nRemedy: ", style="green").append(finding.remedy)
+    return text

@@ -12,7 +12,7 @@ from rich.text import Text
 from upgrader.model.finding import Finding
 from upgrader.model.plan import Plan, PlannedPlaybook, PlannedStep
 from upgrader.ui.findings import draw_findings
-from upgrader.ui.terminal import console
+from upgrader.ui.terminal import console, show
 
 __all__ = ["print_plan"]
 
@@ -29,12 +29,13 @@ def print_plan(plan: Plan, findings: Sequence[Finding], *, diff: bool, stream: T
     """Print every step and the objects that it changes (`diff`: how), then what speaks against the run."""
     out = console(stream)
     title = Text.assemble((" Kubernetes ", "bold"), str(plan.current), " → ", (str(plan.target), "bold cyan"))
-    out.print("\n", title, "\n", _steps(plan), sep="")
+    out.print("\n", title, "\n", sep="")
+    show(out, _steps(plan))
     if diff:
         for line in _diffs(plan):
             out.print(line, soft_wrap=True)
     out.print("\n", Text(" Checks", style="bold"), sep="")
-    out.print(draw_findings(findings))
+    show(out, draw_findings(findings))
     out.print()
 
 

@@ -13,7 +13,7 @@ from upgrader.engine.report import Report, StepReport
 from upgrader.model.event import AvailabilityMeasured
 from upgrader.ui.console import MARKS, availability_line
 from upgrader.ui.progress import State
-from upgrader.ui.terminal import console, duration
+from upgrader.ui.terminal import console, duration, show
 
 __all__ = ["print_report"]
 
@@ -38,7 +38,7 @@ def print_report(report: Report, folder: Path, stream: TextIO | None = None) -> 
     table.add_column(overflow="fold")
     for step in report.steps:
         table.add_row(*_step(step))
-    out.print(table)
+    show(out, table)
     if report.availability:
         out.print("\n ", availability_line(AvailabilityMeasured(**report.availability)), sep="")
         for line in report.availability.get("failures", ())[:5]:

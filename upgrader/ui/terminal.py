@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 
-__all__ = ["console", "duration", "is_interactive", "milliseconds"]
+__all__ = ["console", "duration", "is_interactive", "milliseconds", "show"]
 
 
 def console(stream: TextIO | None = None) -> Console:
@@ -15,6 +15,16 @@ def console(stream: TextIO | None = None) -> Console:
     stream = stream or sys.stderr
     width = None if stream.isatty() else 200
     return Console(file=stream, highlight=False, soft_wrap=False, width=width)
+
+
+def show(out: Console, renderable: RenderableType) -> None:
+    """Print; in logs and files without the spaces that fill up a terminal's lines."""
+    if out.is_terminal:
+        out.print(renderable)
+        return
+    with out.capture() as captured:
+        out.print(renderable)
+    out.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def is_interactive(stream: TextIO) -> bool:

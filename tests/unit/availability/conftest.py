@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import ipaddress
 import json
@@ -26,7 +27,8 @@ TOKEN = "sesame"
 class ApiServer:
     """What the server did, and what it shall do: each entry of `script` is for one request, then all is well.
 
-    Entries: a status, a (status, Retry-After) pair, or "close" (end the connection without an answer).
+    Entries: a status, a (status, Retry-After) pair, "close" (end the connection without an answer) or "hang" (no
+    answer, no end).
     """
 
     kubeconfig: Path
@@ -35,6 +37,10 @@ class ApiServer:
     requests: list[tuple[str, str]] = field(default_factory=list)
     connections: set[int] = field(default_factory=set)
     objects: set[str] = field(default_factory=set)
+    hanging: threading.Event = field(default_factory=threading.Event)
+    """Set when a request hangs."""
+    release: threading.Event = field(default_factory=threading.Event)
+    """Ends all hanging."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -84,9 +90,14 @@ def _handler(state: ApiServer) -> type[BaseHTTPRequestHandler]:
                 state.connections.add(self.client_address[1])
                 state.requests.append((self.command, self.path))
                 step = state.script.pop(0) if state.script else self.usual(body)
+            if step == "hang":
+                state.hanging.set()
+                state.release.wait()
+                step = "close"
             if step == "close":
                 self.close_connection = True
-                self.connection.shutdown(socket.SHUT_RDWR)
+                with contextlib.suppress(OSError):  # the client may have gone first
+                    self.connection.shutdown(socket.SHUT_RDWR)
                 return
             status, retry_after = step if isinstance(step, tuple) else (step, "")
             assert isinstance(status, int)
@@ -155,6 +166,7 @@ def api(tmp_path: Path) -> Iterator[ApiServer]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield state
+    state.release.set()
     server.shutdown()
     thread.join()
     server.server_close()

@@ -60,6 +60,16 @@ def test_failures_carry_time_client_and_request(api: ApiServer) -> None:
     assert first.client in ("fresh", "kept")
 
 
+def test_it_ends_though_requests_have_no_answer(api: ApiServer) -> None:
+    """A server that hangs can't keep the prober: it ends in order, and counts what was answered."""
+    api.script = [200, 200, *["hang"] * 100]
+    with AvailabilityProbe(api.kubeconfig, requests_per_second=20) as probe:
+        until(api.hanging)
+        seen = probe.stop()
+    assert seen.requests == 2
+    assert seen.failures == ()
+
+
 def test_a_bad_kubeconfig_is_said_at_once(api: ApiServer) -> None:
     """A prober that can't start is an error with its own words, not a run without counts."""
     api.kubeconfig.write_text("current-context: x\n")

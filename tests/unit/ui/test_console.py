@@ -82,12 +82,12 @@ def test_the_counts_of_the_probe_are_shown() -> None:
     )
 
 
-def test_long_reasons_are_cut_not_wrapped() -> None:
-    """One line a thing: a long reason must not push the steps out of sight."""
-    shown = picture(*APPLIED, looked(pending("x" * 500)), width=60)
+def test_long_reasons_take_two_lines() -> None:
+    """A long reason is read as far as two lines go, and must not push the steps out of sight."""
+    shown = picture(*APPLIED, looked(pending("word " * 100)), width=60)
     assert max(map(len, shown.splitlines())) <= 60
     assert "…" in shown
-    assert len(shown.splitlines()) == len(picture(*APPLIED, looked(pending("x")), width=60).splitlines())
+    assert len(shown.splitlines()) == len(picture(*APPLIED, looked(pending("x")), width=60).splitlines()) + 1
 
 
 def test_a_note_is_shown_with_the_step_and_kept_above() -> None:
