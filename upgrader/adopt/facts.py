@@ -1,0 +1,134 @@
+"""What a kubeadm cluster is like, before it is adopted: its static pods, and how kubeadm configured it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from upgrader.errors import ApiError, Inhibited
+from upgrader.model.cluster import Cluster, Host
+from upgrader.ports import Hosts, Kind, Kube, KubeObject
+
+__all__ = ["ADOPTED", "COMPONENTS", "MANIFESTS", "ControllerFacts", "KubeadmFacts", "StaticPod", "read_facts"]
+
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+MANIFESTS = "/etc/kubernetes/manifests"
+ADOPTED = "/etc/kubernetes/upgrader/adopted"
+"""Where the manifests wait that adoption took out of the kubelet's sight."""
+
+_CONFIG_MAPS = Kind("v1", "configmaps")
+_SERVICES = Kind("v1", "services")
+_SYSTEM = "kube-system"
+
+
+@dataclass(frozen=True)
+class StaticPod:
+    """One of kubeadm's manifests: `flags` by name without dashes, in the order of repetition."""
+
+    component: str
+    manifest: bytes
+    flags: Mapping[str, tuple[str, ...]]
+    image: str
+
+    @property
+    def pod(self) -> dict[str, Any]:
+        """The manifest as an object."""
+        loaded: dict[str, Any] = yaml.safe_load(self.manifest)
+        return loaded
+
+
+@dataclass(frozen=True)
+class ControllerFacts:
+    """One controller's static pods: `active` ones run, `adopted` ones were moved away by an earlier adoption."""
+
+    host: Host
+    active: Mapping[str, StaticPod]
+    adopted: Mapping[str, StaticPod]
+
+    def known(self, component: str) -> StaticPod | None:
+        """A component's manifest, wherever it is."""
+        return self.active.get(component) or self.adopted.get(component)
+
+
+@dataclass(frozen=True)
+class KubeadmFacts:
+    """kubeadm's ClusterConfiguration, the add-ons as they run, and every controller."""
+
+    configuration: Mapping[str, Any]
+    proxy_config: str
+    """KubeProxyConfiguration as YAML."""
+    proxy_kubeconfig: str
+    corefile: str
+    dns_address: str
+    dns_deployment: KubeObject
+    proxy_daemonset: KubeObject
+    controllers: tuple[ControllerFacts, ...]
+
+    def component(self, name: str) -> StaticPod:
+        """The first controller's manifest of a component; raises Inhibited when there is none anywhere."""
+        for controller in self.controllers:
+            found = controller.known(name)
+            if found is not None:
+                return found
+        raise Inhibited(
+            f"{name} has no static pod manifest on any controller ({MANIFESTS})",
+            remedy="Only control planes that kubeadm made can be adopted.",
+        )
+
+
+def read_facts(kube: Kube, hosts: Hosts, cluster: Cluster) -> KubeadmFacts:
+    """Look at the cluster and at every controller. Raises ApiError, HostError, or Inhibited where kubeadm wasn't."""
+    configuration = _config_map(kube, "kubeadm-config")["ClusterConfiguration"]
+    proxy = _config_map(kube, "kube-proxy")
+    service = _existing(kube, _SERVICES, "kube-dns")
+    return KubeadmFacts(
+        configuration=yaml.safe_load(configuration),
+        proxy_config=proxy["config.conf"],
+        proxy_kubeconfig=proxy["kubeconfig.conf"],
+        corefile=_config_map(kube, "coredns")["Corefile"],
+        dns_address=service["spec"]["clusterIP"],
+        dns_deployment=_existing(kube, Kind("apps/v1", "deployments"), "coredns"),
+        proxy_daemonset=_existing(kube, Kind("apps/v1", "daemonsets"), "kube-proxy"),
+        controllers=tuple(_controller(hosts, host) for host in cluster.controllers),
+    )
+
+
+def _config_map(kube: Kube, name: str) -> Mapping[str, str]:
+    data: Mapping[str, str] = _existing(kube, _CONFIG_MAPS, name)["data"]
+    return data
+
+
+def _existing(kube: Kube, kind: Kind, name: str) -> KubeObject:
+    found = kube.get(kind, name, _SYSTEM)
+    if found is None:
+        raise ApiError(
+            f"{kind.plural} {_SYSTEM}/{name} does not exist",
+            remedy="Only clusters that kubeadm made, with its kube-proxy and CoreDNS, can be adopted.",
+        )
+    return found
+
+
+def _controller(hosts: Hosts, host: Host) -> ControllerFacts:
+    return ControllerFacts(host, _static_pods(hosts, host, MANIFESTS), _static_pods(hosts, host, ADOPTED))
+
+
+def _static_pods(hosts: Hosts, host: Host, folder: str) -> Mapping[str, StaticPod]:
+    found = {}
+    for component in COMPONENTS:
+        content = hosts.read(host, f"{folder}/{component}.yaml")
+        if content is not None:
+            found[component] = _static_pod(component, content)
+    return found
+
+
+def _static_pod(component: str, content: bytes) -> StaticPod:
+    container = yaml.safe_load(content)["spec"]["containers"][0]
+    flags: dict[str, tuple[str, ...]] = {}
+    for word in (*container.get("command", ()), *container.get("args", ())):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            flags[name] = (*flags.get(name, ()), value if equals else "true")
+    return StaticPod(component, content, flags, container["image"])

@@ -1,0 +1,173 @@
+"""Steps that take kubeadm's static pods out of the kubelet's sight, put them back, or give one a flag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import yaml
+
+from upgrader.adopt.facts import ADOPTED, MANIFESTS
+from upgrader.errors import ApiError, StepFailed
+from upgrader.model.cluster import Host
+from upgrader.model.release import RestorePoint
+from upgrader.ports import Clock, Hosts, Kind, Kube
+
+__all__ = ["PortSharingStep", "RestoreStep", "RetireStep"]
+
+_PODS = Kind("v1", "pods")
+_SYSTEM = "kube-system"
+_GONE_SECONDS = 120.0
+_READY_SECONDS = 240.0
+
+
+@dataclass(frozen=True)
+class _StaticPods:
+    """The static pods of some components on some controllers, one controller after the other."""
+
+    name: str
+    hosts: Hosts
+    kube: Kube
+    clock: Clock
+    controllers: tuple[Host, ...]
+    components: tuple[str, ...]
+
+    def capture(self) -> RestorePoint:
+        """Every way back is the same: the other direction."""
+        return RestorePoint()
+
+    def _retire(self, note: Callable[[str], None]) -> None:
+        for host in self.controllers:
+            for component in self.components:
+                if _move(self.hosts, host, component, MANIFESTS, ADOPTED):
+                    note(f"{host.name}: moved {component}.yaml to {ADOPTED}")
+            for component in self.components:
+                self._await(host, component, present=False)
+
+    def _restore(self, note: Callable[[str], None]) -> None:
+        for host in self.controllers:
+            for component in self.components:
+                if _move(self.hosts, host, component, ADOPTED, MANIFESTS):
+                    note(f"{host.name}: put {component}.yaml back")
+            for component in self.components:
+                self._await(host, component, present=True)
+
+    def _await(self, host: Host, component: str, *, present: bool) -> None:
+        """Wait until the mirror pod is gone, or there and Ready. An API that doesn't answer is waited for."""
+        pod, limit = f"{component}-{host.name}", _READY_SECONDS if present else _GONE_SECONDS
+        deadline = self.clock.monotonic() + limit
+        while True:
+            try:
+                found = self.kube.get(_PODS, pod, _SYSTEM)
+                state = "gone" if found is None else "Ready" if _ready(found) else "not Ready"
+            except ApiError as error:
+                state = error.message
+            if state == ("Ready" if present else "gone"):
+                return
+            if self.clock.monotonic() >= deadline:
+                goal = "be Ready" if present else "end"
+                raise StepFailed(
+                    f"static pod {pod} did not {goal} within {limit:.0f} s: {state}",
+                    remedy=f"On {host.name}: crictl ps -a, journalctl -u kubelet",
+                )
+            self.clock.sleep(1.0)
+
+
+class RetireStep(_StaticPods):
+    """Takes static pods away, now that the charts' own pods do their work; undo puts them back."""
+
+    def summary(self) -> str:
+        return f"take the static pods away: {', '.join(self.components)}"
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        self._retire(note)
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        self._restore(note)
+
+
+class RestoreStep(_StaticPods):
+    """Puts kubeadm's static pods back; undo takes them away again."""
+
+    def summary(self) -> str:
+        return f"put kubeadm's static pods back: {', '.join(self.components)}"
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        self._restore(note)
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        self._retire(note)
+
+
+@dataclass(frozen=True)
+class PortSharingStep:
+    """Gives kube-apiserver's static pod `--permit-port-sharing`, so that the chart's pod can take its port over.
+
+    The kubelet stops the old pod before it starts the new one: on a single controller the API is away meanwhile.
+    """
+
+    hosts: Hosts
+    kube: Kube
+    clock: Clock
+    controllers: tuple[Host, ...]
+    name: str = "port-sharing"
+
+    def summary(self) -> str:
+        return "restart kube-apiserver's static pod with --permit-port-sharing (the API is away for about 40 s)"
+
+    def capture(self) -> RestorePoint:
+        return RestorePoint()
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        path = f"{MANIFESTS}/kube-apiserver.yaml"
+        for host in self.controllers:
+            content = self.hosts.read(host, path)
+            if content is None:
+                continue
+            pod = yaml.safe_load(content)
+            command = pod["spec"]["containers"][0]["command"]
+            if "--permit-port-sharing=true" in command:
+                continue
+            note(f"{host.name}: kube-apiserver restarts with --permit-port-sharing")
+            command.append("--permit-port-sharing=true")
+            self.hosts.write(host, path, yaml.safe_dump(pod, sort_keys=False).encode())
+            self._await_restart(host)
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        """The flag stays: it does no harm, and taking it out would take the API away once more."""
+        note("kube-apiserver keeps --permit-port-sharing: taking it out would interrupt the API again")
+
+    def _await_restart(self, host: Host) -> None:
+        deadline = self.clock.monotonic() + _READY_SECONDS
+        state = ""
+        while self.clock.monotonic() < deadline:
+            self.clock.sleep(1.0)
+            try:
+                found = self.kube.get(_PODS, f"kube-apiserver-{host.name}", _SYSTEM)
+                command = found["spec"]["containers"][0]["command"] if found else []
+                if found and "--permit-port-sharing=true" in command and _ready(found):
+                    return
+                state = "the old pod still runs, or the new one is not Ready"
+            except ApiError as error:
+                state = error.message
+        raise StepFailed(
+            f"static pod kube-apiserver-{host.name} was not Ready within {_READY_SECONDS:.0f} s: {state}",
+            remedy=f"On {host.name}: crictl ps -a, journalctl -u kubelet",
+        )
+
+
+def _move(hosts: Hosts, host: Host, component: str, source: str, target: str) -> bool:
+    """Move one manifest; False when it isn't in `source` (any more). One rename, so nothing is ever half there.
+
+    The kubelet reads every file in its folder, so the copy must not lie there under any name.
+    """
+    file = f"{component}.yaml"
+    script = (
+        'set -eu; [ -e "$1/$3" ] || exit 0; mkdir -p -m 0700 "$2"; mv -f "$1/$3" "$2/$3"; sync -f "$2"; echo moved'
+    )
+    return "moved" in hosts.run(host, ["sh", "-c", script, "sh", source, target, file]).stdout
+
+
+def _ready(pod: object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", []) if isinstance(pod, dict) else []
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

@@ -1,0 +1,114 @@
+"""Carries a pipeline out for a command: run folder, journal, display, availability probe, report and exit code."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from upgrader.availability.probe import AvailabilityProbe
+from upgrader.cli.wiring import Session
+from upgrader.engine.journal import Journal, read_journal
+from upgrader.engine.report import Report, fold
+from upgrader.engine.runner import Runner, RunResult
+from upgrader.engine.stop import StopRequest, stop_on_signals
+from upgrader.errors import Interrupted, RollbackFailed, StepFailed
+from upgrader.model.availability import Availability
+from upgrader.model.event import AvailabilityMeasured, Event, Note
+from upgrader.pipeline import Pipeline
+from upgrader.ports import Reporter
+from upgrader.ui.reporters import choose_reporter
+from upgrader.ui.summary import print_report
+
+__all__ = ["carry_out", "lock_holder"]
+
+
+def carry_out(session: Session, pipeline: Pipeline, *, label: str) -> None:
+    """Run a pipeline and print its report. Raises what its outcome means (StepFailed, RollbackFailed, Interrupted).
+
+    `label` ends the run's name: the target version, or what else the run is for.
+    """
+    result, report, folder = _run(session, pipeline, label)
+    print_report(report, folder)
+    match result.outcome:
+        case "rolled-back":
+            what = f"{label} failed and was rolled back; the cluster is healthy.\n{result.reason}"
+            raise StepFailed(what, remedy=result.remedy)
+        case "failed":
+            raise RollbackFailed(result.reason, remedy=result.remedy or "Look at the cluster before anything else.")
+        case "interrupted":
+            raise Interrupted(result.reason, remedy=result.remedy)
+
+
+def lock_holder() -> str:
+    """Who we are, for whoever meets our lock."""
+    return f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
+
+
+def _run(session: Session, pipeline: Pipeline, label: str) -> tuple[RunResult, Report, Path]:
+    settings, tools, stop = session.settings, session.tools, StopRequest()
+    name = f"{tools.clock.now():%Y%m%dT%H%M%S}-{label}"
+    folder = settings.folder / "runs" / name
+    folder.mkdir(mode=0o700, parents=True)
+    path = folder / "journal.jsonl"
+    journal = Journal(path, tools.clock)
+    try:
+        with choose_reporter(sys.stderr) as display:
+            reporter = _Everyone(journal, display)
+            runner = Runner(
+                kube=tools.kube, clock=tools.clock, reporter=reporter, stop=stop, on_failure=settings.on_failure
+            )
+            with stop_on_signals(stop, lambda text: display.emit(Note(text))), _probing(session, reporter, display):
+                result = runner.run(pipeline, run=name, target=label, folder=str(folder))
+    finally:
+        journal.close()
+        report = fold(read_journal(path))
+        _write_report(folder / "report.json", report)
+    return result, report, folder
+
+
+@contextmanager
+def _probing(session: Session, reporter: Reporter, display: Reporter) -> Iterator[None]:
+    """Ask the API all the while, as its clients do; show what they see, and journal it at the end."""
+    settings = session.settings
+    rate = settings.availability.requests_per_second
+    if rate <= 0:
+        yield
+        return
+    probe = AvailabilityProbe(
+        settings.kubeconfig,
+        context=session.cluster.context,
+        requests_per_second=rate,
+        on_change=lambda seen: display.emit(_measured(seen)),
+    )
+    with probe:
+        try:
+            yield
+        finally:
+            reporter.emit(_measured(probe.stop()))
+
+
+def _measured(seen: Availability) -> AvailabilityMeasured:
+    failures = tuple(map(str, seen.failures[:20]))
+    return AvailabilityMeasured(seen.requests, seen.failed, seen.raw_failed, seen.longest_gap_ms, failures)
+
+
+class _Everyone:
+    """A reporter that tells several; the journal first, for what is shown must be on disk."""
+
+    def __init__(self, *reporters: Reporter) -> None:
+        self._reporters = reporters
+
+    def emit(self, event: Event) -> None:
+        for reporter in self._reporters:
+            reporter.emit(event)
+
+
+def _write_report(path: Path, report: Report) -> None:
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
