@@ -23,7 +23,7 @@ from typing import TextIO
 
 from upgrader.availability.clients import Client, FreshClient, KeptClient, Request
 from upgrader.availability.endpoint import Endpoint, read_endpoint
-from upgrader.availability.policy import Outcome, ask
+from upgrader.availability.policy import ask
 from upgrader.availability.tally import Tally
 from upgrader.errors import UpgraderError
 
@@ -99,21 +99,22 @@ class Prober:
 
     def _ask(self, client: Client, request: Request, due: float) -> None:
         late = time.monotonic() - due
-        stamp = (
-            datetime.fromtimestamp(time.time() - late, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        )
+        stamp = datetime.fromtimestamp(time.time() - late, UTC).isoformat(timespec="milliseconds")
         deadline = due + DEADLINE_SECONDS
-        outcome = ask(client, request, deadline=deadline, monotonic=time.monotonic, sleep=self._stop.wait)
-        self._count(outcome, client, request, stamp)
+        outcome = ask(client, request, deadline=deadline, monotonic=time.monotonic, sleep=time.sleep)
+        self._tally.record(
+            outcome,
+            client=client.name,
+            request=str(request),
+            due=stamp.replace("+00:00", "Z"),
+            now=time.monotonic(),
+        )
 
     def _done(self, future: Future[None]) -> None:
         """What a request of ours met is in the counts; an exception is a bug, and ends the prober."""
         if not future.cancelled() and (bug := future.exception()) is not None:
             self._bug = bug
             self._stop.set()
-
-    def _count(self, outcome: Outcome, client: Client, request: Request, stamp: str) -> None:
-        self._tally.record(outcome, client=client.name, request=str(request), due=stamp, now=time.monotonic())
 
     def _finish(self) -> None:
         end = time.monotonic() + LEAVE_SECONDS
@@ -128,8 +129,11 @@ class Prober:
         FreshClient(self._endpoint).send(Request("DELETE", f"{_COLLECTION}/{OBJECT}"), LEAVE_SECONDS)
 
     def _report(self, out: TextIO, now: float, *, final: bool = False) -> None:
-        out.write(json.dumps({**asdict(self._tally.snapshot(now)), "final": final}) + "\n")
-        out.flush()
+        try:
+            out.write(json.dumps({**asdict(self._tally.snapshot(now)), "final": final}) + "\n")
+            out.flush()
+        except BrokenPipeError:
+            self._stop.set()  # nobody listens any more; what is in the cluster is still to be taken out
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -88,13 +88,17 @@ def test_a_prober_that_dies_is_not_a_good_record(api: ApiServer) -> None:
 
 
 def test_it_ends_with_its_parent(api: ApiServer) -> None:
-    """The end of stdin ends the prober, so that a killed run leaves no process behind."""
+    """When the parent is gone, both pipes closed, the prober ends and takes its object out of the cluster."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "upgrader.availability.prober", str(api.kubeconfig), "", "20"],
+        [sys.executable, "-m", "upgrader.availability.prober", str(api.kubeconfig), "", "50"],
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
     )
     with process:
-        assert process.stdin is not None
+        assert process.stdin is not None and process.stdout is not None
+        while b'"requests": 0' in (line := process.stdout.readline()):
+            assert line
+        process.stdout.close()
         process.stdin.close()
         assert process.wait(30) == 0
+    assert api.requests[-1] == ("DELETE", f"/api/v1/namespaces/kube-system/configmaps/{OBJECT}")
