@@ -116,9 +116,11 @@ class Cluster:
         command = [*ssh_command(self._placement, node), "ctr -n k8s.io images import -"]
         self._runner.run(command, what=f"{node.name}: importing images", stdin=archive, timeout_s=120)
 
-    def has_image(self, node: Node, name: str) -> bool:
-        """Whether the node's containerd has an image of that name."""
-        return name in self.run(node, "ctr -n k8s.io images ls -q", what="list of images").split()
+    def images(self, node: Node) -> tuple[set[str], set[str]]:
+        """Names of the images, and digests of the layers and all else, that the node's containerd has."""
+        script = "ctr -n k8s.io images ls -q; echo; ctr -n k8s.io content ls -q"
+        names, _, digests = self.run(node, script, what="list of images").partition("\n\n")
+        return set(names.split()), set(digests.split())
 
     def _kubeadm(self, node: Node, config: str, command: str, timeout_s: float) -> None:
         script = f"""

@@ -35,14 +35,28 @@ def write_cluster(placement: Placement, admin_conf: str) -> None:
         write_atomically(settings, yaml.safe_dump({"kubernetesVersion": placement.spec.kubernetes}))
 
 
-def write_values(placement: Placement, values: dict[str, dict[str, Any]]) -> None:
-    """`values/RELEASE.yaml` for each release, unless the user already has one."""
+def write_values(placement: Placement, *, haproxy: str, coredns: str, checkpointer: str | None) -> None:
+    """`values/RELEASE.yaml` for each release, unless there is one: the lab's image names, which nobody else can know.
+
+    What the cluster itself tells (subnets, addresses, flags) is `adopt`'s to find out.
+    """
     folder = placement.folder / "values"
     folder.mkdir(exist_ok=True)
+    version = placement.spec.kubernetes
+    values: dict[str, dict[str, Any]] = {
+        "pod-checkpointer": {"image": _image(checkpointer)} if checkpointer else {},
+        "kube-apiserver": {"kubernetesVersion": version, "haproxy": {"image": _image(haproxy)}},
+        "kubernetes": {"kubernetesVersion": version, "coredns": {"image": _image(coredns)}},
+    }
     for release, content in values.items():
         file = folder / f"{release}.yaml"
         if not file.exists():
             write_atomically(file, yaml.safe_dump(content, sort_keys=False))
+
+
+def _image(name: str) -> dict[str, str]:
+    repository, _, tag = name.rpartition(":")
+    return {"repository": repository, "tag": tag}
 
 
 def ssh_command(placement: Placement, node: Node) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,13 +14,12 @@ from pathlib import Path
 from upgrader.errors import LabError, UsageError
 from upgrader.lab import network
 from upgrader.lab.cache import remove_tree
-from upgrader.lab.catalog import IMAGE_VERSIONS, checkpointer_image
+from upgrader.lab.catalog import IMAGE_VERSIONS, checkpointer_image, image_names
 from upgrader.lab.cluster import Cluster
-from upgrader.lab.cluster_folder import ssh_command, write_access, write_cluster
-from upgrader.lab.debian import base_layer
+from upgrader.lab.cluster_folder import ssh_command, write_access, write_cluster, write_values
 from upgrader.lab.disk import make_disk
 from upgrader.lab.host import facts, require
-from upgrader.lab.images import Image, write_archive
+from upgrader.lab.images import Image, digest, write_archive
 from upgrader.lab.keys import ca_files, join_secrets, make_keys
 from upgrader.lab.loadbalancer import haproxy_files
 from upgrader.lab.machine import Machine
@@ -160,17 +159,20 @@ class Lab:
             self.import_images([image])
         return image.name if image else None
 
-    def import_images(self, images: list[Image]) -> None:
-        """Import images into every Kubernetes node that lacks one of them."""
+    def import_images(self, images: Sequence[Image]) -> None:
+        """Import images into every Kubernetes node that lacks one of them; only layers that a node lacks are sent."""
+        nodes = [node for node in self.placement.nodes if node.kubernetes]
+        present = {node: self._cluster.images(node) for node in nodes}
+        missing = [image for image in images if not all(image.name in names for names, _ in present.values())]
+        wanting = [node for node in nodes if not present[node][0].issuperset(image.name for image in missing)]
+        if not missing:
+            return
+        common = set.intersection(*(present[node][1] for node in wanting))
+        known = {layer for image in missing for layer in image.layers if digest(layer) in common}
         archive = self._home / "images.tar"
-
-        def bring(node: Node) -> None:
-            if not all(self._cluster.has_image(node, image.name) for image in images):
-                self._cluster.import_images(node, archive)
-
         try:
-            write_archive(images, archive, without=[base_layer(self._progress)])  # every node has the base
-            self._runner.together([partial(bring, node) for node in self.placement.nodes if node.kubernetes])
+            write_archive(missing, archive, without=known)
+            self._runner.together([partial(self._cluster.import_images, node, archive) for node in wanting])
         finally:
             archive.unlink(missing_ok=True)
 
@@ -194,7 +196,7 @@ class Lab:
                     self._cluster.join(node, secrets)
 
             joins = [partial(self._cluster.join, node, secrets) for node in workers]
-            self._runner.together([join_controllers, *joins, self._cluster.connect_pods, self.import_checkpointer])
+            self._runner.together([join_controllers, *joins, self._cluster.connect_pods, partial(self._bring, parts)])
         with self._progress.task("kube-proxy, CoreDNS", seconds=8):
             self._cluster.wait_until_ready()
 
@@ -205,11 +207,23 @@ class Lab:
         elif node == next(n for n in self.placement.nodes if n.role == "controller"):
             more = ca_files(keys)
         disk = self._home / "nodes" / node.name
-        pause = next(image.name for image in parts.images if "/pause:" in image.name)
+        pause = image_names(parts.images)["pause"]
         found = facts()
         make_disk(self.placement, node, disk, facts=found, keys=keys, store=parts.store, pause_image=pause, more=more)
         self._machine(node).start(self._runner, found)
         self._cluster.wait_for_ssh(node)
+
+    def _bring(self, parts: Parts) -> None:
+        """Bring the nodes what images have been made since their disks were, and write the values that name them."""
+        checkpointer = checkpointer_image(self._progress)
+        self.import_images([*parts.images, *([checkpointer] if checkpointer else [])])
+        names = image_names(parts.images)
+        write_values(
+            self.placement,
+            haproxy=names["haproxy"],
+            coredns=names["coredns"],
+            checkpointer=checkpointer.name if checkpointer else None,
+        )
 
     def _record_lower(self, parts: Parts) -> None:
         """A lab keeps the root it was made with, also when the cache has a newer one by the next boot."""
