@@ -1,0 +1,45 @@
+"""Adoption of kubeadm's control plane, and the way back from it."""
+
+from __future__ import annotations
+
+from bench.load import ApiLoad
+from bench.workload import Workload
+from tests.labs import OLD, LabCluster, until
+
+_STATIC_PODS = {"kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-scheduler.yaml"}
+
+
+def static_pods(cluster: LabCluster) -> set[str]:
+    """The manifests of kubeadm's control plane that the kubelet sees."""
+    return _STATIC_PODS & set(cluster.on_controller("ls", "/etc/kubernetes/manifests").split())
+
+
+def test_adopting_again_changes_nothing(cluster: LabCluster) -> None:
+    """What is adopted stays as it is: `adopt` ends well, and leaves every release at its revision."""
+    before = cluster.releases()
+    ended = cluster.upgrader("adopt", "--yes")
+    assert ended.exit_code == 0, ended
+    assert cluster.releases() == before
+    assert static_pods(cluster) == set()
+
+
+def test_undo_and_adopt_once_more(cluster: LabCluster) -> None:
+    """`adopt --undo` puts kubeadm's manifests back and removes the releases; adopting once more fails no request."""
+    workload = Workload(cluster.kube)
+    workload.deploy()
+    pods = workload.pods()
+
+    undone = cluster.upgrader("adopt", "--undo", "--yes")
+    assert undone.exit_code == 0, undone
+    assert static_pods(cluster) == _STATIC_PODS
+    assert cluster.releases() == {}
+    until("every pod of kubeadm's control plane", lambda: not cluster.unready(), timeout_seconds=120)
+    assert set(cluster.versions().values()) == {OLD}
+
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        adopted = cluster.upgrader("adopt", "--yes")
+        seen = load.stop()
+    assert adopted.exit_code == 0, adopted
+    assert seen.failed == 0, seen
+    cluster.wait_healthy(OLD)
+    assert workload.pods().disturbances_since(pods) == ()
