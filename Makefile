@@ -79,7 +79,7 @@ soak: build ## Upgrade and roll back over and over, under load (ROUNDS=10).
 lock: venv ## Resolve the dependencies anew into both lock files.
 	@lock() { $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url "$$@"; }
 	lock pyproject.toml -o requirements.lock
-	lock pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+	lock pyproject.toml --group dev -c requirements.lock -c lab/images/pod-checkpointer/requirements.txt -o requirements-dev.lock
 
 docs: venv ## Make the reference pages from the code.
 	@$(BIN)/python -m upgrader.config.reference > docs/reference/upgrader-yaml.md
