@@ -9,11 +9,12 @@ import yaml
 
 from upgrader.lab.spec import Node, Placement
 
-__all__ = ["Secrets", "init_config", "join_config"]
+__all__ = ["Secrets", "init_config", "join_config", "patch_files"]
 
 _API = "kubeadm.k8s.io/v1beta4"
 # What kubeadm checks and a lab node can't have: a kernel and memory of its own.
 _IGNORED = ["SystemVerification", "Swap", "NumCPU", "Mem"]
+_PATCHES = "/etc/lab/patches"
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +39,7 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
             "certificateKey": secrets.certificate_key,
             "localAPIEndpoint": {"advertiseAddress": first.address, "bindPort": 6443},
             "nodeRegistration": _registration(placement, first),
+            "patches": {"directory": _PATCHES},
         },
         {
             "apiVersion": _API,
@@ -95,11 +97,29 @@ def join_config(placement: Placement, node: Node, secrets: Secrets) -> str:
         "nodeRegistration": _registration(placement, node),
     }
     if node.role == "controller":
+        document["patches"] = {"directory": _PATCHES}
         document["controlPlane"] = {
             "certificateKey": secrets.certificate_key,
             "localAPIEndpoint": {"advertiseAddress": node.address, "bindPort": 6443},
         }
     return yaml.safe_dump(document, sort_keys=False)
+
+
+def patch_files() -> dict[str, tuple[str, int]]:
+    """Files of a controller, path → (text, mode), with which kubeadm changes the static pods that it writes.
+
+    kubeadm looks for the first time after 10 s and then every 10 s whether a component has started, which is meant for
+    slow disks; that would be half of a lab's whole start. The total patience stays kubeadm's four minutes.
+    """
+    probe = {"initialDelaySeconds": 1, "periodSeconds": 1, "failureThreshold": 240}
+    components = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    return {
+        f"{_PATCHES}/{name}+strategic.yaml": (
+            yaml.safe_dump({"spec": {"containers": [{"name": name, "startupProbe": probe}]}}),
+            0o644,
+        )
+        for name in components
+    }
 
 
 def _registration(placement: Placement, node: Node) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from upgrader.lab.disk import make_disk
 from upgrader.lab.host import facts, require
 from upgrader.lab.images import Image, digest, write_archive
 from upgrader.lab.keys import ca_files, join_secrets, make_keys
+from upgrader.lab.kubeadm import patch_files
 from upgrader.lab.loadbalancer import haproxy_files
 from upgrader.lab.machine import Machine
 from upgrader.lab.prepare import Parts, prepare, probably_built
@@ -204,8 +205,9 @@ class Lab:
         more: dict[str, tuple[str, int]] = {}
         if node.role == "load-balancer":
             more = haproxy_files(self.placement, (keys / "ca.crt").read_text())
-        elif node == next(n for n in self.placement.nodes if n.role == "controller"):
-            more = ca_files(keys)
+        elif node.role == "controller":
+            first = next(other for other in self.placement.nodes if other.role == "controller")
+            more = patch_files() | (ca_files(keys) if node == first else {})
         disk = self._home / "nodes" / node.name
         pause = image_names(parts.images)["pause"]
         found = facts()
