@@ -68,6 +68,15 @@ class FakeKube:
         old = self._objects.get(self._key(kind, name, namespace), {})
         return self._store(kind, _merged(old, manifest), namespace)
 
+    def replace(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        name = manifest["metadata"]["name"]
+        self._check(f"replace {kind.plural} {name}")
+        if self._key(kind, name, namespace) not in self._objects:
+            error = ApiError(f"{kind.plural} {name} not found")
+            error.status = 404
+            raise error
+        return self._store(kind, dict(manifest), namespace)
+
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         self._check(f"delete {kind.plural} {name}")
         key = self._key(kind, name, namespace)

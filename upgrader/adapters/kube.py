@@ -68,6 +68,11 @@ class KubeAdapter:
             "PATCH", _path(kind, namespace, name), what, query, manifest, content_type="application/apply-patch+yaml"
         )
 
+    def replace(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        name = _name(manifest)
+        what = _what("replace", kind, namespace, name)
+        return self._json("PUT", _path(kind, namespace, name), what, {"fieldManager": FIELD_MANAGER}, manifest)
+
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         try:
             self._json("DELETE", _path(kind, namespace, name), _what("delete", kind, namespace, name))

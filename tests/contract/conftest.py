@@ -1,0 +1,18 @@
+"""The real side of the contracts: a lab's cluster folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def lab_folder(request: pytest.FixtureRequest) -> Path:
+    """The folder of a running cluster: that of $UPGRADER_LAB, for quick work on an adapter, or the tests' own lab."""
+    named = os.environ.get("UPGRADER_LAB")
+    if named:
+        return Path(named).resolve()
+    folder: Path = request.getfixturevalue("cluster").folder
+    return folder

@@ -1,0 +1,184 @@
+"""What callers of SSH rely on, from the fake and from a real machine alike."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.hosts import FakeHosts
+from upgrader.adapters.hosts import SshHosts
+from upgrader.config.inventory import load_hosts
+from upgrader.errors import HostError, HostUnreachable
+from upgrader.model.cluster import Host
+from upgrader.ports import CommandResult, Hosts
+
+
+@pytest.fixture
+def machine(lab_folder: Path) -> Host:
+    """A lab's first controller."""
+    return load_hosts(lab_folder / "hosts.yml")["controllers"][0]
+
+
+@pytest.fixture
+def ssh() -> Iterator[SshHosts]:
+    """The adapter, closed afterwards."""
+    with SshHosts() as hosts:
+        yield hosts
+
+
+@pytest.fixture(params=["fake", "real"])
+def hosts(request: pytest.FixtureRequest) -> Hosts:
+    """The port, from either side."""
+    if request.param == "real":
+        adapter: SshHosts = request.getfixturevalue("ssh")
+        return adapter
+    fake = FakeHosts()
+    fake.commands = {
+        "cat": lambda host, command, stdin: CommandResult(0, stdin.decode(), ""),
+        "false": CommandResult(1, "", ""),
+        "ls": CommandResult(2, "", "ls: cannot access '/nonsense': No such file or directory"),
+    }
+    return fake
+
+
+@pytest.fixture
+def host(request: pytest.FixtureRequest) -> Host:
+    """A machine that can be reached."""
+    if "real" in request.node.callspec.params.values():
+        found: Host = request.getfixturevalue("machine")
+        return found
+    return Host("controller-1", "10.0.0.11")
+
+
+@pytest.fixture
+def path(hosts: Hosts, host: Host) -> Iterator[str]:
+    """A file that nobody else uses."""
+    path = f"/root/contract-{uuid.uuid4().hex[:8]}"
+    yield path
+    if isinstance(hosts, SshHosts):
+        hosts.run(host, ["rm", "-f", path])
+
+
+def test_stdin_reaches_the_command(hosts: Hosts, host: Host) -> None:
+    """What is sent comes back, more than any buffer holds."""
+    text = "line\n" * 600_000
+    assert hosts.run(host, ["cat"], stdin=text.encode()).stdout == text
+
+
+def test_failed_command_raises_with_its_words(hosts: Hosts, host: Host) -> None:
+    """A non-zero exit is an error that names host, command and what it said."""
+    with pytest.raises(HostError, match=r"controller-1: 'ls /nonsense' ended with 2: .*No such file"):
+        hosts.run(host, ["ls", "/nonsense"])
+
+
+def test_failed_command_can_be_looked_at(hosts: Hosts, host: Host) -> None:
+    """Without the check the exit status is an answer."""
+    assert hosts.run(host, ["false"], check=False).exit_status == 1
+
+
+def test_missing_file_is_none(hosts: Hosts, host: Host, path: str) -> None:
+    """There being no file is an answer."""
+    assert hosts.read(host, path) is None
+
+
+def test_written_file_is_read_back(hosts: Hosts, host: Host, path: str) -> None:
+    """Bytes survive as they are, and a second write replaces the first."""
+    for content in (b"first", bytes(range(256)) * 2000, b""):
+        hosts.write(host, path, content)
+        assert hosts.read(host, path) == content
+
+
+class TestRealOnly:
+    """What only a real machine can show."""
+
+    def test_mode_and_no_remains(self, ssh: SshHosts, machine: Host, tmp_path: Path) -> None:
+        """The file has the mode that was asked for and belongs to root, and no temporary file stays."""
+        folder = f"/root/contract-{uuid.uuid4().hex[:8]}"
+        ssh.run(machine, ["mkdir", folder])
+        try:
+            ssh.write(machine, f"{folder}/a b'c", b"x", mode=0o640)
+            assert ssh.run(machine, ["stat", "-c", "%a %U", f"{folder}/a b'c"]).stdout == "640 root\n"
+            assert ssh.run(machine, ["ls", "-A", folder]).stdout == "a b'c\n"
+        finally:
+            ssh.run(machine, ["rm", "-r", folder])
+
+    def test_write_into_a_missing_folder_says_so(self, ssh: SshHosts, machine: Host) -> None:
+        """The error names the file that could not be written, and not its content."""
+        with pytest.raises(HostError, match="write /nonsense/file") as caught:
+            ssh.write(machine, "/nonsense/file", b"secret content")
+        assert "secret content" not in caught.value.message
+
+    def test_deadline_holds(self, ssh: SshHosts, machine: Host) -> None:
+        """A command that doesn't end is given up, and the next one gets a new connection."""
+        with pytest.raises(HostError, match="did not end within 1 s"):
+            ssh.run(machine, ["sleep", "60"], timeout_seconds=1.0)
+        assert ssh.run(machine, ["echo", "on"]).stdout == "on\n"
+
+    def test_talkative_command_has_a_deadline_too(self, ssh: SshHosts, machine: Host) -> None:
+        """Output that never ends doesn't put the deadline off."""
+        with pytest.raises(HostError, match="did not end within 1 s"):
+            ssh.run(machine, ["sh", "-c", "while sleep 0.1; do echo on; done"], timeout_seconds=1.0)
+
+    def test_both_streams_at_once(self, ssh: SshHosts, machine: Host) -> None:
+        """Megabytes on stderr don't block stdout, nor the other way round."""
+        script = "dd if=/dev/zero bs=1M count=4 status=none | tr '\\0' e >&2; echo done"
+        result = ssh.run(machine, ["sh", "-c", script])
+        assert (result.stdout, len(result.stderr)) == ("done\n", 4 << 20)
+
+    def test_unknown_host_key_is_refused(self, ssh: SshHosts, machine: Host, tmp_path: Path) -> None:
+        """A machine whose key nobody has vouched for is not logged in to; the remedy says how to vouch."""
+        (tmp_path / "known_hosts").touch()
+        with pytest.raises(HostUnreachable, match="host key is not known") as caught:
+            ssh.run(replace(machine, known_hosts=tmp_path / "known_hosts"), ["true"])
+        assert "ssh-keyscan" in caught.value.remedy
+
+    def test_changed_host_key_is_refused(self, ssh: SshHosts, machine: Host, tmp_path: Path) -> None:
+        """A key that differs from the known one may be somebody in between."""
+        assert machine.known_hosts is not None
+        known = tmp_path / "known_hosts"
+        lines = machine.known_hosts.read_text().splitlines()
+        other = "AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 43
+        known.write_text("".join(f"{line.split()[0]} ssh-ed25519 {other}\n" for line in lines if "ed25519" in line))
+        with pytest.raises(HostUnreachable, match="host key has changed") as caught:
+            ssh.run(replace(machine, known_hosts=known), ["true"])
+        assert "ssh-keygen" in caught.value.remedy
+
+    def test_refused_login_names_the_key(self, ssh: SshHosts, machine: Host) -> None:
+        """A user who may not log in is told with which key it was tried."""
+        with pytest.raises(HostUnreachable, match="login refused with"):
+            ssh.run(replace(machine, user="nobody"), ["true"])
+
+    def test_missing_key_file_is_named(self, ssh: SshHosts, machine: Host, tmp_path: Path) -> None:
+        """A key file that isn't there is said to be missing, not refused."""
+        with pytest.raises(HostUnreachable, match="missing-key"):
+            ssh.run(replace(machine, key_file=tmp_path / "missing-key"), ["true"])
+
+    def test_closed_port_is_unreachable(self, ssh: SshHosts, machine: Host) -> None:
+        """A machine without SSH is said to be down, not to have failed."""
+        with pytest.raises(HostUnreachable, match=":1\\)"):
+            ssh.run(replace(machine, port=1), ["true"])
+
+    def test_become_uses_sudo_without_a_password(self, ssh: SshHosts, machine: Host) -> None:
+        """With `become` a command goes through sudo -n: where that isn't there, its words come back."""
+        try:
+            result = ssh.run(replace(machine, become=True), ["id", "-u"], check=False)
+        except HostError as error:
+            pytest.fail(error.message)
+        assert result.stdout == "0\n" or "sudo" in result.stderr
+
+
+def test_connection_is_kept(ssh: SshHosts, machine: Host) -> None:
+    """Commands one after the other come from the same port: they share a connection."""
+    ports = {ssh.run(machine, ["sh", "-c", "echo $SSH_CONNECTION"]).stdout for _ in range(3)}
+    assert len(ports) == 1
+
+
+def test_missing_known_hosts_is_named(tmp_path: Path) -> None:
+    """A known_hosts file that isn't there is named."""
+    host = Host("controller-1", "127.0.0.1", known_hosts=tmp_path / "known_hosts")
+    with SshHosts() as ssh, pytest.raises(HostUnreachable, match="known_hosts"):
+        ssh.run(host, ["true"])

@@ -1,0 +1,207 @@
+"""What callers of the Kubernetes API rely on, from the fake and from a real API server alike."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.kube import FakeKube
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.errors import ApiError, ApiUnavailable, ConfigError
+from upgrader.ports import Kind, Kube
+
+CONFIG_MAPS = Kind("v1", "configmaps")
+DEPLOYMENTS = Kind("apps/v1", "deployments")
+PODS = Kind("v1", "pods")
+NAMESPACE = "default"
+CLOSED = "https://127.0.0.1:1"
+
+
+@pytest.fixture(params=["fake", "real"])
+def kube(request: pytest.FixtureRequest) -> Iterator[Kube]:
+    """The port, from either side."""
+    if request.param == "fake":
+        fake = FakeKube()
+        fake.raw_answers = {"/readyz": "ok", f"{CLOSED}/readyz": ApiUnavailable("refused")}
+        yield fake
+    else:
+        folder: Path = request.getfixturevalue("lab_folder")
+        adapter = KubeAdapter(folder / "kubeconfig")
+        yield adapter
+        adapter.close()
+
+
+@pytest.fixture
+def name(kube: Kube) -> Iterator[str]:
+    """A name that nobody else uses; what was made under it is removed."""
+    name = f"contract-{uuid.uuid4().hex[:8]}"
+    yield name
+    for kind in (CONFIG_MAPS, DEPLOYMENTS):
+        kube.delete(kind, name, NAMESPACE)
+
+
+def config_map(name: str, value: str = "1", **metadata: Any) -> dict[str, Any]:
+    """A ConfigMap with one key."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": {"key": value}}
+
+
+def deployment(name: str, **labels: str) -> dict[str, Any]:
+    """A Deployment that wants no pods."""
+    pod = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [{"name": "main", "image": "registry.k8s.io/pause"}]},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": name}}, "template": pod},
+    }
+
+
+def test_missing_object_is_none(kube: Kube, name: str) -> None:
+    """The API's 404 is an answer, not an error."""
+    assert kube.get(CONFIG_MAPS, name, NAMESPACE) is None
+
+
+def test_created_object_can_be_read(kube: Kube, name: str) -> None:
+    """What was created is read back, with the uid and namespace that the API gave it."""
+    created = kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
+    found = kube.get(CONFIG_MAPS, name, NAMESPACE)
+    assert found is not None
+    assert found["data"] == {"key": "1"}
+    assert found["metadata"]["namespace"] == NAMESPACE
+    assert found["metadata"]["uid"] == created["metadata"]["uid"]
+
+
+def test_creating_twice_is_refused(kube: Kube, name: str) -> None:
+    """Create never overwrites: the second is a conflict, told by its status."""
+    kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
+    with pytest.raises(ApiError) as caught:
+        kube.create(CONFIG_MAPS, config_map(name, "2"), NAMESPACE)
+    assert caught.value.status == 409
+    assert not isinstance(caught.value, ApiUnavailable)
+
+
+def test_apply_creates_and_changes(kube: Kube, name: str) -> None:
+    """Apply works on what is there and on what isn't."""
+    kube.apply(CONFIG_MAPS, config_map(name), NAMESPACE)
+    assert kube.apply(CONFIG_MAPS, config_map(name, "2"), NAMESPACE)["data"] == {"key": "2"}
+
+
+def test_replace_leaves_nothing_of_before(kube: Kube, name: str) -> None:
+    """What the new manifest doesn't have is gone, whoever wrote it; an object that isn't there can't be replaced."""
+    with pytest.raises(ApiError):
+        kube.replace(CONFIG_MAPS, config_map(name), NAMESPACE)
+    kube.create(CONFIG_MAPS, config_map(name, labels={"old": "label"}), NAMESPACE)
+    kube.replace(CONFIG_MAPS, config_map(name, "2"), NAMESPACE)
+    found = kube.get(CONFIG_MAPS, name, NAMESPACE)
+    assert found is not None
+    assert found["data"] == {"key": "2"}
+    assert not found["metadata"].get("labels")
+
+
+def test_delete_is_idempotent(kube: Kube, name: str) -> None:
+    """Deleting what isn't there is fine."""
+    kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
+    for _ in range(2):
+        kube.delete(CONFIG_MAPS, name, NAMESPACE)
+    assert kube.get(CONFIG_MAPS, name, NAMESPACE) is None
+
+
+@pytest.mark.parametrize("selector", ["label", "field"])
+def test_list_selects(kube: Kube, name: str, selector: str) -> None:
+    """Selectors narrow a list, within a namespace and over all of them."""
+    kube.create(CONFIG_MAPS, config_map(name, labels={"contract": name}), NAMESPACE)
+    chosen = {"labels": f"contract={name}"} if selector == "label" else {"fields": f"metadata.name={name}"}
+    for namespace in (NAMESPACE, ""):
+        assert [item["metadata"]["name"] for item in kube.list(CONFIG_MAPS, namespace, **chosen)] == [name]
+    assert kube.list(CONFIG_MAPS, "kube-system", **chosen) == ()
+
+
+def test_generation_counts_changes_of_the_spec(kube: Kube, name: str) -> None:
+    """Labels don't change the generation, the spec does: the watcher tells Helm's changes by it."""
+    first = kube.apply(DEPLOYMENTS, deployment(name), NAMESPACE)["metadata"]["generation"]
+    labelled = kube.apply(DEPLOYMENTS, deployment(name, a="b"), NAMESPACE)["metadata"]["generation"]
+    changed = deployment(name)
+    changed["spec"]["minReadySeconds"] = 1
+    assert (first, labelled) == (1, 1)
+    assert kube.apply(DEPLOYMENTS, changed, NAMESPACE)["metadata"]["generation"] == 2
+
+
+def test_watch_shows_an_object_and_its_end(kube: Kube, name: str) -> None:
+    """A watch tells of what is there, and then of its deletion as it happens."""
+    kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
+    seen = []
+    for event in kube.watch(CONFIG_MAPS, NAMESPACE, name, timeout_seconds=5):
+        seen.append(event["type"])
+        if event["type"] == "DELETED":
+            break
+        kube.delete(CONFIG_MAPS, name, NAMESPACE)
+    assert seen == ["ADDED", "DELETED"]
+
+
+def test_watch_ends_by_itself(kube: Kube, name: str) -> None:
+    """A watch without events ends at its timeout, without an error."""
+    assert list(kube.watch(CONFIG_MAPS, NAMESPACE, name, timeout_seconds=1)) == []
+
+
+def test_raw_answers(kube: Kube) -> None:
+    """A path that is no resource gives its text; one that isn't there an ApiError."""
+    assert kube.raw("/readyz") == "ok"
+    with pytest.raises(ApiError) as caught:
+        kube.raw("/nonsense")
+    assert caught.value.status == 404
+
+
+def test_no_answer_is_unavailable(kube: Kube) -> None:
+    """A server that doesn't answer raises ApiUnavailable, which callers take for unknown."""
+    with pytest.raises(ApiUnavailable):
+        kube.raw("/readyz", server=CLOSED)
+
+
+def test_logs_of_nobody_are_empty(kube: Kube, name: str) -> None:
+    """A pod that isn't there, or has no previous instance, has written nothing."""
+    assert kube.logs(NAMESPACE, name, "main") == ""
+
+
+class TestRealOnly:
+    """What only a real server can show."""
+
+    @pytest.fixture
+    def real(self, lab_folder: Path) -> Iterator[KubeAdapter]:
+        """The adapter on a lab."""
+        adapter = KubeAdapter(lab_folder / "kubeconfig")
+        yield adapter
+        adapter.close()
+
+    def test_logs_are_read(self, real: KubeAdapter) -> None:
+        """A running pod's log comes back, no more lines than were asked for."""
+        pod = next(iter(real.list(PODS, "kube-system", labels="k8s-app=kube-dns")))["metadata"]["name"]
+        lines = real.logs("kube-system", pod, "coredns", lines=1).splitlines()
+        assert len(lines) == 1
+
+    def test_no_previous_instance_and_no_such_container(self, real: KubeAdapter) -> None:
+        """Both are the API's 400, and mean that there is nothing to read."""
+        pod = next(iter(real.list(PODS, "kube-system", labels="k8s-app=kube-dns")))["metadata"]["name"]
+        assert real.logs("kube-system", pod, "nonsense") == ""
+
+    def test_certificate_of_another_name_is_not_trusted(self, real: KubeAdapter) -> None:
+        """TLS is verified on the direct way too: the same server under an address that it has no certificate for."""
+        with pytest.raises(ApiUnavailable, match=r"can't be trusted|did not answer"):
+            real.raw("/readyz", server="https://127.0.0.2:6443")
+
+    def test_forbidden_is_an_answer(self, real: KubeAdapter) -> None:
+        """A kind that isn't served is refused, with the request named as one would type it."""
+        with pytest.raises(ApiError, match="list nonsenses kube-system"):
+            real.list(Kind("v1", "nonsenses"), "kube-system")
+
+
+def test_missing_kubeconfig_is_named(tmp_path: Path) -> None:
+    """A kubeconfig that isn't there is said to be, at the first request."""
+    with pytest.raises(ConfigError, match="no-such-kubeconfig"):
+        KubeAdapter(tmp_path / "no-such-kubeconfig").raw("/readyz")

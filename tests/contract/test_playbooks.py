@@ -1,0 +1,99 @@
+"""What callers of Ansible rely on: a real ansible-playbook, on this machine and on a lab's."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from upgrader.adapters.playbooks import AnsiblePlaybooks
+from upgrader.errors import PlaybookError
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    """Two names for this machine."""
+    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    path = tmp_path / "hosts.yml"
+    path.write_text(yaml.safe_dump({"all": {"hosts": {"one": host, "two": host}}}))
+    return path
+
+
+def playbook(folder: Path, *tasks: Mapping[str, object]) -> Path:
+    """A playbook of these tasks for all hosts."""
+    path = folder / "play.yml"
+    path.write_text(yaml.safe_dump([{"hosts": "all", "gather_facts": False, "tasks": [dict(task) for task in tasks]}]))
+    return path
+
+
+def test_changes_are_counted_by_host(tmp_path: Path, inventory: Path) -> None:
+    """A playbook that works says how many tasks changed something, on which host; variables arrive."""
+    play = playbook(tmp_path, {"command": "echo {{ word }}", "when": "inventory_hostname == word"})
+    result = AnsiblePlaybooks().run(play, inventory=inventory, variables={"word": "one"}, timeout_seconds=60)
+    assert dict(result.changed) == {"one": 1}
+
+
+def test_failure_names_host_task_and_message(tmp_path: Path, inventory: Path) -> None:
+    """Who failed, at which task, and why."""
+    play = playbook(
+        tmp_path, {"name": "Break it", "fail": {"msg": "no space left"}, "when": "inventory_hostname == 'two'"}
+    )
+    with pytest.raises(PlaybookError) as caught:
+        AnsiblePlaybooks().run(play, inventory=inventory, variables={}, timeout_seconds=60)
+    assert "two: task 'Break it': no space left" in caught.value.message
+    assert "one:" not in caught.value.message
+
+
+def test_rescued_failure_is_none(tmp_path: Path, inventory: Path) -> None:
+    """A task that a `rescue` took care of doesn't fail the playbook."""
+    block = {"block": [{"fail": {"msg": "no"}}], "rescue": [{"debug": {"msg": "yes"}}]}
+    AnsiblePlaybooks().run(playbook(tmp_path, block), inventory=inventory, variables={}, timeout_seconds=60)
+
+
+def test_limit_and_check_mode(tmp_path: Path, inventory: Path) -> None:
+    """`limit` narrows the hosts; check mode changes nothing."""
+    play = playbook(tmp_path, {"copy": {"content": "x", "dest": str(tmp_path / "made")}})
+    result = AnsiblePlaybooks().run(
+        play, inventory=inventory, variables={}, limit="one", timeout_seconds=60, check=True
+    )
+    assert dict(result.changed) == {"one": 1}
+    assert not (tmp_path / "made").exists()
+
+
+def test_malformed_playbook_says_what_ansible_said(tmp_path: Path, inventory: Path) -> None:
+    """What never ran has no failed host; Ansible's own words are the message."""
+    play = tmp_path / "play.yml"
+    play.write_text("- hosts: all\n  tsks: []\n")
+    with pytest.raises(PlaybookError, match="tsks"):
+        AnsiblePlaybooks().run(play, inventory=inventory, variables={}, timeout_seconds=60)
+
+
+def test_deadline_holds(tmp_path: Path, inventory: Path) -> None:
+    """A playbook that doesn't end is stopped."""
+    play = playbook(tmp_path, {"command": "sleep 60"})
+    with pytest.raises(PlaybookError, match="did not end within 3 s"):
+        AnsiblePlaybooks().run(play, inventory=inventory, variables={}, timeout_seconds=3)
+
+
+def test_missing_files_are_named(tmp_path: Path, inventory: Path) -> None:
+    """ansible-runner would take a missing inventory's path for its content."""
+    with pytest.raises(PlaybookError, match=r"nowhere\.yml: no such file"):
+        AnsiblePlaybooks().run(tmp_path / "nowhere.yml", inventory=inventory, variables={}, timeout_seconds=60)
+
+
+def test_signal_handlers_are_left_alone(tmp_path: Path, inventory: Path) -> None:
+    """Ctrl-C stays upgrader's to deal with."""
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    AnsiblePlaybooks().run(playbook(tmp_path), inventory=inventory, variables={}, timeout_seconds=60)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_real_machines_answer(tmp_path: Path, lab_folder: Path) -> None:
+    """The lab's inventory works over SSH with strict host keys."""
+    play = playbook(tmp_path, {"ping": {}}, {"command": "true"})
+    result = AnsiblePlaybooks().run(play, inventory=lab_folder / "hosts.yml", variables={}, timeout_seconds=120)
+    assert result.changed["controller-1"] == 1
