@@ -1,0 +1,55 @@
+"""Certificates for tests."""
+
+from __future__ import annotations
+
+import ipaddress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+class Authority:
+    """A certificate authority; ``stem``.pem is its certificate."""
+
+    def __init__(self, stem: Path) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name("test authority")
+        constraints = x509.BasicConstraints(ca=True, path_length=None)
+        builder = _builder(self._name, self._name, self._key).add_extension(constraints, critical=True)
+        _write(stem, builder.sign(self._key, hashes.SHA256()), self._key)
+
+    def issue(self, stem: Path, subject: str) -> None:
+        """Write a certificate and its key for a name, valid for 127.0.0.1."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        builder = _builder(_name(subject), self._name, key).add_extension(names, critical=False)
+        _write(stem, builder.sign(self._key, hashes.SHA256()), key)
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+    )
+
+
+def _write(stem: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    for suffix, content in ((".pem", certificate.public_bytes(serialization.Encoding.PEM)), (".key", pem)):
+        path = stem.with_name(stem.name + suffix)
+        path.unlink(missing_ok=True)  # a new inode, as a rotation makes
+        path.write_bytes(content)

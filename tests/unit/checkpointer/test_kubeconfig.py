@@ -1,0 +1,245 @@
+"""The kubelet's credential, and a server that has to prove who it is."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.checkpointer.certificates import Authority
+from upgrader.checkpointer.api import Api
+from upgrader.checkpointer.errors import ApiAway, ApiUnknown
+from upgrader.checkpointer.kubeconfig import load
+
+Answer = tuple[int, bytes]
+
+
+class Server:
+    """An API server of one page for every path, over TLS with client certificates."""
+
+    def __init__(self, folder: Path, authority: Authority, answer: Callable[[str, str, bytes], Answer]) -> None:
+        authority.issue(folder / "server", "127.0.0.1")
+        self.clients: list[str] = []
+        self.connections: list[socket.socket] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                super().setup()
+                outer.connections.append(self.connection)
+
+            def do_GET(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                certificate = self.request.getpeercert()
+                outer.clients.append(certificate["subject"][0][0][1])
+                status, content = answer(self.command, self.path, body)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_PATCH = do_GET  # noqa: N815  # http.server's name
+
+            def log_message(self, *_: object) -> None:
+                """Tests' output stays clean."""
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "server.pem", folder / "server.key")
+        context.load_verify_locations(folder / "ca.pem")
+        context.verify_mode = ssl.CERT_REQUIRED
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients that hang up are meant to
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, closing kept connections too."""
+        self._server.shutdown()
+        for connection in self.connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._server.server_close()
+        self._thread.join()
+
+
+class Node:
+    """A node's credential files, and servers to talk to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = Authority(folder / "ca")
+        self.authority.issue(folder / "client", "system:node:controller-1")
+        self.servers: list[Server] = []
+        self.answer: Answer = (200, b'{"items": []}')
+
+    def serve(self, authority: Authority | None = None) -> Server:
+        """Start a server that gives ``answer``."""
+        server = Server(self.folder, authority or self.authority, lambda *_: self.answer)
+        self.servers.append(server)
+        return server
+
+    def kubeconfig(self, server: str, inline: bool = False, **cluster: object) -> Path:
+        """Write the kubelet's kubeconfig."""
+
+        def data(name: str) -> str:
+            return base64.b64encode((self.folder / name).read_bytes()).decode()
+
+        user: dict[str, str] = {"client-certificate": "client.pem", "client-key": "client.key"}
+        if inline:
+            user = {"client-certificate-data": data("client.pem"), "client-key-data": data("client.key")}
+        path = self.folder / "kubelet.conf"
+        config = {
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [
+                {"name": "c", "cluster": {"server": server, "certificate-authority-data": data("ca.pem"), **cluster}}
+            ],
+            "users": [{"name": "u", "user": user}],
+        }
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def api(self, server: Server, inline: bool = False) -> Api:
+        """A client of the server."""
+        return Api(self.kubeconfig(f"https://127.0.0.1:{server.port}", inline), "controller-1", 10)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    """A node; its servers are stopped after the test."""
+    node = Node(tmp_path)
+    yield node
+    for server in node.servers:
+        server.close()
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_both_sides_are_verified(node: Node, inline: bool) -> None:
+    """The client certificate is presented, from files or from inline data, and requests share a connection."""
+    server = node.serve()
+    api = node.api(server, inline)
+    assert api.pods() == []
+    assert api.pods() == []
+    api.close()
+    assert server.clients == ["system:node:controller-1"] * 2
+    assert len(server.connections) == 1
+
+
+def test_an_unverified_server_is_unknown_not_away(node: Node, tmp_path: Path) -> None:
+    """Another authority's certificate proves nothing, neither that the API answers nor that it is away."""
+    other = tmp_path / "other"
+    other.mkdir()
+    server = node.serve(Authority(other / "ca"))
+    with pytest.raises(ApiUnknown, match="certificate is not valid"):
+        node.api(server).pods()
+
+
+def test_a_rotated_certificate_is_used(node: Node) -> None:
+    """When the kubelet has replaced its certificate, the next request presents the new one."""
+    server = node.serve()
+    api = node.api(server)
+    api.pods()
+    node.authority.issue(node.folder / "client", "system:node:rotated")
+    api.pods()
+    api.close()
+    assert server.clients == ["system:node:controller-1", "system:node:rotated"]
+
+
+def test_nobody_there_is_away(node: Node) -> None:
+    """A refused connection means that no API server answers."""
+    server = node.serve()
+    api = node.api(server)
+    server.close()
+    node.servers.clear()
+    with pytest.raises(ApiAway, match="refused"):
+        api.pods()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "says"),
+    [
+        ((503, b""), ApiAway, "503"),
+        ((401, b'{"message": "Unauthorized"}'), ApiUnknown, "Unauthorized"),
+        ((403, b"no json"), ApiUnknown, "no reason given"),
+        ((429, b"{}"), ApiUnknown, "429"),
+        ((200, b"<html>"), ApiUnknown, "not JSON"),
+        ((200, b"[]"), ApiUnknown, "not an object"),
+        ((200, b"{}"), ApiUnknown, "no items"),
+    ],
+)
+def test_only_a_proper_answer_counts(node: Node, answer: Answer, error: type[Exception], says: str) -> None:
+    """A server error is an API that is away; any other improper answer is unknown, and says why."""
+    node.answer = answer
+    api = node.api(node.serve())
+    with pytest.raises(error, match=says):
+        api.pods()
+    api.close()
+
+
+def test_a_replaced_server_is_reached_by_a_new_connection(node: Node) -> None:
+    """A kept connection that the old instance closed doesn't make the API look away."""
+    first = node.serve()
+    api = node.api(first)
+    api.pods()
+    first.close()
+    node.servers.clear()
+    second = Server(node.folder, node.authority, lambda *_: node.answer)
+    node.servers.append(second)
+    node.kubeconfig(f"https://127.0.0.1:{second.port}")
+    assert api.pods() == []
+    api.close()
+
+
+def test_content_and_lease(node: Node) -> None:
+    """Secrets are decoded, ConfigMaps have text and binary keys, what is missing is None or empty."""
+    api = node.api(node.serve())
+    node.answer = (200, b'{"data": {"k": "AAE="}}')
+    assert api.content("Secret", "ns", "s") == {"k": b"\x00\x01"}
+    node.answer = (200, '{"data": {"t": "ü"}, "binaryData": {"b": "AAE="}}'.encode())
+    assert api.content("ConfigMap", "ns", "c") == {"t": "ü".encode(), "b": b"\x00\x01"}
+    node.answer = (200, b'{"spec": {"renewTime": "2026-01-01T00:00:00Z", "holderIdentity": "me_1"}}')
+    assert api.lease("ns", "l") == ("2026-01-01T00:00:00Z", "me_1")
+    node.answer = (404, b"{}")
+    assert api.content("Secret", "ns", "gone") is None
+    assert api.lease("ns", "gone") == ("", "")
+    api.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "No such file"),
+        ("a: [", "ParserError"),
+        ("contexts: []\ncurrent-context: x\n", "'x'"),
+        ("just text", "TypeError"),
+    ],
+)
+def test_an_unusable_kubeconfig_is_unknown(tmp_path: Path, text: str | None, says: str) -> None:
+    """A damaged or missing credential says nothing of the API, and the message names the file."""
+    path = tmp_path / "kubelet.conf"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ApiUnknown, match=says) as error:
+        load(path)
+    assert "kubelet.conf" in str(error.value)
+
+
+def test_unverified_tls_is_refused(node: Node) -> None:
+    """A kubeconfig that turns verification off is not used."""
+    with pytest.raises(ApiUnknown, match="must be verified"):
+        load(node.kubeconfig("https://127.0.0.1:1", **{"insecure-skip-tls-verify": True}))
+    with pytest.raises(ApiUnknown, match="https"):
+        load(node.kubeconfig("http://127.0.0.1:1"))

@@ -1,0 +1,128 @@
+"""Health endpoints: which instance answers, and what it says."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from upgrader.checkpointer.metrics import render
+from upgrader.checkpointer.model import ApiState, Workload
+from upgrader.checkpointer.report import Board, Counters, Report, WorkloadReport
+from upgrader.checkpointer.server import Answer, Health, ask_peer, serve
+
+GOOD = Report(100.0, acting=True, api=ApiState.ANSWERING, runtime_known=True)
+
+
+def health(report: Report | None, now: float = 101.0, peer: Answer = (503, "nobody")) -> Health:
+    """The answers after a report."""
+    board = Board()
+    if report is not None:
+        board.put(report, Counters(passes=3))
+    return Health(board, lambda: now, 30.0, lambda: peer)
+
+
+@contextmanager
+def served(checks: Health) -> Iterator[int]:
+    """A real server; its port."""
+    server = serve("127.0.0.1", 0, checks)
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    """A request."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path)
+    response = connection.getresponse()
+    text = response.read().decode()
+    connection.close()
+    return response.status, text
+
+
+def test_no_pass_yet_is_neither_healthy_nor_ready() -> None:
+    """Unknown is not healthy."""
+    checks = health(None)
+    assert checks.healthz()[0] == checks.readyz()[0] == 503
+
+
+def test_a_stuck_loop_is_neither_healthy_nor_ready() -> None:
+    """When the last pass is too long ago the kubelet may restart the instance."""
+    checks = health(GOOD, now=131.0)
+    assert checks.healthz() == (503, "the last pass was 31 s ago")
+    assert checks.readyz()[0] == 503
+
+
+def test_ready_when_every_pod_has_a_current_checkpoint() -> None:
+    """The acting instance's own word."""
+    assert health(GOOD).readyz()[0] == 200
+
+
+def test_unready_says_every_reason() -> None:
+    """Each pod without a checkpoint, each source that can't be seen, and each failed write is named."""
+    bad = Report(100.0, acting=True, pending={"kube-system/p": "no"}, failure="disk full")
+    status, text = health(bad).readyz()
+    assert status == 503
+    assert text.splitlines() == [
+        "kube-system/p: no",
+        "the API server is unknown",
+        "the container runtime can't be asked",
+        "disk full",
+    ]
+
+
+def test_a_standby_is_as_ready_as_the_acting_instance() -> None:
+    """A DaemonSet's pod that is the standby is judged by the checkpoints all the same; its own liveness is its own."""
+    checks = health(Report(100.0, acting=False), peer=(503, "p: no"))
+    assert checks.healthz()[0] == 200
+    assert checks.readyz() == (503, "standby; the acting instance says: p: no")
+    assert health(Report(100.0, acting=False), peer=(200, "ok")).readyz()[0] == 200
+
+
+def test_standby_asks_over_the_network() -> None:
+    """The acting instance is asked on its own port."""
+    with served(health(GOOD)) as port:
+        assert ask_peer("127.0.0.1", port)[0] == 200
+
+
+def test_two_standbys_do_not_ask_each_other_for_ever() -> None:
+    """A standby that is asked by another one says so instead of asking back."""
+    with served(health(Report(100.0, acting=False))) as port:
+        assert ask_peer("127.0.0.1", port) == (503, "standby, too")
+
+
+def test_no_peer_is_unready() -> None:
+    """When nobody answers on the other port, that is said."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        status, text = ask_peer("127.0.0.1", unused.getsockname()[1])
+    assert status == 503
+    assert "refused" in text
+
+
+def test_endpoints_over_http() -> None:
+    """All three paths answer, others don't."""
+    with served(health(GOOD)) as port:
+        assert get(port, "/healthz") == (200, "ok\n")
+        assert get(port, "/readyz")[0] == 200
+        assert "upgrader_checkpointer_passes_total 3" in get(port, "/metrics")[1]
+        assert get(port, "/")[0] == 404
+
+
+def test_metrics_of_each_workload() -> None:
+    """Generation, count, damage and activity are labelled by workload."""
+    workload = Workload("kube-system", "kube-apiserver")
+    report = Report(
+        100.0, True, ApiState.AWAY, True, workloads={workload: WorkloadReport(7, 3, 1, active=True, reason="")}
+    )
+    lines = render(report, Counters(), 102.5).splitlines()
+    labels = '{namespace="kube-system",workload="kube-apiserver"}'
+    assert f"upgrader_checkpointer_generation{labels} 7" in lines
+    assert f"upgrader_checkpointer_active{labels} 1" in lines
+    assert f"upgrader_checkpointer_damaged_generations{labels} 1" in lines
+    assert 'upgrader_checkpointer_api{state="away"} 1' in lines
+    assert "upgrader_checkpointer_pass_age_seconds 2.5" in lines
