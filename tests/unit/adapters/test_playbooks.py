@@ -1,0 +1,99 @@
+"""How Ansible's events become a result: judged by the final counts, told by the last failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ansible_runner
+import pytest
+
+from upgrader.adapters.playbooks import AnsiblePlaybooks
+from upgrader.errors import PlaybookError
+
+
+class ScriptedRun:
+    """Stands in for `ansible_runner.run`: hands out events, and looks at what it was given while it ran."""
+
+    def __init__(self, status: str, *events: dict[str, Any]) -> None:
+        self._events = events
+        self.status = status
+        self.given: dict[str, Any] = {}
+        self.variables = ""
+        self.mode = 0
+
+    def __call__(self, **given: Any) -> ScriptedRun:
+        self.given = given
+        path = Path(given["extravars"])
+        self.variables, self.mode = path.read_text(), path.stat().st_mode & 0o777
+        for event in self._events:
+            given["event_handler"](event)
+        return self
+
+    @property
+    def stdout(self) -> Any:
+        path = Path(self.given["private_data_dir"]) / "stdout"
+        path.write_text("ERROR! something is odd\n")
+        return path.open()
+
+
+def failed(host: str, result: dict[str, Any]) -> dict[str, Any]:
+    """A failed task."""
+    return {"event": "runner_on_failed", "event_data": {"host": host, "task": "Do it", "res": result}}
+
+
+def stats(**counts: dict[str, int]) -> dict[str, Any]:
+    """The end of a play."""
+    return {"event": "playbook_on_stats", "event_data": counts}
+
+
+def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: ScriptedRun, **variables: str) -> dict[str, int]:
+    """Run a playbook; returns what changed."""
+    monkeypatch.setattr(ansible_runner, "run", run)
+    for name in ("play.yml", "hosts.yml"):
+        (tmp_path / name).touch()
+    result = AnsiblePlaybooks().run(
+        tmp_path / "play.yml", inventory=tmp_path / "hosts.yml", variables=variables, timeout_seconds=5
+    )
+    return dict(result.changed)
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ({"msg": "non-zero return code", "stderr": "disk full"}, "non-zero return code disk full"),
+        ({"results": [{"item": "a"}, {"item": "b", "failed": True, "msg": "no"}]}, "item 'b': no"),
+        ({"censored": "the output has been hidden"}, "the output has been hidden"),
+        ({}, "no message"),
+    ],
+    ids=["command", "loop", "no_log", "nothing"],
+)
+def test_failure_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, result: dict[str, Any], said: str) -> None:
+    """Whatever form a module's failure has, the message is in the error, with host and task."""
+    run = ScriptedRun("failed", failed("one", result), stats(failures={"one": 1}))
+    with pytest.raises(PlaybookError) as caught:
+        play(monkeypatch, tmp_path, run)
+    assert f"one: task 'Do it': {said}" in caught.value.message
+
+
+def test_unreachable_host_fails_even_if_the_run_does_not_say_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A host that Ansible never reached was not changed: that is no success, whatever the status."""
+    with pytest.raises(PlaybookError, match="failed on 1 of the hosts"):
+        play(monkeypatch, tmp_path, ScriptedRun("successful", stats(dark={"one": 1})))
+
+
+def test_variables_stay_off_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They go through a file that only this user can read, and that is gone afterwards."""
+    run = ScriptedRun("successful", stats(changed={"one": 2}))
+    assert play(monkeypatch, tmp_path, run, password="hunter2") == {"one": 2}
+    assert "hunter2" in run.variables and run.mode == 0o600
+    assert "hunter2" not in str(run.given)
+    assert not Path(run.given["private_data_dir"]).exists()
+
+
+def test_what_never_ran_shows_ansibles_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a failed host, Ansible's last lines are the message."""
+    with pytest.raises(PlaybookError, match="something is odd"):
+        play(monkeypatch, tmp_path, ScriptedRun("failed"))
