@@ -51,7 +51,7 @@ lint: venv $(BIN)/helm ## Every linter.
 unit: venv $(BIN)/helm ## Unit and chart tests: no cluster, no network.
 	@$(PYTEST) tests/unit tests/charts
 
-contract: venv $(BIN)/helm ## Adapters against the real thing, and fakes against the same contract.
+contract: build ## Adapters against the real thing, and fakes against the same contract.
 	@$(PYTEST) tests/contract
 
 e2e: build ## Everything on real local clusters (root).

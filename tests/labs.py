@@ -132,8 +132,9 @@ class LabCluster:
     def troubles(self, version: str) -> list[str]:
         """What keeps this cluster from being healthy at `version`, one line each; empty when nothing does."""
         found = [f"{name} is at {is_at}" for name, is_at in self.versions().items() if is_at != version]
+        releases = self.releases()
         for name in RELEASES:
-            status = self.releases().get(name, {}).get("status", "missing")
+            status = releases.get(name, {}).get("status", "missing")
             if status != "deployed":
                 found.append(f"release {name} is {status}")
         return found + self.unready()
