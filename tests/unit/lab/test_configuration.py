@@ -1,0 +1,141 @@
+"""Files that the lab writes: kubeadm's configuration, the load balancer's, CNI's and the cluster folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from upgrader.lab.cluster_folder import ssh_command, write_access, write_cluster, write_values
+from upgrader.lab.kubeadm import Secrets, init_config, join_config
+from upgrader.lab.loadbalancer import haproxy_files
+from upgrader.lab.network import cni_config
+from upgrader.lab.spec import LabSpec, Placement
+
+_SECRETS = Secrets("abcdef.0123456789abcdef", "00" * 32, "sha256:11")
+_VERSIONS = {"coredns": "v1.14.2", "etcd": "3.6.8-0"}
+_ADMIN_CONF = yaml.safe_dump({"clusters": [{"cluster": {"server": "https://api.x.lab:6443"}, "name": "x"}]})
+
+
+def _placement(folder: Path = Path("/nowhere"), controllers: int = 3, workers: int = 1) -> Placement:
+    return Placement(LabSpec("x", controllers, workers), 4, folder)
+
+
+def _keys(placement: Placement, folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "id_ed25519").write_text("PRIVATE")
+    for node in placement.nodes:
+        (folder / f"host_{node.name}.pub").write_text(f"ssh-ed25519 KEY-{node.name} comment\n")
+    return folder
+
+
+def _documents(text: str) -> dict[str, dict[str, Any]]:
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+
+
+def test_kubeadm_makes_certificates_for_every_address_that_clients_use() -> None:
+    """The load balancer's address, each controller's and the API's name are in the API server's certificate."""
+    placement = _placement()
+    names = _documents(init_config(placement, _SECRETS, _VERSIONS))["ClusterConfiguration"]["apiServer"]["certSANs"]
+    controllers = [node.address for node in placement.nodes if node.role == "controller"]
+    assert set(names) >= {placement.endpoint_name, placement.endpoint_address, *controllers}
+    assert len(names) == len(set(names))
+
+
+def test_kubeadm_lets_the_charts_take_the_port_over() -> None:
+    """The static kube-apiserver shares its port, without which adoption would need an outage."""
+    configuration = _documents(init_config(_placement(), _SECRETS, _VERSIONS))["ClusterConfiguration"]
+    assert {"name": "permit-port-sharing", "value": "true"} in configuration["apiServer"]["extraArgs"]
+
+
+@pytest.mark.parametrize(("workers", "tainted"), [(0, False), (1, True)])
+def test_controllers_take_workloads_only_when_there_are_no_workers(workers: int, tainted: bool) -> None:
+    """Without workers the controllers' taint would leave no place for anything."""
+    registration = _documents(init_config(_placement(workers=workers), _SECRETS, _VERSIONS))["InitConfiguration"]
+    assert (registration["nodeRegistration"].get("taints") != []) is tainted
+
+
+def test_only_controllers_join_the_control_plane_and_all_verify_the_ca() -> None:
+    """A worker's configuration has no certificate key; every node pins the CA."""
+    placement = _placement()
+    controller = yaml.safe_load(join_config(placement, placement.node("controller-2"), _SECRETS))
+    worker = yaml.safe_load(join_config(placement, placement.node("worker-1"), _SECRETS))
+    assert controller["controlPlane"]["certificateKey"] == _SECRETS.certificate_key
+    assert "controlPlane" not in worker
+    for document in (controller, worker):
+        assert document["discovery"]["bootstrapToken"]["caCertHashes"] == [_SECRETS.ca_hash]
+
+
+def test_secrets_do_not_show_up_in_messages() -> None:
+    """Their text form has none of them."""
+    assert _SECRETS.token not in repr(_SECRETS)
+
+
+def test_the_load_balancer_checks_every_controller_over_verified_tls() -> None:
+    """Each controller is a server, and a check that can't verify its certificate fails."""
+    placement = _placement()
+    config, _ = haproxy_files(placement, "CA")["/etc/haproxy/lab.cfg"]
+    for node in placement.nodes:
+        assert (f"server {node.name} {node.address}:6443" in config) is (node.role == "controller")
+    assert "verify required verifyhost kubernetes" in config
+    assert "GET uri /readyz" in config
+
+
+def test_pods_get_addresses_from_the_nodes_own_pod_network() -> None:
+    """The CNI configuration holds exactly the node's CIDR."""
+    config = json.loads(cni_config("10.132.129.0/24"))
+    assert config["plugins"][0]["ipam"]["ranges"] == [[{"subnet": "10.132.129.0/24"}]]
+
+
+def test_the_cluster_folder_has_inventory_and_strict_ssh(tmp_path: Path) -> None:
+    """Nodes are in their groups; keys are private; SSH trusts the lab's own known_hosts and nothing else."""
+    placement = _placement(tmp_path / "cluster")
+    write_access(placement, _keys(placement, tmp_path / "keys"))
+    inventory = yaml.safe_load((placement.folder / "hosts.yml").read_text())["all"]
+    groups = {name: list(group["hosts"]) for name, group in inventory["children"].items()}
+    assert groups == {
+        "controllers": ["controller-1", "controller-2", "controller-3"],
+        "workers": ["worker-1"],
+        "load_balancers": ["lb-1"],
+    }
+    assert "StrictHostKeyChecking=yes" in inventory["vars"]["ansible_ssh_common_args"]
+    assert (placement.folder / "ssh" / "id_ed25519").stat().st_mode & 0o077 == 0
+    known = (placement.folder / "ssh" / "known_hosts").read_text().splitlines()
+    assert known == [f"{node.address} ssh-ed25519 KEY-{node.name}" for node in placement.nodes]
+    command = ssh_command(placement, placement.node("lb-1"))
+    assert "StrictHostKeyChecking=yes" in command
+    assert command[-1] == f"root@{placement.node('lb-1').address}"
+
+
+def test_the_kubeconfig_works_from_outside_the_nodes(tmp_path: Path) -> None:
+    """Its server is an address, as only nodes know the name, and nobody else may read it."""
+    placement = _placement(tmp_path)
+    write_cluster(placement, _ADMIN_CONF)
+    kubeconfig = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+    assert kubeconfig["clusters"][0]["cluster"]["server"] == f"https://{placement.endpoint_address}:6443"
+    assert (tmp_path / "kubeconfig").stat().st_mode & 0o077 == 0
+
+
+def test_what_the_user_changed_is_kept(tmp_path: Path) -> None:
+    """`lab up` again writes neither upgrader.yaml nor values over those that are there."""
+    placement = _placement(tmp_path)
+    for _ in range(2):
+        write_cluster(placement, _ADMIN_CONF)
+        write_values(placement, haproxy="h:1", coredns="c:1", checkpointer=None)
+        (tmp_path / "upgrader.yaml").write_text("mine")
+        (tmp_path / "values" / "kube-apiserver.yaml").write_text("mine")
+    write_cluster(placement, _ADMIN_CONF)
+    write_values(placement, haproxy="h:2", coredns="c:2", checkpointer="p:2")
+    assert (tmp_path / "upgrader.yaml").read_text() == "mine"
+    assert (tmp_path / "values" / "kube-apiserver.yaml").read_text() == "mine"
+
+
+def test_values_name_the_labs_images(tmp_path: Path) -> None:
+    """Repository and tag of each image are apart, as charts want them."""
+    write_values(_placement(tmp_path), haproxy="upgrader.lab/haproxy:2.6.12", coredns="c:1", checkpointer="a/p:0.1")
+    read = {file.stem: yaml.safe_load(file.read_text()) for file in (tmp_path / "values").iterdir()}
+    assert read["kube-apiserver"]["haproxy"]["image"] == {"repository": "upgrader.lab/haproxy", "tag": "2.6.12"}
+    assert read["pod-checkpointer"]["image"] == {"repository": "a/p", "tag": "0.1"}

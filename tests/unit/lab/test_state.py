@@ -1,0 +1,41 @@
+"""Labs are written down before they are made."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+
+from upgrader.lab import state
+from upgrader.lab.spec import LabSpec
+from upgrader.lab.state import claim, find, labs
+
+
+@pytest.fixture(autouse=True)
+def _own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "_ROOT", tmp_path / "labs")
+    monkeypatch.setattr(state, "_networks_in_use", list)
+
+
+def test_a_claimed_lab_is_found_as_it_was_asked_for(tmp_path: Path) -> None:
+    """Spec, place and folder survive the round trip; other names find nothing."""
+    claimed = claim(LabSpec("one", 3, 2, "v1.37.1"), tmp_path / "folder")
+    assert find("one") == claimed
+    assert find("two") is None
+
+
+def test_labs_get_places_of_their_own(tmp_path: Path) -> None:
+    """Two labs never share an index, and one that is gone makes room."""
+    first = claim(LabSpec("one"), tmp_path)
+    second = claim(LabSpec("two"), tmp_path)
+    assert (first.index, second.index) == (0, 1)
+    (state.lab_dir("one") / "lab.json").unlink()
+    assert claim(LabSpec("three"), tmp_path).index == 0
+    assert [placement.spec.name for placement in labs()] == ["three", "two"]
+
+
+def test_networks_that_the_machine_uses_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A route into a lab's range moves the lab to the next one."""
+    monkeypatch.setattr(state, "_networks_in_use", lambda: [IPv4Network("10.128.7.0/24")])
+    assert claim(LabSpec("one"), tmp_path).network == "10.129.0.0/16"
