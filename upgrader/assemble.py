@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,11 +66,16 @@ def _spec(item: ReleaseStep, charts: Path, target: KubernetesVersion) -> Release
     return ReleaseSpec(item.name, item.namespace, item.chart or charts / item.name, values)
 
 
-def assemble(plan: Plan, settings: Settings, cluster: Cluster, tools: Tools) -> Pipeline:
-    """One pipeline step for each planned step."""
+def assemble(
+    plan: Plan, settings: Settings, cluster: Cluster, tools: Tools, *, take_ownership: Collection[str] = ()
+) -> Pipeline:
+    """One pipeline step for each planned step; `take_ownership` names releases that may take others' objects over."""
     by_name = {item.name: item for item in settings.pipeline}
     return Pipeline(
-        tuple(_step(planned, by_name[planned.name], plan, settings, cluster, tools) for planned in plan.steps)
+        tuple(
+            _step(planned, by_name[planned.name], plan, settings, cluster, tools, take_ownership)
+            for planned in plan.steps
+        )
     )
 
 
@@ -81,6 +86,7 @@ def _step(
     settings: Settings,
     cluster: Cluster,
     tools: Tools,
+    take_ownership: Collection[str],
 ) -> PipelineStep:
     own = tuple(workload_gate(gate, tools.kube, tools.clock) for gate in item.gates)
     if isinstance(planned, PlannedPlaybook):
@@ -99,6 +105,7 @@ def _step(
         clock=tools.clock,
         timeout_seconds=settings.helm_timeout_seconds,
         watcher=lambda: watch_workloads(tools.kube, planned.after, clock=tools.clock, namespace=planned.spec.namespace),
+        take_ownership=planned.name in take_ownership,
     )
     return PipelineStep(chart, gates + own, undo_gates)
 

@@ -102,6 +102,10 @@ class Kube(Protocol):
         """Server-side apply as field manager `upgrader`, taking over conflicting fields."""
         ...
 
+    def replace(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        """Make an existing object exactly what the manifest says (PUT), whoever owned its fields."""
+        ...
+
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         """Delete an object; one that isn't there is fine."""
         ...

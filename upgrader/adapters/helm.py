@@ -236,9 +236,9 @@ def _when(text: str) -> datetime | None:
 
 
 def _translated(release: str, words: str) -> HelmError | ApiUnavailable:
-    """Helm's stderr as one of our errors: its last line is the cause, the ones before are warnings."""
-    lines = [line for line in words.strip().splitlines() if not line.startswith(("WARNING", "level="))]
-    cause = (lines[-1] if lines else words.strip()).removeprefix("Error: ")
+    """Helm's stderr as one of our errors: what it says from `Error:` on; what comes before that are warnings."""
+    cause = words[max(words.rfind("Error: "), 0) :].strip().removeprefix("Error: ")
+    cause = cause.removesuffix("Use --debug flag to render out invalid YAML").strip()
     if "another operation" in cause and "in progress" in cause:
         return ReleaseLocked(
             f"release '{release}' is stuck: {cause}",

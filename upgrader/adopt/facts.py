@@ -12,7 +12,16 @@ from upgrader.errors import ApiError, Inhibited
 from upgrader.model.cluster import Cluster, Host
 from upgrader.ports import Hosts, Kind, Kube, KubeObject
 
-__all__ = ["ADOPTED", "COMPONENTS", "MANIFESTS", "ControllerFacts", "KubeadmFacts", "StaticPod", "read_facts"]
+__all__ = [
+    "ADOPTED",
+    "COMPONENTS",
+    "MANIFESTS",
+    "ControllerFacts",
+    "KubeadmFacts",
+    "StaticPod",
+    "flags_of",
+    "read_facts",
+]
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 MANIFESTS = "/etc/kubernetes/manifests"
@@ -126,9 +135,14 @@ def _static_pods(hosts: Hosts, host: Host, folder: str) -> Mapping[str, StaticPo
 
 def _static_pod(component: str, content: bytes) -> StaticPod:
     container = yaml.safe_load(content)["spec"]["containers"][0]
+    return StaticPod(component, content, flags_of(container), container["image"])
+
+
+def flags_of(container: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
+    """A container's flags by name without dashes; a flag without a value counts as `true`."""
     flags: dict[str, tuple[str, ...]] = {}
     for word in (*container.get("command", ()), *container.get("args", ())):
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             flags[name] = (*flags.get(name, ()), value if equals else "true")
-    return StaticPod(component, content, flags, container["image"])
+    return flags

@@ -13,7 +13,7 @@ from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.ports import Clock, Hosts, Kind, Kube
 
-__all__ = ["PortSharingStep", "RestoreStep", "RetireStep"]
+__all__ = ["PortSharingStep", "RestoreStep", "RetireStep", "StaticPods"]
 
 _PODS = Kind("v1", "pods")
 _SYSTEM = "kube-system"
@@ -22,35 +22,29 @@ _READY_SECONDS = 240.0
 
 
 @dataclass(frozen=True)
-class _StaticPods:
-    """The static pods of some components on some controllers, one controller after the other."""
+class StaticPods:
+    """kubeadm's static pods on some controllers; works on one controller after the other."""
 
-    name: str
     hosts: Hosts
     kube: Kube
     clock: Clock
     controllers: tuple[Host, ...]
-    components: tuple[str, ...]
 
-    def capture(self) -> RestorePoint:
-        """Every way back is the same: the other direction."""
-        return RestorePoint()
+    def retire(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
+        """Move their manifests out of the kubelet's sight, and wait until the pods have ended."""
+        self._move_all(components, MANIFESTS, ADOPTED, note)
 
-    def _retire(self, note: Callable[[str], None]) -> None:
+    def restore(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
+        """Move their manifests back, and wait until the pods are Ready."""
+        self._move_all(components, ADOPTED, MANIFESTS, note)
+
+    def _move_all(self, components: tuple[str, ...], source: str, target: str, note: Callable[[str], None]) -> None:
         for host in self.controllers:
-            for component in self.components:
-                if _move(self.hosts, host, component, MANIFESTS, ADOPTED):
-                    note(f"{host.name}: moved {component}.yaml to {ADOPTED}")
-            for component in self.components:
-                self._await(host, component, present=False)
-
-    def _restore(self, note: Callable[[str], None]) -> None:
-        for host in self.controllers:
-            for component in self.components:
-                if _move(self.hosts, host, component, ADOPTED, MANIFESTS):
-                    note(f"{host.name}: put {component}.yaml back")
-            for component in self.components:
-                self._await(host, component, present=True)
+            for component in components:
+                if _move(self.hosts, host, component, source, target):
+                    note(f"{host.name}: moved {component}.yaml to {target}")
+            for component in components:
+                self._await(host, component, present=target == MANIFESTS)
 
     def _await(self, host: Host, component: str, *, present: bool) -> None:
         """Wait until the mirror pod is gone, or there and Ready. An API that doesn't answer is waited for."""
@@ -73,30 +67,46 @@ class _StaticPods:
             self.clock.sleep(1.0)
 
 
-class RetireStep(_StaticPods):
+@dataclass(frozen=True)
+class RetireStep:
     """Takes static pods away, now that the charts' own pods do their work; undo puts them back."""
+
+    name: str
+    pods: StaticPods
+    components: tuple[str, ...]
 
     def summary(self) -> str:
         return f"take the static pods away: {', '.join(self.components)}"
 
+    def capture(self) -> RestorePoint:
+        return RestorePoint()
+
     def apply(self, note: Callable[[str], None]) -> None:
-        self._retire(note)
+        self.pods.retire(self.components, note)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        self._restore(note)
+        self.pods.restore(self.components, note)
 
 
-class RestoreStep(_StaticPods):
+@dataclass(frozen=True)
+class RestoreStep:
     """Puts kubeadm's static pods back; undo takes them away again."""
+
+    name: str
+    pods: StaticPods
+    components: tuple[str, ...]
 
     def summary(self) -> str:
         return f"put kubeadm's static pods back: {', '.join(self.components)}"
 
+    def capture(self) -> RestorePoint:
+        return RestorePoint()
+
     def apply(self, note: Callable[[str], None]) -> None:
-        self._restore(note)
+        self.pods.restore(self.components, note)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        self._retire(note)
+        self.pods.retire(self.components, note)
 
 
 @dataclass(frozen=True)
@@ -162,9 +172,7 @@ def _move(hosts: Hosts, host: Host, component: str, source: str, target: str) ->
     The kubelet reads every file in its folder, so the copy must not lie there under any name.
     """
     file = f"{component}.yaml"
-    script = (
-        'set -eu; [ -e "$1/$3" ] || exit 0; mkdir -p -m 0700 "$2"; mv -f "$1/$3" "$2/$3"; sync -f "$2"; echo moved'
-    )
+    script = 'set -eu; [ -e "$1/$3" ] || exit 0; mkdir -p -m 0700 "$2"; mv -f "$1/$3" "$2/$3"; sync -f "$2"; echo moved'
     return "moved" in hosts.run(host, ["sh", "-c", script, "sh", source, target, file]).stdout
 
 

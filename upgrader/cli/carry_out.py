@@ -20,6 +20,7 @@ from upgrader.engine.stop import StopRequest, stop_on_signals
 from upgrader.errors import Interrupted, RollbackFailed, StepFailed
 from upgrader.model.availability import Availability
 from upgrader.model.event import AvailabilityMeasured, Event, Note
+from upgrader.model.settings import OnFailure
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
 from upgrader.ui.reporters import choose_reporter
@@ -28,12 +29,12 @@ from upgrader.ui.summary import print_report
 __all__ = ["carry_out", "lock_holder"]
 
 
-def carry_out(session: Session, pipeline: Pipeline, *, label: str) -> None:
+def carry_out(session: Session, pipeline: Pipeline, *, label: str, on_failure: OnFailure | None = None) -> None:
     """Run a pipeline and print its report. Raises what its outcome means (StepFailed, RollbackFailed, Interrupted).
 
-    `label` ends the run's name: the target version, or what else the run is for.
+    `label` ends the run's name: the target version, or what else the run is for. `on_failure` None means policy's.
     """
-    result, report, folder = _run(session, pipeline, label)
+    result, report, folder = _run(session, pipeline, label, on_failure or session.settings.on_failure)
     print_report(report, folder)
     match result.outcome:
         case "rolled-back":
@@ -50,7 +51,7 @@ def lock_holder() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
 
 
-def _run(session: Session, pipeline: Pipeline, label: str) -> tuple[RunResult, Report, Path]:
+def _run(session: Session, pipeline: Pipeline, label: str, on_failure: OnFailure) -> tuple[RunResult, Report, Path]:
     settings, tools, stop = session.settings, session.tools, StopRequest()
     name = f"{tools.clock.now():%Y%m%dT%H%M%S}-{label}"
     folder = settings.folder / "runs" / name
@@ -60,9 +61,7 @@ def _run(session: Session, pipeline: Pipeline, label: str) -> tuple[RunResult, R
     try:
         with choose_reporter(sys.stderr) as display:
             reporter = _Everyone(journal, display)
-            runner = Runner(
-                kube=tools.kube, clock=tools.clock, reporter=reporter, stop=stop, on_failure=settings.on_failure
-            )
+            runner = Runner(kube=tools.kube, clock=tools.clock, reporter=reporter, stop=stop, on_failure=on_failure)
             with stop_on_signals(stop, lambda text: display.emit(Note(text))), _probing(session, reporter, display):
                 result = runner.run(pipeline, run=name, target=label, folder=str(folder))
     finally:

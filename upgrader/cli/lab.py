@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from upgrader.cli.lab_progress import progress
-from upgrader.errors import UsageError
+from upgrader.errors import Interrupted, UsageError
 from upgrader.lab import Lab, LabSpec
 from upgrader.lab.host import facts, require
 from upgrader.lab.prepare import prepare, probably_built
@@ -43,7 +43,7 @@ def lab() -> None:
 def up(folder: Path, controllers: int, workers: int, version: str, name: str) -> None:
     """Make a lab, or bring a stopped one back; its cluster folder is .lab/NAME."""
     spec = LabSpec(name, controllers, workers, version)
-    with _stoppable(), progress() as display:
+    with _stoppable("lab up"), progress() as display:
         made = Lab.up(spec, folder / ".lab" / name, display)
     _print_summary(made)
 
@@ -111,7 +111,7 @@ def build(versions: tuple[str, ...]) -> None:
     """Build and cache what labs are made of; once for a machine and version."""
     wanted = versions or (_KUBERNETES,)
     require(facts(), None, all(probably_built(version) for version in wanted))
-    with _stoppable(), progress() as display:
+    with _stoppable("lab build"), progress() as display:
         for version in wanted:
             prepare(version, display)
     click.echo(f"Built: Kubernetes {', '.join(wanted)}.")
@@ -157,8 +157,8 @@ def _print_summary(made: Lab) -> None:
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
-    """SIGTERM and SIGHUP act like Ctrl-C, so that they too leave nothing behind."""
+def _stoppable(what: str) -> Iterator[None]:
+    """SIGTERM and SIGHUP act like Ctrl-C, so that they too leave nothing behind; Interrupted says what there is now."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -166,6 +166,11 @@ def _stoppable() -> Iterator[None]:
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"{what} was stopped; what it had begun and not finished is removed",
+            remedy="run it again: what was built stays in the cache",
+        ) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

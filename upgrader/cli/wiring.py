@@ -55,17 +55,19 @@ class Session:
 
     def preflight(self, observed: Observed) -> tuple[Finding, ...]:
         """Every check's findings."""
-        return run_checks(
-            PreflightContext(
-                kube=self.tools.kube,
-                hosts=self.hosts,
-                helm=self.tools.helm,
-                clock=self.tools.clock,
-                cluster=self.cluster,
-                target=self.settings.kubernetes_version,
-                observed=observed,
-                helm_timeout_seconds=self.settings.helm_timeout_seconds,
-            )
+        return run_checks(self.preflight_context(observed))
+
+    def preflight_context(self, observed: Observed) -> PreflightContext:
+        """What checks look at."""
+        return PreflightContext(
+            kube=self.tools.kube,
+            hosts=self.hosts,
+            helm=self.tools.helm,
+            clock=self.tools.clock,
+            cluster=self.cluster,
+            target=self.settings.kubernetes_version,
+            observed=observed,
+            helm_timeout_seconds=self.settings.helm_timeout_seconds,
         )
 
 

@@ -8,7 +8,6 @@ step changes anything.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from upgrader.engine.gatekeeper import hold_all
 from upgrader.engine.stop import StopRequest
@@ -16,12 +15,11 @@ from upgrader.errors import ApiError, ApiUnavailable, Interrupted, RollbackFaile
 from upgrader.model.event import Note, RunEnded, RunStarted, StepApplied, StepEnded, StepStarted, UndoEnded, UndoStarted
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.release import RestorePoint
+from upgrader.model.settings import OnFailure
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.ports import Clock, Kube, Reporter
 
-__all__ = ["OnFailure", "RunResult", "Runner"]
-
-OnFailure = Literal["rollback-run", "rollback-step", "stop"]
+__all__ = ["RunResult", "Runner"]
 
 API_RETURNS_SECONDS = 300.0
 """How long the way back waits for an API that is away: a rebooting controller needs about one minute."""

@@ -37,6 +37,8 @@ class ChartStep:
     timeout_seconds: float
     watcher: Callable[[], Watcher]
     """Makes a watcher of the release's workloads, as they are before the change."""
+    take_ownership: bool = False
+    """Whether objects that somebody else made may become this release's."""
 
     @property
     def name(self) -> str:
@@ -54,7 +56,12 @@ class ChartStep:
         watcher = self.watcher()
         note(f"helm upgrade --install {self.spec.name} (atomic, timeout {self.timeout_seconds:.0f} s)")
         try:
-            self.helm.upgrade(self.spec, timeout_seconds=self.timeout_seconds, watch=watcher)
+            self.helm.upgrade(
+                self.spec,
+                timeout_seconds=self.timeout_seconds,
+                watch=watcher,
+                take_ownership=self.take_ownership,
+            )
         except WorkloadFailed:
             raise
         except (HelmError, ApiUnavailable) as error:

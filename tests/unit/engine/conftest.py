@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
+
 from tests.fakes.clock import FakeClock
 from tests.fakes.kube import FakeKube
-
-from upgrader.engine.runner import OnFailure, Runner
+from upgrader.engine.runner import Runner
 from upgrader.engine.stop import StopRequest
 from upgrader.errors import UpgraderError
 from upgrader.model.event import Event
 from upgrader.model.outcome import Verdict, holds
 from upgrader.model.release import RestorePoint
+from upgrader.model.settings import OnFailure
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 
 

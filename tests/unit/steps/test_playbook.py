@@ -58,7 +58,7 @@ def test_undo_runs_the_undo_playbook() -> None:
 def test_playbook_without_a_way_back_says_so() -> None:
     """A playbook that can't be taken back is reported as such, never passed off as undone."""
     tune = step(ScriptedPlaybooks())
-    with pytest.raises(RollbackFailed, match="tune.yml has no way back"):
+    with pytest.raises(RollbackFailed, match=r"tune\.yml has no way back"):
         tune.undo(tune.capture(), quiet)
 
 

@@ -1,0 +1,79 @@
+"""Adoption and its undo as pipelines: the same engine, gates and journal as an upgrade."""
+
+from __future__ import annotations
+
+from upgrader.adopt.facts import KubeadmFacts
+from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
+from upgrader.adopt.originals import SaveOriginalsStep
+from upgrader.adopt.release_step import ForgetCheckpointsStep, TakeOverStep, UninstallStep
+from upgrader.assemble import Tools
+from upgrader.model.cluster import Cluster, Host
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
+from upgrader.ports import Hosts
+from upgrader.steps.chart import ChartStep
+
+__all__ = ["adopt_pipeline", "needs_port_sharing", "undo_pipeline"]
+
+_LEADERS = ("kube-controller-manager", "kube-scheduler")
+
+
+def needs_port_sharing(facts: KubeadmFacts) -> tuple[Host, ...]:
+    """The controllers whose static kube-apiserver doesn't share its port, and must be restarted once."""
+    return tuple(
+        controller.host
+        for controller in facts.controllers
+        if (pod := controller.active.get("kube-apiserver"))
+        and pod.flags.get("permit-port-sharing", ("false",))[-1] != "true"
+    )
+
+
+def adopt_pipeline(
+    charts: Pipeline, facts: KubeadmFacts, cluster: Cluster, tools: Tools, hosts: Hosts, always: tuple[GateRun, ...]
+) -> Pipeline:
+    """Port sharing where it is missing, the releases in their order, static pods away as soon as they are replaced.
+
+    `charts` are the steps of the three releases, as `assemble` makes them; `always` gates what has none of its own.
+    kube-apiserver's static pod goes only once the checkpointer holds a copy of its successor.
+    """
+    checkpointer, api_server, kubernetes = charts.steps
+    pods = StaticPods(hosts, tools.kube, tools.clock, cluster.controllers)
+    restart = needs_port_sharing(facts)
+    steps: list[PipelineStep] = []
+    if restart:
+        steps.append(_gated(PortSharingStep(hosts, tools.kube, tools.clock, restart), always))
+    steps += [
+        _gated(SaveOriginalsStep(tools.kube), ()),
+        checkpointer,
+        PipelineStep(api_server.step, api_server.gates + checkpointer.gates, api_server.undo_gates),
+        _gated(RetireStep("retire kube-apiserver", pods, ("kube-apiserver",)), api_server.gates),
+        PipelineStep(_taking_over(kubernetes.step, tools), kubernetes.gates, kubernetes.undo_gates),
+        _gated(RetireStep("retire controllers", pods, _LEADERS), kubernetes.gates),
+    ]
+    return Pipeline(tuple(steps))
+
+
+def undo_pipeline(cluster: Cluster, tools: Tools, hosts: Hosts, always: tuple[GateRun, ...]) -> Pipeline:
+    """Everything back to kubeadm's static pods: each is running again before its replacement is removed.
+
+    The checkpointer goes before kube-apiserver's release, so that it can't mistake the removal for a failure.
+    """
+    pods = StaticPods(hosts, tools.kube, tools.clock, cluster.controllers)
+    return Pipeline(
+        (
+            _gated(RestoreStep("restore controllers", pods, _LEADERS), always),
+            _gated(UninstallStep("kubernetes", tools.helm, tools.kube, took_over=True), always),
+            _gated(RestoreStep("restore kube-apiserver", pods, ("kube-apiserver",)), always),
+            _gated(UninstallStep("pod-checkpointer", tools.helm, tools.kube), always),
+            _gated(ForgetCheckpointsStep(hosts, cluster.controllers), always),
+            _gated(UninstallStep("kube-apiserver", tools.helm, tools.kube), always),
+        )
+    )
+
+
+def _gated(step: Step, gates: tuple[GateRun, ...]) -> PipelineStep:
+    return PipelineStep(step, gates, gates)
+
+
+def _taking_over(step: Step, tools: Tools) -> Step:
+    """The step as it is, unless it would install over kubeadm's objects."""
+    return TakeOverStep(step, tools.kube) if isinstance(step, ChartStep) else step

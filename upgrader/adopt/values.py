@@ -1,0 +1,162 @@
+"""From kubeadm's facts to the charts' values. Pure.
+
+Each chart has values of its own for what a cluster must know; every other flag of a static pod goes to `extraArgs`,
+so that nothing an operator once configured is lost. Which flags those are, is found by rendering the chart without
+them (`missing_flags`), not by a list that would go stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
+
+__all__ = ["HANDED_OVER", "base_values", "extra_args", "merged", "missing_flags", "rendered_flags"]
+
+HANDED_OVER = frozenset(
+    {"bind-address", "advertise-address", "secure-port", "permit-port-sharing", "endpoint-reconciler-type"}
+)
+"""Flags that the charts set on purpose in another way, for that is how one pod takes over from another."""
+
+Values = dict[str, Any]
+
+# Volumes that the charts mount by themselves, under kubeadm's names.
+_KNOWN_VOLUMES = frozenset(
+    {
+        "ca-certs",
+        "etc-ca-certificates",
+        "k8s-certs",
+        "kubeconfig",
+        "usr-local-share-ca-certificates",
+        "usr-share-ca-certificates",
+    }
+)
+
+
+def base_values(facts: KubeadmFacts, addresses: tuple[str, ...], checkpointer: Mapping[str, Any]) -> dict[str, Values]:
+    """Release → values, without any `extraArgs` yet. `addresses` are the controllers', in order."""
+    api = facts.component("kube-apiserver")
+    version = str(facts.configuration["kubernetesVersion"])
+    return {
+        "pod-checkpointer": dict(checkpointer),
+        "kube-apiserver": _api_server(facts, api, version, addresses),
+        "kubernetes": _kubernetes(facts, version, len(addresses)),
+    }
+
+
+def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tuple[str, ...]) -> Values:
+    values: Values = {
+        "kubernetesVersion": version,
+        "replicas": len(addresses),
+        "image": _image(api.image, version),
+        "port": int(_flag(api, "secure-port", "6443")),
+        "etcd": {"servers": _flag(api, "etcd-servers", "https://127.0.0.1:2379").split(",")},
+        "network": {"serviceSubnet": _flag(api, "service-cluster-ip-range", "10.96.0.0/12")},
+        "serviceAccount": {"issuer": api.flags["service-account-issuer"][0]},
+        "pki": {"hostPath": str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))},
+        **_extras(api),
+    }
+    if len(addresses) == 1:
+        values["endpoints"] = {"addresses": list(addresses)}
+    return values
+
+
+def _kubernetes(facts: KubeadmFacts, version: str, controllers: int) -> Values:
+    manager, scheduler = facts.component("kube-controller-manager"), facts.component("kube-scheduler")
+    proxy = yaml.safe_load(facts.proxy_config)
+    dns = facts.dns_deployment["spec"]
+    return {
+        "kubernetesVersion": version,
+        "network": {
+            "podSubnet": _flag(manager, "cluster-cidr", ""),
+            "serviceSubnet": _flag(manager, "service-cluster-ip-range", "10.96.0.0/12"),
+            "clusterName": _flag(manager, "cluster-name", "kubernetes"),
+        },
+        "pki": {"hostPath": str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))},
+        "controllerManager": {"replicas": controllers, "image": _image(manager.image, version), **_extras(manager)},
+        "scheduler": {"replicas": controllers, "image": _image(scheduler.image, version), **_extras(scheduler)},
+        "kubeProxy": {
+            "image": _image(_container_image(facts.proxy_daemonset), version),
+            "server": yaml.safe_load(facts.proxy_kubeconfig)["clusters"][0]["cluster"]["server"],
+            "config": proxy,
+        },
+        "coredns": {
+            "image": _image(_container_image(facts.dns_deployment), ""),
+            "replicas": dns["replicas"],
+            "clusterIP": facts.dns_address,
+            "corefile": facts.corefile,
+        },
+    }
+
+
+def _image(reference: str, version: str) -> Values:
+    """`repository` and what else is needed: nothing when the tag is the cluster's version anyway."""
+    name, _, digest = reference.partition("@")
+    repository, colon, tag = name.rpartition(":")
+    if not colon or "/" in tag:
+        repository, tag = name, ""
+    image: Values = {"repository": repository}
+    if tag != version:
+        image["tag"] = tag
+    if digest:
+        image["digest"] = digest
+    return image
+
+
+def _container_image(workload: Mapping[str, Any]) -> str:
+    return str(workload["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def _extras(pod: StaticPod) -> Values:
+    """Environment and volumes that kubeadm doesn't set by itself."""
+    spec = pod.pod["spec"]
+    container = spec["containers"][0]
+    volumes = [volume for volume in spec.get("volumes", ()) if volume["name"] not in _KNOWN_VOLUMES]
+    names = {volume["name"] for volume in volumes}
+    found = {
+        "extraVolumes": volumes,
+        "extraVolumeMounts": [mount for mount in container.get("volumeMounts", ()) if mount["name"] in names],
+        "extraEnv": {entry["name"]: entry["value"] for entry in container.get("env", ()) if "value" in entry},
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _flag(pod: StaticPod, name: str, default: str) -> str:
+    return pod.flags[name][0] if name in pod.flags else default
+
+
+def rendered_flags(manifest: str, deployment: str) -> Mapping[str, tuple[str, ...]]:
+    """The flags that a Deployment's container of the same name has, in a rendered chart."""
+    for document in yaml.safe_load_all(manifest):
+        if document and document["kind"] == "Deployment" and document["metadata"]["name"] == deployment:
+            for container in document["spec"]["template"]["spec"]["containers"]:
+                if container["name"] == deployment:
+                    return flags_of(container)
+    return {}
+
+
+def missing_flags(pod: StaticPod, rendered: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+    """The static pod's flags that the chart would not set, or would set to something else."""
+    return {
+        name: values for name, values in pod.flags.items() if name not in HANDED_OVER and rendered.get(name) != values
+    }
+
+
+def extra_args(flags: Mapping[str, tuple[str, ...]]) -> dict[str, str | list[str]]:
+    """Flags in the form of the charts' `extraArgs`."""
+    return {name: values[0] if len(values) == 1 else list(values) for name, values in flags.items()}
+
+
+def merged(derived: Mapping[str, Any], own: Mapping[str, Any]) -> Values:
+    """The operator's own values over the derived ones; maps are merged, everything else is replaced."""
+    result = dict(derived)
+    for key, value in own.items():
+        before = result.get(key)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            result[key] = merged(before, value)
+        else:
+            result[key] = value
+    return result

@@ -1,0 +1,153 @@
+"""`upgrader adopt`: from kubeadm's static pods into the charts, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from upgrader.adopt.derive import derive_values
+from upgrader.adopt.facts import KubeadmFacts, read_facts
+from upgrader.adopt.pipelines import adopt_pipeline, needs_port_sharing, undo_pipeline
+from upgrader.assemble import assemble
+from upgrader.cli.carry_out import carry_out, lock_holder
+from upgrader.cli.wiring import Session, open_session
+from upgrader.config.charts import charts_folder
+from upgrader.engine.lock import folder_lock
+from upgrader.errors import Inhibited
+from upgrader.gates.catalog import gates_for
+from upgrader.model.observed import Observed
+from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseStep
+from upgrader.pipeline import GateRun, Pipeline
+from upgrader.preflight.checks import CHECKS, inhibits, run_checks
+from upgrader.ui.steps import print_steps
+
+__all__ = ["adopt"]
+
+_CHECKS = tuple((name, check) for name, check in CHECKS if name in ("hosts", "nodes", "helm", "memory", "certificates"))
+
+
+@click.command()
+@click.option("--undo", is_flag=True, help="Put kubeadm's own static pods back and remove the releases.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask before starting.")
+@click.pass_obj
+def adopt(folder: Path, undo: bool, yes: bool) -> None:
+    """Move a control plane that kubeadm made into the charts, at the version that runs now.
+
+    Says first what it will do, and whether and for how long the API will be away. Stopped half-way, it goes on when
+    it is run again. Values that the cluster folder doesn't have yet are derived from kubeadm's own files.
+    """
+    with folder_lock(folder, lock_holder()):
+        if undo:
+            _undo(folder, yes)
+        else:
+            _adopt(folder, yes)
+
+
+def _adopt(folder: Path, yes: bool) -> None:
+    with open_session(folder) as session:
+        facts = read_facts(session.tools.kube, session.hosts, session.cluster)
+        version = str(session.observe().server)
+        derived = _derived(session, facts)
+    changed = _new_values(folder, derived)
+    click.echo(_words_about_the_api(facts), err=True)
+    for file in changed:
+        click.echo(f"Will write {file.relative_to(folder)}", err=True)
+    if changed and not yes:
+        click.confirm("Write these files?", abort=True, err=True)
+    for file, text in changed.items():
+        _write(file, text)
+    with open_session(folder, version) as session:
+        observed = session.observe()
+        findings = run_checks(session.preflight_context(observed), _CHECKS)
+        pipeline = _adoption(session, observed, facts)
+        print_steps(pipeline, findings)
+        if inhibits(findings):
+            raise Inhibited(
+                "adoption was refused by a check; the cluster was not changed",
+                remedy="Mend what is marked as error or unknown.",
+            )
+        if not yes:
+            click.confirm("Start?", abort=True, err=True)
+        carry_out(session, pipeline, label="adopt")
+
+
+def _undo(folder: Path, yes: bool) -> None:
+    with open_session(folder) as session:
+        pipeline = undo_pipeline(session.cluster, session.tools, session.hosts, _always(session))
+        print_steps(pipeline)
+        if not yes:
+            click.confirm("Start?", abort=True, err=True)
+        # Every step leaves a working control plane, and none can be taken back without adopting again.
+        carry_out(session, pipeline, label="adopt-undo", on_failure="stop")
+
+
+def _adoption(session: Session, observed: Observed, facts: KubeadmFacts) -> Pipeline:
+    charts = assemble(
+        session.plan(observed), session.settings, session.cluster, session.tools, take_ownership=("kubernetes",)
+    )
+    return adopt_pipeline(charts, facts, session.cluster, session.tools, session.hosts, _always(session))
+
+
+def _always(session: Session) -> tuple[GateRun, ...]:
+    """The gates of the cluster itself: nodes and critical pods."""
+    tools = session.tools
+    return gates_for(
+        "",
+        "",
+        namespace="",
+        kube=tools.kube,
+        clock=tools.clock,
+        cluster=session.cluster,
+        version=None,
+        holding=session.settings.gates,
+    )
+
+
+def _derived(session: Session, facts: KubeadmFacts) -> dict[str, dict[str, Any]]:
+    names = tuple(item.name for item in session.settings.pipeline if isinstance(item, ReleaseStep))
+    if names[: len(BUILT_IN_CHARTS)] != BUILT_IN_CHARTS:
+        raise Inhibited(
+            f"the pipeline must begin with {', '.join(BUILT_IN_CHARTS)} to adopt a control plane",
+            remedy="Take `pipeline` out of upgrader.yaml until the adoption is done.",
+        )
+    own = {item.name: item.values for item in session.settings.pipeline if isinstance(item, ReleaseStep)}
+    addresses = tuple(host.address for host in session.cluster.controllers)
+    return derive_values(facts, addresses, own, session.tools.helm, charts_folder())
+
+
+def _new_values(folder: Path, derived: Mapping[str, Mapping[str, Any]]) -> dict[Path, str]:
+    """The values files whose content would change, with their new text."""
+    changed = {}
+    for release, values in derived.items():
+        file = folder / "values" / f"{release}.yaml"
+        before = yaml.safe_load(file.read_text()) if file.exists() else None
+        if (before or {}) != values:
+            changed[file] = "# Derived by `upgrader adopt` from kubeadm's own configuration; yours to edit.\n" + (
+                yaml.safe_dump(dict(values), sort_keys=False, width=120)
+            )
+    return changed
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a values file; what an operator had written stays beside it."""
+    file.parent.mkdir(exist_ok=True)
+    if file.exists():
+        file.replace(file.with_suffix(".yaml.before-adopt"))
+    file.write_text(text)
+
+
+def _words_about_the_api(facts: KubeadmFacts) -> str:
+    restart = needs_port_sharing(facts)
+    if not restart:
+        return "The API stays reachable throughout: kube-apiserver shares its port, so its successor takes over."
+    names = ", ".join(host.name for host in restart)
+    if len(facts.controllers) == 1:
+        return f"The API will be away once, for about 40 s: kube-apiserver on {names} must restart to share its port."
+    return (
+        f"kube-apiserver on {names} must restart to share its port, one after the other, about 40 s each: "
+        "behind a load balancer with health checks the API stays reachable."
+    )

@@ -1,0 +1,30 @@
+"""A pipeline that isn't a plan of releases (an adoption), as it is shown before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from upgrader.model.finding import Finding
+from upgrader.pipeline import Pipeline
+from upgrader.ui.findings import draw_findings
+from upgrader.ui.terminal import console, show
+
+__all__ = ["print_steps"]
+
+
+def print_steps(pipeline: Pipeline, findings: Sequence[Finding] = (), stream: TextIO | None = None) -> None:
+    """Print each step in its order, with what it does; then what speaks against it, if anything does."""
+    out = console(stream)
+    table = Table.grid(padding=(0, 2))
+    for number, item in enumerate(pipeline.steps, 1):
+        table.add_row(Text(f" {number}", style="dim"), Text(item.step.name, style="bold"), Text(item.step.summary()))
+    out.print()
+    show(out, table)
+    if findings:
+        out.print()
+        show(out, draw_findings(findings))
+    out.print()
