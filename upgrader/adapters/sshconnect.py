@@ -45,7 +45,7 @@ def connect(host: Host) -> paramiko.SSHClient:
     return client
 
 
-def _unreachable(host: Host, error: Exception) -> HostUnreachable:
+def _unreachable(host: Host, error: BaseException) -> HostUnreachable:
     import paramiko
 
     where = f"{host.name} ({host.user}@{host.address}:{host.port})"
@@ -69,5 +69,7 @@ def _unreachable(host: Host, error: Exception) -> HostUnreachable:
         )
     if isinstance(error, FileNotFoundError):
         return HostUnreachable(f"{where}: {error.filename}: no such file", remedy="Check the inventory's SSH options.")
-    words = "no answer" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+    if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
+        error = next(iter(error.errors.values()))
+    words = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return HostUnreachable(f"{where}: {words}", remedy="Check that the machine is up and its address is right.")

@@ -112,6 +112,8 @@ def _loops(container: Container, end: Termination) -> bool:
 
 def _ending(end: Termination) -> tuple[str, str]:
     """What happened, and in the runtime's own words why, where it is the runtime that failed."""
+    if end.reason in _LOST:
+        return "was lost", "its node went down, or lost track of it"
     if end.reason == "OOMKilled":
         return "was killed for using more memory than its limit (OOMKilled)", ""
     if end.reason in ("StartError", "ContainerCannotRun"):

@@ -83,6 +83,13 @@ def test_crash_loop_is_told_from_a_reboot(kube: FakeKube, ending: dict[str, Any]
     assert look(kube).kind is kind
 
 
+def test_lost_container_is_not_blamed_on_its_log(kube: FakeKube) -> None:
+    """After a power cut the last lines of the log have nothing to do with the container's end."""
+    pod = rolling(kube, ended(255, seconds=3, reason="Unknown"))
+    kube.log_texts[pod, "main", False] = "Error: something of last week\n"
+    assert look(kube).reason.endswith("was lost: its node went down, or lost track of it")
+
+
 def test_program_that_is_not_there_is_broken(kube: FakeKube) -> None:
     """RunContainerError is a crash loop in which the program never starts; the runtime's words are the cause."""
     words = 'exec: "/nope": no such file or directory'
