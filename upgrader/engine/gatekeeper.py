@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from upgrader.errors import GateFailed
 from upgrader.model.event import GateLooked, GatePassed
@@ -16,39 +16,54 @@ BROKEN_LOOKS = 3
 """Looks in a row that must say `broken` before a gate gives up ahead of its deadline: one may be a glimpse."""
 
 
-def hold_all(
-    step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: Reporter, check: Callable[[], None]
-) -> None:
-    """Wait for each gate in turn; raises GateFailed for the first that doesn't hold. `check` may raise to stop."""
-    for gate in gates:
-        _hold(step, gate, clock, reporter, check)
+@dataclass
+class _Count:
+    """What the looks at one gate have come to so far."""
+
+    run: GateRun
+    looks: int = 0
+    holding: int = 0
+    broken: int = 0
+    passed: bool = False
 
 
-def _hold(step: str, run: GateRun, clock: Clock, reporter: Reporter, check: Callable[[], None]) -> None:
-    """Hold one gate: `needed` looks in a row must hold before the deadline.
+def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: Reporter) -> None:
+    """Look at every gate, round after round, until in one and the same round each has held often enough in a row.
 
-    `pending` and `unknown` both start the count anew. They differ in the message: what is unknown at the
-    deadline is said to be unknown, not to be unhealthy.
+    A gate that has held and then stops holding counts anew, also while another is waited for: what must be healthy
+    must be healthy together. `pending` and `unknown` both start a count anew; they differ in the message, for what is
+    unknown at the deadline is said to be unknown, not to be unhealthy. Raises GateFailed for the first that fails.
     """
+    counts = [_Count(run) for run in gates]
+    if not counts:
+        return
     started = clock.monotonic()
-    consecutive = broken = looks = 0
     while True:
-        check()
-        verdict = run.gate.look()
-        looks += 1
-        consecutive = consecutive + 1 if verdict.kind is VerdictKind.HOLDS else 0
-        broken = broken + 1 if verdict.kind is VerdictKind.BROKEN else 0
-        spent = clock.monotonic() - started
-        left = max(0.0, run.deadline_seconds - spent)
-        reporter.emit(GateLooked(step, run.gate.name, verdict, consecutive, run.needed, left))
-        if consecutive >= run.needed:
-            reporter.emit(GatePassed(step, run.gate.name, spent, looks))
+        for count in counts:
+            _look(step, count, started, clock, reporter)
+        if all(count.passed for count in counts):
             return
-        if broken >= BROKEN_LOOKS:
-            raise _failed(run, verdict, f"broken after {spent:.0f} s")
-        if left <= 0.0:
-            raise _failed(run, verdict, f"did not hold {run.needed} times in a row within {run.deadline_seconds:.0f} s")
-        clock.sleep(min(run.interval_seconds, max(left, 0.05)))
+        clock.sleep(min(count.run.interval_seconds for count in counts))
+
+
+def _look(step: str, count: _Count, started: float, clock: Clock, reporter: Reporter) -> None:
+    run = count.run
+    verdict = run.gate.look()
+    count.looks += 1
+    count.holding = count.holding + 1 if verdict.kind is VerdictKind.HOLDS else 0
+    count.broken = count.broken + 1 if verdict.kind is VerdictKind.BROKEN else 0
+    spent = clock.monotonic() - started
+    held = count.holding >= run.needed
+    if not (held and count.passed):
+        left = max(0.0, run.deadline_seconds - spent)
+        reporter.emit(GateLooked(step, run.gate.name, verdict, count.holding, run.needed, left))
+    if held and not count.passed:
+        reporter.emit(GatePassed(step, run.gate.name, spent, count.looks))
+    count.passed = held
+    if count.broken >= BROKEN_LOOKS:
+        raise _failed(run, verdict, f"broken after {spent:.0f} s")
+    if not held and spent >= run.deadline_seconds:
+        raise _failed(run, verdict, f"did not hold {run.needed} times in a row within {run.deadline_seconds:.0f} s")
 
 
 def _failed(run: GateRun, verdict: Verdict, what: str) -> GateFailed:

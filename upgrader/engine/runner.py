@@ -86,7 +86,7 @@ class Runner:
         item.step.apply(self._note)
         self._reporter.emit(StepApplied(name, self._clock.monotonic() - began))
         # A step that was applied is gated even when a stop is asked for: half-known is no place to stop at.
-        hold_all(name, item.gates, clock=self._clock, reporter=self._reporter, check=_go_on)
+        hold_all(name, item.gates, clock=self._clock, reporter=self._reporter)
         self._reporter.emit(StepEnded(name, "passed", self._clock.monotonic() - began))
 
     def _backward(self, done: list[_Done], error: UpgraderError) -> RunResult:
@@ -107,7 +107,7 @@ class Runner:
         try:
             self._await_api()
             done.step.step.undo(done.way_back, self._note)
-            hold_all(name, done.step.undo_gates, clock=self._clock, reporter=self._reporter, check=_go_on)
+            hold_all(name, done.step.undo_gates, clock=self._clock, reporter=self._reporter)
         except UpgraderError as error:
             failure = error
         spent = self._clock.monotonic() - began
@@ -136,7 +136,3 @@ class Runner:
 
     def _note(self, text: str) -> None:
         self._reporter.emit(Note(text))
-
-
-def _go_on() -> None:
-    """Nothing can stop this part."""

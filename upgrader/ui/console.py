@@ -108,7 +108,8 @@ def _row(*cells: tuple[RenderableType, int | None]) -> Table:
 
 
 def _head(progress: Progress, now: float) -> RenderableType:
-    title = Text.assemble((" Upgrade to ", "bold"), (progress.target, "bold cyan"), (f"  {progress.run}", "dim"))
+    verb = " Upgrade to " if progress.target.startswith("v") else " "
+    title = Text.assemble((verb, "bold"), (progress.target, "bold cyan"), (f"  {progress.run}", "dim"))
     return Padding(_row((title, None), (Text(duration(now - progress.started), style="dim"), 12)), (0, 0, 1, 0))
 
 

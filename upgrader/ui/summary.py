@@ -18,18 +18,19 @@ from upgrader.ui.terminal import console, duration, show
 __all__ = ["print_report"]
 
 _OUTCOMES = {
-    "succeeded": ("✔ Upgraded to", "green"),
-    "rolled-back": ("↶ Rolled back; not upgraded to", "yellow"),
-    "failed": ("✘ Failed on the way to", "bold red"),
-    "interrupted": ("■ Interrupted on the way to", "magenta"),
+    "succeeded": ("✔", "succeeded in", "green"),
+    "rolled-back": ("↶", "failed and was rolled back in", "yellow"),
+    "failed": ("✘", "failed after", "bold red"),
+    "interrupted": ("■", "was interrupted after", "magenta"),
 }
 
 
 def print_report(report: Report, folder: Path, stream: TextIO | None = None) -> None:
     """Print how the run ended, each step with its time, what clients of the API saw, and where the files are."""
     out = console(stream)
-    text, style = _OUTCOMES[report.outcome]
-    title = Text.assemble(f" {text} ", (report.target, "bold"), f" in {duration(report.seconds)}", style=style)
+    mark, text, style = _OUTCOMES[report.outcome]
+    goal = f"upgrade to {report.target}" if report.target.startswith("v") else report.target
+    title = Text.assemble(f" {mark} ", (goal, "bold"), f" {text} {duration(report.seconds)}", style=style)
     out.print("\n", title, "\n", sep="")
     table = Table.grid(padding=(0, 2))
     for _ in range(3):

@@ -117,7 +117,7 @@ def test_a_report_shows_outcome_steps_and_availability() -> None:
     out = io.StringIO()
     print_report(report, Path("/c/runs/x"), out)
     shown = out.getvalue()
-    assert "↶ Rolled back; not upgraded to v1.37.1 in 1 min 15 s" in shown
+    assert "↶ upgrade to v1.37.1 failed and was rolled back in 1 min 15 s" in shown
     assert " ✔ pod-checkpointer  1 gate  12 s" in shown
     assert "45 s  undone: a:v1 → a:v2" in shown
     assert " ? kubernetes" in shown
