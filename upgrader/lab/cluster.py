@@ -15,6 +15,7 @@ from upgrader.lab import network
 from upgrader.lab.binaries import kubectl
 from upgrader.lab.cluster_folder import ssh_command
 from upgrader.lab.kubeadm import Secrets, init_config, join_config
+from upgrader.lab.readiness import condition, troubles
 from upgrader.lab.runner import Runner
 from upgrader.lab.spec import Node, Placement
 
@@ -81,35 +82,23 @@ class Cluster:
         lines.append("mv /etc/cni/net.d/.lab.new /etc/cni/net.d/10-lab.conflist")
         self.run(node, "\n".join(lines), what="pod network")
 
-    def wait_until_ready(self, deadline_s: float = 180) -> None:
-        """Until every node is Ready and every pod of kube-system is Ready, on every node kube-proxy too."""
-        names = {node.name for node in self._placement.nodes if node.kubernetes}
+    def wait_until_ready(self, switched_on: Mapping[str, float], deadline_s: float = 180) -> None:
+        """Until every node and every pod of kube-system is Ready; `switched_on` as for `readiness.troubles`."""
         missing: list[str] = []
 
         def ready() -> bool:
-            ready_nodes = {i["metadata"]["name"] for i in self._get("nodes") if _condition(i, "Ready")}
-            pods = self._get("pods -n kube-system")
-            unready = sorted(i["metadata"]["name"] for i in pods if not _condition(i, "Ready"))
-            proxies = {i["spec"].get("nodeName") for i in pods if i["metadata"]["name"].startswith("kube-proxy-")}
-            dns = any(i["metadata"]["name"].startswith("coredns-") for i in pods)
-            missing[:] = [
-                *sorted(names - ready_nodes),
-                *unready,
-                *(f"kube-proxy on {n}" for n in sorted(names - proxies)),
-            ]
-            return not missing and dns
+            missing[:] = troubles(self._get("nodes"), self._get("pods -n kube-system"), switched_on)
+            return not missing
 
         self._until(ready, "nodes and kube-system pods", deadline_s, lambda: f"not Ready: {', '.join(missing)}")
 
     def nodes(self) -> dict[str, tuple[str, str]]:
         """Name → (Ready, NotReady or Unknown; kubelet version) as the API says."""
-        known = {"True": "Ready", "False": "NotReady"}
-        found = {}
-        for item in self._get("nodes"):
-            conditions = {c["type"]: c["status"] for c in item["status"].get("conditions", [])}
-            status = known.get(conditions.get("Ready", "Unknown"), "Unknown")
-            found[item["metadata"]["name"]] = (status, item["status"]["nodeInfo"]["kubeletVersion"])
-        return found
+        known = {"True": "Ready", "False": "NotReady", "Unknown": "Unknown"}
+        return {
+            item["metadata"]["name"]: (known[condition(item, "Ready")], item["status"]["nodeInfo"]["kubeletVersion"])
+            for item in self._get("nodes")
+        }
 
     def import_images(self, node: Node, archive: Path) -> None:
         """Import an OCI archive into the node's containerd."""
@@ -164,8 +153,3 @@ touch /etc/lab/kubeadm-done
                 raise LabError(f"lab {self._placement.spec.name}: waited {deadline_s:.0f} s for {what}; {last}")
             time.sleep(0.2)
         raise LabError("cancelled")
-
-
-def _condition(item: dict[str, Any], kind: str) -> bool:
-    conditions = item["status"].get("conditions", [])
-    return any(condition["type"] == kind and condition["status"] == "True" for condition in conditions)

@@ -148,7 +148,8 @@ class Lab:
 
     def wait_until_ready(self, deadline_s: float = 180) -> None:
         """Until all nodes and kube-system pods are Ready."""
-        self._cluster.wait_until_ready(deadline_s)
+        nodes = [node for node in self.placement.nodes if node.kubernetes]
+        self._cluster.wait_until_ready({node.name: self._machine(node).switched_on() for node in nodes}, deadline_s)
 
     def import_checkpointer(self) -> str | None:
         """Import the pod-checkpointer's image, from its source as it is now, into every node that lacks it.
@@ -199,7 +200,7 @@ class Lab:
             joins = [partial(self._cluster.join, node, secrets) for node in workers]
             self._runner.together([join_controllers, *joins, self._cluster.connect_pods, partial(self._bring, parts)])
         with self._progress.task("kube-proxy, CoreDNS", seconds=8):
-            self._cluster.wait_until_ready()
+            self.wait_until_ready()
 
     def _start(self, node: Node, keys: Path, parts: Parts) -> None:
         more: dict[str, tuple[str, int]] = {}

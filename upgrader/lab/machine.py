@@ -7,6 +7,7 @@ the machine. Folders that the kernel can't have on an overlay are bound in from 
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -53,6 +54,10 @@ class Machine:
     def running(self) -> bool:
         """Whether the machine is on: its recorded supervisor lives."""
         return self._recorded() is not None
+
+    def switched_on(self) -> float:
+        """When it was switched on, in seconds since the epoch; infinity while it is off."""
+        return (self.disk / "process.json").stat().st_mtime if self.running() else math.inf
 
     def start(self, runner: Runner, facts: Facts) -> None:
         """Switch it on; returns when its first process runs, which is long before sshd does."""
