@@ -37,8 +37,11 @@ class Step(Protocol):
         """One line that says what `apply` would change, such as `v1.36.3 → v1.37.1`."""
         ...
 
-    def capture(self) -> RestorePoint:
-        """Where `undo` goes back to. Reads only. Raises Inhibited when there is no safe place to go back to."""
+    def capture(self) -> RestorePoint | None:
+        """Where `undo` goes back to; None when the step changes nothing that would have to be taken back. Reads only.
+
+        Raises Inhibited when there is no safe place to go back to.
+        """
         ...
 
     def apply(self, note: Callable[[str], None]) -> None:

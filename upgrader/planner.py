@@ -106,10 +106,21 @@ def _summary(action: Action, before: str, after: str, changes: tuple[ObjectChang
         return f"install ({len(changes)} objects)"
     if not changes:
         return "apply again (the last attempt was not completed)"
-    old, new = _images(before), _images(after)
-    moved = dict.fromkeys(f"{old[name]} → {image}" for name, image in new.items() if old.get(name, image) != image)
+    moved = _moved(_images(before), _images(after))
     counted = f"{len(changes)} object{'s' if len(changes) > 1 else ''}"
-    return f"{', '.join(moved)} ({counted})" if moved else f"change {counted}: {_named(changes)}"
+    return f"{'; '.join(moved)} ({counted})" if moved else f"change {counted}: {_named(changes)}"
+
+
+def _moved(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """`kube-proxy, kube-scheduler: v1.36.3 → v1.37.1`: the images that change, by what their tags change to."""
+    moves: dict[str, dict[str, None]] = {}
+    for container, image in new.items():
+        before = old.get(container, image)
+        if before != image:
+            (name, _, tag), (old_name, _, old_tag) = image.partition(":"), before.partition(":")
+            step = f"{old_tag} → {tag}" if name == old_name else f"{before} → {image}"
+            moves.setdefault(step, {})[name] = None
+    return [f"{', '.join(names)}: {step}" for step, names in moves.items()]
 
 
 def _named(changes: Iterable[ObjectChange]) -> str:

@@ -125,8 +125,9 @@ class PortSharingStep:
     def summary(self) -> str:
         return "restart kube-apiserver's static pod with --permit-port-sharing (the API is away for about 40 s)"
 
-    def capture(self) -> RestorePoint:
-        return RestorePoint()
+    def capture(self) -> None:
+        """The flag stays: it does no harm, and taking it out would take the API away once more."""
+        return None
 
     def apply(self, note: Callable[[str], None]) -> None:
         path = f"{MANIFESTS}/kube-apiserver.yaml"
@@ -144,8 +145,7 @@ class PortSharingStep:
             self._await_restart(host)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """The flag stays: it does no harm, and taking it out would take the API away once more."""
-        note("kube-apiserver keeps --permit-port-sharing: taking it out would interrupt the API again")
+        """Nothing to take back."""
 
     def _await_restart(self, host: Host) -> None:
         deadline = self.clock.monotonic() + _READY_SECONDS

@@ -46,8 +46,8 @@ class SaveOriginalsStep:
     def summary(self) -> str:
         return f"keep kubeadm's kube-proxy and CoreDNS objects in ConfigMap {_SYSTEM}/{STORE}"
 
-    def capture(self) -> RestorePoint:
-        return RestorePoint()
+    def capture(self) -> None:
+        return None
 
     def apply(self, note: Callable[[str], None]) -> None:
         if self.kube.get(_CONFIG_MAPS, STORE, _SYSTEM) is not None:

@@ -32,7 +32,7 @@ class TakeOverStep:
     def summary(self) -> str:
         return f"{self.chart.summary()}, taking over kubeadm's kube-proxy and CoreDNS"
 
-    def capture(self) -> RestorePoint:
+    def capture(self) -> RestorePoint | None:
         return self.chart.capture()
 
     def apply(self, note: Callable[[str], None]) -> None:
@@ -87,8 +87,8 @@ class ForgetCheckpointsStep:
     def summary(self) -> str:
         return "remove the checkpoints from the controllers"
 
-    def capture(self) -> RestorePoint:
-        return RestorePoint()
+    def capture(self) -> None:
+        return None
 
     def apply(self, note: Callable[[str], None]) -> None:
         script = "rm -f /etc/kubernetes/manifests/checkpoint-*.json; rm -rf /etc/kubernetes/checkpointer"

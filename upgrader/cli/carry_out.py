@@ -38,8 +38,9 @@ def carry_out(session: Session, pipeline: Pipeline, *, label: str, on_failure: O
     print_report(report, folder)
     match result.outcome:
         case "rolled-back":
-            what = f"{label} failed and was rolled back; the cluster is healthy.\n{result.reason}"
-            raise StepFailed(what, remedy=result.remedy)
+            raise StepFailed(
+                f"The run failed and was rolled back; the cluster is healthy.\n{result.reason}", remedy=result.remedy
+            )
         case "failed":
             raise RollbackFailed(result.reason, remedy=result.remedy or "Look at the cluster before anything else.")
         case "interrupted":

@@ -72,9 +72,7 @@ def _next(report: Report, record: Record) -> Report:
         case "RunStarted":
             return replace(report, run=data["run"], target=data["target"], started=when)
         case "StepStarted":
-            step = StepReport(
-                data["step"], "in-doubt", summary=data["summary"], way_back=str(RestorePoint(**data["way_back"]))
-            )
+            step = StepReport(data["step"], "in-doubt", summary=data["summary"], way_back=_way_back(data["way_back"]))
             return replace(report, steps=(*report.steps, step))
         case "StepApplied":
             return _step(report, data["step"], apply_seconds=data["seconds"])
@@ -93,6 +91,10 @@ def _next(report: Report, record: Record) -> Report:
             return replace(report, outcome=data["outcome"], seconds=data["seconds"], reason=data["reason"])
         case _:
             return report
+
+
+def _way_back(point: dict[str, Any] | None) -> str:
+    return "" if point is None else str(RestorePoint(**point))
 
 
 def _step(report: Report, name: str, **changes: Any) -> Report:

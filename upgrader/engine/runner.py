@@ -71,7 +71,8 @@ class Runner:
                 self._stop.check()
                 way_back = item.step.capture()
                 self._reporter.emit(StepStarted(item.step.name, item.step.summary(), way_back))
-                done.append(_Done(item, way_back))
+                if way_back is not None:
+                    done.append(_Done(item, way_back))
                 self._carry_out(item, began)
             except Interrupted as error:
                 return RunResult("interrupted", error.message, error.remedy)

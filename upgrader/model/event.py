@@ -39,7 +39,8 @@ class StepStarted:
 
     step: str
     summary: str
-    way_back: RestorePoint
+    way_back: RestorePoint | None
+    """None: there is nothing to take back."""
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class RestorePoint:
 
     def __str__(self) -> str:
         if not self.release:
-            return self.playbook or "(a playbook without a way back)"
+            return self.playbook or "as it was"
         return f"revision {self.revision}" if self.revision is not None else "not installed"
 
 

@@ -19,8 +19,8 @@ class VerifyStep:
     def summary(self) -> str:
         return "nothing to change"
 
-    def capture(self) -> RestorePoint:
-        return RestorePoint()
+    def capture(self) -> None:
+        return None
 
     def apply(self, note: Callable[[str], None]) -> None:
         """Nothing to do."""

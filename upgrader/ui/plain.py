@@ -121,7 +121,8 @@ def _line(event: Event) -> str:
             gap = milliseconds(event.longest_gap_ms)
             return f"API: {event.requests:,} requests, {event.failed:,} failed, longest gap {gap}"
         case RunEnded():
-            return f"run {event.run}: {event.outcome} after {duration(event.seconds)}{_because(event.reason)}"
+            # The reason was told when the step failed, and stands in the error at the very end.
+            return f"run {event.run}: {event.outcome} after {duration(event.seconds)}"
 
 
 def _because(reason: str) -> str:

@@ -51,7 +51,7 @@ def test_uninstalled_release_is_installed_again() -> None:
 def test_summary_names_the_images_that_move() -> None:
     """The line that an operator reads first says from which image to which."""
     step = planned(deployment("v1"), deployment("v2"), Revision(1, "deployed"))
-    assert step.summary == "web:v1 → web:v2 (1 object)"
+    assert step.summary == "web: v1 → v2 (1 object)"
     assert "+" in step.changes[0].diff and "web:v2" in step.changes[0].diff
 
 
