@@ -118,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
         store=store,
         lock=NodeLock(store.folder / "lock"),
         observer=Observer(
-            api, partial(list_sandboxes, options.runtime_socket, _TIMEOUT), own, {options.port: options.copy_port}
+            api, partial(list_sandboxes, options.runtime_socket, _TIMEOUT), own, name, {options.port: options.copy_port}
         ),
         conditions=api,
         board=board,
@@ -126,6 +126,7 @@ def _run(options: argparse.Namespace) -> int:
         interval=options.interval,
         node=node,
         own=own,
+        copy=bool(copy_of),
     )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -27,6 +27,9 @@ _HASTE = 4
 there.
 """
 
+_YIELDING = 3
+"""Passes for which a copy that let the lock go leaves it to the DaemonSet's pod, which looks once every pass."""
+
 
 class ConditionWriter(Protocol):
     """What the loop needs of the API server to say what it did; raises ApiError."""
@@ -37,7 +40,7 @@ class ConditionWriter(Protocol):
 
 @dataclass
 class Loop:
-    """One instance. ``own``: whether a pod is the checkpointer's own."""
+    """One instance. ``own``: whether a pod is the checkpointer's own. ``copy``: this is the static copy."""
 
     store: Store
     lock: NodeLock
@@ -48,9 +51,11 @@ class Loop:
     interval: float
     node: str
     own: Callable[[Pod], bool]
+    copy: bool = False
     clock: Callable[[], float] = time.monotonic
     _history: History = field(default_factory=History)
     _counters: Counters = field(default_factory=Counters)
+    _yielding_until: float = 0.0
     _said: dict[str, str] = field(default_factory=dict)
 
     def run(self, stop: threading.Event) -> None:
@@ -70,7 +75,8 @@ class Loop:
         started = self.clock()
         self._counters = replace(self._counters, passes=self._counters.passes + 1)
         try:
-            report = self._act() if self.lock.acquire() else self._stand_by()
+            acting = started >= self._yielding_until and self.lock.acquire()
+            report = self._act() if acting else self._stand_by()
         except (StoreError, OSError) as error:
             report = Report(self.clock(), acting=True, failure=str(error))
         if report.failure:
@@ -98,6 +104,7 @@ class Loop:
         failure = self._apply(desired, look, disk)
         pending = self._pending(look, disk)
         self._tell(look, pending, disk)
+        self._yield(look, disk)
         return Report(
             self.clock(),
             acting=True,
@@ -110,12 +117,23 @@ class Loop:
             failure=failure,
         )
 
+    def _yield(self, look: Look, disk: Mapping[Workload, Shelf]) -> None:
+        """The copy lets a Ready pod of the DaemonSet act, once there is nothing left that it has to see through.
+
+        Otherwise the lock would stay with the old version for the whole of an upgrade.
+        """
+        ready = any(p.ready and not p.terminating and self.own(look.pods[p.uid]) for p in look.seen.parents)
+        busy = any(s.active for s in disk.values() if s.newest is None or s.newest.policy is not Policy.ALWAYS)
+        if self.copy and ready and not busy:
+            self.lock.release()
+            self._yielding_until = self.clock() + _YIELDING * self.interval
+
     def _apply(self, desired: Desired, look: Look, disk: Mapping[Workload, Shelf]) -> str:
         """Make the disk as desired. One workload's trouble doesn't stop the others; all troubles are returned."""
         failures: list[str] = []
         for workload, number in desired.manifests.items():
             try:
-                self._place(workload, number, desired.reasons.get(workload, ""))
+                self._place(workload, number, disk[workload], desired.reasons.get(workload, ""))
             except StoreError as error:
                 failures.append(str(error))
         for pod in desired.capture:
@@ -134,8 +152,8 @@ class Loop:
             self._say(f"damage {workload}", wrong)
         return "; ".join(failures)
 
-    def _place(self, workload: Workload, number: int | None, reason: str) -> None:
-        extra = {"workload": str(workload), "generation": number, "reason": reason}
+    def _place(self, workload: Workload, number: int | None, shelf: Shelf, reason: str) -> None:
+        extra = {"workload": str(workload), "generation": number or shelf.active_number, "reason": reason}
         if number is None:
             if self.store.withdraw(workload):
                 self._counters = replace(self._counters, releases=self._counters.releases + 1)
@@ -175,6 +193,8 @@ class Loop:
                 pending[parent] = parent.problem
             elif not parent.ready:
                 pending[parent] = ("PodNotReady", "only a Ready pod is checkpointed")
+            elif parent.digest is None and self.own(look.pods[parent.uid]):
+                pending[parent] = ("Proving", "waiting until it has acted itself")
             elif parent.digest is None:
                 pending[parent] = ("Unreadable", "a Secret or ConfigMap that the pod refers to can't be read")
             elif last is None or last.digest != parent.digest:

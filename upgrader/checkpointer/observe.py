@@ -47,11 +47,17 @@ class Look:
 
 @dataclass
 class Observer:
-    """Looks at both sources. ``sandboxes`` raises RuntimeUnknown. ``own_ports``: DaemonSet's port → its copy's."""
+    """Looks at both sources. ``sandboxes`` raises RuntimeUnknown. ``own_ports``: DaemonSet's port → its copy's.
+
+    ``instance``: name of the pod that this process runs in. Of the checkpointer's own pods only that one is a
+    candidate: a new version replaces its predecessor's copy by acting well itself, not by standing by while the
+    predecessor acts.
+    """
 
     api: ApiReader
     sandboxes: Callable[[], list[Sandbox]]
     own: Callable[[Pod], bool]
+    instance: str
     own_ports: Mapping[int, int]
     clock: Callable[[], float] = time.monotonic
     _contents: dict[tuple[str, str, str], tuple[float, Mapping[str, bytes] | None]] = field(default_factory=dict)
@@ -85,8 +91,9 @@ class Observer:
         problem: tuple[str, str] | None = None
         try:
             workload = workload_of(pod)
-            if is_ready(pod) and not is_terminating(pod):
-                ports = self.own_ports if self.own(pod) else {}
+            own = self.own(pod)
+            if is_ready(pod) and not is_terminating(pod) and (not own or meta["name"] == self.instance):
+                ports = self.own_ports if own else {}
                 made = candidate(pod, workload, lambda kind, name: self._content(kind, meta["namespace"], name), ports)
                 candidates[meta["uid"]], digest = made, made.digest
         except Refused as error:

@@ -147,7 +147,7 @@ class Runtime:
         while data := peer.recv(65536):
             for event in http.receive_data(data):
                 if isinstance(event, h2.events.RequestReceived):
-                    paths[event.stream_id] = str(dict(event.headers)[":path"])
+                    paths[event.stream_id] = next(str(v) for k, v in event.headers if str(k) == ":path")
                 elif isinstance(event, h2.events.StreamEnded):
                     if self._cut:
                         return

@@ -87,8 +87,8 @@ def cluster() -> Cluster:
     return Cluster(found=[pod()], sandboxes=[sandbox()])
 
 
-def instance(root: Path, cluster: Cluster) -> Loop:
-    """An instance of the checkpointer on the node."""
+def instance(root: Path, cluster: Cluster, name: str = "pod-checkpointer-abcde", copy: bool = False) -> Loop:
+    """An instance of the checkpointer on the node, in the pod of that name."""
 
     def own(found: Pod) -> bool:
         return bool(found["metadata"]["ownerReferences"][0]["name"] == "pod-checkpointer")
@@ -97,13 +97,14 @@ def instance(root: Path, cluster: Cluster) -> Loop:
     return Loop(
         store=store,
         lock=NodeLock(store.folder / "lock"),
-        observer=Observer(cluster, cluster.running, own, {10280: 10281}, cluster.clock),
+        observer=Observer(cluster, cluster.running, own, name, {10280: 10281}, cluster.clock),
         conditions=cluster,
         board=Board(),
         settings=Settings(ready_for=10, grace=10, release_after=10),
         interval=2,
         node="controller-1",
         own=own,
+        copy=copy,
         clock=cluster.clock,
     )
 
@@ -157,6 +158,41 @@ def test_the_own_copy_is_in_place_with_its_own_port(tmp_path: Path, cluster: Clu
     assert report is not None and report.unready() == []
     passes(loop, cluster, 14)
     assert loop.store.read()[OWN].active_number == 1
+
+
+def test_a_new_version_is_captured_only_by_itself(tmp_path: Path, cluster: Cluster) -> None:
+    """The old version's copy doesn't capture its successor, however long that is Ready: it has to act well first."""
+    cluster.found = [own_pod()]
+    copy = instance(tmp_path, cluster, "pod-checkpointer-checkpoint-controller-1", copy=True)
+    passes(copy, cluster, 60)
+    assert OWN not in copy.store.read()
+    assert cluster.conditions["pod-checkpointer-abcde"][:2] == ("False", "Proving")
+
+
+def test_the_copy_lets_the_daemonset_act(tmp_path: Path, cluster: Cluster) -> None:
+    """A Ready pod of the DaemonSet gets the lock; when it doesn't take it, the copy acts again."""
+    cluster.found = [own_pod()]
+    copy = instance(tmp_path, cluster, "pod-checkpointer-checkpoint-controller-1", copy=True)
+    passes(copy, cluster, 0)
+    pod_of_daemon_set = instance(tmp_path, cluster)
+    assert pod_of_daemon_set.once().acting
+    passes(copy, cluster, 20)
+    assert not copy.once().acting
+    pod_of_daemon_set.lock.release()
+    cluster.now += 10
+    assert copy.once().acting
+
+
+def test_the_copy_stays_while_it_has_something_active(tmp_path: Path, cluster: Cluster) -> None:
+    """What it started it sees through: a change of the actor would begin every grace anew."""
+    first = instance(tmp_path, cluster)
+    passes(first, cluster, 12)
+    first.store.activate(API, 1)
+    first.lock.release()
+    cluster.found, cluster.sandboxes = [own_pod()], []
+    copy = instance(tmp_path, cluster, "pod-checkpointer-checkpoint-controller-1", copy=True)
+    passes(copy, cluster, 20)
+    assert not instance(tmp_path, cluster).once().acting
 
 
 def test_only_one_instance_acts_and_the_other_takes_over(tmp_path: Path, cluster: Cluster) -> None:
