@@ -90,8 +90,7 @@ def build_module(module: Module, target: Path, go: Path, progress: Progress) -> 
 def _write_go_mod(module: Module, work: Path, go: Path, environment: Mapping[str, str]) -> None:
     lines = ["module upgrader.lab/build", ""]
     if module.path:
-        said = _run([str(go), "mod", "download", "-json", f"{module.path}@{module.version}"], work.parent, environment)
-        folder = Path(json.loads(said)["Dir"])
+        folder = _download(f"{module.path}@{module.version}", go, work.parent, environment)
         go_mod = (folder / "go.mod").read_text()
         go_version = re.search(r"^go (\S+)", go_mod, re.MULTILINE)
         lines += [f"go {go_version[1] if go_version else '1.26.0'}", f"require {module.path} {module.version}"]
@@ -107,6 +106,21 @@ def _write_go_mod(module: Module, work: Path, go: Path, environment: Mapping[str
     else:
         lines.append("go 1.26.0")
     (work / "go.mod").write_text("\n".join(lines) + "\n")
+
+
+def _download(module: str, go: Path, folder: Path, environment: Mapping[str, str]) -> Path:
+    """The folder in Go's module cache with the sources of a module, `path@version`."""
+    command = [str(go), "mod", "download", "-json", module]
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    try:
+        said = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        said = {}
+    if "Dir" not in said:
+        raise LabError(f"{module} could not be downloaded: {said.get('Error') or _tail(done.stderr)}")
+    return Path(said["Dir"])
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:

@@ -191,7 +191,8 @@ class Lab:
         secrets = join_secrets(keys)
         with self._progress.task(f"control plane on {controllers[0].name}", seconds=12):
             write_cluster(placement, self._cluster.init(secrets, IMAGE_VERSIONS))
-        with self._progress.task("other nodes, pod network", seconds=18 * (len(controllers) - 1) + 5):
+        title = "other nodes, pod network" if controllers[1:] or workers else "pod network"
+        with self._progress.task(title, seconds=14 * (len(controllers) - 1) + 5):
 
             def join_controllers() -> None:
                 for node in controllers[1:]:  # one after another: etcd takes one new member at a time
