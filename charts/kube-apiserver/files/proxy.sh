@@ -40,7 +40,21 @@ lost() {
   [[ $CHECK != L7STS ]] || ((LASTS >= 10))
 }
 
+# Another process listens where this pod's listener does: the next instance, the checkpoint, or kubeadm's static pod on all addresses.
+succeeded() {
+  [[ $HOST_IP != *:* ]] || return 0 # IPv6: not looked for
+  local IFS=. address port
+  # /proc/net/tcp shows addresses in reverse, in hexadecimal; 0A is LISTEN.
+  set -- $HOST_IP
+  address=$(printf '%02X%02X%02X%02X' "$4" "$3" "$2" "$1") port=$(printf '%04X' "$API_PORT")
+  (($(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -cE ": ($address|0{8}|0{32}):$port [0:]+ 0A ") > 1))
+}
+
 finish() {
+  # A pod that is deleted by hand ends before its successor is ready. kube-apiserver drains, then answers "come back later" (429) for a
+  # while: both are better than no listener at all.
+  trap '' TERM INT
+  while [[ -n $front ]] && ! succeeded && look readyz && [[ $CHECK != L4* ]]; do sleep 0.2; done
   say "told to stop: no new connections; kept ones end with kube-apiserver"
   close_listener
   kill "$checker" 2>/dev/null
@@ -60,10 +74,10 @@ run() {
     if up readyz; then
       if [[ -z $front ]]; then
         haproxy -f "$config/front.cfg" -db & front=$!
-        pause=1 # long enough for HAProxy to give up, when it can't have the address
+        pause=1 # long enough for HAProxy to give up, when it can't start
       elif ! kill -0 "$front" 2>/dev/null; then
         wait "$front"
-        say "the listener ended with $?: can't listen on the node's address (its own words are above)"
+        say "the listener ended with $?: can't listen for clients (its own words are above)"
         exit 1
       elif [[ ! -e $opened ]]; then
         say "ready: listening for clients"

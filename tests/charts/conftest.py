@@ -1,0 +1,72 @@
+"""Charts, rendered by the real Helm without a cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from upgrader.adapters.helm import find_helm
+
+CHARTS = Path(__file__).parents[2] / "charts"
+Manifest = Mapping[str, Any]
+
+
+class Rendered:
+    """The objects of a chart, by kind and name."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.objects: tuple[Manifest, ...] = tuple(item for item in yaml.safe_load_all(text) if item)
+
+    def get(self, kind: str, name: str) -> Any:
+        """One object; fails when there is none."""
+        return next(o for o in self.objects if o["kind"] == kind and o["metadata"]["name"] == name)
+
+    def names(self, kind: str) -> set[str]:
+        """The names of all objects of a kind."""
+        return {o["metadata"]["name"] for o in self.objects if o["kind"] == kind}
+
+    def pod(self, kind: str, name: str) -> Any:
+        """The pod template of a workload."""
+        return self.get(kind, name)["spec"]["template"]
+
+    def container(self, kind: str, workload: str, name: str) -> Any:
+        """A container of a workload."""
+        return next(c for c in self.pod(kind, workload)["spec"]["containers"] if c["name"] == name)
+
+    def flags(self, kind: str, workload: str, container: str) -> dict[str, list[str]]:
+        """The flags of a container: name → its values, in order."""
+        flags: dict[str, list[str]] = {}
+        for arg in self.container(kind, workload, container)["args"]:
+            name, _, value = arg.removeprefix("--").partition("=")
+            flags.setdefault(name, []).append(value)
+        return flags
+
+
+class Refused(Exception):
+    """Helm would not render; the message is its own."""
+
+
+Render = Callable[..., Rendered]
+
+
+@pytest.fixture(scope="session")
+def render() -> Render:
+    """`render(chart, values)`: what Helm makes of a chart; raises Refused with Helm's words."""
+    helm = str(find_helm())
+
+    def work(chart: str, values: Mapping[str, Any] | None = None) -> Rendered:
+        command = [helm, "template", chart, str(CHARTS / chart), "--namespace", "kube-system"]
+        command += ["--kube-version", "v1.36.3", "--values", "-"]
+        done = subprocess.run(command, input=json.dumps(values or {}), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Refused(done.stderr)
+        return Rendered(done.stdout)
+
+    return work

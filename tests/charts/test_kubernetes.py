@@ -1,0 +1,147 @@
+"""The kubernetes chart: controller-manager, scheduler, kube-proxy and CoreDNS as an operator relies on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.charts.conftest import Refused, Render
+
+VALUES: dict[str, Any] = {
+    "kubernetesVersion": "v1.36.3",
+    "network": {"podSubnet": "10.244.0.0/16"},
+    "kubeProxy": {"server": "https://192.0.2.10:6443"},
+}
+LEADERS = ["kube-controller-manager", "kube-scheduler"]
+
+
+@pytest.mark.parametrize("name", LEADERS)
+def test_the_replacement_is_ready_first(render: Render, name: str) -> None:
+    """The only controller-manager must create its own successor, so it may not go before that is ready."""
+    deployment = render("kubernetes", VALUES).get("Deployment", name)
+    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+
+
+@pytest.mark.parametrize("name", LEADERS)
+def test_two_fit_on_one_node(render: Render, name: str) -> None:
+    """Each has an address of its own: no port that the other one holds, no anti-affinity that forbids it."""
+    pod = render("kubernetes", VALUES).pod("Deployment", name)["spec"]
+    assert not pod.get("hostNetwork")
+    assert "requiredDuringSchedulingIgnoredDuringExecution" not in pod["affinity"]["podAntiAffinity"]
+
+
+@pytest.mark.parametrize("name", LEADERS)
+def test_probes_reach_the_pod_itself(render: Render, name: str) -> None:
+    """It listens on its own address, and every probe goes there."""
+    rendered = render("kubernetes", VALUES)
+    assert rendered.flags("Deployment", name, name)["bind-address"] == ["0.0.0.0"]
+    container = rendered.container("Deployment", name, name)
+    assert all("host" not in container[p]["httpGet"] for p in container if p.endswith("Probe"))
+
+
+@pytest.mark.parametrize("name", LEADERS)
+def test_it_comes_back_without_anybody_to_create_it(render: Render, name: str) -> None:
+    """A checkpoint, which waits until nobody leads any more."""
+    pod = render("kubernetes", VALUES).pod("Deployment", name)
+    annotations = pod["metadata"]["annotations"]
+    assert annotations["checkpointer.upgrader.io/checkpoint"] == "true"
+    assert annotations["checkpointer.upgrader.io/lease"] == name
+    assert pod["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("name", LEADERS)
+def test_anti_affinity_matches_the_pods_it_is_about(render: Render, name: str) -> None:
+    """The label that pods keep away from is one that they have."""
+    pod = render("kubernetes", VALUES).pod("Deployment", name)
+    (term,) = pod["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_kubeadms_names_and_selectors(render: Render) -> None:
+    """Helm can take over what kubeadm made only under its names, with selectors that can't change."""
+    rendered = render("kubernetes", VALUES)
+    assert rendered.get("DaemonSet", "kube-proxy")["spec"]["selector"]["matchLabels"] == {"k8s-app": "kube-proxy"}
+    assert rendered.get("Deployment", "coredns")["spec"]["selector"]["matchLabels"] == {"k8s-app": "kube-dns"}
+    assert rendered.get("Service", "kube-dns")["spec"]["selector"] == {"k8s-app": "kube-dns"}
+    assert rendered.names("ClusterRoleBinding") == {"kubeadm:node-proxier", "system:coredns"}
+
+
+def test_uninstalling_leaves_proxy_and_dns(render: Render) -> None:
+    """Every object of kube-proxy and CoreDNS is kept when the release goes; the others go with it."""
+    for item in render("kubernetes", VALUES).objects:
+        kept = item["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+        assert kept is (item["metadata"]["labels"]["app.kubernetes.io/name"] in ("kube-proxy", "coredns"))
+
+
+def test_kube_proxy_configuration_comes_out_as_it_went_in(render: Render) -> None:
+    """What kubeadm wrote is what the chart writes, key by key."""
+    config = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "nftables",
+        "clusterCIDR": "10.9.0.0/16",
+        "clientConnection": {"kubeconfig": "/var/lib/kube-proxy/kubeconfig.conf", "qps": 0},
+        "conntrack": {"maxPerCore": 0, "tcpCloseWaitTimeout": "0s", "tcpEstablishedTimeout": "0s"},
+    }
+    values = VALUES | {"kubeProxy": {"server": "https://192.0.2.10:6443", "config": config}}
+    data = render("kubernetes", values).get("ConfigMap", "kube-proxy")["data"]
+    assert yaml.safe_load(data["config.conf"]) == config
+    assert yaml.safe_load(data["kubeconfig.conf"])["clusters"][0]["cluster"]["server"] == "https://192.0.2.10:6443"
+
+
+@pytest.mark.parametrize(
+    ("bound", "host", "port"),
+    [(None, "127.0.0.1", 10256), ("127.0.0.1:99", "127.0.0.1", 99), ("[::]:10256", "127.0.0.1", 10256)],
+)
+def test_kube_proxys_probe_follows_its_configuration(render: Render, bound: str | None, host: str, port: int) -> None:
+    """A probe to an address where nothing listens would hold up every rollout."""
+    config = {"healthzBindAddress": bound} if bound else {}
+    values = VALUES | {"kubeProxy": VALUES["kubeProxy"] | {"config": config}}
+    probe = render("kubernetes", values).container("DaemonSet", "kube-proxy", "kube-proxy")["readinessProbe"]["httpGet"]
+    assert (probe["host"], probe["port"]) == (host, port)
+
+
+def test_kube_proxy_needs_the_apis_address(render: Render) -> None:
+    """It can't use the Service that it makes; the message names the value."""
+    with pytest.raises(Refused, match=r"kubeProxy\.server"):
+        render("kubernetes", VALUES | {"kubeProxy": {}})
+
+
+def test_parts_can_be_left_out(render: Render) -> None:
+    """A pod network may do kube-proxy's work, and somebody else CoreDNS'."""
+    rendered = render("kubernetes", {"kubeProxy": {"enabled": False}, "coredns": {"enabled": False}})
+    assert rendered.names("Deployment") == set(LEADERS)
+    assert not rendered.names("DaemonSet") and not rendered.names("ConfigMap")
+
+
+def test_a_corefile_is_taken_as_it_is(render: Render) -> None:
+    """The user's Corefile replaces the default one, and rolls the pods, which shows whether it can be read."""
+    rendered = render("kubernetes", VALUES | {"coredns": {"corefile": ".:53 {\n    ready\n}\n"}})
+    assert rendered.get("ConfigMap", "coredns")["data"]["Corefile"] == ".:53 {\n    ready\n}\n"
+    before = render("kubernetes", VALUES).pod("Deployment", "coredns")["metadata"]["annotations"]
+    assert rendered.pod("Deployment", "coredns")["metadata"]["annotations"] != before
+
+
+def test_the_version_is_that_of_kubernetes_only(render: Render) -> None:
+    """One value moves the Kubernetes images, and leaves CoreDNS, which has versions of its own."""
+    rendered = render("kubernetes", VALUES | {"kubernetesVersion": "v1.37.1"})
+    for kind, name in [("Deployment", LEADERS[0]), ("Deployment", LEADERS[1]), ("DaemonSet", "kube-proxy")]:
+        assert rendered.container(kind, name, name)["image"] == f"registry.k8s.io/{name}:v1.37.1"
+    assert rendered.container("Deployment", "coredns", "coredns")["image"].endswith(":v1.14.2")
+
+
+@pytest.mark.parametrize("name", LEADERS)
+def test_several_replicas_are_evicted_one_at_a_time(render: Render, name: str) -> None:
+    """One replica is never evicted; of several, one at a time."""
+    one = render("kubernetes", VALUES).get("PodDisruptionBudget", name)["spec"]
+    part = {"controllerManager": {"replicas": 3}, "scheduler": {"replicas": 3}}
+    three = render("kubernetes", VALUES | part).get("PodDisruptionBudget", name)["spec"]
+    assert one["minAvailable"] == 1 and three["maxUnavailable"] == 1
+
+
+def test_unknown_values_are_refused(render: Render) -> None:
+    """A slip at any level never gets as far as the cluster."""
+    with pytest.raises(Refused, match="schema"):
+        render("kubernetes", VALUES | {"scheduler": {"extraArg": {}}})

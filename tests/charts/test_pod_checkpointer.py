@@ -1,0 +1,63 @@
+"""The pod-checkpointer chart: what an operator relies on."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.charts.conftest import Refused, Render
+
+NAME = ("DaemonSet", "pod-checkpointer")
+
+
+def test_on_every_controller_and_nowhere_else(render: Render) -> None:
+    """It runs on controllers, whatever their taints."""
+    pod = render("pod-checkpointer").pod(*NAME)["spec"]
+    assert pod["nodeSelector"] == {"node-role.kubernetes.io/control-plane": ""}
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_helm_can_judge_it(render: Render) -> None:
+    """Readiness means that every pod which asks for a checkpoint has one: without a probe Helm would judge nothing."""
+    container = render("pod-checkpointer").container(*NAME, "checkpointer")
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 10280}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": 10280}
+
+
+def test_it_can_be_its_own_checkpoint(render: Render) -> None:
+    """No token and no API object in the pod, so that a static copy of it can run."""
+    pod = render("pod-checkpointer").pod(*NAME)
+    assert pod["metadata"]["annotations"]["checkpointer.upgrader.io/checkpoint"] == "true"
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    assert all("hostPath" in volume for volume in pod["spec"]["volumes"])
+
+
+def test_least_privilege(render: Render) -> None:
+    """The only right in the cluster is to read two Leases; in the container, three capabilities."""
+    rendered = render("pod-checkpointer")
+    (rule,) = rendered.get("Role", "pod-checkpointer")["rules"]
+    assert (rule["verbs"], rule["resourceNames"]) == (["get"], ["kube-controller-manager", "kube-scheduler"])
+    assert not rendered.names("ClusterRole") and not rendered.names("ClusterRoleBinding")
+    context = rendered.container(*NAME, "checkpointer")["securityContext"]
+    assert context["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER"]}
+    assert context["readOnlyRootFilesystem"] is True and context["allowPrivilegeEscalation"] is False
+
+
+def test_files_that_are_renamed_share_a_mount(render: Render) -> None:
+    """/etc/kubernetes is one mount: a rename can't cross mounts."""
+    mounts = {m["mountPath"]: m for m in render("pod-checkpointer").container(*NAME, "checkpointer")["volumeMounts"]}
+    assert not mounts["/etc/kubernetes"].get("readOnly")
+    assert not any(path.startswith("/etc/kubernetes/") for path in mounts)
+
+
+def test_ports_agree(render: Render) -> None:
+    """Argument, declared port and probes follow the one value."""
+    container = render("pod-checkpointer", {"port": 11280}).container(*NAME, "checkpointer")
+    assert "--port=11280" in container["args"]
+    assert container["ports"][0]["hostPort"] == 11280
+    assert container["readinessProbe"]["httpGet"]["port"] == 11280
+
+
+def test_unknown_values_are_refused(render: Render) -> None:
+    """A slip never gets as far as the cluster."""
+    with pytest.raises(Refused, match="schema"):
+        render("pod-checkpointer", {"gracePeriod": 5})
