@@ -10,6 +10,7 @@ import yaml
 
 from upgrader.errors import ApiError, Inhibited
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Hosts, Kind, Kube, KubeObject
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "ControllerFacts",
     "KubeadmFacts",
     "StaticPod",
+    "at_version",
     "flags_of",
     "read_facts",
 ]
@@ -136,6 +138,12 @@ def _static_pods(hosts: Hosts, host: Host, folder: str) -> Mapping[str, StaticPo
 def _static_pod(component: str, content: bytes) -> StaticPod:
     container = yaml.safe_load(content)["spec"]["containers"][0]
     return StaticPod(component, content, flags_of(container), container["image"])
+
+
+def at_version(image: str, version: KubernetesVersion) -> str:
+    """An image reference of a Kubernetes component with the tag of a version; a digest is left as it is."""
+    name, colon, tag = image.rpartition(":")
+    return image if "@" in image or not colon or "/" in tag else f"{name}:{version}"
 
 
 def flags_of(container: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import yaml
 
-from upgrader.adopt.facts import ADOPTED, MANIFESTS
+from upgrader.adopt.facts import ADOPTED, MANIFESTS, at_version
 from upgrader.errors import ApiError, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
+from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock, Hosts, Kind, Kube
 
 __all__ = ["PortSharingStep", "RestoreStep", "RetireStep", "StaticPods"]
@@ -23,12 +24,17 @@ _READY_SECONDS = 240.0
 
 @dataclass(frozen=True)
 class StaticPods:
-    """kubeadm's static pods on some controllers; works on one controller after the other."""
+    """kubeadm's static pods on some controllers; works on one controller after the other.
+
+    `version` is the one that runs now: a manifest that was taken away before an upgrade comes back with the image of
+    today, for an API server must never meet data that a newer minor has written.
+    """
 
     hosts: Hosts
     kube: Kube
     clock: Clock
     controllers: tuple[Host, ...]
+    version: KubernetesVersion
 
     def retire(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
         """Move their manifests out of the kubelet's sight, and wait until the pods have ended."""
@@ -41,10 +47,23 @@ class StaticPods:
     def _move_all(self, components: tuple[str, ...], source: str, target: str, note: Callable[[str], None]) -> None:
         for host in self.controllers:
             for component in components:
+                if target == MANIFESTS:
+                    self._retag(host, component, note)
                 if _move(self.hosts, host, component, source, target):
                     note(f"{host.name}: moved {component}.yaml to {target}")
             for component in components:
                 self._await(host, component, present=target == MANIFESTS)
+
+    def _retag(self, host: Host, component: str, note: Callable[[str], None]) -> None:
+        path = f"{ADOPTED}/{component}.yaml"
+        content = self.hosts.read(host, path)
+        if content is None:
+            return
+        image = yaml.safe_load(content)["spec"]["containers"][0]["image"]
+        today = at_version(image, self.version)
+        if image != today:
+            note(f"{host.name}: {component} comes back as {today}, not as {image}")
+            self.hosts.write(host, path, content.replace(image.encode(), today.encode()))
 
     def _await(self, host: Host, component: str, *, present: bool) -> None:
         """Wait until the mirror pod is gone, or there and Ready. An API that doesn't answer is waited for."""
@@ -127,7 +146,7 @@ class PortSharingStep:
 
     def capture(self) -> None:
         """The flag stays: it does no harm, and taking it out would take the API away once more."""
-        return None
+        return
 
     def apply(self, note: Callable[[str], None]) -> None:
         path = f"{MANIFESTS}/kube-apiserver.yaml"

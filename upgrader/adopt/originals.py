@@ -8,8 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from upgrader.adopt.facts import at_version
 from upgrader.errors import ApiError, StepFailed
 from upgrader.model.release import RestorePoint
+from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, Kube, KubeObject
 
 __all__ = ["SaveOriginalsStep", "put_back"]
@@ -70,8 +72,11 @@ class SaveOriginalsStep:
         return None if found is None else _without_server_fields(found)
 
 
-def put_back(kube: Kube, note: Callable[[str], None]) -> None:
-    """Make the objects that were taken over exactly what they were. Raises StepFailed when they were never kept."""
+def put_back(kube: Kube, version: KubernetesVersion, note: Callable[[str], None]) -> None:
+    """Make the objects that were taken over what they were, with kube-proxy's image at the version that runs now.
+
+    Raises StepFailed when they were never kept.
+    """
     stored = kube.get(_CONFIG_MAPS, STORE, _SYSTEM)
     if stored is None:
         raise StepFailed(
@@ -81,6 +86,9 @@ def put_back(kube: Kube, note: Callable[[str], None]) -> None:
     kinds = {(kind.api_version, _singular(kind)): kind for kind, _ in _TAKEN_OVER}
     for manifest in json.loads(stored["data"]["originals.json"]):
         kind = kinds[manifest["apiVersion"], manifest["kind"].lower()]
+        if manifest["kind"] == "DaemonSet":
+            container = manifest["spec"]["template"]["spec"]["containers"][0]
+            container["image"] = at_version(container["image"], version)
         namespace = _SYSTEM if kind.namespaced else ""
         try:
             kube.replace(kind, manifest, namespace)

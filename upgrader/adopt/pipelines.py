@@ -8,6 +8,7 @@ from upgrader.adopt.originals import SaveOriginalsStep
 from upgrader.adopt.release_step import ForgetCheckpointsStep, TakeOverStep, UninstallStep
 from upgrader.assemble import Tools
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Hosts
 from upgrader.steps.chart import ChartStep
@@ -28,7 +29,13 @@ def needs_port_sharing(facts: KubeadmFacts) -> tuple[Host, ...]:
 
 
 def adopt_pipeline(
-    charts: Pipeline, facts: KubeadmFacts, cluster: Cluster, tools: Tools, hosts: Hosts, always: tuple[GateRun, ...]
+    charts: Pipeline,
+    facts: KubeadmFacts,
+    cluster: Cluster,
+    tools: Tools,
+    hosts: Hosts,
+    version: KubernetesVersion,
+    always: tuple[GateRun, ...],
 ) -> Pipeline:
     """Port sharing where it is missing, the releases in their order, static pods away as soon as they are replaced.
 
@@ -36,7 +43,7 @@ def adopt_pipeline(
     kube-apiserver's static pod goes only once the checkpointer holds a copy of its successor.
     """
     checkpointer, api_server, kubernetes = charts.steps
-    pods = StaticPods(hosts, tools.kube, tools.clock, cluster.controllers)
+    pods = StaticPods(hosts, tools.kube, tools.clock, cluster.controllers, version)
     restart = needs_port_sharing(facts)
     steps: list[PipelineStep] = []
     if restart:
@@ -46,22 +53,30 @@ def adopt_pipeline(
         checkpointer,
         PipelineStep(api_server.step, api_server.gates + checkpointer.gates, api_server.undo_gates),
         _gated(RetireStep("retire kube-apiserver", pods, ("kube-apiserver",)), api_server.gates),
-        PipelineStep(_taking_over(kubernetes.step, tools), kubernetes.gates, kubernetes.undo_gates),
+        PipelineStep(_taking_over(kubernetes.step, tools, version), kubernetes.gates, kubernetes.undo_gates),
         _gated(RetireStep("retire controllers", pods, _LEADERS), kubernetes.gates),
     ]
     return Pipeline(tuple(steps))
 
 
-def undo_pipeline(cluster: Cluster, tools: Tools, hosts: Hosts, always: tuple[GateRun, ...]) -> Pipeline:
+def undo_pipeline(
+    cluster: Cluster,
+    tools: Tools,
+    hosts: Hosts,
+    version: KubernetesVersion,
+    always: tuple[GateRun, ...],
+    addons: tuple[GateRun, ...],
+) -> Pipeline:
     """Everything back to kubeadm's static pods: each is running again before its replacement is removed.
 
-    The checkpointer goes before kube-apiserver's release, so that it can't mistake the removal for a failure.
+    The checkpointer goes before kube-apiserver's release, so that it can't mistake the removal for a failure. `addons`
+    are the gates of kube-proxy and CoreDNS, which roll back to what kubeadm made.
     """
-    pods = StaticPods(hosts, tools.kube, tools.clock, cluster.controllers)
+    pods = StaticPods(hosts, tools.kube, tools.clock, cluster.controllers, version)
     return Pipeline(
         (
             _gated(RestoreStep("restore controllers", pods, _LEADERS), always),
-            _gated(UninstallStep("kubernetes", tools.helm, tools.kube, took_over=True), always),
+            _gated(UninstallStep("kubernetes", tools.helm, tools.kube, version), addons + always),
             _gated(RestoreStep("restore kube-apiserver", pods, ("kube-apiserver",)), always),
             _gated(UninstallStep("pod-checkpointer", tools.helm, tools.kube), always),
             _gated(ForgetCheckpointsStep(hosts, cluster.controllers), always),
@@ -74,6 +89,6 @@ def _gated(step: Step, gates: tuple[GateRun, ...]) -> PipelineStep:
     return PipelineStep(step, gates, gates)
 
 
-def _taking_over(step: Step, tools: Tools) -> Step:
+def _taking_over(step: Step, tools: Tools, version: KubernetesVersion) -> Step:
     """The step as it is, unless it would install over kubeadm's objects."""
-    return TakeOverStep(step, tools.kube) if isinstance(step, ChartStep) else step
+    return TakeOverStep(step, tools.kube, version) if isinstance(step, ChartStep) else step

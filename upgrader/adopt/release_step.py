@@ -9,6 +9,7 @@ from upgrader.adopt.originals import forget, put_back
 from upgrader.errors import RollbackFailed
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
+from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm, Hosts, Kube
 from upgrader.steps.chart import ChartStep
 
@@ -24,6 +25,7 @@ class TakeOverStep:
 
     chart: ChartStep
     kube: Kube
+    version: KubernetesVersion
 
     @property
     def name(self) -> str:
@@ -41,7 +43,7 @@ class TakeOverStep:
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         self.chart.undo(point, note)
         if point.revision is None:
-            put_back(self.kube, note)
+            put_back(self.kube, self.version, note)
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,15 @@ class UninstallStep:
     release: str
     helm: Helm
     kube: Kube
-    took_over: bool = False
+    took_over_at: KubernetesVersion | None = None
+    """The version that runs now, for the release that had taken over kube-proxy and CoreDNS."""
 
     @property
     def name(self) -> str:
         return f"uninstall {self.release}"
 
     def summary(self) -> str:
-        back = "; kube-proxy and CoreDNS go back to kubeadm's objects" if self.took_over else ""
+        back = "; kube-proxy and CoreDNS go back to kubeadm's objects" if self.took_over_at else ""
         return f"helm uninstall {self.release}{back}"
 
     def capture(self) -> RestorePoint:
@@ -68,8 +71,8 @@ class UninstallStep:
         if self.helm.history(self.release, _SYSTEM):
             note(f"helm uninstall {self.release}")
             self.helm.uninstall(self.release, _SYSTEM, timeout_seconds=_UNINSTALL_SECONDS)
-        if self.took_over:
-            put_back(self.kube, note)
+        if self.took_over_at:
+            put_back(self.kube, self.took_over_at, note)
             forget(self.kube)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:

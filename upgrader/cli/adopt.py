@@ -18,9 +18,9 @@ from upgrader.cli.wiring import Session, open_session
 from upgrader.config.charts import charts_folder
 from upgrader.engine.lock import folder_lock
 from upgrader.errors import Inhibited
-from upgrader.gates.catalog import gates_for
+from upgrader.gates.catalog import gates_for, workload_gate
 from upgrader.model.observed import Observed
-from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseStep
+from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseStep, WorkloadGate
 from upgrader.pipeline import GateRun, Pipeline
 from upgrader.preflight.checks import CHECKS, inhibits, run_checks
 from upgrader.ui.steps import print_steps
@@ -77,7 +77,9 @@ def _adopt(folder: Path, yes: bool) -> None:
 
 def _undo(folder: Path, yes: bool) -> None:
     with open_session(folder) as session:
-        pipeline = undo_pipeline(session.cluster, session.tools, session.hosts, _always(session))
+        version = session.observe().server
+        cluster, tools = session.cluster, session.tools
+        pipeline = undo_pipeline(cluster, tools, session.hosts, version, _always(session), _addons(session))
         print_steps(pipeline)
         if not yes:
             click.confirm("Start?", abort=True, err=True)
@@ -89,7 +91,8 @@ def _adoption(session: Session, observed: Observed, facts: KubeadmFacts) -> Pipe
     charts = assemble(
         session.plan(observed), session.settings, session.cluster, session.tools, take_ownership=("kubernetes",)
     )
-    return adopt_pipeline(charts, facts, session.cluster, session.tools, session.hosts, _always(session))
+    cluster, tools = session.cluster, session.tools
+    return adopt_pipeline(charts, facts, cluster, tools, session.hosts, observed.server, _always(session))
 
 
 def _always(session: Session) -> tuple[GateRun, ...]:
@@ -104,6 +107,15 @@ def _always(session: Session) -> tuple[GateRun, ...]:
         cluster=session.cluster,
         version=None,
         holding=session.settings.gates,
+    )
+
+
+def _addons(session: Session) -> tuple[GateRun, ...]:
+    """The gates of kube-proxy and CoreDNS."""
+    tools, holding = session.tools, session.settings.gates
+    return (
+        workload_gate(WorkloadGate("daemonset", "kube-system", "kube-proxy", holding), tools.kube, tools.clock),
+        workload_gate(WorkloadGate("deployment", "kube-system", "coredns", holding), tools.kube, tools.clock),
     )
 
 

@@ -83,5 +83,7 @@ def open_session(folder: Path, to: str | None = None) -> Iterator[Session]:
         stack.callback(helm.close)
         hosts = SshHosts()
         stack.callback(hosts.close)
-        tools = Tools(helm, KubeAdapter(settings.kubeconfig, context), AnsiblePlaybooks(), SystemClock())
+        kube = KubeAdapter(settings.kubeconfig, context)
+        stack.callback(kube.close)
+        tools = Tools(helm, kube, AnsiblePlaybooks(), SystemClock())
         yield Session(settings, cluster, tools, hosts)
