@@ -86,7 +86,7 @@ def package_version(layer: Path, package: str) -> str:
 
 
 def _mmdebstrap(variant: str, packages: Path, target: Path) -> None:
-    names = [line for line in packages.read_text().split("\n") if line and not line.startswith("#")]
+    names = [name for line in packages.read_text().splitlines() if (name := line.partition("#")[0].strip())]
     command = ["mmdebstrap", f"--variant={variant}", f"--include={','.join(names)}", "--quiet", _RELEASE, str(target)]
     done = subprocess.run(private_namespace(command), capture_output=True, text=True, check=False)
     if done.returncode:

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from upgrader.errors import LabError, UsageError
 from upgrader.lab import network
+from upgrader.lab.bringup import BringUp
 from upgrader.lab.cache import remove_tree
-from upgrader.lab.catalog import IMAGE_VERSIONS, checkpointer_image, image_names
+from upgrader.lab.catalog import checkpointer_image
 from upgrader.lab.cluster import Cluster
-from upgrader.lab.cluster_folder import ssh_command, write_access, write_cluster, write_values
-from upgrader.lab.disk import make_disk
+from upgrader.lab.cluster_folder import ssh_command
+from upgrader.lab.delivery import deliver
 from upgrader.lab.host import facts, require
-from upgrader.lab.images import Image, digest, write_archive
-from upgrader.lab.keys import ca_files, join_secrets, make_keys
-from upgrader.lab.kubeadm import patch_files
-from upgrader.lab.loadbalancer import haproxy_files
-from upgrader.lab.machine import Machine
+from upgrader.lab.images import Image
+from upgrader.lab.machine import machine_of
 from upgrader.lab.prepare import Parts, prepare, probably_built
 from upgrader.lab.progress import Progress, Silent
 from upgrader.lab.runner import Runner
 from upgrader.lab.spec import LabSpec, Node, Placement
-from upgrader.lab.state import claim, find, lab_dir, labs, locked, write_atomically
+from upgrader.lab.state import claim, exclusive, find, is_complete, lab_dir, labs, locked, set_complete
 from upgrader.lab.sysctls import prepare_kernel, restore_kernel
 
 __all__ = ["Lab", "NodeStatus"]
@@ -64,23 +60,26 @@ class Lab:
         found = facts()
         require(found, spec, probably_built(spec.kubernetes))
         parts = prepare(spec.kubernetes, progress)
-        with locked():
-            existing = find(spec.name)
-            if existing and (existing.spec != spec or existing.folder != folder):
-                raise UsageError(
-                    f"there is a lab {spec.name} already, another one: {_describe(existing)}",
-                    remedy=f"choose another --name, or remove it: upgrader lab down --name {spec.name}",
-                )
-            lab = cls(existing or claim(spec, folder), progress)
-            prepare_kernel()
-        try:
-            lab._raise(parts)
-        except BaseException:
-            with _uninterrupted():
-                lab._runner.cancel()
+        with ExitStack() as held:
+            with locked():
+                existing = _existing(spec, folder)
+                if existing:
+                    held.enter_context(exclusive(spec.name))
+                    if not is_complete(spec.name):
+                        cls(existing)._remove()  # somebody was killed while making it
+                        existing = None
+                lab = cls(existing or claim(spec, folder), progress)
                 if not existing:
-                    lab.down()
-            raise
+                    held.enter_context(exclusive(spec.name))
+                prepare_kernel()
+            try:
+                lab._bring_up(parts)
+            except BaseException:
+                with _uninterrupted():
+                    lab._runner.cancel()
+                    if not existing:
+                        lab._remove_last()
+                raise
         return lab
 
     @classmethod
@@ -95,31 +94,38 @@ class Lab:
 
     def down(self) -> None:
         """Remove the lab and all that it made on this machine, whatever state it is in."""
-        for node in self.placement.nodes:
-            self._machine(node).crash()
-        network.remove_bridge(self.placement)
-        remove_tree(self.placement.folder)
-        with suppress(OSError):
-            self.placement.folder.parent.rmdir()  # `.lab` itself, when this was the last
+        with exclusive(self.placement.spec.name):
+            self._remove_last()
+
+    def _remove_last(self) -> None:
+        self._remove()
         with locked():
-            remove_tree(self._home)
             if not labs():
                 restore_kernel()
                 remove_tree(self._home.parent)
 
+    def _remove(self) -> None:
+        for node in self.placement.nodes:
+            machine_of(self.placement, node).crash()
+        network.remove_bridge(self.placement)
+        remove_tree(self.placement.folder)
+        with suppress(OSError):
+            self.placement.folder.parent.rmdir()  # `.lab` itself, when this was the last
+        remove_tree(self._home)
+
     def crash(self, name: str) -> None:
         """Cut a node's power."""
-        self._machine(self.placement.node(name)).crash()
+        machine_of(self.placement, self.placement.node(name)).crash()
 
     def stop(self, name: str) -> None:
         """Shut a node down in order."""
-        self._machine(self.placement.node(name)).stop()
+        machine_of(self.placement, self.placement.node(name)).stop()
 
     def boot(self, name: str) -> None:
         """Switch a node on and wait until it takes logins; what runs on it starts by itself."""
         node = self.placement.node(name)
         network.add_bridge(self.placement)
-        self._machine(node).start(self._runner, facts())
+        machine_of(self.placement, node).start(self._runner, facts())
         self._cluster.wait_for_ssh(node)
 
     def ssh(self, name: str) -> list[str]:
@@ -139,7 +145,7 @@ class Lab:
         return [
             NodeStatus(
                 node=node,
-                running=self._machine(node).running(),
+                running=machine_of(self.placement, node).running(),
                 kubernetes=known.get(node.name, ("Unknown", ""))[0] if node.kubernetes else "",
                 version=known.get(node.name, ("", ""))[1],
             )
@@ -149,7 +155,9 @@ class Lab:
     def wait_until_ready(self, deadline_s: float = 180) -> None:
         """Until all nodes and kube-system pods are Ready."""
         nodes = [node for node in self.placement.nodes if node.kubernetes]
-        self._cluster.wait_until_ready({node.name: self._machine(node).switched_on() for node in nodes}, deadline_s)
+        self._cluster.wait_until_ready(
+            {node.name: machine_of(self.placement, node).switched_on() for node in nodes}, deadline_s
+        )
 
     def import_checkpointer(self) -> str | None:
         """Import the pod-checkpointer's image, from its source as it is now, into every node that lacks it.
@@ -162,83 +170,27 @@ class Lab:
         return image.name if image else None
 
     def import_images(self, images: Sequence[Image]) -> None:
-        """Import images into every Kubernetes node that lacks one of them; only layers that a node lacks are sent."""
-        nodes = [node for node in self.placement.nodes if node.kubernetes]
-        present = {node: self._cluster.images(node) for node in nodes}
-        missing = [image for image in images if not all(image.name in names for names, _ in present.values())]
-        wanting = [node for node in nodes if not present[node][0].issuperset(image.name for image in missing)]
-        if not missing:
-            return
-        common = set.intersection(*(present[node][1] for node in wanting))
-        known = {layer for image in missing for layer in image.layers if digest(layer) in common}
-        archive = self._home / "images.tar"
-        try:
-            write_archive(missing, archive, without=known)
-            self._runner.together([partial(self._cluster.import_images, node, archive) for node in wanting])
-        finally:
-            archive.unlink(missing_ok=True)
+        """Import images into every Kubernetes node that lacks one of them."""
+        deliver(images, self.placement, self._cluster, self._runner)
 
-    def _raise(self, parts: Parts) -> None:
-        placement, keys = self.placement, self._home / "keys"
-        controllers = [node for node in placement.nodes if node.role == "controller"]
-        workers = [node for node in placement.nodes if node.role == "worker"]
-        with self._progress.task("nodes", seconds=5):
-            make_keys(placement, keys, self._runner)
-            write_access(placement, keys)
-            network.add_bridge(placement)
-            self._record_lower(parts)
-            self._runner.together([partial(self._start, node, keys, parts) for node in placement.nodes])
-        secrets = join_secrets(keys)
-        with self._progress.task(f"control plane on {controllers[0].name}", seconds=12):
-            write_cluster(placement, self._cluster.init(secrets, IMAGE_VERSIONS))
-        title = "other nodes, pod network" if controllers[1:] or workers else "pod network"
-        with self._progress.task(title, seconds=14 * (len(controllers) - 1) + 5):
-
-            def join_controllers() -> None:
-                for node in controllers[1:]:  # one after another: etcd takes one new member at a time
-                    self._cluster.join(node, secrets)
-
-            joins = [partial(self._cluster.join, node, secrets) for node in workers]
-            self._runner.together([join_controllers, *joins, self._cluster.connect_pods, partial(self._bring, parts)])
+    def _bring_up(self, parts: Parts) -> None:
+        bring_up = BringUp(self.placement, parts, self._cluster, self._runner, self._progress)
+        bring_up.nodes()
+        bring_up.kubernetes()
         with self._progress.task("kube-proxy, CoreDNS", seconds=8):
             self.wait_until_ready()
+        set_complete(self.placement.spec.name)
 
-    def _start(self, node: Node, keys: Path, parts: Parts) -> None:
-        more: dict[str, tuple[str, int]] = {}
-        if node.role == "load-balancer":
-            more = haproxy_files(self.placement, (keys / "ca.crt").read_text())
-        elif node.role == "controller":
-            first = next(other for other in self.placement.nodes if other.role == "controller")
-            more = patch_files() | (ca_files(keys) if node == first else {})
-        disk = self._home / "nodes" / node.name
-        pause = image_names(parts.images)["pause"]
-        found = facts()
-        make_disk(self.placement, node, disk, facts=found, keys=keys, store=parts.store, pause_image=pause, more=more)
-        self._machine(node).start(self._runner, found)
-        self._cluster.wait_for_ssh(node)
 
-    def _bring(self, parts: Parts) -> None:
-        """Bring the nodes what images have been made since their disks were, and write the values that name them."""
-        checkpointer = checkpointer_image(self._progress)
-        self.import_images([*parts.images, *([checkpointer] if checkpointer else [])])
-        names = image_names(parts.images)
-        write_values(
-            self.placement,
-            haproxy=names["haproxy"],
-            coredns=names["coredns"],
-            checkpointer=checkpointer.name if checkpointer else None,
+def _existing(spec: LabSpec, folder: Path) -> Placement | None:
+    """The lab of that name, if there is one; UsageError if it is not the one that is asked for."""
+    existing = find(spec.name)
+    if existing and (existing.spec != spec or existing.folder != folder):
+        raise UsageError(
+            f"there is a lab {spec.name} already, another one: {_describe(existing)}",
+            remedy=f"choose another --name, or remove it: upgrader lab down --name {spec.name}",
         )
-
-    def _record_lower(self, parts: Parts) -> None:
-        """A lab keeps the root it was made with, also when the cache has a newer one by the next boot."""
-        file = self._home / "lower.json"
-        if not file.exists():
-            write_atomically(file, json.dumps([str(path) for path in parts.lower]))
-
-    def _machine(self, node: Node) -> Machine:
-        file = self._home / "lower.json"
-        lower = tuple(Path(path) for path in json.loads(file.read_text())) if file.exists() else ()
-        return Machine(node, self._home / "nodes" / node.name, lower, self.placement.prefix)
+    return existing
 
 
 def _describe(placement: Placement) -> str:

@@ -21,10 +21,10 @@ from upgrader.errors import LabError
 from upgrader.lab import cgroups, network
 from upgrader.lab.host import Facts
 from upgrader.lab.runner import Runner
-from upgrader.lab.spec import Node
-from upgrader.lab.state import write_atomically
+from upgrader.lab.spec import Node, Placement
+from upgrader.lab.state import lab_dir, write_atomically
 
-__all__ = ["BOUND", "Machine"]
+__all__ = ["BOUND", "Machine", "machine_of", "record_lower"]
 
 # Folder on the node's disk → path in the node.
 BOUND = {
@@ -164,6 +164,21 @@ class Machine:
         except FileNotFoundError:
             return None
         return None
+
+
+def machine_of(placement: Placement, node: Node) -> Machine:
+    """The machine of a node of a lab, on or off."""
+    home = lab_dir(placement.spec.name)
+    file = home / "lower.json"
+    lower = tuple(Path(path) for path in json.loads(file.read_text())) if file.exists() else ()
+    return Machine(node, home / "nodes" / node.name, lower, placement.prefix)
+
+
+def record_lower(placement: Placement, lower: Sequence[Path]) -> None:
+    """A lab keeps the root that it was made with, also when the cache has a newer one by the next boot."""
+    file = lab_dir(placement.spec.name) / "lower.json"
+    if not file.exists():
+        write_atomically(file, json.dumps([str(path) for path in lower]))
 
 
 def _join(command: Sequence[str]) -> str:

@@ -19,7 +19,18 @@ from pathlib import Path
 from upgrader.errors import LabError
 from upgrader.lab.spec import MAX_LABS, LabSpec, Placement
 
-__all__ = ["claim", "find", "lab_dir", "labs", "labs_root", "locked", "write_atomically"]
+__all__ = [
+    "claim",
+    "exclusive",
+    "find",
+    "is_complete",
+    "lab_dir",
+    "labs",
+    "labs_root",
+    "locked",
+    "set_complete",
+    "write_atomically",
+]
 
 _ROOT = Path("/var/lib/upgrader-lab")
 
@@ -66,10 +77,42 @@ def claim(spec: LabSpec, folder: Path) -> Placement:
 @contextmanager
 def locked() -> Iterator[None]:
     """Hold the machine-wide lock under which labs come and go (allocation only: seconds, not a whole `up`)."""
-    lock_file = Path("/run/upgrader-lab.lock")
-    with lock_file.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _flock(_ROOT.parent, fcntl.LOCK_EX):
         yield
+
+
+@contextmanager
+def exclusive(name: str) -> Iterator[None]:
+    """Hold a lab that exists, so that nobody else makes or removes it meanwhile; LabError if somebody does."""
+    try:
+        with _flock(lab_dir(name), fcntl.LOCK_EX | fcntl.LOCK_NB):
+            yield
+    except BlockingIOError as error:
+        raise LabError(
+            f"another `upgrader lab` makes or removes lab {name} at this moment",
+            remedy="wait for it, or stop it with Ctrl-C: it then removes what it began",
+        ) from error
+
+
+def is_complete(name: str) -> bool:
+    """Whether `lab up` once came to its end for this lab."""
+    return (lab_dir(name) / "complete").exists()
+
+
+def set_complete(name: str) -> None:
+    """Write down that `lab up` came to its end."""
+    (lab_dir(name) / "complete").touch()
+
+
+@contextmanager
+def _flock(folder: Path, how: int) -> Iterator[None]:
+    """Lock a folder itself: no lock file to leave behind, and the kernel unlocks it however the holder ends."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def write_atomically(file: Path, text: str, mode: int = 0o644) -> None:

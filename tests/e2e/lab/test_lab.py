@@ -159,6 +159,14 @@ def test_down_after_up_was_killed_leaves_nothing_behind(name: str, tmp_path: Pat
     assert traces(name, prefix, tmp_path / ".lab" / name) == []
 
 
+def test_up_after_up_was_killed_begins_anew(name: str, tmp_path: Path) -> None:
+    """Half a control plane can't be finished: the next `lab up` removes it, and makes the whole lab."""
+    _interrupt(name, tmp_path, "control plane", "KILL")
+    made = _lab(tmp_path, "up", "--workers", "1", "--name", name)
+    assert made.returncode == 0, made.stderr
+    assert [line.kubernetes for line in Lab.find(name).status()] == ["Ready", "Ready"]
+
+
 def _interrupt(name: str, home: Path, phase: str, signal: str) -> str:
     """Start `lab up`, send it a signal when it says that the phase begins, and return the lab's prefix."""
     command = [str(_UPGRADER), "-C", str(home), "lab", "up", "--workers", "1", "--name", name]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from upgrader.errors import LabError
 from upgrader.lab import state
 from upgrader.lab.spec import LabSpec
-from upgrader.lab.state import claim, find, labs
+from upgrader.lab.state import claim, exclusive, find, is_complete, labs, set_complete
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +40,24 @@ def test_networks_that_the_machine_uses_are_left_alone(tmp_path: Path, monkeypat
     """A route into a lab's range moves the lab to the next one."""
     monkeypatch.setattr(state, "_networks_in_use", lambda: [IPv4Network("10.128.7.0/24")])
     assert claim(LabSpec("one"), tmp_path).network == "10.129.0.0/16"
+
+
+def test_only_one_at_a_time_makes_or_removes_a_lab(tmp_path: Path) -> None:
+    """While one holds a lab, a second is told so at once; other labs are free, and so is this one afterwards."""
+    claim(LabSpec("one"), tmp_path)
+    claim(LabSpec("two"), tmp_path)
+    with exclusive("one"):
+        with pytest.raises(LabError, match="lab one at this moment"), exclusive("one"):
+            raise AssertionError
+        with exclusive("two"):
+            pass
+    with exclusive("one"):
+        pass
+
+
+def test_a_lab_is_complete_when_it_was_said_so(tmp_path: Path) -> None:
+    """A lab whose making was cut short is told from one that was finished."""
+    claim(LabSpec("one"), tmp_path)
+    assert not is_complete("one")
+    set_complete("one")
+    assert is_complete("one")

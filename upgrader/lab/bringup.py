@@ -1,0 +1,99 @@
+"""Bringing a lab up: nodes, control plane, the other nodes, pod network. Each part is skipped where it is done."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from upgrader.lab import network
+from upgrader.lab.catalog import IMAGE_VERSIONS, checkpointer_image, image_names
+from upgrader.lab.cluster import Cluster
+from upgrader.lab.cluster_folder import write_access, write_cluster, write_values
+from upgrader.lab.delivery import deliver
+from upgrader.lab.disk import make_disk
+from upgrader.lab.host import facts
+from upgrader.lab.keys import ca_files, join_secrets, make_keys
+from upgrader.lab.kubeadm import patch_files
+from upgrader.lab.loadbalancer import haproxy_files
+from upgrader.lab.machine import machine_of, record_lower
+from upgrader.lab.prepare import Parts
+from upgrader.lab.progress import Progress
+from upgrader.lab.runner import Runner
+from upgrader.lab.spec import Node, Placement
+from upgrader.lab.state import lab_dir
+
+__all__ = ["BringUp"]
+
+
+class BringUp:
+    """The order in which a lab comes to life."""
+
+    def __init__(
+        self, placement: Placement, parts: Parts, cluster: Cluster, runner: Runner, progress: Progress
+    ) -> None:
+        self._placement = placement
+        self._parts = parts
+        self._cluster = cluster
+        self._runner = runner
+        self._progress = progress
+        self._keys = lab_dir(placement.spec.name) / "keys"
+        self._controllers = [node for node in placement.nodes if node.role == "controller"]
+        self._workers = [node for node in placement.nodes if node.role == "worker"]
+
+    def nodes(self) -> None:
+        """Keys, network and disks; every node is on and takes logins."""
+        with self._progress.task("nodes", seconds=5):
+            make_keys(self._placement, self._keys, self._runner)
+            write_access(self._placement, self._keys)
+            network.add_bridge(self._placement)
+            record_lower(self._placement, self._parts.lower)
+            self._runner.together([partial(self._start, node) for node in self._placement.nodes])
+
+    def kubernetes(self) -> None:
+        """kubeadm on every node, images, pod network, and all of the cluster folder."""
+        secrets = join_secrets(self._keys)
+        with self._progress.task(f"control plane on {self._controllers[0].name}", seconds=12):
+            write_cluster(self._placement, self._cluster.init(secrets, IMAGE_VERSIONS))
+        others = len(self._controllers) - 1
+        title = "other nodes, pod network" if others or self._workers else "pod network"
+        with self._progress.task(title, seconds=14 * others + 5):
+
+            def join_controllers() -> None:
+                for node in self._controllers[1:]:  # one after another: etcd takes one new member at a time
+                    self._cluster.join(node, secrets)
+
+            joins = [partial(self._cluster.join, node, secrets) for node in self._workers]
+            self._runner.together([join_controllers, *joins, self._cluster.connect_pods, self._deliver])
+
+    def _start(self, node: Node) -> None:
+        more: dict[str, tuple[str, int]] = {}
+        if node.role == "load-balancer":
+            more = haproxy_files(self._placement, (self._keys / "ca.crt").read_text())
+        elif node.role == "controller":
+            more = patch_files() | (ca_files(self._keys) if node == self._controllers[0] else {})
+        found = facts()
+        machine = machine_of(self._placement, node)
+        make_disk(
+            self._placement,
+            node,
+            machine.disk,
+            facts=found,
+            keys=self._keys,
+            store=self._parts.store,
+            pause_image=image_names(self._parts.images)["pause"],
+            more=more,
+        )
+        machine.start(self._runner, found)
+        self._cluster.wait_for_ssh(node)
+
+    def _deliver(self) -> None:
+        """Bring the nodes what images have been made since their disks were, and write the values that name them."""
+        checkpointer = checkpointer_image(self._progress)
+        images = [*self._parts.images, *([checkpointer] if checkpointer else [])]
+        deliver(images, self._placement, self._cluster, self._runner)
+        names = image_names(images)
+        write_values(
+            self._placement,
+            haproxy=names["haproxy"],
+            coredns=names["coredns"],
+            checkpointer=checkpointer.name if checkpointer else None,
+        )
