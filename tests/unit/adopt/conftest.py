@@ -1,0 +1,69 @@
+"""A kubeadm cluster on fakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.fakes.kube import FakeKube
+from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod, flags_of
+from upgrader.model.cluster import Host
+
+FLAGS = {
+    "kube-apiserver": [
+        "--advertise-address=10.0.0.1",
+        "--secure-port=6443",
+        "--permit-port-sharing=true",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        "--service-cluster-ip-range=10.96.0.0/12",
+        "--etcd-servers=https://127.0.0.1:2379",
+    ],
+    "kube-controller-manager": ["--bind-address=127.0.0.1", "--cluster-cidr=10.0.0.0/16", "--cluster-name=prod"],
+    "kube-scheduler": ["--bind-address=127.0.0.1"],
+}
+
+
+def static_pod(component: str, *more: str, **container: Any) -> StaticPod:
+    """A static pod as kubeadm writes it, with further flags."""
+    spec = {
+        "name": component,
+        "image": f"registry.k8s.io/{component}:v1.36.3",
+        "command": [component, *FLAGS[component], *more],
+        **container,
+    }
+    manifest = {"kind": "Pod", "metadata": {"name": component}, "spec": {"containers": [spec]}}
+    return StaticPod(component, yaml.safe_dump(manifest).encode(), flags_of(spec), spec["image"])
+
+
+def facts(*controllers: dict[str, StaticPod]) -> KubeadmFacts:
+    """Facts with these controllers' static pods (by default one controller with kubeadm's own)."""
+    workload = {"spec": {"replicas": 2, "template": {"spec": {"containers": [{"image": "registry.k8s.io/x:v1.36.3"}]}}}}
+    pods = controllers or ({name: static_pod(name) for name in FLAGS},)
+    return KubeadmFacts(
+        configuration={"kubernetesVersion": "v1.36.3", "certificatesDir": "/etc/kubernetes/pki"},
+        proxy_config="mode: nftables\n",
+        proxy_kubeconfig="clusters: [{cluster: {server: 'https://api:6443'}}]\n",
+        corefile=".:53 {}\n",
+        dns_address="10.96.0.10",
+        dns_deployment=workload,
+        proxy_daemonset=workload,
+        controllers=tuple(
+            ControllerFacts(Host(f"controller-{number}", f"10.0.0.{number}"), active, {})
+            for number, active in enumerate(pods, 1)
+        ),
+    )
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    """An API server with nothing in it."""
+    return FakeKube()
+
+
+@pytest.fixture
+def charts() -> Path:
+    """The built-in charts' folder."""
+    return Path("/charts")

@@ -1,0 +1,96 @@
+"""kubeadm's configuration as values of the real charts, rendered by the real Helm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.adopt.conftest import facts, static_pod
+from upgrader.adapters.helm import HelmAdapter
+from upgrader.adopt.derive import derive_values
+from upgrader.adopt.facts import COMPONENTS
+from upgrader.adopt.values import missing_flags, rendered_flags
+from upgrader.config.charts import charts_folder
+from upgrader.errors import Inhibited
+from upgrader.model.release import ReleaseSpec
+
+ONE = ("10.0.0.1",)
+RELEASE = {
+    "kube-apiserver": "kube-apiserver",
+    "kube-controller-manager": "kubernetes",
+    "kube-scheduler": "kubernetes",
+}
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Iterator[HelmAdapter]:
+    """The real Helm, with no cluster: rendering needs none."""
+    adapter = HelmAdapter(tmp_path / "kubeconfig")
+    yield adapter
+    adapter.close()
+
+
+def test_every_flag_comes_out_the_same(helm: HelmAdapter) -> None:
+    """What kubeadm's static pods were started with, the charts' pods are started with too."""
+    known = facts()
+    values = derive_values(known, ONE, {}, helm, charts_folder())
+    for component in COMPONENTS:
+        release = RELEASE[component]
+        spec = ReleaseSpec(release, "kube-system", charts_folder() / release, values[release])
+        rendered = rendered_flags(helm.render(spec), component)
+        assert missing_flags(known.component(component), rendered) == {}
+
+
+def test_flag_that_the_chart_does_not_know_is_kept(helm: HelmAdapter) -> None:
+    """Flags that an operator once added, also repeated ones, go to extraArgs."""
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    pods["kube-apiserver"] = static_pod(
+        "kube-apiserver", "--audit-log-maxage=30", "--tls-sni-cert-key=a,b", "--tls-sni-cert-key=c,d"
+    )
+    values = derive_values(facts(pods), ONE, {}, helm, charts_folder())
+    args = values["kube-apiserver"]["extraArgs"]
+    assert args["audit-log-maxage"] == "30"
+    assert args["tls-sni-cert-key"] == ["a,b", "c,d"]
+
+
+def test_own_values_win(helm: HelmAdapter) -> None:
+    """What the cluster folder already says stands, also where kubeadm says something else."""
+    own = {"kube-apiserver": {"extraArgs": {"service-account-issuer": "https://other"}, "replicas": 1}}
+    values = derive_values(facts(), ONE, own, helm, charts_folder())
+    assert values["kube-apiserver"]["extraArgs"]["service-account-issuer"] == "https://other"
+    assert values["kube-apiserver"]["endpoints"] == {"addresses": ["10.0.0.1"]}
+
+
+def test_volumes_and_environment_are_kept(helm: HelmAdapter) -> None:
+    """An audit policy that is mounted into the static pod is mounted into the chart's pod."""
+    mount = {"name": "audit", "mountPath": "/etc/audit", "readOnly": True}
+    pod = static_pod(
+        "kube-apiserver", volumeMounts=[mount], env=[{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]
+    )
+    manifest = pod.manifest.replace(
+        b"spec:\n  containers:", b"spec:\n  volumes: [{name: audit, hostPath: {path: /etc/audit}}]\n  containers:"
+    )
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    pods["kube-apiserver"] = type(pod)(pod.component, manifest, pod.flags, pod.image)
+    values = derive_values(facts(pods), ONE, {}, helm, charts_folder())
+    assert values["kube-apiserver"]["extraVolumes"] == [{"name": "audit", "hostPath": {"path": "/etc/audit"}}]
+    assert values["kube-apiserver"]["extraVolumeMounts"] == [mount]
+    assert values["kube-apiserver"]["extraEnv"] == {"HTTPS_PROXY": "http://proxy:3128"}
+
+
+def test_controllers_that_differ_are_refused(helm: HelmAdapter) -> None:
+    """One chart can't be two configurations: the flag and the controller are named, and nothing is changed."""
+    one = {name: static_pod(name) for name in COMPONENTS}
+    two = {**one, "kube-scheduler": static_pod("kube-scheduler", "--v=4")}
+    with pytest.raises(Inhibited, match="kube-scheduler on controller-2 differs from controller-1 in --v"):
+        derive_values(facts(one, two), ("10.0.0.1", "10.0.0.2"), {}, helm, charts_folder())
+
+
+def test_several_controllers_have_no_address_of_the_chart(helm: HelmAdapter) -> None:
+    """With several controllers the API servers register themselves, so that a dead one is not listed for ever."""
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    values = derive_values(facts(pods, pods, pods), ("10.0.0.1", "10.0.0.2", "10.0.0.3"), {}, helm, charts_folder())
+    assert "endpoints" not in values["kube-apiserver"]
+    assert values["kube-apiserver"]["replicas"] == values["kubernetes"]["scheduler"]["replicas"] == 3
