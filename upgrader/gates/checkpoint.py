@@ -34,11 +34,7 @@ class CheckpointGate:
         if verdict.kind is not VerdictKind.HOLDS:
             return verdict
         try:
-            return (
-                self._missing()
-                or self._active()
-                or holds("checkpoints are current on every controller, none is active")
-            )
+            return self._missing() or holds(f"checkpoints are current on every controller{self._standing_in()}")
         except ApiError as error:
             return unknown(f"checkpoints: {error.message}")
 
@@ -48,11 +44,13 @@ class CheckpointGate:
         without = [host.name for host in self.cluster.controllers if host.name not in nodes]
         return pending(f"{self.ref}: no pod on {', '.join(without)}") if without else None
 
-    def _active(self) -> Verdict | None:
-        """A copy that runs means that the real pod doesn't. The checkpointer's own always runs beside it."""
+    def _standing_in(self) -> str:
+        """Which copies run in place of their pods: worth saying, but no reason to stop.
+
+        They do so where a pod is gone, and bringing it back may be what the next step is for. The checkpointer's own
+        copy always runs beside it.
+        """
         copies = [Pod.parse(item) for item in self.kube.list(PODS, labels=CHECKPOINT_OF)]
         active = [pod for pod in copies if not pod.finished and pod.labels[CHECKPOINT_OF] != self.ref.name]
-        if not active:
-            return None
         named = ", ".join(f"{pod.labels[CHECKPOINT_OF]} on {pod.node}" for pod in active)
-        return pending(f"a checkpoint stands in for {named}")
+        return f"; one stands in for {named}" if active else ""
