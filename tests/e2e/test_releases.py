@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from pathlib import Path
 
 import yaml
 
@@ -43,7 +44,15 @@ def _kill_helm_half_way(cluster: LabCluster) -> None:
     """Start an upgrade that waits for an image that doesn't exist, and kill it once Helm has written its revision."""
     values = yaml.safe_load((cluster.folder / "values" / "kube-apiserver.yaml").read_text())
     values["image"] = {**values.get("image", {}), "tag": "v0.0.0-none"}
-    command = [_HELM, "upgrade", "kube-apiserver", REPOSITORY / "charts" / "kube-apiserver", "--values", "-", "--wait"]
+    command: list[str | Path] = [
+        _HELM,
+        "upgrade",
+        "kube-apiserver",
+        REPOSITORY / "charts" / "kube-apiserver",
+        "--values",
+        "-",
+        "--wait",
+    ]
     helm = subprocess.Popen([*command, *_where(cluster)], stdin=subprocess.PIPE)
     try:
         assert helm.stdin is not None
