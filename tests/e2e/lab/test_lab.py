@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.lab.commands import lab_command
 from tests.e2e.lab.machine_state import traces
 from upgrader.lab import Lab, LabSpec
 from upgrader.lab.state import find
 
-_REPOSITORY = Path(__file__).resolve().parents[3]
-_UPGRADER = _REPOSITORY / ".venv" / "bin" / "upgrader"
 _WORKLOAD = """
 apiVersion: v1
 kind: Pod
@@ -38,11 +37,6 @@ spec:
 """
 
 
-def _lab(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(_UPGRADER), "-C", str(home), "lab", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-
-
 def _until(what: str, holds: Callable[[], bool], timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
@@ -57,21 +51,12 @@ def _kubectl(lab: Lab, node: str, arguments: str, manifest: str = "") -> subproc
     )
 
 
-@pytest.fixture
-def name() -> Iterator[str]:
-    """A name for a lab that is gone after the test, whatever the test did."""
-    value = f"e2e-lab-{os.getpid()}"
-    yield value
-    if find(value):
-        Lab.find(value).down()
-
-
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Three controllers, their load balancer and two workers."""
     home = tmp_path_factory.mktemp("large")
     name = f"e2e-large-{os.getpid()}"
-    made = _lab(home, "up", "--controllers", "3", "--workers", "2", "--name", name)
+    made = lab_command(home, "up", "--controllers", "3", "--workers", "2", "--name", name)
     try:
         assert made.returncode == 0, made.stderr
         yield Lab.find(name)
@@ -95,7 +80,7 @@ def test_the_api_stays_when_a_controller_loses_power_and_it_comes_back_with_its_
     """The load balancer leaves the dead controller out; switched on again, the node has its files and is Ready."""
     large.run("controller-1", "echo kept > /root/kept")
     home = large.placement.folder.parents[1]
-    crashed = _lab(home, "crash", "controller-1", "--name", large.placement.spec.name)
+    crashed = lab_command(home, "crash", "controller-1", "--name", large.placement.spec.name)
     assert crashed.returncode == 0, crashed.stderr
 
     def seen(node: str, power: bool, state: str) -> bool:
@@ -104,7 +89,7 @@ def test_the_api_stays_when_a_controller_loses_power_and_it_comes_back_with_its_
 
     _until("the API to tell that controller-1 is away", lambda: seen("controller-1", False, "Unknown"), 90)
     assert seen("controller-2", True, "Ready")
-    booted = _lab(home, "boot", "controller-1", "--name", large.placement.spec.name)
+    booted = lab_command(home, "boot", "controller-1", "--name", large.placement.spec.name)
     assert booted.returncode == 0, booted.stderr
     assert large.run("controller-1", "cat /root/kept").strip() == "kept"
     _until("controller-1 to be Ready", lambda: seen("controller-1", True, "Ready"), 90)
@@ -123,12 +108,12 @@ def test_up_again_changes_nothing_and_brings_a_dead_node_back(large: Lab) -> Non
 
 def test_another_lab_lives_beside_it_and_leaves_without_a_trace(large: Lab, name: str, tmp_path: Path) -> None:
     """Two labs share nothing: one comes and goes, and the other does not notice."""
-    made = _lab(tmp_path, "up", "--name", name)
+    made = lab_command(tmp_path, "up", "--name", name)
     assert made.returncode == 0, made.stderr
     placement = Lab.find(name).placement
     assert placement.prefix != large.placement.prefix
     assert traces(name, placement.prefix, placement.folder)
-    removed = _lab(tmp_path, "down", "--name", name)
+    removed = lab_command(tmp_path, "down", "--name", name)
     assert removed.returncode == 0, removed.stderr
     assert traces(name, placement.prefix, placement.folder) == []
     assert all(line.running and line.kubernetes in ("Ready", "") for line in large.status())
@@ -137,49 +122,7 @@ def test_another_lab_lives_beside_it_and_leaves_without_a_trace(large: Lab, name
 def test_another_lab_of_the_same_name_is_refused(large: Lab, tmp_path: Path) -> None:
     """A name that is taken says by what, and nothing is changed."""
     spec = large.placement.spec
-    refused = _lab(tmp_path, "up", "--name", spec.name)
+    refused = lab_command(tmp_path, "up", "--name", spec.name)
     assert refused.returncode == 2
     assert "3 controllers, 2 workers" in refused.stderr
     assert f"lab down --name {spec.name}" in refused.stderr
-
-
-@pytest.mark.parametrize("phase", ["nodes", "control plane", "other nodes", "kube-proxy"])
-def test_an_interrupted_up_leaves_nothing_behind(name: str, tmp_path: Path, phase: str) -> None:
-    """Ctrl-C in any phase of `lab up` ends with exit 130, and no process, mount, interface, group or file is left."""
-    prefix = _interrupt(name, tmp_path, phase, "INT")
-    assert traces(name, prefix, tmp_path / ".lab" / name) == []
-
-
-@pytest.mark.parametrize("phase", ["nodes", "other nodes"])
-def test_down_after_up_was_killed_leaves_nothing_behind(name: str, tmp_path: Path, phase: str) -> None:
-    """After kill -9 of `lab up` nobody cleans up; a later `lab down` does."""
-    prefix = _interrupt(name, tmp_path, phase, "KILL")
-    removed = _lab(tmp_path, "down", "--name", name)
-    assert removed.returncode == 0, removed.stderr
-    assert traces(name, prefix, tmp_path / ".lab" / name) == []
-
-
-def test_up_after_up_was_killed_begins_anew(name: str, tmp_path: Path) -> None:
-    """Half a control plane can't be finished: the next `lab up` removes it, and makes the whole lab."""
-    _interrupt(name, tmp_path, "control plane", "KILL")
-    made = _lab(tmp_path, "up", "--workers", "1", "--name", name)
-    assert made.returncode == 0, made.stderr
-    assert [line.kubernetes for line in Lab.find(name).status()] == ["Ready", "Ready"]
-
-
-def _interrupt(name: str, home: Path, phase: str, signal: str) -> str:
-    """Start `lab up`, send it a signal when it says that the phase begins, and return the lab's prefix."""
-    command = [str(_UPGRADER), "-C", str(home), "lab", "up", "--workers", "1", "--name", name]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr
-        said = []
-        for line in process.stderr:
-            said.append(line)
-            if line.startswith(phase):
-                break
-        placement = find(name)
-        assert placement, "".join(said)
-        subprocess.run(["kill", f"-{signal}", str(process.pid)], check=True)
-        said.append(process.stderr.read())
-    assert process.returncode == (130 if signal == "INT" else -9), "".join(said)
-    return placement.prefix

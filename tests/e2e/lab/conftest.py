@@ -1,0 +1,20 @@
+"""What the tests of labs share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from upgrader.lab import Lab
+from upgrader.lab.state import find
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    """A name for a lab that is gone after the test, whatever the test did."""
+    value = f"e2e-lab-{os.getpid()}"
+    yield value
+    if find(value):
+        Lab.find(value).down()
