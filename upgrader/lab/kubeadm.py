@@ -68,6 +68,14 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
             "failSwapOn": False,
             "clusterDNS": [placement.cluster_dns],
             "nodeStatusUpdateFrequency": "4s",
+            # The disk is the machine's, however full: only what would break the node itself counts, not shares of it.
+            "evictionHard": {
+                "imagefs.available": "500Mi",
+                "imagefs.inodesFree": "1%",
+                "memory.available": "100Mi",
+                "nodefs.available": "500Mi",
+                "nodefs.inodesFree": "1%",
+            },
             "imageGCHighThresholdPercent": 100,  # nothing is ever pulled: an image that is removed can't come back
         },
         {
