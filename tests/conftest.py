@@ -14,12 +14,21 @@ _seconds = pytest.StashKey[dict[str, float]]()
 
 
 class _Clusters:
-    """The shared cluster, made when first asked for and made anew when a test left it in another state."""
+    """The shared cluster, made when first asked for and made anew when a test left it in another state.
+
+    UPGRADER_LAB names the folder of an adopted lab (`…/.lab/NAME`) to begin with, for quick work on a test; it stays.
+    """
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._count = 0
         self._current: LabCluster | None = None
+        self._lent = False
+        if named := os.environ.get("UPGRADER_LAB"):
+            folder = Path(named).resolve()
+            self._current = LabCluster(folder.name, folder.parents[1], home / "kept")
+            self._current.keep_files()
+            self._lent = True
 
     def get(self, version: str = OLD) -> LabCluster:
         """An adopted cluster, healthy at a version, with the files that it came with."""
@@ -41,7 +50,11 @@ class _Clusters:
         """Remove the cluster, if there is one."""
         if self._current is not None:
             current, self._current = self._current, None
-            current.down()
+            if self._lent:
+                current.restore_files()
+                self._lent = False
+            else:
+                current.down()
 
 
 def _usable(cluster: LabCluster, version: str) -> bool:

@@ -45,10 +45,14 @@ def until(what: str, holds: Callable[[], bool], *, timeout_seconds: float) -> fl
 
 @dataclass(frozen=True)
 class LabCluster:
-    """A lab with one controller whose control plane is adopted. `home` is the folder that `.lab/NAME` is in."""
+    """A lab with one controller whose control plane is adopted.
+
+    `home` is the folder that `.lab/NAME` is in; `kept` is where the cluster folder's files are remembered.
+    """
 
     name: str
     home: Path
+    kept: Path
 
     @property
     def folder(self) -> Path:
@@ -82,8 +86,8 @@ class LabCluster:
         return running_versions(self.kube)
 
     def releases(self) -> Mapping[str, Mapping[str, Any]]:
-        """Release → its newest revision as `helm list --all` shows it (`revision`, `status`, `chart`)."""
-        listed = json.loads(self._helm("list", "--all", "--output", "json"))
+        """Release → its newest revision as `helm list` shows it (`revision`, `status`, `chart`)."""
+        listed = json.loads(self._helm("list", "--output", "json"))
         return {release["name"]: release for release in listed}
 
     def manifests(self) -> Mapping[str, str]:
@@ -122,12 +126,12 @@ class LabCluster:
     def keep_files(self) -> None:
         """Remember the cluster folder's files, for `restore_files`."""
         for source in ("upgrader.yaml", "hosts.yml", "values"):
-            _copy(self.folder / source, self.home / "kept" / source)
+            _copy(self.folder / source, self.kept / source)
 
     def restore_files(self) -> None:
         """Put the files back as they were."""
         for source in ("upgrader.yaml", "hosts.yml", "values"):
-            _copy(self.home / "kept" / source, self.folder / source)
+            _copy(self.kept / source, self.folder / source)
 
     def troubles(self, version: str) -> list[str]:
         """What keeps this cluster from being healthy at `version`, one line each; empty when nothing does."""
@@ -162,12 +166,15 @@ class LabCluster:
 
     def _helm(self, *arguments: str) -> str:
         command = [str(_HELM), "--kubeconfig", str(self.folder / "kubeconfig"), "-n", "kube-system", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        if done.returncode:
+            raise ApiError(f"helm {' '.join(arguments)} failed: {done.stderr.strip()}")
+        return done.stdout
 
 
 def make_cluster(name: str, home: Path) -> LabCluster:
     """Bring a one-controller lab up at the old version, and adopt it; whatever fails, nothing of it is left."""
-    cluster = LabCluster(name, home)
+    cluster = LabCluster(name, home, home / "kept")
     try:
         cluster.lab("up", "--kubernetes", OLD)
         _must(cluster.upgrader("adopt", "--yes"))
