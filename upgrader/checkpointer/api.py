@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from upgrader.checkpointer.errors import ApiAway, ApiError, ApiUnknown
 from upgrader.checkpointer.kubeconfig import Endpoint, load
+from upgrader.checkpointer.model import Content
 from upgrader.checkpointer.names import CONDITION
 from upgrader.checkpointer.pods import Pod
 
@@ -40,8 +41,8 @@ class Api:
             raise ApiUnknown("the list of pods has no items")
         return items
 
-    def content(self, kind: str, namespace: str, name: str) -> Mapping[str, bytes] | None:
-        """Keys and values of a Secret or ConfigMap; None when it doesn't exist."""
+    def content(self, kind: str, namespace: str, name: str) -> Content | None:
+        """A Secret or ConfigMap; None when it doesn't exist."""
         try:
             found = self._object("GET", f"/api/v1/namespaces/{quote(namespace)}/{kind.lower()}s/{quote(name)}")
         except _NotFound:
@@ -50,7 +51,12 @@ class Api:
         content = {key: base64.b64decode(value) for key, value in binary.items()}
         if kind == "ConfigMap":
             content |= {key: value.encode() for key, value in (found.get("data") or {}).items()}
-        return content
+        meta = found.get("metadata") or {}
+        times = [e["time"] for e in meta.get("managedFields") or [] if e.get("time")]
+        times += [meta["creationTimestamp"]] if meta.get("creationTimestamp") else []
+        if not times:
+            raise ApiUnknown(f"{kind} {namespace}/{name} doesn't say when it was made")
+        return Content(content, max(times))
 
     def lease(self, namespace: str, name: str) -> tuple[str, str]:
         """(time of the last renewal, holder) of a Lease; two empty strings when it doesn't exist."""

@@ -11,13 +11,13 @@ from typing import Protocol
 
 from upgrader.checkpointer.decide import Desired, decide
 from upgrader.checkpointer.errors import ApiError, StoreError
-from upgrader.checkpointer.generation import Origin
+from upgrader.checkpointer.generation import Origin, Record
 from upgrader.checkpointer.history import History, advance
 from upgrader.checkpointer.lock import NodeLock
 from upgrader.checkpointer.logs import LOG
 from upgrader.checkpointer.model import ApiState, ParentPod, Policy, Settings, Workload
 from upgrader.checkpointer.names import HELM_REVISION
-from upgrader.checkpointer.observe import Look, Observer, lease_of
+from upgrader.checkpointer.observe import CHANGED, Look, Observer, lease_of
 from upgrader.checkpointer.pods import Pod, condition, template_hash
 from upgrader.checkpointer.report import Board, Counters, Report, WorkloadReport
 from upgrader.checkpointer.store import Shelf, Store
@@ -189,6 +189,12 @@ class Loop:
             last = shelf.newest if shelf else None
             if parent.terminating:
                 continue
+            if (
+                parent.problem is not None
+                and parent.problem[0] == CHANGED
+                and self._kept_as_started(parent, look, last)
+            ):
+                continue
             if parent.problem is not None:
                 pending[parent] = parent.problem
             elif not parent.ready:
@@ -200,6 +206,10 @@ class Loop:
             elif last is None or last.digest != parent.digest:
                 pending[parent] = ("Proving", f"waiting until it has been Ready for {self.settings.ready_for:g} s")
         return pending
+
+    def _kept_as_started(self, parent: ParentPod, look: Look, last: Record | None) -> bool:
+        """Whether the last-known-good is of the same pod template: then it is what the pod still runs with."""
+        return last is not None and last.origin.template_hash == template_hash(look.pods[parent.uid]) != ""
 
     def _tell(self, look: Look, pending: Mapping[ParentPod, tuple[str, str]], disk: Mapping[Workload, Shelf]) -> None:
         """Write our condition on every pod whose state has changed. It only informs, so a failure is only logged."""

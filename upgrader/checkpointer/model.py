@@ -61,6 +61,17 @@ class ParentPod:
 
 
 @dataclass(frozen=True)
+class Content:
+    """A Secret or ConfigMap: keys and values, and when it was last changed (RFC 3339, by the API server's clock)."""
+
+    data: Mapping[str, bytes]
+    changed: str
+
+    def __repr__(self) -> str:
+        return f"Content({sorted(self.data)}, changed={self.changed!r})"  # never the values
+
+
+@dataclass(frozen=True)
 class Presence:
     """A workload's own pods (never our copy) on this node, as the container runtime knows them.
 

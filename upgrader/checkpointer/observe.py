@@ -9,15 +9,18 @@ from typing import Protocol
 
 from upgrader.checkpointer.cri import Sandbox, presence
 from upgrader.checkpointer.errors import ApiAway, ApiError, Refused, RuntimeUnknown
-from upgrader.checkpointer.model import ApiState, LeaseSeen, Observation, ParentPod, Presence, Workload
+from upgrader.checkpointer.model import ApiState, Content, LeaseSeen, Observation, ParentPod, Presence, Workload
 from upgrader.checkpointer.names import LEASE, POD_SUFFIX
-from upgrader.checkpointer.pods import Pod, asks, is_ready, is_terminating, workload_of
+from upgrader.checkpointer.pods import Pod, asks, is_ready, is_terminating, predates, workload_of
 from upgrader.checkpointer.sanitise import Candidate, candidate
 from upgrader.checkpointer.store import Shelf
 
 _REFRESH = 30.0
 """Seconds for which a Secret or ConfigMap is taken as read; the kubelet itself refreshes volumes about once a minute.
 """
+
+CHANGED = "ContentChanged"
+"""Reason of a pod whose Secrets or ConfigMaps are no longer what it was started with."""
 
 
 class ApiReader(Protocol):
@@ -26,8 +29,8 @@ class ApiReader(Protocol):
     def pods(self) -> list[Pod]:
         """All pods bound to this node."""
 
-    def content(self, kind: str, namespace: str, name: str) -> Mapping[str, bytes] | None:
-        """Keys and values of a Secret or ConfigMap; None when it doesn't exist."""
+    def content(self, kind: str, namespace: str, name: str) -> Content | None:
+        """A Secret or ConfigMap; None when it doesn't exist."""
 
     def lease(self, namespace: str, name: str) -> tuple[str, str]:
         """(time of the last renewal, holder)."""
@@ -60,7 +63,7 @@ class Observer:
     instance: str
     own_ports: Mapping[int, int]
     clock: Callable[[], float] = time.monotonic
-    _contents: dict[tuple[str, str, str], tuple[float, Mapping[str, bytes] | None]] = field(default_factory=dict)
+    _contents: dict[tuple[str, str, str], tuple[float, Content | None]] = field(default_factory=dict)
 
     def look(self, disk: Mapping[Workload, Shelf]) -> Look:
         """One observation. Raises nothing for a source that can't be seen: that is part of the observation."""
@@ -94,8 +97,14 @@ class Observer:
             own = self.own(pod)
             if is_ready(pod) and not is_terminating(pod) and (not own or meta["name"] == self.instance):
                 ports = self.own_ports if own else {}
-                made = candidate(pod, workload, lambda kind, name: self._content(kind, meta["namespace"], name), ports)
-                candidates[meta["uid"]], digest = made, made.digest
+                made, changed = self._candidate(pod, workload, ports)
+                if all(predates(when, pod) for when in changed):
+                    candidates[meta["uid"]], digest = made, made.digest
+                else:
+                    problem = (
+                        CHANGED,
+                        "a Secret or ConfigMap was changed after the pod started: it proves only the old one",
+                    )
         except Refused as error:
             problem = (error.reason, str(error))
         except ApiError as error:
@@ -112,7 +121,20 @@ class Observer:
             problem=problem,
         )
 
-    def _content(self, kind: str, namespace: str, name: str) -> Mapping[str, bytes] | None:
+    def _candidate(self, pod: Pod, workload: Workload, ports: Mapping[int, int]) -> tuple[Candidate, list[str]]:
+        """What to keep of the pod, and when each Secret and ConfigMap in it was last changed."""
+        changed: list[str] = []
+
+        def fetch(kind: str, name: str) -> Mapping[str, bytes] | None:
+            content = self._content(kind, pod["metadata"]["namespace"], name)
+            if content is None:
+                return None
+            changed.append(content.changed)
+            return content.data
+
+        return candidate(pod, workload, fetch, ports), changed
+
+    def _content(self, kind: str, namespace: str, name: str) -> Content | None:
         key, now = (kind, namespace, name), self.clock()
         known = self._contents.get(key)
         if known is None or now - known[0] >= _REFRESH:

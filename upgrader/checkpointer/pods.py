@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from upgrader.checkpointer.errors import Refused
@@ -17,6 +18,8 @@ _REVISION_HASH = "controller-revision-hash"
 _NAME_ROOM = 58
 """Kubernetes cuts a generated name's prefix to this many characters."""
 _LABEL_ROOM = 63
+_VOLUME_LAG = timedelta(minutes=2)
+"""How long the kubelet may take to bring a change into a running pod's volumes."""
 
 
 def asks(pod: Pod) -> bool:
@@ -86,6 +89,32 @@ def image_ids(pod: Pod) -> dict[str, str]:
     status = pod.get("status", {})
     every = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
     return {c["name"]: c.get("imageID", "") for c in every}
+
+
+def started(pod: Pod) -> datetime | None:
+    """When the container that runs, or ran to its end, for longest was started; None while any hasn't been."""
+    status = pod.get("status", {})
+    times: list[datetime] = []
+    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+        state = container.get("state") or {}
+        text = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+        if not text:
+            return None
+        times.append(datetime.fromisoformat(text))
+    return min(times, default=None)
+
+
+def predates(changed: str, pod: Pod) -> bool:
+    """Whether a Secret or ConfigMap that was last changed then is what all the pod's containers were started with.
+
+    What is changed under a running pod reaches its files, not necessarily its process: such a pod proves nothing of it.
+    """
+    when, since = datetime.fromisoformat(changed), started(pod)
+    if since is None:
+        return False
+    if when <= datetime.fromisoformat(pod["metadata"]["creationTimestamp"]):
+        return True
+    return when + _VOLUME_LAG <= since
 
 
 def condition(pod: Pod) -> tuple[str, str, str] | None:

@@ -18,6 +18,7 @@ from tests.unit.checkpointer.certificates import Authority
 from upgrader.checkpointer.api import Api
 from upgrader.checkpointer.errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.kubeconfig import load
+from upgrader.checkpointer.model import Content
 
 Answer = tuple[int, bytes]
 
@@ -206,10 +207,16 @@ def test_a_replaced_server_is_reached_by_a_new_connection(node: Node) -> None:
 def test_content_and_lease(node: Node) -> None:
     """Secrets are decoded, ConfigMaps have text and binary keys, what is missing is None or empty."""
     api = node.api(node.serve())
-    node.answer = (200, b'{"data": {"k": "AAE="}}')
-    assert api.content("Secret", "ns", "s") == {"k": b"\x00\x01"}
-    node.answer = (200, '{"data": {"t": "ü"}, "binaryData": {"b": "AAE="}}'.encode())
-    assert api.content("ConfigMap", "ns", "c") == {"t": "ü".encode(), "b": b"\x00\x01"}
+    node.answer = (200, b'{"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}, "data": {"k": "AAE="}}')
+    assert api.content("Secret", "ns", "s") == Content({"k": b"\x00\x01"}, "2026-01-01T00:00:00Z")
+    meta = '{"creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [{"time": "2026-01-02T00:00:00Z"}, {}]}'
+    node.answer = (200, f'{{"metadata": {meta}, "data": {{"t": "ü"}}, "binaryData": {{"b": "AAE="}}}}'.encode())
+    content = api.content("ConfigMap", "ns", "c")
+    assert content == Content({"t": "ü".encode(), "b": b"\x00\x01"}, "2026-01-02T00:00:00Z")
+    assert "x01" not in repr(content)
+    node.answer = (200, b"{}")
+    with pytest.raises(ApiUnknown, match="when it was made"):
+        api.content("Secret", "ns", "s")
     node.answer = (200, b'{"spec": {"renewTime": "2026-01-01T00:00:00Z", "holderIdentity": "me_1"}}')
     assert api.lease("ns", "l") == ("2026-01-01T00:00:00Z", "me_1")
     node.answer = (404, b"{}")

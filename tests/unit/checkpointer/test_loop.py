@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from upgrader.checkpointer.cri import Container, Sandbox
 from upgrader.checkpointer.errors import ApiAway, ApiUnknown, RuntimeUnknown
 from upgrader.checkpointer.lock import NodeLock
 from upgrader.checkpointer.loop import Loop
-from upgrader.checkpointer.model import ApiState, Settings, Workload
+from upgrader.checkpointer.model import ApiState, Content, Settings, Workload
 from upgrader.checkpointer.observe import Observer
 from upgrader.checkpointer.pods import Pod
 from upgrader.checkpointer.report import Board
@@ -28,7 +27,7 @@ class Cluster:
     """What the checkpointer sees of a cluster; ``error`` is raised by every request."""
 
     found: list[Json] = field(default_factory=list)
-    contents: dict[tuple[str, str, str], Mapping[str, bytes]] = field(default_factory=dict)
+    contents: dict[tuple[str, str, str], Content] = field(default_factory=dict)
     sandboxes: list[Sandbox] | None = field(default_factory=list)
     error: Exception | None = None
     leases: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -41,7 +40,7 @@ class Cluster:
             raise self.error
         return list(self.found)
 
-    def content(self, kind: str, namespace: str, name: str) -> Mapping[str, bytes] | None:
+    def content(self, kind: str, namespace: str, name: str) -> Content | None:
         """A Secret's or ConfigMap's content."""
         return self.contents.get((kind, namespace, name))
 
@@ -238,6 +237,35 @@ def test_a_refused_pod_is_told_why(tmp_path: Path, cluster: Cluster) -> None:
     assert loop.store.read() == {}
 
 
+def test_content_that_was_changed_under_a_running_pod_is_not_proven(tmp_path: Path, cluster: Cluster) -> None:
+    """A pod that stays Ready says nothing of a ConfigMap that it hasn't started with; after a restart it does."""
+    key = ("ConfigMap", "kube-system", "c")
+    cluster.found = [pod(volumes=[{"name": "c", "configMap": {"name": "c"}}])]
+    cluster.contents = {key: Content({"k": b"good"}, "2025-01-01T00:00:00Z")}
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    cluster.contents[key] = Content({"k": b"broken"}, "2026-01-01T01:00:00Z")
+    passes(loop, cluster, 120)
+    newest = loop.store.read()[API].newest
+    report = loop.board.get()[0]
+    assert newest is not None and newest.number == 1
+    assert report is not None and report.unready() == []
+    cluster.found[0]["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = "2026-01-01T01:30:00Z"
+    passes(loop, cluster, 12)
+    newest = loop.store.read()[API].newest
+    assert newest is not None and newest.number == 2
+
+
+def test_content_that_no_pod_was_started_with_leaves_the_node_unready(tmp_path: Path, cluster: Cluster) -> None:
+    """Where no checkpoint of the pod's template exists, unproven content is said."""
+    cluster.found = [pod(volumes=[{"name": "c", "configMap": {"name": "c"}}])]
+    cluster.contents = {("ConfigMap", "kube-system", "c"): Content({}, "2026-01-01T01:00:00Z")}
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 120)
+    assert loop.store.read() == {}
+    assert cluster.conditions["kube-apiserver-abc-x1"][:2] == ("False", "ContentChanged")
+
+
 def test_a_crash_looping_successor_never_replaces_the_good_one(tmp_path: Path, cluster: Cluster) -> None:
     """A bad roll-out leaves the last-known-good alone, and makes the instance unready."""
     loop = instance(tmp_path, cluster)
@@ -280,7 +308,7 @@ def test_a_lease_decides_over_a_controller_manager(tmp_path: Path, cluster: Clus
 def test_nothing_secret_is_logged(tmp_path: Path, cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """No log line of a pass that keeps a Secret has its value."""
     cluster.found = [pod(volumes=[{"name": "s", "secret": {"secretName": "s"}}])]
-    cluster.contents = {("Secret", "kube-system", "s"): {"k": b"swordfish"}}
+    cluster.contents = {("Secret", "kube-system", "s"): Content({"k": b"swordfish"}, "2025-01-01T00:00:00Z")}
     loop = instance(tmp_path, cluster)
     with caplog.at_level("DEBUG"):
         passes(loop, cluster, 12)

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.checkpointer.builders import API, pod
 from upgrader.checkpointer.errors import Refused
 from upgrader.checkpointer.model import Workload
-from upgrader.checkpointer.pods import asks, belongs, workload_of
+from upgrader.checkpointer.pods import asks, belongs, predates, workload_of
 
 TEMPLATE = {"pod-template-hash": "abc"}
 REVISION = {"controller-revision-hash": "abc"}
@@ -67,3 +67,20 @@ def test_a_pod_is_recognised_by_name_and_labels(name: str, labels: dict[str, str
     """The runtime knows no owners: the names that Kubernetes generates tell."""
     assert belongs(API, "kube-system", name, labels) is expected
     assert not belongs(API, "default", name, labels)
+
+
+@pytest.mark.parametrize(
+    ("changed", "since", "expected"),
+    [
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", True),
+        ("2026-01-01T00:00:02Z", "2026-01-01T00:00:01Z", False),
+        ("2026-01-01T01:00:00Z", "2026-01-01T01:01:00Z", False),
+        ("2026-01-01T01:00:00Z", "2026-01-01T01:02:00Z", True),
+        ("2026-01-01T01:00:00Z", None, False),
+    ],
+)
+def test_what_a_pod_was_started_with(changed: str, since: str | None, expected: bool) -> None:
+    """Content counts when it is older than the pod, or than every container's start by the kubelet's delay."""
+    source = pod()
+    source["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": since}} if since else {"waiting": {}}
+    assert predates(changed, source) is expected

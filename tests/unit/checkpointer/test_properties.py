@@ -87,7 +87,7 @@ steps = st.lists(st.tuples(look(), st.sampled_from([0, 1, 2, 9]), st.booleans())
 
 
 @given(steps=steps, policy=st.sampled_from(Policy), first=st.booleans())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_invariants_hold_over_any_sequence(
     steps: list[tuple[tuple[Observation, int], int, bool]], policy: Policy, first: bool
 ) -> None:
@@ -140,7 +140,7 @@ def test_invariants_hold_over_any_sequence(
 
 
 @given(steps=steps, policy=st.sampled_from(Policy))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_the_answer_is_a_fixed_point(steps: list[tuple[tuple[Observation, int], int, bool]], policy: Policy) -> None:
     """Once everything is applied, deciding again from the same history changes nothing."""
     disk = Disk(policy, [Generation(1, "a")])
