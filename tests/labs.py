@@ -152,6 +152,26 @@ class LabCluster:
                 found.append(f"pod {pod['metadata']['name']} is not Ready")
         return found
 
+    def containers(self) -> set[str]:
+        """The containers of the control plane that the API takes for running, by ID."""
+        return {
+            status["containerID"]
+            for pod in self.kube.list(_PODS, "kube-system")
+            for status in pod.get("status", {}).get("containerStatuses", [])
+            if "running" in status["state"]
+        }
+
+    def cut_power(self) -> None:
+        """Cut the controller's power, switch it on, and wait until the API says of no container that it still runs."""
+        before = self.containers()
+        self.lab("crash", "controller-1")
+        self.lab("boot", "controller-1")
+        until(
+            "the control plane to be back after a power cut, in new containers",
+            lambda: not before & self.containers(),
+            timeout_seconds=240,
+        )
+
     def wait_healthy(self, version: str, *, timeout_seconds: float = 120.0) -> None:
         """Wait until nothing troubles the cluster; raises AssertionError with what does."""
         try:

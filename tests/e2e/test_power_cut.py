@@ -16,9 +16,7 @@ def test_power_cut_while_two_api_servers_run(cluster: LabCluster) -> None:
     run = start("-C", cluster.folder, "run", "--to", TARGET, "--yes")
     try:
         until("the new kube-apiserver beside the old one", lambda: len(_api_servers(cluster)) > 1, timeout_seconds=180)
-        cluster.lab("crash", "controller-1")
-        cluster.lab("boot", "controller-1")
-        until("the API after a power cut", lambda: bool(cluster.kube.raw("/readyz")), timeout_seconds=120)
+        cluster.cut_power()
         output, _ = run.communicate(timeout=600)
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 from bench.load import ApiLoad
 from bench.workload import Workload
-from tests.labs import RELEASES, TARGET, LabCluster, until
+from tests.labs import RELEASES, TARGET, LabCluster
 
 
 def test_upgrade_under_load(cluster: LabCluster) -> None:
@@ -47,8 +45,5 @@ def test_second_run_changes_nothing(upgraded_cluster: LabCluster) -> None:
 
 def test_power_cut_after_the_upgrade(upgraded_cluster: LabCluster) -> None:
     """After a power cut of the only controller the upgraded control plane comes back by itself."""
-    upgraded_cluster.lab("crash", "controller-1")
-    time.sleep(2)  # long enough that nothing in flight can pass for an answer of the new boot
-    upgraded_cluster.lab("boot", "controller-1")
-    until("the API after a power cut", lambda: bool(upgraded_cluster.kube.raw("/readyz")), timeout_seconds=120)
+    upgraded_cluster.cut_power()
     upgraded_cluster.wait_healthy(TARGET, timeout_seconds=180)
