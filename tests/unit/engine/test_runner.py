@@ -9,6 +9,8 @@ from upgrader.engine.runner import RunResult
 from upgrader.errors import ApiUnavailable, RollbackFailed, StepFailed
 from upgrader.model.event import StepEnded, StepStarted, UndoEnded
 from upgrader.model.outcome import broken, holds, pending, unknown
+from upgrader.pipeline import PipelineStep
+from upgrader.steps.verify import VerifyStep
 
 
 def test_steps_are_applied_in_order(bench: Bench) -> None:
@@ -104,8 +106,8 @@ def test_policy_says_how_far_back(bench: Bench, policy: str, undone: list[str]) 
 
 def test_way_back_waits_for_the_api(bench: Bench) -> None:
     """With the API away after a failed step, the undo waits until it answers instead of failing at once."""
-    answers = iter([ApiUnavailable("refused"), ApiUnavailable("refused"), "ok"])
-    bench.kube.raw_answers["/readyz"] = answers
+    answers: list[str | Exception] = [ApiUnavailable("refused"), ApiUnavailable("refused"), "ok"]
+    bench.kube.raw_answers["/readyz"] = iter(answers)
     result = run(bench.runner(), bench.step("a", apply_error=StepFailed("API went away")))
     assert isinstance(result, RunResult)
     assert result.outcome == "rolled-back"
@@ -131,4 +133,13 @@ def test_way_back_is_told_before_the_change(bench: Bench) -> None:
     step = bench.step("a", on_apply=lambda: seen.append(len(bench.recorder.events)))
     run(bench.runner(), step)
     before = bench.recorder.events[: seen[0]]
-    assert any(isinstance(event, StepStarted) and event.way_back.revision == 1 for event in before)
+    started = [event for event in before if isinstance(event, StepStarted)]
+    assert [event.way_back and event.way_back.revision for event in started] == [1]
+
+
+def test_step_with_nothing_to_take_back_is_not_undone(bench: Bench) -> None:
+    """A step that changed nothing is left out of the way back."""
+    unchanged = PipelineStep(VerifyStep("a"), (), ())
+    result = run(bench.runner(), unchanged, bench.step("b", apply_error=StepFailed("bad")))
+    assert result == RunResult("rolled-back", "bad")
+    assert [event.step for event in bench.recorder.events if isinstance(event, UndoEnded)] == ["b"]
