@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,51 +13,81 @@ from upgrader.errors import Inhibited
 from upgrader.model.release import ReleaseSpec
 from upgrader.ports import Helm
 
-__all__ = ["derive_values"]
+__all__ = ["Derived", "FlagChange", "derive_values"]
 
 Values = dict[str, Any]
+Flags = Mapping[str, tuple[str, ...]]
 
-_WHERE = {
-    "kube-apiserver": ("kube-apiserver", ()),
-    "kube-controller-manager": ("kubernetes", ("controllerManager",)),
-    "kube-scheduler": ("kubernetes", ("scheduler",)),
+_RELEASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "kube-apiserver": {"kube-apiserver": ()},
+    "kubernetes": {"kube-controller-manager": ("controllerManager",), "kube-scheduler": ("scheduler",)},
 }
-"""Component → the release that runs it, and where in its values the component's `extraArgs` are."""
+"""Release → its components, and where in its values each one's `extraArgs` are."""
+
+
+@dataclass(frozen=True)
+class FlagChange:
+    """A flag that the chart's pod has and the static pod hasn't, or has otherwise: what makes the hand-over work."""
+
+    component: str
+    name: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+    def __str__(self) -> str:
+        after = ",".join(self.after)
+        return f"--{self.name}={after}" + (f" (was {','.join(self.before)})" if self.before else "")
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Release → complete values, and what is different all the same."""
+
+    values: Mapping[str, Values]
+    changes: tuple[FlagChange, ...]
 
 
 def derive_values(
     facts: KubeadmFacts, addresses: tuple[str, ...], own: Mapping[str, Mapping[str, Any]], helm: Helm, charts: Path
-) -> dict[str, Values]:
-    """Release → complete values. What the operator's own values say (`own`) stands; the rest is kubeadm's.
+) -> Derived:
+    """What the operator's own values say (`own`, by release) stands; the rest is kubeadm's.
 
     Raises Inhibited when a flag of a static pod would be lost or would change, or differs between controllers.
     """
     _same_everywhere(facts)
     values = {name: merged(base, own.get(name, {})) for name, base in base_values(facts, addresses, {}).items()}
-    for component in COMPONENTS:
-        release, path = _WHERE[component]
-        lost = missing_flags(facts.component(component), _rendered(helm, charts, release, values[release], component))
-        part = values[release]
-        for key in path:
-            part = part[key]
-        # What the operator has put into extraArgs on purpose wins over the static pod.
-        args = {**extra_args(lost), **part.get("extraArgs", {})}
-        if args:
-            part["extraArgs"] = args
-        chosen = own.get(release, {})
-        for key in path:
-            chosen = chosen.get(key, {})
-        _prove(facts, component, _rendered(helm, charts, release, values[release], component), chosen)
+    changes: list[FlagChange] = []
+    for release, components in _RELEASES.items():
+        bare = helm.render(ReleaseSpec(release, "kube-system", charts / release, values[release]))
+        for component, path in components.items():
+            lost = missing_flags(facts.component(component), rendered_flags(bare, component))
+            part = _at(values[release], path)
+            # What the operator has put into extraArgs on purpose wins over the static pod.
+            args = {**extra_args(lost), **part.get("extraArgs", {})}
+            if args:
+                part["extraArgs"] = args
+        full = helm.render(ReleaseSpec(release, "kube-system", charts / release, values[release]))
+        for component, path in components.items():
+            rendered = rendered_flags(full, component)
+            _prove(facts, component, rendered, _at(own.get(release, {}), path))
+            changes += _changes(component, facts.component(component).flags, rendered)
+    return Derived(values, tuple(changes))
+
+
+def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    for key in path:
+        values = values.get(key, {})
     return values
 
 
-def _rendered(helm: Helm, charts: Path, release: str, values: Values, component: str) -> Mapping[str, tuple[str, ...]]:
-    return rendered_flags(helm.render(ReleaseSpec(release, "kube-system", charts / release, values)), component)
+def _changes(component: str, before: Flags, after: Flags) -> Iterator[FlagChange]:
+    for name in sorted(after):
+        # The node's own address is known only when the pod runs.
+        if name != "advertise-address" and before.get(name, ()) != after[name]:
+            yield FlagChange(component, name, before.get(name, ()), after[name])
 
 
-def _prove(
-    facts: KubeadmFacts, component: str, rendered: Mapping[str, tuple[str, ...]], chosen: Mapping[str, Any]
-) -> None:
+def _prove(facts: KubeadmFacts, component: str, rendered: Flags, chosen: Mapping[str, Any]) -> None:
     static = facts.component(component)
     lost = {name for name in missing_flags(static, rendered) if name not in chosen.get("extraArgs", {})}
     if lost:

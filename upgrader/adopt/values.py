@@ -7,6 +7,7 @@ them (`missing_flags`), not by a list that would go stale.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ HANDED_OVER = frozenset(
 """Flags that the charts set on purpose in another way, for that is how one pod takes over from another."""
 
 Values = dict[str, Any]
+
+_VERSION = re.compile(r"v\d+\.\d+\.\d+")
 
 # Volumes that the charts mount by themselves, under kubeadm's names.
 _KNOWN_VOLUMES = frozenset(
@@ -76,8 +79,8 @@ def _kubernetes(facts: KubeadmFacts, version: str, controllers: int) -> Values:
             "clusterName": _flag(manager, "cluster-name", "kubernetes"),
         },
         "pki": {"hostPath": str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))},
-        "controllerManager": {"replicas": controllers, "image": _image(manager.image, version), **_extras(manager)},
-        "scheduler": {"replicas": controllers, "image": _image(scheduler.image, version), **_extras(scheduler)},
+        "controllerManager": _leader(manager, version, controllers),
+        "scheduler": _leader(scheduler, version, controllers),
         "kubeProxy": {
             "image": _image(_container_image(facts.proxy_daemonset), version),
             "server": yaml.safe_load(facts.proxy_kubeconfig)["clusters"][0]["cluster"]["server"],
@@ -92,14 +95,22 @@ def _kubernetes(facts: KubeadmFacts, version: str, controllers: int) -> Values:
     }
 
 
+def _leader(pod: StaticPod, version: str, controllers: int) -> Values:
+    values: Values = {"replicas": controllers, "image": _image(pod.image, version), **_extras(pod)}
+    if "kubeconfig" in pod.flags:
+        values["kubeconfig"] = pod.flags["kubeconfig"][0]
+    return values
+
+
 def _image(reference: str, version: str) -> Values:
-    """`repository` and what else is needed: nothing when the tag is the cluster's version anyway."""
+    """`repository` and what else is needed. `version` "": the image has versions of its own."""
     name, _, digest = reference.partition("@")
     repository, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:
         repository, tag = name, ""
     image: Values = {"repository": repository}
-    if tag != version:
+    # A version of Kubernetes is never written down here: it would hold the image back at the next upgrade.
+    if not (version and _VERSION.fullmatch(tag)):
         image["tag"] = tag
     if digest:
         image["digest"] = digest

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import yaml
 
-from upgrader.adopt.derive import derive_values
+from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts, read_facts
 from upgrader.adopt.pipelines import adopt_pipeline, needs_port_sharing, undo_pipeline
 from upgrader.assemble import assemble
@@ -52,8 +52,10 @@ def _adopt(folder: Path, yes: bool) -> None:
         facts = read_facts(session.tools.kube, session.hosts, session.cluster)
         version = str(session.observe().server)
         derived = _derived(session, facts)
-    changed = _new_values(folder, derived)
+    changed = _new_values(folder, derived.values)
     click.echo(_words_about_the_api(facts), err=True)
+    for line in _words_about_flags(derived):
+        click.echo(line, err=True)
     for file in changed:
         click.echo(f"Will write {file.relative_to(folder)}", err=True)
     if changed and not yes:
@@ -119,7 +121,7 @@ def _addons(session: Session) -> tuple[GateRun, ...]:
     )
 
 
-def _derived(session: Session, facts: KubeadmFacts) -> dict[str, dict[str, Any]]:
+def _derived(session: Session, facts: KubeadmFacts) -> Derived:
     names = tuple(item.name for item in session.settings.pipeline if isinstance(item, ReleaseStep))
     if names[: len(BUILT_IN_CHARTS)] != BUILT_IN_CHARTS:
         raise Inhibited(
@@ -139,9 +141,19 @@ def _new_values(folder: Path, derived: Mapping[str, Mapping[str, Any]]) -> dict[
         before = yaml.safe_load(file.read_text()) if file.exists() else None
         if (before or {}) != values:
             changed[file] = "# Derived by `upgrader adopt` from kubeadm's own configuration; yours to edit.\n" + (
-                yaml.safe_dump(dict(values), sort_keys=False, width=120)
+                yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, width=120)
             )
     return changed
+
+
+class _Dumper(yaml.SafeDumper):
+    """Text of several lines (a Corefile) as a block that a person can read and edit."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def _write(file: Path, text: str) -> None:
@@ -150,6 +162,15 @@ def _write(file: Path, text: str) -> None:
     if file.exists():
         file.replace(file.with_suffix(".yaml.before-adopt"))
     file.write_text(text)
+
+
+def _words_about_flags(derived: Derived) -> Iterator[str]:
+    """Every flag that won't be as it was, by component."""
+    by_component: dict[str, list[str]] = {}
+    for change in derived.changes:
+        by_component.setdefault(change.component, []).append(str(change))
+    for component, changes in by_component.items():
+        yield f"{component} keeps all its flags but gets: {', '.join(changes)}"
 
 
 def _words_about_the_api(facts: KubeadmFacts) -> str:

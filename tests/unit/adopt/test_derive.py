@@ -35,7 +35,7 @@ def helm(tmp_path: Path) -> Iterator[HelmAdapter]:
 def test_every_flag_comes_out_the_same(helm: HelmAdapter) -> None:
     """What kubeadm's static pods were started with, the charts' pods are started with too."""
     known = facts()
-    values = derive_values(known, ONE, {}, helm, charts_folder())
+    values = derive_values(known, ONE, {}, helm, charts_folder()).values
     for component in COMPONENTS:
         release = RELEASE[component]
         spec = ReleaseSpec(release, "kube-system", charts_folder() / release, values[release])
@@ -49,7 +49,7 @@ def test_flag_that_the_chart_does_not_know_is_kept(helm: HelmAdapter) -> None:
     pods["kube-apiserver"] = static_pod(
         "kube-apiserver", "--audit-log-maxage=30", "--tls-sni-cert-key=a,b", "--tls-sni-cert-key=c,d"
     )
-    values = derive_values(facts(pods), ONE, {}, helm, charts_folder())
+    values = derive_values(facts(pods), ONE, {}, helm, charts_folder()).values
     args = values["kube-apiserver"]["extraArgs"]
     assert args["audit-log-maxage"] == "30"
     assert args["tls-sni-cert-key"] == ["a,b", "c,d"]
@@ -58,7 +58,7 @@ def test_flag_that_the_chart_does_not_know_is_kept(helm: HelmAdapter) -> None:
 def test_own_values_win(helm: HelmAdapter) -> None:
     """What the cluster folder already says stands, also where kubeadm says something else."""
     own = {"kube-apiserver": {"extraArgs": {"service-account-issuer": "https://other"}, "replicas": 1}}
-    values = derive_values(facts(), ONE, own, helm, charts_folder())
+    values = derive_values(facts(), ONE, own, helm, charts_folder()).values
     assert values["kube-apiserver"]["extraArgs"]["service-account-issuer"] == "https://other"
     assert values["kube-apiserver"]["endpoints"] == {"addresses": ["10.0.0.1"]}
 
@@ -74,7 +74,7 @@ def test_volumes_and_environment_are_kept(helm: HelmAdapter) -> None:
     )
     pods = {name: static_pod(name) for name in COMPONENTS}
     pods["kube-apiserver"] = type(pod)(pod.component, manifest, pod.flags, pod.image)
-    values = derive_values(facts(pods), ONE, {}, helm, charts_folder())
+    values = derive_values(facts(pods), ONE, {}, helm, charts_folder()).values
     assert values["kube-apiserver"]["extraVolumes"] == [{"name": "audit", "hostPath": {"path": "/etc/audit"}}]
     assert values["kube-apiserver"]["extraVolumeMounts"] == [mount]
     assert values["kube-apiserver"]["extraEnv"] == {"HTTPS_PROXY": "http://proxy:3128"}
@@ -91,6 +91,32 @@ def test_controllers_that_differ_are_refused(helm: HelmAdapter) -> None:
 def test_several_controllers_have_no_address_of_the_chart(helm: HelmAdapter) -> None:
     """With several controllers the API servers register themselves, so that a dead one is not listed for ever."""
     pods = {name: static_pod(name) for name in COMPONENTS}
-    values = derive_values(facts(pods, pods, pods), ("10.0.0.1", "10.0.0.2", "10.0.0.3"), {}, helm, charts_folder())
+    values = derive_values(
+        facts(pods, pods, pods), ("10.0.0.1", "10.0.0.2", "10.0.0.3"), {}, helm, charts_folder()
+    ).values
     assert "endpoints" not in values["kube-apiserver"]
     assert values["kube-apiserver"]["replicas"] == values["kubernetes"]["scheduler"]["replicas"] == 3
+
+
+def test_what_changes_all_the_same_is_said(helm: HelmAdapter) -> None:
+    """The flags of the hand-over are named with what they were, before anything is done; nothing else changes."""
+    changes = derive_values(facts(), ONE, {}, helm, charts_folder()).changes
+    said = {(change.component, change.name): str(change) for change in changes}
+    assert said["kube-scheduler", "bind-address"] == "--bind-address=0.0.0.0 (was 127.0.0.1)"
+    assert said["kube-apiserver", "endpoint-reconciler-type"] == "--endpoint-reconciler-type=none"
+    assert ("kube-controller-manager", "cluster-name") not in said
+
+
+def test_no_version_is_written_down_twice(helm: HelmAdapter) -> None:
+    """An image's tag that is a version of Kubernetes would hold it back later; CoreDNS' tag is its own."""
+    values = derive_values(facts(), ONE, {}, helm, charts_folder()).values["kubernetes"]
+    assert "tag" not in values["kubeProxy"]["image"] and "tag" not in values["scheduler"]["image"]
+    assert values["coredns"]["image"]["tag"] == "v1.36.3"
+
+
+def test_graceful_shutdown_of_the_operator_is_kept(helm: HelmAdapter) -> None:
+    """Flags that the chart sets for the hand-over, but needn't, stay as the operator had them."""
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    pods["kube-apiserver"] = static_pod("kube-apiserver", "--goaway-chance=0.001")
+    values = derive_values(facts(pods), ONE, {}, helm, charts_folder()).values
+    assert values["kube-apiserver"]["extraArgs"]["goaway-chance"] == "0.001"
