@@ -63,21 +63,20 @@ class _Client:
     longest_gap_ms: float = 0.0
     failures: list[str] = field(default_factory=list)
     _connection: http.client.HTTPSConnection | None = None
+    _answered: float = 0.0
 
     def work(self, stop: threading.Event) -> None:
-        answered = time.monotonic()
+        self._answered = time.monotonic()
         while not stop.wait(_THINK_SECONDS):
             self.requests += 1
-            if self._request():
-                now = time.monotonic()
-                self.longest_gap_ms, answered = max(self.longest_gap_ms, (now - answered) * 1000), now
+            self._request()
         self._drop()
 
-    def _request(self) -> bool:
+    def _request(self) -> None:
         for attempt in range(_RETRIES):
             problem, retry_after = self._once()
             if not problem:
-                return True
+                return
             self.failures.append(f"{datetime.now(UTC):%H:%M:%S.%f} {self.name}: {problem}")
             if attempt == 0:
                 self.raw_failed += 1
@@ -85,10 +84,14 @@ class _Client:
                 break
             time.sleep(retry_after)
         self.failed += 1
-        return False
 
     def _once(self) -> tuple[str, float | None]:
-        """Send one request: what went wrong ("" for nothing), and after how many seconds to repeat it, if at all."""
+        """Send one request: what went wrong ("" for nothing), and after how many seconds to repeat it, if at all.
+
+        Repeated are, as HTTP's RFCs have it: what a server asked to be repeated (Retry-After), and a GET on a kept
+        connection that closed before any answer, which any server may do at any time.
+        """
+        reused = self._connection is not None
         try:
             connection = self._connection or http.client.HTTPSConnection(
                 *self.address, timeout=_TIMEOUT_SECONDS, context=self.context
@@ -103,7 +106,9 @@ class _Client:
             response.read()
         except (OSError, http.client.HTTPException) as error:
             self._drop()
-            return f"{type(error).__name__}: {error}", None
+            return f"{type(error).__name__}: {error}", 0.0 if reused and self.method == "GET" else None
+        now = time.monotonic()
+        self.longest_gap_ms, self._answered = max(self.longest_gap_ms, (now - self._answered) * 1000), now
         if not self.kept or response.will_close:
             self._drop()
         if response.status < 400:
