@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,8 +91,9 @@ def upgraded_cluster(_clusters: _Clusters) -> LabCluster:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start counting."""
+    """Start counting; let SIGTERM end the tests as Ctrl-C does, so that no cluster is left behind."""
     config.stash[_seconds] = {}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
