@@ -84,6 +84,7 @@ lock: venv ## Resolve the dependencies anew into both lock files.
 docs: venv ## Make the reference pages from the code.
 	@$(BIN)/python -m upgrader.config.reference > docs/reference/upgrader-yaml.md
 	$(BIN)/python scripts/cli_reference.py > docs/reference/cli.md
+	$(BIN)/python scripts/chart_readme.py
 
 clean: ## Remove .venv and the tools' caches (labs and the user's cache folder stay).
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -46,6 +46,11 @@ class Revision:
     """When Helm last wrote it, in UTC; None when Helm's date could not be read."""
 
     @property
+    def failed_once(self) -> bool:
+        """Whether Helm described it as failed (`Release "x" failed: …`), whatever its status became later."""
+        return '" failed: ' in self.description
+
+    @property
     def pending(self) -> bool:
         """Whether Helm was interrupted while it wrote this revision."""
         return self.status.startswith("pending-") or self.status == "uninstalling"
@@ -73,10 +78,11 @@ class RestorePoint:
 def last_good(history: tuple[Revision, ...]) -> Revision | None:
     """The revision to go back to: the newest that was once deployed, never a failed or an interrupted one.
 
-    Helm marks a revision `superseded` only when a later one replaced it after it had been deployed, so
-    `deployed` and `superseded` are the only two that worked; "the one before" may be a failed one.
+    Helm marks a revision `superseded` when a later one has replaced it, and `deployed` and `superseded` are the only
+    two that worked; "the one before" may be a failed one. There is one trap: a *first install* that failed becomes
+    `superseded` too once a later revision succeeds, and only its description still tells.
     """
     for revision in sorted(history, key=lambda r: r.number, reverse=True):
-        if revision.status in ("deployed", "superseded"):
+        if revision.status == "deployed" or (revision.status == "superseded" and not revision.failed_once):
             return revision
     return None

@@ -35,8 +35,13 @@ close_listener() {
   if [[ -n $front ]]; then kill -USR1 "$front" 2>/dev/null; fi
 }
 
-# A server that still answers, but "not ready", is given time: that is mostly etcd, and without a listener a hiccup would be an outage.
+# Whether clients are better off without this listener. A server that refuses connections is of no use to anybody. One that is slow, or
+# says "not ready", may be short of etcd or of CPU: it is given time, and while nobody else could answer, a slow answer beats none.
 lost() {
+  [[ $CHECK != L4CON ]] || return 0
+{{- if eq (int .Values.replicas) 1 }}
+  succeeded || return 1
+{{- end }}
   [[ $CHECK != L7STS ]] || ((LASTS >= 10))
 }
 
