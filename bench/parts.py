@@ -50,7 +50,7 @@ def main() -> int:
         with ApiLoad(folder / "kubeconfig") as load:
             parts.append(_timed("run", "-C", folder, "run", "--to", arguments.target, "--yes"))
             seen = load.stop()
-        report = next((folder / "runs").glob("*/report.json"))
+        report = next((folder / "runs").glob(f"*-{arguments.target}/report.json"))
         parts += parts_of_run(json.loads(report.read_text()), parts[-1].seconds)
         availability = asdict(seen)
     finally:
