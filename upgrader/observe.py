@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.release import ReleaseSpec, last_good
@@ -17,13 +18,22 @@ NODES = Kind("v1", "nodes", namespaced=False)
 
 def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec]) -> Observed:
     """Read versions, nodes and releases. Raises ApiUnavailable, ApiError or HelmError when it can't know."""
+    with ThreadPoolExecutor(1) as pool:
+        # Side by side: each waits for other processes most of the time, and an operator waits for both.
+        versions = pool.submit(_versions, kube)
+        found = {spec.name: observe_release(helm, spec) for spec in releases}
+        server, kubelets = versions.result()
+    return Observed(server, kubelets, found)
+
+
+def _versions(kube: Kube) -> tuple[KubernetesVersion, dict[str, KubernetesVersion]]:
+    """The API server's version, and each node's kubelet's."""
     server = json.loads(kube.raw("/version"))["gitVersion"]
     kubelets = {
         node["metadata"]["name"]: KubernetesVersion.parse(node["status"]["nodeInfo"]["kubeletVersion"])
         for node in kube.list(NODES)
     }
-    found = {spec.name: observe_release(helm, spec) for spec in releases}
-    return Observed(KubernetesVersion.parse(server), kubelets, found)
+    return KubernetesVersion.parse(server), kubelets
 
 
 def observe_release(helm: Helm, spec: ReleaseSpec) -> ObservedRelease:

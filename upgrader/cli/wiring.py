@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,8 +78,9 @@ def open_session(folder: Path, to: str | None = None) -> Iterator[Session]:
     version = KubernetesVersion.parse(to) if to else None
     settings = load_settings(folder, os.environ, Overrides(kubernetes_version=version))
     context = check_context(settings.kubeconfig, settings.context)
-    cluster = load_cluster(settings, context)
     with ExitStack() as stack:
+        # Ansible reads its inventory in a process of its own: meanwhile the other tools are made ready.
+        cluster = stack.enter_context(ThreadPoolExecutor(1)).submit(load_cluster, settings, context)
         helm = HelmAdapter(settings.kubeconfig, context)
         stack.callback(helm.close)
         hosts = SshHosts()
@@ -86,4 +88,4 @@ def open_session(folder: Path, to: str | None = None) -> Iterator[Session]:
         kube = KubeAdapter(settings.kubeconfig, context)
         stack.callback(kube.close)
         tools = Tools(helm, kube, AnsiblePlaybooks(), SystemClock())
-        yield Session(settings, cluster, tools, hosts)
+        yield Session(settings, cluster.result(), tools, hosts)
