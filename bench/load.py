@@ -35,13 +35,15 @@ _CONFIGMAP = "upgrader-load"
 class LoadSeen:
     """What the clients saw together.
 
-    `failed` were not answered well even after what every client-go client does: wait and repeat after a 429 with
-    Retry-After. `raw_failed` counts first tries. The gap is the longest time between two good answers to one client,
-    in milliseconds, its think time of 40 ms included.
+    `failed` were not answered well even after what HTTP's RFCs say that a client does (see `_Client`). `lost_writes`
+    are those among them that met the end of a kept HTTP/1.1 connection: nobody may repeat a write that may have been
+    carried out, so a server that ends can cost each such client one. `raw_failed` counts first tries. The gap is the
+    longest time between two answers to one client, in milliseconds, its think time of 40 ms included.
     """
 
     requests: int
     failed: int
+    lost_writes: int
     raw_failed: int
     longest_gap_ms: float
     failures: tuple[str, ...]
@@ -59,6 +61,7 @@ class _Client:
     context: ssl.SSLContext
     requests: int = 0
     failed: int = 0
+    lost_writes: int = 0
     raw_failed: int = 0
     longest_gap_ms: float = 0.0
     failures: list[str] = field(default_factory=list)
@@ -106,7 +109,13 @@ class _Client:
             response.read()
         except (OSError, http.client.HTTPException) as error:
             self._drop()
-            return f"{type(error).__name__}: {error}", 0.0 if reused and self.method == "GET" else None
+            problem = f"{type(error).__name__}: {error}"
+            if not reused:
+                return problem, None
+            if self.method == "GET":
+                return problem, 0.0
+            self.lost_writes += 1
+            return problem, None
         now = time.monotonic()
         self.longest_gap_ms, self._answered = max(self.longest_gap_ms, (now - self._answered) * 1000), now
         if not self.kept or response.will_close:
@@ -159,6 +168,7 @@ class ApiLoad:
         return LoadSeen(
             requests=sum(client.requests for client in self._clients),
             failed=sum(client.failed for client in self._clients),
+            lost_writes=sum(client.lost_writes for client in self._clients),
             raw_failed=sum(client.raw_failed for client in self._clients),
             longest_gap_ms=max(client.longest_gap_ms for client in self._clients),
             failures=tuple(sorted(line for client in self._clients for line in client.failures)),
