@@ -20,6 +20,7 @@ from upgrader.planner import IntendedRelease
 from upgrader.ports import Clock, Helm, Kube, Playbooks
 from upgrader.steps.chart import ChartStep
 from upgrader.steps.playbook import PlaybookStep
+from upgrader.steps.unstick import UnstickStep
 from upgrader.steps.verify import VerifyStep
 
 __all__ = ["VERSIONED_RELEASES", "Tools", "assemble", "intended", "release_specs"]
@@ -71,12 +72,23 @@ def assemble(
 ) -> Pipeline:
     """One pipeline step for each planned step; `take_ownership` names releases that may take others' objects over."""
     by_name = {item.name: item for item in settings.pipeline}
+    stuck = [planned for planned in plan.steps if isinstance(planned, PlannedRelease) and planned.pending]
     return Pipeline(
-        tuple(
-            _step(planned, by_name[planned.name], plan, settings, cluster, tools, take_ownership)
-            for planned in plan.steps
+        (
+            *(_free(planned, plan, settings, cluster, tools) for planned in stuck),
+            *(
+                _step(planned, by_name[planned.name], plan, settings, cluster, tools, take_ownership)
+                for planned in plan.steps
+            ),
         )
     )
+
+
+def _free(planned: PlannedRelease, plan: Plan, settings: Settings, cluster: Cluster, tools: Tools) -> PipelineStep:
+    """Free a release, and hold the gates of the revision that it goes back to."""
+    spec, timeout = planned.spec, settings.helm_timeout_seconds
+    step = UnstickStep(spec.name, spec.namespace, tools.helm, tools.clock, timeout)
+    return PipelineStep(step, _gates(spec, planned.before, plan.current, settings, cluster, tools), ())
 
 
 def _step(
@@ -102,7 +114,6 @@ def _step(
         spec=planned.spec,
         change=planned.summary,
         helm=tools.helm,
-        clock=tools.clock,
         timeout_seconds=settings.helm_timeout_seconds,
         watcher=lambda: watch_workloads(tools.kube, planned.after, clock=tools.clock, namespace=planned.spec.namespace),
         take_ownership=planned.name in take_ownership,

@@ -48,7 +48,7 @@ def _plan_release(item: IntendedRelease, now: ObservedRelease) -> PlannedRelease
     elif not changes and now.settled:
         action = "unchanged"
     summary = _summary(action, now.manifest, item.manifest, changes)
-    return PlannedRelease(item.spec, action, summary, now.manifest, item.manifest, changes)
+    return PlannedRelease(item.spec, action, summary, now.manifest, item.manifest, changes, now.pending)
 
 
 def object_changes(before: str, after: str) -> tuple[ObjectChange, ...]:

@@ -8,6 +8,7 @@ from upgrader.adopt.originals import SaveOriginalsStep
 from upgrader.adopt.release_step import ForgetCheckpointsStep, TakeOverStep, UninstallStep
 from upgrader.assemble import Tools
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Hosts
@@ -42,7 +43,7 @@ def adopt_pipeline(
     `charts` are the steps of the three releases, as `assemble` makes them; `always` gates what has none of its own.
     kube-apiserver's static pod goes only once the checkpointer holds a copy of its successor.
     """
-    checkpointer, api_server, kubernetes = charts.steps
+    checkpointer, api_server, kubernetes = (item for item in charts.steps if item.step.name in BUILT_IN_CHARTS)
     pods = StaticPods(hosts, tools.kube, tools.clock, cluster.controllers, version)
     restart = needs_port_sharing(facts)
     steps: list[PipelineStep] = []

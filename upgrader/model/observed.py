@@ -19,6 +19,11 @@ class ObservedRelease:
     manifest: str
 
     @property
+    def pending(self) -> bool:
+        """Whether an interrupted Helm left the newest revision half done."""
+        return bool(self.history) and self.history[-1].pending
+
+    @property
     def settled(self) -> bool:
         """Whether the newest revision is the deployed one: no failed or interrupted attempt lies above it."""
         return bool(self.history) and self.history[-1].status == "deployed"

@@ -35,6 +35,8 @@ class PlannedRelease:
     before: str
     after: str
     changes: tuple[ObjectChange, ...]
+    pending: bool = False
+    """Whether an interrupted Helm left it half done: it must be freed before anything else."""
 
     @property
     def name(self) -> str:

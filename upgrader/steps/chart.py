@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, StepFailed, WorkloadFailed
+from upgrader.errors import ApiUnavailable, HelmError, StepFailed, WorkloadFailed
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import ReleaseSpec, RestorePoint, last_good
-from upgrader.ports import Clock, Helm
+from upgrader.ports import Helm
 
 __all__ = ["ChartStep", "Watcher"]
 
@@ -33,7 +33,6 @@ class ChartStep:
     change: str
     """What it changes, in one line, as the plan says it."""
     helm: Helm
-    clock: Clock
     timeout_seconds: float
     watcher: Callable[[], Watcher]
     """Makes a watcher of the release's workloads, as they are before the change."""
@@ -52,7 +51,6 @@ class ChartStep:
         return RestorePoint(self.spec.name, self.spec.namespace, good.number if good else None)
 
     def apply(self, note: Callable[[str], None]) -> None:
-        self._unstick(note)
         watcher = self.watcher()
         note(f"helm upgrade --install {self.spec.name} (atomic, timeout {self.timeout_seconds:.0f} s)")
         try:
@@ -85,32 +83,6 @@ class ChartStep:
             return True
         manifest = self.helm.manifest
         return manifest(self.name, self.spec.namespace, one) == manifest(self.name, self.spec.namespace, other)
-
-    def _unstick(self, note: Callable[[str], None]) -> None:
-        """Free a release that an interrupted Helm left in `pending-*`, where that can be done without guessing.
-
-        Helm gives up after its timeout, so a pending revision older than that belongs to nobody; a younger one
-        may be somebody's `helm upgrade` at this very moment, and is left alone.
-        """
-        history = self.helm.history(self.spec.name, self.spec.namespace)
-        if not history or not history[-1].pending:
-            return
-        stuck, good = history[-1], last_good(history)
-        what = f"release '{self.name}' is in '{stuck.status}' (revision {stuck.number})"
-        age = (self.clock.now() - stuck.updated).total_seconds() if stuck.updated else 0.0
-        if age < self.timeout_seconds:
-            raise ReleaseLocked(
-                f"{what} since {age:.0f} s: another Helm may be at work on it",
-                remedy=f"Run again when it is {self.timeout_seconds:.0f} s old, or see: helm history {self.name}",
-            )
-        if good is None:
-            raise ReleaseLocked(
-                f"{what}, and no revision of it ever worked",
-                remedy=f"See what it left in the cluster (helm get manifest {self.name}); if nothing of it is in use: "
-                f"helm uninstall {self.name}",
-            )
-        note(f"{what} since {age:.0f} s, which is longer than Helm waits: rolling back to revision {good.number} first")
-        self.helm.rollback(self.name, self.spec.namespace, good.number, timeout_seconds=self.timeout_seconds)
 
 
 def _with_cause(error: HelmError | ApiUnavailable, seen: tuple[Verdict, ...]) -> StepFailed:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.fakes.clock import FakeClock
 
 from tests.fakes.helm import FakeHelm
-from upgrader.errors import HelmError, ReleaseLocked, StepFailed, WorkloadFailed
+from upgrader.errors import HelmError, StepFailed, WorkloadFailed
 from upgrader.model.outcome import Verdict, broken, holds
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.steps.chart import ChartStep
@@ -41,10 +39,10 @@ def helm() -> FakeHelm:
     return helm
 
 
-def step(helm: FakeHelm, watch: Watch | None = None, clock: FakeClock | None = None) -> ChartStep:
+def step(helm: FakeHelm, watch: Watch | None = None) -> ChartStep:
     """The upgrade of `app` to NEW."""
     spec = ReleaseSpec("app", "kube-system", Path("/charts/app"), {"tag": "v2"})
-    return ChartStep(spec, "v1 → v2", helm, clock or FakeClock(), 60.0, lambda: watch or Watch())
+    return ChartStep(spec, "v1 → v2", helm, 60.0, lambda: watch or Watch())
 
 
 def test_upgrade_and_undo(helm: FakeHelm) -> None:
@@ -102,31 +100,3 @@ def test_certain_failure_ends_helms_wait(helm: FakeHelm) -> None:
     watch = Watch(error=WorkloadFailed("ImagePullBackOff"))
     with pytest.raises(WorkloadFailed, match="ImagePullBackOff"):
         step(helm, watch).apply(quiet)
-
-
-def test_old_pending_release_is_freed_first(helm: FakeHelm) -> None:
-    """A release left in pending-upgrade for longer than Helm waits is rolled back to its good revision first."""
-    clock = FakeClock()
-    helm.install("app", "tag: half\n", "pending-upgrade", updated=clock.now() - timedelta(seconds=61))
-    step(helm, clock=clock).apply(quiet)
-    assert helm.calls == ["rollback app 1", "upgrade app"]
-
-
-def test_fresh_pending_release_is_left_alone(helm: FakeHelm) -> None:
-    """A release that became pending a moment ago may be somebody's work in progress: refuse, and say when to retry."""
-    clock = FakeClock()
-    helm.install("app", "tag: half\n", "pending-upgrade", updated=clock.now() - timedelta(seconds=5))
-    with pytest.raises(ReleaseLocked) as caught:
-        step(helm, clock=clock).apply(quiet)
-    assert helm.calls == []
-    assert "60 s" in caught.value.remedy
-
-
-def test_pending_install_that_never_worked_is_not_removed() -> None:
-    """With no good revision, freeing it would mean uninstalling what may be in use: refused, with the remedy."""
-    helm, clock = FakeHelm(), FakeClock()
-    helm.install("app", "tag: half\n", "pending-install", updated=clock.now() - timedelta(hours=1))
-    with pytest.raises(ReleaseLocked) as caught:
-        step(helm, clock=clock).apply(quiet)
-    assert "helm uninstall app" in caught.value.remedy
-    assert helm.calls == []
