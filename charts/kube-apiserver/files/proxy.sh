@@ -39,9 +39,7 @@ close_listener() {
 # says "not ready", may be short of etcd or of CPU: it is given time, and while nobody else could answer, a slow answer beats none.
 lost() {
   [[ $CHECK != L4CON ]] || return 0
-{{- if eq (int .Values.replicas) 1 }}
-  succeeded || return 1
-{{- end }}
+  [[ $REPLICAS != 1 ]] || succeeded || return 1
   [[ $CHECK != L7STS ]] || ((LASTS >= 10))
 }
 

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.fakes.clock import FakeClock
 
+from tests.fakes.clock import FakeClock
 from upgrader.engine.journal import Journal, read_journal
 from upgrader.engine.report import fold
 from upgrader.errors import UsageError
