@@ -122,12 +122,6 @@ class HelmAdapter:
             command += ["--revision", str(revision)]
         return self._read(self._command.run(command), release).decode()
 
-    def values(self, release: str, namespace: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._read(
-            self._command.get_values(release, namespace=namespace, computed=True), release
-        )
-        return found
-
     def render(self, spec: ReleaseSpec) -> str:
         command = [
             "template",

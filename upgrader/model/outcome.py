@@ -8,7 +8,7 @@ from typing import Literal
 
 __all__ = ["RunOutcome", "StepOutcome", "Verdict", "VerdictKind", "broken", "holds", "pending", "unknown"]
 
-StepOutcome = Literal["passed", "failed", "undone", "undo-failed", "skipped", "in-doubt"]
+StepOutcome = Literal["passed", "failed", "undone", "undo-failed", "in-doubt"]
 RunOutcome = Literal["succeeded", "rolled-back", "failed", "interrupted"]
 
 

@@ -48,7 +48,6 @@ class PlannedPlaybook:
     """One playbook; what it changes is Ansible's to say (`upgrader plan` can't know without running it)."""
 
     playbook: Path
-    undo_playbook: Path | None = None
 
     @property
     def name(self) -> str:

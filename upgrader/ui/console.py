@@ -29,7 +29,6 @@ MARKS: dict[State, tuple[str, str]] = {
     "failed": ("✘", "red"),
     "undone": ("↶", "yellow"),
     "undo-failed": ("✘", "bold red"),
-    "skipped": ("-", "dim"),
     "in-doubt": ("?", "magenta"),
 }
 _VERDICTS = {

@@ -22,9 +22,7 @@ from upgrader.model.event import (
 
 __all__ = ["Progress", "State", "StepProgress", "follow"]
 
-State = Literal[
-    "waiting", "applying", "gating", "passed", "failed", "undoing", "undone", "undo-failed", "skipped", "in-doubt"
-]
+State = Literal["waiting", "applying", "gating", "passed", "failed", "undoing", "undone", "undo-failed", "in-doubt"]
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
-from tests.fakes.kube import FakeKube
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts, StaticPod, flags_of
 from upgrader.model.cluster import Host
 
@@ -55,15 +52,3 @@ def facts(*controllers: dict[str, StaticPod]) -> KubeadmFacts:
             for number, active in enumerate(pods, 1)
         ),
     )
-
-
-@pytest.fixture
-def kube() -> FakeKube:
-    """An API server with nothing in it."""
-    return FakeKube()
-
-
-@pytest.fixture
-def charts() -> Path:
-    """The built-in charts' folder."""
-    return Path("/charts")
