@@ -25,6 +25,7 @@ __all__ = [
     "KubeObject",
     "PlaybookResult",
     "Playbooks",
+    "Recovery",
     "Reporter",
 ]
 
@@ -182,6 +183,18 @@ class Playbooks(Protocol):
         check: bool = False,
     ) -> PlaybookResult:
         """Run a playbook to its end (`check`: in check mode). Raises PlaybookError when a host failed."""
+        ...
+
+
+class Recovery(Protocol):
+    """The way to an API server that doesn't come back by itself: it can't be Helm's, which needs the API."""
+
+    def bring_api_back(self, note: Callable[[str], None]) -> None:
+        """Over SSH, start what each controller needs from its last-known-good copies; returns once `/readyz` holds.
+
+        `note` takes lines of progress. Idempotent, and bounded in time; changes nothing where the API answers. Raises
+        UpgraderError when it could not be done: the message says what is wrong, the remedy what a person has to do.
+        """
         ...
 
 
