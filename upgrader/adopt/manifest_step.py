@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import yaml
 
 from upgrader.adopt.facts import ADOPTED, MANIFESTS, at_version
-from upgrader.errors import ApiError, StepFailed
+from upgrader.errors import StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock, Hosts, Kind, Kube
+from upgrader.waiting import wait_until
 
 __all__ = ["PortSharingStep", "RestoreStep", "RetireStep", "StaticPods"]
 
@@ -68,22 +69,19 @@ class StaticPods:
     def _await(self, host: Host, component: str, *, present: bool) -> None:
         """Wait until the mirror pod is gone, or there and Ready. An API that doesn't answer is waited for."""
         pod, limit = f"{component}-{host.name}", _READY_SECONDS if present else _GONE_SECONDS
-        deadline = self.clock.monotonic() + limit
-        while True:
-            try:
-                found = self.kube.get(_PODS, pod, _SYSTEM)
-                state = "gone" if found is None else "Ready" if _ready(found) else "not Ready"
-            except ApiError as error:
-                state = error.message
-            if state == ("Ready" if present else "gone"):
-                return
-            if self.clock.monotonic() >= deadline:
-                goal = "be Ready" if present else "end"
-                raise StepFailed(
-                    f"static pod {pod} did not {goal} within {limit:.0f} s: {state}",
-                    remedy=f"On {host.name}: crictl ps -a, journalctl -u kubelet",
-                )
-            self.clock.sleep(1.0)
+
+        def missing() -> str:
+            found = self.kube.get(_PODS, pod, _SYSTEM)
+            state = "gone" if found is None else "Ready" if _ready(found) else "not Ready"
+            return "" if state == ("Ready" if present else "gone") else state
+
+        state = wait_until(self.clock, missing, seconds=limit)
+        if state:
+            goal = "be Ready" if present else "end"
+            raise StepFailed(
+                f"static pod {pod} did not {goal} within {limit:.0f} s: {state}",
+                remedy=f"On {host.name}: crictl ps -a, journalctl -u kubelet",
+            )
 
 
 @dataclass(frozen=True)
@@ -167,22 +165,18 @@ class PortSharingStep:
         """Nothing to take back."""
 
     def _await_restart(self, host: Host) -> None:
-        deadline = self.clock.monotonic() + _READY_SECONDS
-        state = ""
-        while self.clock.monotonic() < deadline:
-            self.clock.sleep(1.0)
-            try:
-                found = self.kube.get(_PODS, f"kube-apiserver-{host.name}", _SYSTEM)
-                command = found["spec"]["containers"][0]["command"] if found else []
-                if found and "--permit-port-sharing=true" in command and _ready(found):
-                    return
-                state = "the old pod still runs, or the new one is not Ready"
-            except ApiError as error:
-                state = error.message
-        raise StepFailed(
-            f"static pod kube-apiserver-{host.name} was not Ready within {_READY_SECONDS:.0f} s: {state}",
-            remedy=f"On {host.name}: crictl ps -a, journalctl -u kubelet",
-        )
+        def missing() -> str:
+            found = self.kube.get(_PODS, f"kube-apiserver-{host.name}", _SYSTEM)
+            command = found["spec"]["containers"][0]["command"] if found else []
+            restarted = "--permit-port-sharing=true" in command and _ready(found)
+            return "" if restarted else "the old pod still runs, or the new one is not Ready"
+
+        state = wait_until(self.clock, missing, seconds=_READY_SECONDS)
+        if state:
+            raise StepFailed(
+                f"static pod kube-apiserver-{host.name} was not Ready within {_READY_SECONDS:.0f} s: {state}",
+                remedy=f"On {host.name}: crictl ps -a, journalctl -u kubelet",
+            )
 
 
 def _move(hosts: Hosts, host: Host, component: str, source: str, target: str) -> bool:

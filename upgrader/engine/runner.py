@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 from upgrader.engine.gatekeeper import hold_all
 from upgrader.engine.stop import StopRequest
-from upgrader.errors import ApiError, ApiUnavailable, Interrupted, RollbackFailed, UpgraderError
+from upgrader.errors import ApiError, Interrupted, RollbackFailed, UpgraderError
 from upgrader.model.event import Note, RunEnded, RunStarted, StepApplied, StepEnded, StepStarted, UndoEnded, UndoStarted
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.release import RestorePoint
 from upgrader.model.settings import OnFailure
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.ports import Clock, Kube, Reporter
+from upgrader.waiting import wait_until
 
 __all__ = ["RunResult", "Runner"]
 
@@ -117,23 +118,24 @@ class Runner:
 
     def _await_api(self) -> None:
         """Helm's way back needs the API: wait for it to answer, for as long as a reboot may take."""
-        deadline = self._clock.monotonic() + API_RETURNS_SECONDS
-        away = False
-        while True:
-            try:
-                self._kube.raw("/readyz")
-                return
-            except (ApiUnavailable, ApiError) as error:
-                if self._clock.monotonic() >= deadline:
-                    raise RollbackFailed(
-                        f"the API server has not been ready for {API_RETURNS_SECONDS:.0f} s: {error.message}",
-                        remedy="Look at the controllers (kubelet, etcd, the kube-apiserver container's log), bring the "
-                        "API back, then run again.",
-                    ) from error
-            if not away:
-                self._note("the API server does not answer: waiting for it to come back before going on")
-                away = True
-            self._clock.sleep(1.0)
+        if _not_ready(self._kube):
+            self._note("the API server does not answer: waiting for it to come back before going on")
+        why = wait_until(self._clock, lambda: _not_ready(self._kube), seconds=API_RETURNS_SECONDS)
+        if why:
+            raise RollbackFailed(
+                f"the API server has not been ready for {API_RETURNS_SECONDS:.0f} s: {why}",
+                remedy="Look at the controllers (kubelet, etcd, the kube-apiserver container's log), bring the "
+                "API back, then run again.",
+            )
 
     def _note(self, text: str) -> None:
         self._reporter.emit(Note(text))
+
+
+def _not_ready(kube: Kube) -> str:
+    """Why the API server isn't ready to serve; "" when it is."""
+    try:
+        kube.raw("/readyz")
+    except ApiError as error:
+        return error.message or "it gave no reason"
+    return ""
