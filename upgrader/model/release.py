@@ -55,6 +55,17 @@ class Revision:
         """Whether Helm was interrupted while it wrote this revision."""
         return self.status.startswith("pending-") or self.status == "uninstalling"
 
+    def age_seconds(self, now: datetime) -> float:
+        """How long ago Helm last wrote it; 0 when that is unknown, so that it never counts as old."""
+        return (now - self.updated).total_seconds() if self.updated else 0.0
+
+    def abandoned(self, now: datetime, helm_timeout_seconds: float) -> bool:
+        """Whether it is pending, and no Helm can still be at work on it: Helm gives up after its timeout.
+
+        A younger one may be somebody's `helm upgrade` at this very moment.
+        """
+        return self.pending and self.age_seconds(now) >= helm_timeout_seconds
+
 
 @dataclass(frozen=True)
 class RestorePoint:

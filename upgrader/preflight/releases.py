@@ -38,9 +38,9 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
 
 def _pending(context: PreflightContext, name: str, newest: Revision, good: Revision | None) -> Finding:
     title = f"release {name} is in '{newest.status}' (revision {newest.number})"
-    age = (context.clock.now() - newest.updated).total_seconds() if newest.updated else 0.0
-    limit = context.helm_timeout_seconds
-    if age < limit:
+    now, limit = context.clock.now(), context.helm_timeout_seconds
+    age = newest.age_seconds(now)
+    if not newest.abandoned(now, limit):
         return Finding(
             "releases.busy",
             "error",

@@ -16,9 +16,8 @@ __all__ = ["UnstickStep"]
 class UnstickStep:
     """Rolls a pending release back to its last good revision, where that can be done without guessing.
 
-    Helm gives up after its timeout, so a pending revision older than that belongs to nobody; a younger one may be
-    somebody's `helm upgrade` at this very moment, and is left alone. It comes before every other step: pods of a half
-    done upgrade would keep the gates of the steps before their own from holding.
+    It comes before every other step: pods of a half done upgrade would keep the gates of the steps before their own
+    from holding.
     """
 
     release: str
@@ -43,8 +42,9 @@ class UnstickStep:
             return
         stuck, good = history[-1], last_good(history)
         what = f"release '{self.release}' is in '{stuck.status}' (revision {stuck.number})"
-        age = (self.clock.now() - stuck.updated).total_seconds() if stuck.updated else 0.0
-        if age < self.timeout_seconds:
+        now = self.clock.now()
+        age = stuck.age_seconds(now)
+        if not stuck.abandoned(now, self.timeout_seconds):
             raise ReleaseLocked(
                 f"{what} since {age:.0f} s: another Helm may be at work on it",
                 remedy=f"Run again when it is {self.timeout_seconds:.0f} s old, or see: helm history {self.release}",

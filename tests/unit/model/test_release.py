@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from upgrader.model.release import Revision, last_good
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from upgrader.model.release import Revision, RevisionStatus, last_good
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 FAILED_INSTALL = 'Release "app" failed: context deadline exceeded'
 
@@ -32,3 +38,26 @@ def test_failed_install_that_helm_calls_superseded_is_not_taken() -> None:
 def test_order_of_the_history_does_not_matter() -> None:
     """The newest good revision is the way back, however Helm sorts its list."""
     assert good(Revision(7, "superseded"), Revision(9, "failed"), Revision(3, "superseded")) == 7
+
+
+@pytest.mark.parametrize(
+    ("status", "age_seconds", "abandoned"),
+    [
+        ("pending-upgrade", 301, True),
+        ("pending-upgrade", 299, False),
+        ("uninstalling", 301, True),
+        ("failed", 301, False),
+        ("deployed", 301, False),
+    ],
+)
+def test_pending_revision_is_abandoned_once_no_helm_can_be_at_work(
+    status: RevisionStatus, age_seconds: float, abandoned: bool
+) -> None:
+    """Only what is pending can be abandoned, and only when it is older than Helm would ever wait."""
+    revision = Revision(2, status, updated=NOW - timedelta(seconds=age_seconds))
+    assert revision.abandoned(NOW, 300) is abandoned
+
+
+def test_revision_of_unknown_age_is_never_abandoned() -> None:
+    """A date that can't be read is no proof that nobody is at work."""
+    assert not Revision(2, "pending-upgrade").abandoned(NOW, 300)
