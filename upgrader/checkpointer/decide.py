@@ -11,7 +11,7 @@ I1. *The last-known-good is only ever replaced by something that was Ready for t
 I2. *Nothing is deleted on an unknown.* A manifest of ours is withdrawn, and a generation pruned, only in a look in
     which the API answers and the runtime is known. Otherwise what is there stays as it is.
 I3. *At most one instance of a workload is started here by us.* A workload has one manifest path, so one manifest. It is
-    not switched to another generation while it is active, except for the checkpointer itself.
+    not switched to another generation while it is active, except for the checkpointer's own.
 I4. *A copy starts only against evidence.* Away or expired is counted in consecutive looks, and the workload's own pods
     must be known to be absent, or known to be unable to stay up. No answer from the runtime is no evidence.
 I5. *A copy never leaves before its parent stands.* It is withdrawn only after the API has answered, and the parent on
@@ -35,7 +35,8 @@ memory, not correctness. It is withdrawn when the parent here has been Ready, or
 ``release_after``.
 
 ``ALWAYS`` (the checkpointer itself). Its manifest is there from the first generation on, so that it is there after a
-power cut.
+power cut. It follows the newest generation only while the API has answered for ``release_after``: to switch it restarts
+it, and after a power cut it may be all that can bring the API back.
 """
 
 from __future__ import annotations
@@ -113,14 +114,15 @@ def _manifest(
     workload: Workload, holding: Holding, last: Generation, history: History, settings: Settings
 ) -> tuple[int | None, str]:
     """The generation to have in place, and why."""
+    intact = {g.number for g in holding.intact}
+    stays = holding.active_number if holding.active_number in intact else last.number
     if holding.policy is Policy.ALWAYS:
-        return last.number, "the checkpointer's own copy is always there"
+        calm = history.lasted(history.answering_since, settings.release_after)
+        return last.number if calm else stays, "the checkpointer's own copy is always there"
     if holding.active:
         leave = _leave(workload, holding, history, settings)
         if leave:
             return None, leave
-        intact = {g.number for g in holding.intact}
-        stays = holding.active_number if holding.active_number in intact else last.number
         return stays, "active: the workload has not been back for long enough"
     start = _start(workload, holding, history, settings)
     return (last.number, start) if start else (None, "in reserve")

@@ -267,7 +267,21 @@ def test_the_own_copy_is_always_there_and_follows_the_newest() -> None:
     """The checkpointer's copy is in place whatever is known, so that it is there after a power cut."""
     own = Holding(Policy.ALWAYS, (Generation(1, "a"), Generation(2, "b")))
     assert Node(own).look(api=ApiState.UNKNOWN, presence=None).manifests == {API: 2}
-    assert Node(replace(own, active=True, active_number=1)).look().manifests == {API: 2}
+    assert Node(replace(own, active=True, active_number=1)).look(seconds=34).manifests == {API: 2}
+
+
+def test_the_own_copy_is_not_restarted_while_it_may_be_needed() -> None:
+    """After a power cut in the middle of its own roll-out, the old copy brings the API back before the new replaces it.
+
+    With its manifest gone or damaged there is nothing to wait for.
+    """
+    own = Holding(Policy.ALWAYS, (Generation(1, "a"), Generation(2, "b")), active=True, active_number=1)
+    node = Node(own)
+    assert node.look(api=ApiState.AWAY, seconds=600).manifests == {API: 1}
+    assert node.look(api=ApiState.UNKNOWN, seconds=600).manifests == {API: 1}
+    assert node.look(seconds=30).manifests == {API: 1}
+    assert node.look(seconds=2).manifests == {API: 2}
+    assert Node(replace(own, active_number=None)).look(api=ApiState.AWAY).manifests == {API: 2}
 
 
 def test_prunes_all_but_the_last_distinct_good_ones() -> None:

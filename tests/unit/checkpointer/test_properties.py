@@ -122,8 +122,9 @@ def test_invariants_hold_over_any_sequence(
             if desired.prune:  # I2
                 assert known
             placed = desired.manifests.get(API)
-            if placed is not None and before.active and policy is not Policy.ALWAYS:  # I3
-                assert placed == before.active_number
+            if placed is not None and before.active and placed != before.active_number:  # I3
+                assert policy is Policy.ALWAYS
+                assert answering is not None and now - answering >= SETTINGS.release_after
             if placed is not None and not before.active and policy is not Policy.ALWAYS:  # I4
                 assert this.runtime is not None
                 assert not this.runtime[API].unknown
