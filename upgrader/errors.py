@@ -16,6 +16,7 @@
     ├── HostError                 5  a host could not be reached, or a command on it failed
     │   └── HostUnreachable       3  …not reached at all
     ├── PlaybookError             5  a playbook failed, on these hosts and tasks
+    ├── JournalError              5  what the run does can't be written down any more
     ├── Locked                    6  somebody else is upgrading this cluster
     └── Interrupted             130  stopped by the operator; resumable
 
@@ -34,6 +35,7 @@ __all__ = [
     "HostUnreachable",
     "Inhibited",
     "Interrupted",
+    "JournalError",
     "LabError",
     "Locked",
     "PlaybookError",
@@ -134,6 +136,12 @@ class HostUnreachable(HostError):
 
 class PlaybookError(UpgraderError):
     """A playbook failed; the message names the hosts and tasks."""
+
+    exit_code = 5
+
+
+class JournalError(UpgraderError):
+    """What the run does can't be written down any more, so it stopped where it was."""
 
     exit_code = 5
 

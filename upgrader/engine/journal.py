@@ -1,38 +1,30 @@
-"""The journal: what a run did, one JSON line for each event, on disk before the next thing happens.
+"""The journal: what a run did, one line for each event, on disk before the next thing happens.
 
-A line is `{"schema": 1, "seq": N, "time": "…Z", "type": "StepStarted", "data": {…}}`. `seq` counts from 0 without
-gaps. A crash can tear the last line only, and readers ignore that one line; anything else that can't be read is
-refused by name, for a journal that is partly believed is worse than none.
+A crash can tear the last line only, and readers pass that one over; anything else that can't be read is refused by
+name, for a journal that is partly believed is worse than none. `record.py` says what a line looks like.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from upgrader.errors import UsageError
-from upgrader.model.event import Event, GateLooked
+from upgrader.engine.record import Record, checked, encode
+from upgrader.errors import JournalError, UsageError
+from upgrader.model.event import Event, GateLooked, Note
 from upgrader.ports import Clock
 
-__all__ = ["Journal", "Record", "read_journal"]
+__all__ = ["DETAIL_BYTES", "JOURNAL", "Journal", "read_journal"]
 
-SCHEMA = 1
+JOURNAL = "journal.jsonl"
+"""The file's name in a run's folder."""
 
+DETAIL_BYTES = 4 * 2**20
+"""The size from which a journal takes only what it can't do without: steps and how they ended, no looks, no notes."""
 
-@dataclass(frozen=True)
-class Record:
-    """One line of a journal."""
-
-    seq: int
-    time: datetime
-    type: str
-    data: dict[str, Any]
+_FULL = f"The journal has {DETAIL_BYTES // 2**20} MiB: from here on it has no notes and no looks of gates."
 
 
 class Journal:
@@ -40,8 +32,13 @@ class Journal:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         """Start a new journal (mode 0600); raises FileExistsError where there is one already."""
+        self._path = path
         self._clock = clock
         self._seq = 0
+        self._checksum = ""
+        self._bytes = 0
+        self._full = False
+        self._failure: JournalError | None = None
         self._seen: dict[tuple[str, str], tuple[str, str]] = {}
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -51,23 +48,44 @@ class Journal:
             os.close(folder)
 
     def emit(self, event: Event) -> None:
+        """Write an event.
+
+        Raises JournalError when it can't be written, and from then on: a run that nothing remembers must not go on.
+        """
+        if self._failure is not None:
+            raise self._failure
         if isinstance(event, GateLooked) and not self._news(event):
             return
-        record = {
-            "schema": SCHEMA,
-            "seq": self._seq,
-            "time": self._clock.now().isoformat().replace("+00:00", "Z"),
-            "type": type(event).__name__,
-            "data": dataclasses.asdict(event),
-        }
-        line = json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
-        os.write(self._file, line)
-        os.fsync(self._file)
-        self._seq += 1
+        if isinstance(event, GateLooked | Note) and self._bytes >= DETAIL_BYTES:
+            if not self._full:
+                self._full = True
+                self._write(Note(_FULL))
+            return
+        self._write(event)
 
     def close(self) -> None:
         """Close the file; nothing can be written after that."""
         os.close(self._file)
+
+    def _write(self, event: Event) -> None:
+        line, checksum = encode(self._seq, self._clock.now(), event, self._checksum)
+        try:
+            rest = line
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            os.fsync(self._file)
+        except OSError as error:
+            # A full disk takes half a line, and a reader would have to tell it from one that a crash tore.
+            with suppress(OSError):
+                os.ftruncate(self._file, self._bytes)
+            self._failure = JournalError(
+                f"{self._path} can't be written: {error.strerror}; the run stopped where it was",
+                remedy="Make room (or mend the disk), and run the same command again: it goes on from there.",
+            )
+            raise self._failure from error
+        self._seq += 1
+        self._checksum = checksum
+        self._bytes += len(line)
 
     def _news(self, event: GateLooked) -> bool:
         """A gate looks every second; only a new answer is worth a line."""
@@ -79,25 +97,25 @@ class Journal:
 
 
 def read_journal(path: Path) -> tuple[Record, ...]:
-    """Every record of a journal. Raises UsageError naming file and line where one is damaged."""
+    """Every record of a journal. Raises UsageError that names file and line where one is damaged, and how."""
     return tuple(_records(path))
 
 
 def _records(path: Path) -> Iterator[Record]:
-    lines = path.read_bytes().split(b"\n")
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise UsageError(
+            f"the journal {path} can't be read: {error.strerror}", remedy="Restore the file from a copy."
+        ) from error
+    checksum = ""
     for number, line in enumerate(lines[:-1]):
         try:
-            fields = json.loads(line)
-            record = Record(fields["seq"], datetime.fromisoformat(fields["time"]), fields["type"], fields["data"])
-        except (ValueError, KeyError, TypeError) as error:
+            record, checksum = checked(line, number, checksum)
+        except ValueError as error:
             raise UsageError(
-                f"{path}:{number + 1}: this line of the journal is damaged ({error})",
-                remedy="Restore the file from a copy; a journal is never guessed at.",
+                f"{path}:{number + 1}: this line of the journal can't be believed: {error}",
+                remedy="Restore the file from a copy, or use the version of upgrader that wrote it; "
+                "a journal is never guessed at.",
             ) from error
-        if fields.get("schema") != SCHEMA or record.seq != number:
-            raise UsageError(
-                f"{path}:{number + 1}: expected record {number} of schema {SCHEMA}, found record {record.seq} "
-                f"of schema {fields.get('schema')}",
-                remedy="Use the version of upgrader that wrote it, or restore the file from a copy.",
-            )
         yield record

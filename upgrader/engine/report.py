@@ -6,8 +6,21 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from upgrader.engine.journal import Record
-from upgrader.model.release import RestorePoint
+from upgrader.engine.decode import UnknownEvent
+from upgrader.engine.record import Record
+from upgrader.model.event import (
+    AvailabilityMeasured,
+    Event,
+    GateLooked,
+    GatePassed,
+    RunEnded,
+    RunStarted,
+    StepApplied,
+    StepEnded,
+    StepStarted,
+    UndoEnded,
+    UndoStarted,
+)
 
 __all__ = ["GateReport", "Report", "StepReport", "fold"]
 
@@ -47,10 +60,18 @@ class Report:
     """succeeded, rolled-back, failed or interrupted; a journal without an end means interrupted."""
     started: str = ""
     ended: str = ""
+    """When the last record was written."""
     seconds: float = 0.0
     reason: str = ""
+    doing: str = ""
+    """What it was about when the journal ends; empty when the run came to its end."""
+    planned: tuple[str, ...] = ()
+    """The names of all steps in their order, begun or not."""
     steps: tuple[StepReport, ...] = ()
+    """The steps that were begun."""
     availability: dict[str, Any] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    """Types of records that this version of upgrader doesn't know: a newer one wrote them."""
 
     def as_json(self) -> dict[str, Any]:
         """The shape of `report.json`."""
@@ -58,43 +79,47 @@ class Report:
 
 
 def fold(records: Iterable[Record]) -> Report:
-    """What the records say happened. Record types it doesn't know are passed over, so old code reads new journals."""
+    """What the records say happened, as far as they go: every beginning of a journal has a report."""
     report = Report()
     for record in records:
-        report = _next(report, record)
+        when = record.time.isoformat().replace("+00:00", "Z")
+        report = _next(replace(report, ended=when), record.event, when)
     return report
 
 
-def _next(report: Report, record: Record) -> Report:
-    data, when = record.data, record.time.isoformat().replace("+00:00", "Z")
-    report = replace(report, ended=when)
-    match record.type:
-        case "RunStarted":
-            return replace(report, run=data["run"], target=data["target"], started=when)
-        case "StepStarted":
-            step = StepReport(data["step"], "in-doubt", summary=data["summary"], way_back=_way_back(data["way_back"]))
-            return replace(report, steps=(*report.steps, step))
-        case "StepApplied":
-            return _step(report, data["step"], apply_seconds=data["seconds"])
-        case "GateLooked":
-            return _gate(report, data["step"], data["gate"], data["verdict"]["kind"], data["verdict"]["reason"])
-        case "GatePassed":
-            return _gate(report, data["step"], data["gate"], "held", "", data["seconds"])
-        case "StepEnded":
-            return _step(report, data["step"], outcome=data["outcome"], seconds=data["seconds"], reason=data["reason"])
-        case "UndoEnded":
-            outcome = "undone" if data["succeeded"] else "undo-failed"
-            return _step(report, data["step"], outcome=outcome, undo_seconds=data["seconds"])
-        case "AvailabilityMeasured":
-            return replace(report, availability=data)
-        case "RunEnded":
-            return replace(report, outcome=data["outcome"], seconds=data["seconds"], reason=data["reason"])
+def _next(report: Report, event: Event | UnknownEvent, when: str) -> Report:
+    match event:
+        case RunStarted():
+            return replace(report, run=event.run, target=event.target, started=when, planned=event.steps)
+        case StepStarted():
+            way_back = "" if event.way_back is None else str(event.way_back)
+            step = StepReport(event.step, "in-doubt", summary=event.summary, way_back=way_back)
+            return replace(report, steps=(*report.steps, step), doing=f"{event.step}: {event.summary}")
+        case StepApplied():
+            report = replace(report, doing=f"{event.step}: waiting for its gates")
+            return _step(report, event.step, apply_seconds=event.seconds)
+        case GateLooked():
+            return _gate(report, event.step, event.gate, event.verdict.kind.value, event.verdict.reason)
+        case GatePassed():
+            return _gate(report, event.step, event.gate, "held", "", event.seconds)
+        case StepEnded():
+            report = replace(report, doing=f"{event.step}: {event.outcome}")
+            return _step(report, event.step, outcome=event.outcome, seconds=event.seconds, reason=event.reason)
+        case UndoStarted():
+            return replace(report, doing=f"{event.step}: going back to {event.goal}")
+        case UndoEnded():
+            outcome = "undone" if event.succeeded else "undo-failed"
+            report = replace(report, doing=f"{event.step}: {outcome}")
+            return _step(report, event.step, outcome=outcome, undo_seconds=event.seconds)
+        case AvailabilityMeasured():
+            return replace(report, availability=asdict(event))
+        case RunEnded():
+            return replace(report, outcome=event.outcome, seconds=event.seconds, reason=event.reason, doing="")
+        case UnknownEvent():
+            known = event.type in report.unknown
+            return report if known else replace(report, unknown=(*report.unknown, event.type))
         case _:
             return report
-
-
-def _way_back(point: dict[str, Any] | None) -> str:
-    return "" if point is None else str(RestorePoint(**point))
 
 
 def _step(report: Report, name: str, **changes: Any) -> Report:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import resource
 import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from tests.fakes.clock import FakeClock
-from upgrader.engine.journal import Journal, read_journal
+from upgrader.engine.decode import UnknownEvent
+from upgrader.engine.journal import DETAIL_BYTES, Journal, read_journal
+from upgrader.engine.record import TEXT_CHARACTERS
 from upgrader.engine.report import fold
-from upgrader.errors import UsageError
+from upgrader.engine.schema import render
+from upgrader.errors import JournalError, UsageError
 from upgrader.model.event import (
     AvailabilityMeasured,
     Event,
     GateLooked,
     GatePassed,
+    Note,
     RunEnded,
     RunStarted,
     StepApplied,
@@ -27,6 +35,8 @@ from upgrader.model.event import (
 )
 from upgrader.model.outcome import pending
 from upgrader.model.release import RestorePoint
+
+REPOSITORY = Path(__file__).parents[3]
 
 STORY: tuple[Event, ...] = (
     RunStarted("r1", "v1.37.1", ("a", "b"), "/runs/r1"),
@@ -81,22 +91,94 @@ def test_step_that_was_cut_off_is_in_doubt(tmp_path: Path) -> None:
     assert report.steps[0].outcome == "in-doubt"
 
 
-def test_torn_last_line_is_passed_over(tmp_path: Path) -> None:
-    """A crash in the middle of a write loses that line and nothing else."""
+@pytest.mark.parametrize("tail", [b"", b'{"schema":2,"seq":14,"ti', b"\0" * 700], ids=["cut", "half a line", "zeros"])
+def test_torn_last_line_is_passed_over(tmp_path: Path, tail: bytes) -> None:
+    """A crash in the middle of a write loses that line and nothing else, whatever the disk made of its beginning."""
     path = write(tmp_path / "journal.jsonl", *STORY)
-    path.write_bytes(path.read_bytes()[:-7])
-    assert len(read_journal(path)) == len(STORY) - 1
+    content = path.read_bytes()
+    path.write_bytes(content + tail if tail else content[:-7])
+    assert len(read_journal(path)) == len(STORY) - (not tail)
+
+
+def changed(line: bytes) -> bytes:
+    """The same line with one digit of its content changed."""
+    return line.replace(b'"v1 ', b'"v3 ')
+
+
+DAMAGES = {
+    "garbage": (lambda lines: [*lines[:1], b"garbage\n", *lines[2:]], 2, "not a JSON object"),
+    "changed": (lambda lines: [*lines[:1], changed(lines[1]), *lines[2:]], 2, "checksum is wrong"),
+    "lost": (lambda lines: [*lines[:1], *lines[2:]], 2, "it is record 2 where record 1 should be"),
+    "doubled": (lambda lines: [*lines[:2], *lines[1:]], 3, "it is record 1 where record 2 should be"),
+    "newer schema": (lambda lines: [lines[0].replace(b'"schema":2', b'"schema":9')], 1, "schema 9"),
+    "no checksum": (lambda lines: [lines[0][:-80] + b"}\n"], 1, "no checksum"),
+}
+
+
+@pytest.mark.parametrize(("damage", "number", "words"), DAMAGES.values(), ids=DAMAGES)
+def test_damage_inside_is_refused_by_line(
+    tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]], number: int, words: str
+) -> None:
+    """A journal that is damaged anywhere but at its end is refused, with the line and what is wrong with it."""
+    path = write(tmp_path / "journal.jsonl", *STORY)
+    path.write_bytes(b"".join(damage(path.read_bytes().splitlines(keepends=True))))
+    with pytest.raises(UsageError, match=rf"journal\.jsonl:{number}: .*{words}"):
+        read_journal(path)
+
+
+def test_line_of_another_journal_is_refused(tmp_path: Path) -> None:
+    """A line that is sound in itself, but was written to another run's journal, doesn't pass: the chain is broken."""
+    path = write(tmp_path / "journal.jsonl", *STORY)
+    other = write(tmp_path / "other.jsonl", RunStarted("r2", "v1.37.1", (), "/runs/r2"), *STORY[1:])
+    lines, strange = path.read_bytes().splitlines(keepends=True), other.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:3], strange[3], *lines[4:]]))
+    with pytest.raises(UsageError, match=r"journal\.jsonl:4: .*checksum"):
+        read_journal(path)
+
+
+def sealed(name: str, data: dict[str, object]) -> bytes:
+    """A first line with a right checksum, as a newer version might write it."""
+    fields = {"schema": 2, "seq": 0, "time": "2026-01-01T00:00:00Z", "type": name, "data": data}
+    body = json.dumps(fields).encode()
+    return body[:-1] + f',"checksum":"{hashlib.sha256(body).hexdigest()}"}}\n'.encode()
+
+
+def test_unknown_type_is_named(tmp_path: Path) -> None:
+    """A record that only a newer version knows doesn't hide the rest, and the report names its type."""
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(sealed("StepPostponed", {"step": "a"}))
+    records = read_journal(path)
+    assert [record.event for record in records] == [UnknownEvent("StepPostponed")]
+    assert fold(records).unknown == ("StepPostponed",)
+
+
+def test_unknown_field_is_passed_over(tmp_path: Path) -> None:
+    """A field that a newer version added to a known record doesn't keep this one from reading it."""
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(sealed("Note", {"text": "hello", "colour": "blue"}))
+    assert [record.event for record in read_journal(path)] == [Note("hello")]
 
 
 @pytest.mark.parametrize(
-    "damage", [b"garbage\n", b'{"schema":1,"seq":7,"time":"2026-01-01T00:00:00Z","type":"Note","data":{}}\n']
+    ("name", "data", "words"),
+    [
+        ("Note", {}, r"data\.text is missing"),
+        ("Note", {"text": 1}, r"data\.text should be text"),
+        ("StepApplied", {"step": "a", "seconds": True}, r"data\.seconds should be a number"),
+        (
+            "RunStarted",
+            {"run": "r", "target": "t", "steps": ["a", 2], "folder": "/"},
+            r"data\.steps\[1\] should be text",
+        ),
+        ("StepEnded", {"step": "a", "outcome": "great", "seconds": 1}, r"data\.outcome should be one of passed"),
+        ("StepStarted", {"step": "a", "summary": "", "way_back": {"revision": "4"}}, r"way_back\.revision should be"),
+    ],
 )
-def test_damage_inside_is_refused_by_line(tmp_path: Path, damage: bytes) -> None:
-    """A journal that is damaged anywhere but at its end is refused, and the line is named."""
-    path = write(tmp_path / "journal.jsonl", *STORY)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:2], damage, *lines[3:]]))
-    with pytest.raises(UsageError, match=r"journal\.jsonl:3:"):
+def test_data_of_the_wrong_shape_is_refused(tmp_path: Path, name: str, data: dict[str, object], words: str) -> None:
+    """A known record whose content is not what it should be is refused by the field's name, never half understood."""
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(sealed(name, data))
+    with pytest.raises(UsageError, match=words):
         read_journal(path)
 
 
@@ -111,10 +193,70 @@ def test_events_are_on_disk_when_emit_returns(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = Journal(path, FakeClock())
     journal.emit(STORY[0])
-    assert read_journal(path)[0].data["run"] == "r1"
+    assert read_journal(path)[0].event == STORY[0]
 
 
 def test_unchanged_answers_of_a_gate_are_written_once(tmp_path: Path) -> None:
     """A gate that gives the same answer a hundred times makes one line, not a hundred."""
     looks = [GateLooked("a", "nodes", pending("1 of 2"), 0, 3, float(left)) for left in range(100)]
     assert len(read_journal(write(tmp_path / "journal.jsonl", *looks))) == 1
+
+
+def test_journal_is_bounded(tmp_path: Path) -> None:
+    """Notes and looks without end stop being written, which is said once; how the steps went is still written."""
+    journal = Journal(tmp_path / "journal.jsonl", FakeClock())
+    for number in range(DETAIL_BYTES // TEXT_CHARACTERS + 10):
+        journal.emit(Note(f"{number} " + "x" * 2 * TEXT_CHARACTERS))
+    journal.emit(STORY[-1])
+    journal.close()
+    records = read_journal(tmp_path / "journal.jsonl")
+    assert isinstance(records[-2].event, Note) and "no notes" in records[-2].event.text
+    assert records[-1].event == STORY[-1]
+    assert (tmp_path / "journal.jsonl").stat().st_size < DETAIL_BYTES + 2 * TEXT_CHARACTERS
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """A process that can't write more than 300 bytes to any one file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_full_disk_stops_the_run_and_keeps_the_journal_whole(tmp_path: Path, small_disk: None) -> None:
+    """An event that can't be written is an error that says so, again and again; what was written before stays sound."""
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path, FakeClock())
+    journal.emit(STORY[0])
+    for event in STORY[1:3]:
+        with pytest.raises(JournalError, match=r"journal\.jsonl can't be written"):
+            journal.emit(event)
+    assert [record.event for record in read_journal(path)] == [STORY[0]]
+    assert path.read_bytes().endswith(b"\n"), "no half line is left"
+
+
+def test_text_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
+    """A path with bytes that are no text comes back as it was."""
+    note = Note("folder \udcff → done")
+    assert read_journal(write(tmp_path / "journal.jsonl", note))[0].event == note
+
+
+def test_schema_is_current_and_real_journals_keep_to_it(tmp_path: Path) -> None:
+    """The published JSON Schema is what the code makes, and each line of a journal with every type of event fits it."""
+    published = (REPOSITORY / "docs/reference/journal.schema.json").read_text()
+    assert published == render(), "run `make docs`"
+    schema = json.loads(published)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    path = write(tmp_path / "journal.jsonl", *STORY, Note("hello"))
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert [error.message for line in lines for error in validator.iter_errors(line)] == []
+    lines[1]["data"]["way_back"]["revision"] = "4"
+    assert not validator.is_valid(lines[1]), "a schema that anything fits would prove nothing"
+
+
+def test_journal_that_is_not_there(tmp_path: Path) -> None:
+    """A missing journal is an error of its own, by name."""
+    with pytest.raises(UsageError, match=r"nowhere\.jsonl can't be read"):
+        read_journal(tmp_path / "nowhere.jsonl")

@@ -1,0 +1,114 @@
+"""Journals of arbitrary events, cut and damaged at arbitrary places: what is believed was written, or it is refused."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.clock import FakeClock
+from upgrader.engine.journal import Journal, read_journal
+from upgrader.engine.report import fold
+from upgrader.errors import UsageError
+from upgrader.model.event import Event, GateLooked, RunEnded, StepStarted
+from upgrader.model.outcome import Verdict
+
+st.register_type_strategy(float, st.floats(allow_nan=False))  # NaN is no JSON, and not even equal to itself
+
+EVENTS = st.lists(st.one_of(*(st.from_type(kind) for kind in get_args(Event))), max_size=12)
+SOME = EVENTS.filter(bool)
+
+
+def written(events: list[Event]) -> bytes:
+    """The bytes of a journal of these events."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.jsonl"
+        journal = Journal(path, FakeClock())
+        for event in events:
+            journal.emit(event)
+        journal.close()
+        return path.read_bytes()
+
+
+def read(content: bytes) -> list[object]:
+    """The events of a journal with these bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.jsonl"
+        path.write_bytes(content)
+        records = read_journal(path)
+    json.dumps(fold(records).as_json())
+    return [record.event for record in records]
+
+
+def news(events: list[Event]) -> list[Event]:
+    """The events without looks that say what the gate said before."""
+    said: dict[tuple[str, str], Verdict] = {}
+    found = []
+    for event in events:
+        if isinstance(event, GateLooked):
+            before = said.get((event.step, event.gate))
+            if before and (before.kind, before.reason) == (event.verdict.kind, event.verdict.reason):
+                continue
+            said[event.step, event.gate] = event.verdict
+        found.append(event)
+    return found
+
+
+@given(EVENTS)
+def test_what_is_read_is_what_was_written(events: list[Event]) -> None:
+    """Every event of every type comes back from the disk equal to what it was, in order."""
+    assert read(written(events)) == news(events)
+
+
+@given(EVENTS, st.data())
+def test_every_cut_leaves_a_beginning(events: list[Event], data: st.DataObject) -> None:
+    """Cut at any byte, a journal is readable: it holds the events whose lines are whole, and claims nothing else."""
+    content = written(events)
+    cut = content[: data.draw(st.integers(0, len(content)))]
+    assert read(cut) == news(events)[: cut.count(b"\n")]
+
+
+@given(SOME, st.data())
+def test_no_changed_byte_is_believed(events: list[Event], data: st.DataObject) -> None:
+    """With any one byte changed, a journal is refused, or (when it was the last end of line) one line shorter."""
+    content = written(events)
+    at = data.draw(st.integers(0, len(content) - 1))
+    byte = data.draw(st.integers(0, 255).filter(lambda value: value != content[at]))
+    damaged = content[:at] + bytes([byte]) + content[at + 1 :]
+    if at == len(content) - 1:
+        assert read(damaged) == news(events)[:-1]
+    else:
+        with pytest.raises(UsageError, match=r"journal\.jsonl:\d+: "):
+            read(damaged)
+
+
+@given(SOME, st.data())
+def test_no_rearranged_lines_are_believed(events: list[Event], data: st.DataObject) -> None:
+    """Lines in any other order, doubled or with gaps are refused; only a beginning of the journal is believed."""
+    lines = written(events).splitlines(keepends=True)
+    other = data.draw(st.lists(st.sampled_from(lines), max_size=len(lines) + 1))
+    try:
+        found = read(b"".join(other))
+    except UsageError:
+        assert other != lines[: len(other)]
+    else:
+        assert found == news(events)[: len(found)]
+        assert other == lines[: len(other)]
+
+
+@given(EVENTS)
+def test_any_story_has_a_report(events: list[Event]) -> None:
+    """Whatever the order of events, the report says how the run ended only when it did, and has every step begun."""
+    content = written(events)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.jsonl"
+        path.write_bytes(content)
+        report = fold(read_journal(path))
+    ends = [event.outcome for event in events if isinstance(event, RunEnded)]
+    assert report.outcome == (ends[-1] if ends else "interrupted")
+    assert [step.name for step in report.steps] == [event.step for event in events if isinstance(event, StepStarted)]
