@@ -13,11 +13,12 @@ from pathlib import Path
 
 from upgrader.availability.probe import AvailabilityProbe
 from upgrader.cli.wiring import Session
-from upgrader.engine.journal import Journal, read_journal
+from upgrader.engine.history import prune
+from upgrader.engine.journal import JOURNAL, Journal, read_journal
 from upgrader.engine.report import Report, fold
 from upgrader.engine.runner import Runner, RunResult
 from upgrader.engine.stop import StopRequest, stop_on_signals
-from upgrader.errors import Interrupted, RollbackFailed, StepFailed
+from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed
 from upgrader.model.availability import Availability
 from upgrader.model.event import AvailabilityMeasured, Event, Note
 from upgrader.model.settings import OnFailure
@@ -55,9 +56,11 @@ def lock_holder() -> str:
 def _run(session: Session, pipeline: Pipeline, label: str, on_failure: OnFailure) -> tuple[RunResult, Report, Path]:
     settings, tools, stop = session.settings, session.tools, StopRequest()
     name = f"{tools.clock.now():%Y%m%dT%H%M%S}-{label}"
-    folder = settings.folder / "runs" / name
+    runs = settings.folder / "runs"
+    prune(runs, settings.keep_runs)
+    folder = runs / name
     folder.mkdir(mode=0o700, parents=True)
-    path = folder / "journal.jsonl"
+    path = folder / JOURNAL
     journal = Journal(path, tools.clock)
     try:
         with choose_reporter(sys.stderr) as display:
@@ -110,5 +113,11 @@ class _Everyone:
 
 
 def _write_report(path: Path, report: Report) -> None:
-    path.touch(mode=0o600)
-    path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    try:
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    except OSError as error:
+        raise JournalError(
+            f"{path} can't be written: {error.strerror}; the run's outcome: {report.outcome}",
+            remedy=f"All that it would say is in {JOURNAL} beside it.",
+        ) from error

@@ -93,6 +93,11 @@ class Policy(_Model):
         description="`rollback-run` undoes every step of the run, last one first; `rollback-step` only the one that "
         "failed; `stop` leaves everything as it is.",
     )
+    keep_runs: int = Field(
+        default=20,
+        ge=1,
+        description="How many past runs are kept in `runs/` when a new one begins. The last that succeeded always is.",
+    )
 
 
 class Gates(_Model):

@@ -61,6 +61,7 @@ def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides
         inventory=folder / file.cluster.inventory,
         helm_timeout_seconds=file.helm.timeout,
         on_failure=file.policy.on_failure,
+        keep_runs=file.policy.keep_runs,
         gates=defaults,
         availability=AvailabilitySettings(file.availability.requests_per_second),
         pipeline=_pipeline(folder, document, file, defaults),

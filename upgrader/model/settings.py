@@ -92,5 +92,7 @@ class Settings:
     """The kubeconfig context that must be the current one; "" accepts whichever it is."""
     helm_timeout_seconds: float = 300.0
     on_failure: OnFailure = "rollback-run"
+    keep_runs: int = 20
+    """How many past runs are kept when a new one begins."""
     gates: Holding = Holding()
     availability: AvailabilitySettings = AvailabilitySettings()

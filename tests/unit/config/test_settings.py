@@ -59,7 +59,7 @@ def test_every_key_is_read(folder: Path) -> None:
 kubernetesVersion: 1.37.1
 cluster: {kubeconfig: kc, context: demo, inventory: inv.yml}
 helm: {timeout: 1h}
-policy: {onFailure: stop}
+policy: {onFailure: stop, keepRuns: 3}
 gates: {consecutive: 5, interval: 2s, deadline: 1m30s}
 availability: {requestsPerSecond: 0}
 pipeline:
@@ -75,7 +75,7 @@ pipeline:
     )
     settings = load_settings(folder, {})
     assert (settings.kubeconfig, settings.context, settings.inventory) == (folder / "kc", "demo", folder / "inv.yml")
-    assert (settings.helm_timeout_seconds, settings.on_failure) == (3600, "stop")
+    assert (settings.helm_timeout_seconds, settings.on_failure, settings.keep_runs) == (3600, "stop", 3)
     assert settings.gates == Holding(5, 2, 90)
     assert settings.availability.requests_per_second == 0
     assert settings.pipeline == (

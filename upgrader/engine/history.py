@@ -1,0 +1,83 @@
+"""The runs of a cluster folder: what each came to, and which of them may go."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.engine.journal import JOURNAL, read_journal
+from upgrader.engine.report import Report, fold
+from upgrader.errors import UsageError
+
+__all__ = ["PastRun", "past_runs", "prune"]
+
+_NAME = re.compile(r"\d{8}T\d{6}-.")
+_GOING = ".removing-"
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """A run's folder, and what its journal says."""
+
+    folder: Path
+    report: Report
+    problem: str = ""
+    """Why the journal can't be believed; `report` is then empty, and what the run did is not known."""
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def outcome(self) -> str:
+        """As in the report; `unknown` when the journal can't be believed."""
+        return "unknown" if self.problem else self.report.outcome
+
+
+def past_runs(runs: Path) -> tuple[PastRun, ...]:
+    """All runs in a cluster's `runs` folder, oldest first. Names begin with the time, so they sort by it."""
+    return tuple(map(_past_run, _folders(runs)))
+
+
+def prune(runs: Path, keep: int) -> tuple[str, ...]:
+    """Remove all but the newest `keep` (≥ 1) runs and the last that succeeded; returns the names of the removed.
+
+    The newest always stays, so one that was interrupted can always be gone on with. Only folders that are named as
+    runs are touched. Raises UsageError for one that can't be removed.
+    """
+    try:
+        return _prune(runs, keep)
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or runs}, of an old run, can't be removed: {error.strerror}; nothing was changed",
+            remedy="Remove it by hand, or raise policy.keepRuns in upgrader.yaml.",
+        ) from error
+
+
+def _prune(runs: Path, keep: int) -> tuple[str, ...]:
+    folders = _folders(runs)
+    old = folders[:-keep]
+    if old:
+        # Newest first, and no further than needed: most often the last run is the one.
+        succeeded = (folder for folder in reversed(folders) if _past_run(folder).outcome == "succeeded")
+        last = next(succeeded, None)
+        old = [folder for folder in old if folder != last]
+    for folder in old:
+        # Under a name that nothing takes for a run, so that a crash in the middle leaves no run without a journal.
+        folder.rename(folder.with_name(_GOING + folder.name))
+    for going in runs.glob(f"{_GOING}*"):
+        shutil.rmtree(going)
+    return tuple(folder.name for folder in old)
+
+
+def _folders(runs: Path) -> list[Path]:
+    return sorted(folder for folder in runs.glob("*/") if _NAME.match(folder.name) and not folder.is_symlink())
+
+
+def _past_run(folder: Path) -> PastRun:
+    try:
+        return PastRun(folder, fold(read_journal(folder / JOURNAL)))
+    except UsageError as error:
+        return PastRun(folder, Report(), error.message)
