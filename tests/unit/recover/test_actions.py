@@ -1,0 +1,134 @@
+"""What a recovery decides to do next."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
+from upgrader.model.cluster import Host
+from upgrader.recover.actions import (
+    COPY_SECONDS,
+    PARENT_SECONDS,
+    STAGGER_SECONDS,
+    UNIT_SECONDS,
+    UNIT_TRIES,
+    Attempts,
+    next_actions,
+    remember,
+)
+from upgrader.recover.diagnose import Controller
+from upgrader.recover.facts import Unknown
+
+GONE = generation(4, missing=("registry.k8s.io/kube-apiserver:v1.37.1",))
+DAMAGED = generation(4, damage="manifest.json was changed")
+
+
+def decided(
+    *controllers: Controller, attempts: Attempts | None = None, now: float = 0.0, api: bool = False
+) -> list[str]:
+    """What is done, in words."""
+    actions = next_actions(controllers, attempts or Attempts(), now, api_answers=api)
+    return [str(action).partition(", kept on")[0] for action in actions]
+
+
+PUT_4 = "controller-1: start kube-apiserver from its generation 4"
+PUT_3 = "controller-1: start kube-apiserver from its generation 3"
+ONE_LOOK = {
+    "nothing runs: the newest good generation": (controller(), [PUT_4]),
+    "the newest is damaged: the one before": (controller(generations=(generation(3), DAMAGED)), [PUT_3]),
+    "the newest one's image is gone: the one before": (controller(generations=(generation(3), GONE)), [PUT_3]),
+    "none is good: nothing": (controller(generations=(DAMAGED,)), []),
+    "it isn't known which images are there: try": (
+        controller(generations=(generation(4, missing=Unknown("?")),)),
+        [PUT_4],
+    ),
+    "it serves: nothing": (controller(serves=True), []),
+    "not known whether it serves: nothing": (controller(serves=None), []),
+    "a copy is in place: it gets its time": (controller(active=4), []),
+    "an older copy is in place: it gets its time": (controller(active=3), []),
+    "a damaged copy is in place: replaced": (controller(in_place=True), [PUT_4]),
+    "its own pod has started just now: it gets its time": (controller(running_for=5), []),
+    "its own pod runs for long and doesn't serve": (controller(running_for=PARENT_SECONDS + 1), [PUT_4]),
+    "the host's clock was set back": (controller(running_for=-3600), [PUT_4]),
+    "not known what runs: wait a little": (controller(containers=Unknown("no crictl")), []),
+    "only a person may touch it": (controller(blocked="etcd has lost its data"), []),
+    "kubelet is stopped: started, and the copy put in place": (
+        controller(start=("kubelet",)),
+        ["controller-1: start kubelet", PUT_4],
+    ),
+    "containerd is stopped: no copy before it is known what runs": (
+        controller(start=("containerd", "kubelet")),
+        ["controller-1: start containerd", "controller-1: start kubelet"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("seen", "done"), ONE_LOOK.values(), ids=ONE_LOOK)
+def test_first_look(seen: Controller, done: list[str]) -> None:
+    """What is done about a controller that was never looked at before."""
+    assert decided(seen) == done
+
+
+def test_api_that_answers_is_let_alone() -> None:
+    """With an API there is nothing to break the glass for; what is stopped on a controller is started all the same."""
+    assert decided(controller(start=("kubelet",)), api=True) == ["controller-1: start kubelet"]
+
+
+def test_unreachable_controller_is_passed_over() -> None:
+    """Nothing can be done where nobody answers; the next controller has its turn."""
+    away = Controller(Host("controller-1", "10.0.0.1"), None, ())
+    assert decided(away, controller("controller-2")) == [PUT_4.replace("-1", "-2")]
+
+
+def test_next_older_generation_follows_one_that_does_not_come_up() -> None:
+    """A copy that doesn't serve in its time makes room for the next older, once, whoever had put it in place."""
+    seen = controller(active=4)
+    attempts = remember(Attempts(), [seen], (), now=0.0)
+    assert decided(seen, attempts=attempts, now=COPY_SECONDS - 1) == []
+    assert decided(seen, attempts=attempts, now=COPY_SECONDS) == [f"{PUT_3}"]
+    older = remember(attempts, [controller(active=3)], (), now=COPY_SECONDS)
+    assert decided(controller(active=3), attempts=older, now=10 * COPY_SECONDS) == []
+
+
+@pytest.mark.parametrize("etcd", [False, None])
+def test_no_generation_is_blamed_for_etcd(etcd: bool | None) -> None:
+    """Where etcd isn't known to be healthy, the copy in place stays: no other would come up either."""
+    seen = controller(active=4, etcd=etcd)
+    attempts = remember(Attempts(), [seen], (), now=0.0)
+    assert decided(seen, attempts=attempts, now=10 * COPY_SECONDS) == []
+
+
+def test_one_controller_after_the_other() -> None:
+    """The second controller's copy follows only when the first one's hasn't brought the API back in its time."""
+    both = controller(), controller("controller-2")
+    (first,) = next_actions(both, Attempts(), 0.0, api_answers=False)
+    assert first.host.name == "controller-1"
+    attempts = remember(Attempts(), both, [first], now=0.0)
+    after = controller(active=4), controller("controller-2")
+    assert decided(*after, attempts=attempts, now=STAGGER_SECONDS - 1) == []
+    assert decided(*after, attempts=attempts, now=STAGGER_SECONDS) == [PUT_4.replace("-1", "-2")]
+
+
+def test_unit_that_does_not_start_is_not_tried_for_ever() -> None:
+    """A unit is started again after a pause, and a few times only."""
+    seen, attempts, now, starts = controller(start=("containerd",)), Attempts(), 0.0, 0
+    while now < 20 * UNIT_SECONDS:
+        actions = next_actions([seen], attempts, now, api_answers=False)
+        starts += len(actions)
+        attempts = remember(attempts, [seen], actions, now)
+        now += 1.0
+    assert starts == UNIT_TRIES
+
+
+def test_what_runs_stays_unknown() -> None:
+    """Where the runtime never tells what runs, the copy is put in place after the time that a start takes."""
+    seen = controller(containers=Unknown("no crictl"))
+    attempts = remember(Attempts(), [seen], (), now=0.0)
+    assert decided(seen, attempts=attempts, now=PARENT_SECONDS - 1) == []
+    assert decided(seen, attempts=attempts, now=PARENT_SECONDS) == [PUT_4]
+
+
+def test_the_copy_goes_where_the_checkpointer_looks_for_it() -> None:
+    """The manifest is that of the generation, at the one path that the pod-checkpointer knows."""
+    (action,) = next_actions([controller()], Attempts(), 0.0, api_answers=False)
+    assert getattr(action, "path", "") == ACTIVE_PATH
