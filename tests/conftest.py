@@ -15,14 +15,14 @@ _seconds = pytest.StashKey[dict[str, float]]()
 
 
 class _Clusters:
-    """The shared cluster, made when first asked for and made anew when a test left it in another state.
+    """The shared cluster, made when first asked for, and put back to its start when a test left it in another state.
 
-    UPGRADER_LAB names the folder of an adopted lab (`…/.lab/NAME`) to begin with, for quick work on a test; it stays.
+    UPGRADER_LAB names the folder of an adopted lab (`…/.lab/NAME`) to work on, for quick work on a test; it stays. Save
+    it first (`upgrader lab save adopted`), so that it can be put back as well.
     """
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self._count = 0
         self._current: LabCluster | None = None
         self._lent = False
         if named := os.environ.get("UPGRADER_LAB"):
@@ -33,15 +33,11 @@ class _Clusters:
 
     def get(self, version: str = OLD) -> LabCluster:
         """An adopted cluster, healthy at a version, with the files that it came with."""
-        if self._current is not None:
-            self._current.restore_files()
-            if not _usable(self._current, version):
-                self.close()
         if self._current is None:
-            self._count += 1
-            home = self._home / str(self._count)
-            home.mkdir()
-            self._current = make_cluster(f"e2e-{os.getpid()}-{self._count}", home)
+            self._current = make_cluster(f"e2e-{os.getpid()}", self._home)
+        self._current.restore_files()
+        if not _usable(self._current, version):
+            self._current.restore()
             if version != OLD:
                 ended = self._current.run(version)
                 assert ended.exit_code == 0, ended
@@ -53,7 +49,6 @@ class _Clusters:
             current, self._current = self._current, None
             if self._lent:
                 current.restore_files()
-                self._lent = False
             else:
                 current.down()
 

@@ -18,6 +18,7 @@ from bench.command import REPOSITORY, Ended, upgrader
 from bench.versions import COMPONENTS, running_versions
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
+from upgrader.lab import Lab
 from upgrader.ports import Kind
 
 __all__ = ["OLD", "RELEASES", "TARGET", "LabCluster", "make_cluster", "until"]
@@ -26,6 +27,7 @@ OLD, TARGET = "v1.36.3", "v1.37.1"
 RELEASES = ("pod-checkpointer", "kube-apiserver", "kubernetes")
 _HELM = REPOSITORY / ".venv" / "bin" / "helm"
 _PODS = Kind("v1", "pods")
+_SNAPSHOT = "adopted"
 
 
 def until(what: str, holds: Callable[[], bool], *, timeout_seconds: float) -> float:
@@ -123,6 +125,16 @@ class LabCluster:
         file = self.folder / "upgrader.yaml"
         file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}, sort_keys=False))
 
+    def save(self) -> None:
+        """Remember the whole cluster, for `restore`; it reboots."""
+        self.lab("save", _SNAPSHOT)
+        self._wait_after_boot()
+
+    def restore(self) -> None:
+        """Put the whole cluster back as it was saved: healthy, at the old version, whatever a test did to it."""
+        self.lab("restore", _SNAPSHOT)
+        self._wait_after_boot()
+
     def keep_files(self) -> None:
         """Remember the cluster folder's files, for `restore_files`."""
         for source in ("upgrader.yaml", "hosts.yml", "values"):
@@ -184,6 +196,11 @@ class LabCluster:
         self.kube.close()
         self.lab("down")
 
+    def _wait_after_boot(self) -> None:
+        """The API remembers pods as Ready that the boot ended: wait for those that began after it."""
+        Lab.find(self.name).wait_until_ready(240)
+        self.wait_healthy(OLD)
+
     def _helm(self, *arguments: str) -> str:
         command = [str(_HELM), "--kubeconfig", str(self.folder / "kubeconfig"), "-n", "kube-system", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
@@ -201,6 +218,7 @@ def make_cluster(name: str, home: Path) -> LabCluster:
         assert set(cluster.versions()) == set(COMPONENTS)
         cluster.wait_healthy(OLD)
         cluster.keep_files()
+        cluster.save()
     except BaseException:
         upgrader("-C", home, "lab", "down", "--name", name)
         raise

@@ -19,6 +19,7 @@ from upgrader.errors import Interrupted, UsageError
 from upgrader.lab import Lab, LabSpec
 from upgrader.lab.host import facts, require
 from upgrader.lab.prepare import prepare, probably_built
+from upgrader.lab.progress import Progress
 from upgrader.lab.state import labs
 
 __all__ = ["lab"]
@@ -96,6 +97,30 @@ def boot(folder: Path, node: str, name: str | None) -> None:
 
 
 @lab.command()
+@click.argument("snapshot")
+@_name
+@click.pass_obj
+def save(folder: Path, snapshot: str, name: str | None) -> None:
+    """Put the disks and the cluster folder aside as SNAPSHOT, to begin from there again; the nodes reboot."""
+    with progress() as display:
+        found = _find(folder, name, display)
+        found.save(snapshot)
+    click.echo(f"Saved. Go back to it: upgrader lab restore {snapshot} --name {found.placement.spec.name}")
+
+
+@lab.command()
+@click.argument("snapshot")
+@_name
+@click.pass_obj
+def restore(folder: Path, snapshot: str, name: str | None) -> None:
+    """Go back to SNAPSHOT, whatever the lab has become since; runs/ in the cluster folder stays."""
+    with progress() as display:
+        found = _find(folder, name, display)
+        found.restore(snapshot)
+    click.echo("All nodes are up; their pods start by themselves.")
+
+
+@lab.command()
 @_name
 @click.pass_obj
 def down(folder: Path, name: str | None) -> None:
@@ -117,14 +142,14 @@ def build(versions: tuple[str, ...]) -> None:
     click.echo(f"Built: Kubernetes {', '.join(wanted)}.")
 
 
-def _find(folder: Path, name: str | None) -> Lab:
+def _find(folder: Path, name: str | None, progress: Progress | None = None) -> Lab:
     """The lab of that name; without a name the one whose cluster folder is -C, or else the only one."""
     if name:
-        return Lab.find(name)
+        return Lab.find(name, progress)
     found = labs()
     candidates = [placement for placement in found if placement.folder == folder] or found
     if len(candidates) == 1:
-        return Lab(candidates[0])
+        return Lab(candidates[0], progress)
     if not candidates:
         raise UsageError("there is no lab on this machine", remedy="make one: upgrader lab up")
     names = ", ".join(placement.spec.name for placement in candidates)

@@ -23,6 +23,7 @@ from upgrader.lab.machine import machine_of
 from upgrader.lab.prepare import Parts, prepare, probably_built
 from upgrader.lab.progress import Progress, Silent
 from upgrader.lab.runner import Runner
+from upgrader.lab.snapshot import put_back, remember, require_snapshot
 from upgrader.lab.spec import LabSpec, Node, Placement
 from upgrader.lab.state import claim, exclusive, find, is_complete, lab_dir, labs, locked, set_complete
 from upgrader.lab.sysctls import prepare_kernel, restore_kernel
@@ -127,6 +128,29 @@ class Lab:
         network.add_bridge(self.placement)
         machine_of(self.placement, node).start(self._runner, facts())
         self._cluster.wait_for_ssh(node)
+
+    def save(self, snapshot: str) -> None:
+        """Shut the nodes down, put their disks and the cluster folder aside, and switch on again what was on."""
+        with exclusive(self.placement.spec.name):
+            on = [node for node in self.placement.nodes if machine_of(self.placement, node).running()]
+            with self._progress.task("shutting the nodes down", seconds=5 * len(on)):
+                for node in on:
+                    machine_of(self.placement, node).stop()
+            with self._progress.task("copying their disks", seconds=2 * len(self.placement.nodes)):
+                remember(self.placement, snapshot)
+            for node in on:
+                self.boot(node.name)
+
+    def restore(self, snapshot: str) -> None:
+        """Cut every node's power, put back what was put aside, and switch all nodes on."""
+        require_snapshot(self.placement, snapshot)
+        with exclusive(self.placement.spec.name):
+            for node in self.placement.nodes:
+                machine_of(self.placement, node).crash()
+            with self._progress.task("copying the disks", seconds=2 * len(self.placement.nodes)):
+                put_back(self.placement, snapshot)
+            for node in self.placement.nodes:
+                self.boot(node.name)
 
     def ssh(self, name: str) -> list[str]:
         """The ssh command for a node."""
