@@ -1,0 +1,23 @@
+"""A lab that was saved can be put back, whatever happened to it since."""
+
+from __future__ import annotations
+
+from tests.labs import OLD, LabCluster
+from upgrader.ports import Kind
+
+_CONFIG_MAPS = Kind("v1", "configmaps")
+
+
+def test_restore_brings_cluster_disks_and_folder_back(cluster: LabCluster) -> None:
+    """After `lab restore` what was added to the API, to a node's disk and to the cluster folder is gone; runs stay."""
+    later = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "later", "namespace": "default"}}
+    cluster.kube.create(_CONFIG_MAPS, later, "default")
+    cluster.on_controller("touch", "/root/later", "/etc/kubernetes/later")
+    cluster.change_values("kubernetes", {"later": 1})
+    (cluster.folder / "runs" / "later").mkdir(parents=True)
+    cluster.restore()
+    assert cluster.kube.get(_CONFIG_MAPS, "later", "default") is None
+    assert cluster.on_controller("sh", "-c", "ls /root /etc/kubernetes | grep later || true") == ""
+    assert "later" not in (cluster.folder / "values" / "kubernetes.yaml").read_text()
+    assert "later" in cluster.runs()
+    assert cluster.troubles(OLD) == []

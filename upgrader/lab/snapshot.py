@@ -1,0 +1,83 @@
+"""A lab's disks and cluster folder, put aside and put back: to rehearse the same hour again from the same start.
+
+::
+
+    snapshots/<name>/nodes/<node>/<folder>   the bound folders and the overlay's upper side
+                     folder/                 the cluster folder, without runs/, which are history and stay
+
+A snapshot is made under another name and renamed, so one that exists is whole. Machines must be off meanwhile.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from upgrader.errors import UsageError
+from upgrader.lab.cache import remove_tree
+from upgrader.lab.catalog import link_store
+from upgrader.lab.machine import BOUND
+from upgrader.lab.spec import Placement
+from upgrader.lab.state import lab_dir
+
+__all__ = ["put_back", "remember", "require_snapshot"]
+
+_FOLDERS = ("upper", *BOUND)
+_RUNS = "runs"
+
+
+def remember(placement: Placement, name: str) -> None:
+    """Make the snapshot `name`, in place of one of that name."""
+    target = _snapshot(placement, name)
+    draft = target.with_name(f".{name}.making")
+    remove_tree(draft)
+    for node in placement.nodes:
+        (draft / "nodes" / node.name).mkdir(parents=True)
+        _copy(lab_dir(placement.spec.name) / "nodes" / node.name, draft / "nodes" / node.name)
+    shutil.copytree(placement.folder, draft / "folder", ignore=shutil.ignore_patterns(_RUNS))
+    remove_tree(target)
+    draft.rename(target)
+
+
+def put_back(placement: Placement, name: str) -> None:
+    """Make disks and cluster folder what they were; run again after an interruption, it does the same again."""
+    source = require_snapshot(placement, name)
+    for node in placement.nodes:
+        disk = lab_dir(placement.spec.name) / "nodes" / node.name
+        for folder in (*_FOLDERS, "work"):
+            remove_tree(disk / folder)
+        _copy(source / "nodes" / node.name, disk)
+        (disk / "work").mkdir()
+    for entry in placement.folder.iterdir():
+        if entry.name != _RUNS:
+            remove_tree(entry)
+    shutil.copytree(source / "folder", placement.folder, dirs_exist_ok=True)
+
+
+def require_snapshot(placement: Placement, name: str) -> Path:
+    """The snapshot's folder; UsageError names those that exist."""
+    found = _snapshot(placement, name)
+    if found.is_dir():
+        return found
+    names = sorted(entry.name for entry in found.parent.glob("[!.]*"))
+    lab = placement.spec.name
+    raise UsageError(
+        f"lab {lab} has no snapshot {name!r}",
+        remedy=f"it has: {', '.join(names)}" if names else f"make one: upgrader lab save {name} --name {lab}",
+    )
+
+
+def _snapshot(placement: Placement, name: str) -> Path:
+    if not name.replace("-", "").isalnum():
+        raise UsageError(f"snapshot name {name!r} is not made of letters, digits and -")
+    return lab_dir(placement.spec.name) / "snapshots" / name
+
+
+def _copy(source: Path, target: Path) -> None:
+    for folder in _FOLDERS:
+        if folder == "containerd":
+            # Content and image layers never change in place, and containers of before a boot never run again.
+            link_store(source / folder, target / folder)
+        else:
+            subprocess.run(["cp", "-a", str(source / folder), str(target / folder)], check=True)
