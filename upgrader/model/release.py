@@ -51,6 +51,18 @@ class Revision:
         return '" failed: ' in self.description
 
     @property
+    def good(self) -> bool:
+        """Whether it once was deployed, so that it is a way back.
+
+        Helm marks a revision `superseded` when a later one has replaced it, and `deployed` and `superseded` are the
+        only two that worked. There are two traps, which only the description still tells: a *first install* that
+        failed becomes `superseded` once a later revision succeeds, and so does an *interrupted* one when a rollback
+        from it fails.
+        """
+        unproven = self.failed_once or self.description.startswith("Preparing ")
+        return self.status == "deployed" or (self.status == "superseded" and not unproven)
+
+    @property
     def pending(self) -> bool:
         """Whether Helm was interrupted while it wrote this revision."""
         return self.status.startswith("pending-") or self.status == "uninstalling"
@@ -87,13 +99,5 @@ class RestorePoint:
 
 
 def last_good(history: tuple[Revision, ...]) -> Revision | None:
-    """The revision to go back to: the newest that was once deployed, never a failed or an interrupted one.
-
-    Helm marks a revision `superseded` when a later one has replaced it, and `deployed` and `superseded` are the only
-    two that worked; "the one before" may be a failed one. There is one trap: a *first install* that failed becomes
-    `superseded` too once a later revision succeeds, and only its description still tells.
-    """
-    for revision in sorted(history, key=lambda r: r.number, reverse=True):
-        if revision.status == "deployed" or (revision.status == "superseded" and not revision.failed_once):
-            return revision
-    return None
+    """The revision to go back to: the newest good one. "The one before" may be a failed one."""
+    return max((revision for revision in history if revision.good), key=lambda r: r.number, default=None)

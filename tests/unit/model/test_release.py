@@ -35,6 +35,12 @@ def test_failed_install_that_helm_calls_superseded_is_not_taken() -> None:
     assert good(*history) is None
 
 
+def test_interrupted_upgrade_that_helm_calls_superseded_is_not_taken() -> None:
+    """A rollback that fails marks what it came from as superseded, be it a half-done upgrade: it never worked."""
+    history = (Revision(3, "superseded"), Revision(4, "superseded", description="Preparing upgrade"))
+    assert good(*history, Revision(5, "failed")) == 3
+
+
 def test_order_of_the_history_does_not_matter() -> None:
     """The newest good revision is the way back, however Helm sorts its list."""
     assert good(Revision(7, "superseded"), Revision(9, "failed"), Revision(3, "superseded")) == 7
