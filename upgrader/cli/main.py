@@ -17,6 +17,8 @@ _COMMANDS = {
     "plan": ("upgrader.cli.plan", "Show what a run would change; changes nothing."),
     "run": ("upgrader.cli.run", "Upgrade the cluster, step by step, with a way back."),
     "adopt": ("upgrader.cli.adopt", "Move a kubeadm control plane into Helm charts, or back."),
+    "status": ("upgrader.cli.status", "What the newest run is doing, or how it ended."),
+    "history": ("upgrader.cli.history", "The runs of this cluster folder."),
     "lab": ("upgrader.cli.lab", "Real local clusters to rehearse on."),
 }
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from upgrader.engine.journal import JOURNAL, read_journal
 from upgrader.engine.report import Report, fold
 from upgrader.errors import UsageError
 
-__all__ = ["PastRun", "past_runs", "prune"]
+__all__ = ["PastRun", "newest_run", "past_runs", "prune"]
 
 _NAME = re.compile(r"\d{8}T\d{6}-.")
 _GOING = ".removing-"
@@ -35,10 +37,29 @@ class PastRun:
         """As in the report; `unknown` when the journal can't be believed."""
         return "unknown" if self.problem else self.report.outcome
 
+    @property
+    def seconds(self) -> float:
+        """How long it took; of a run that was cut off, the time between its first and its last record."""
+        report = self.report
+        if report.complete or not report.started:
+            return report.seconds
+        return (datetime.fromisoformat(report.ended) - datetime.fromisoformat(report.started)).total_seconds()
+
+    def as_json(self) -> dict[str, Any]:
+        """Its report, with what is known without one."""
+        known = {"run": self.name, "outcome": self.outcome, "seconds": self.seconds, "problem": self.problem}
+        return {**self.report.as_json(), **known}
+
 
 def past_runs(runs: Path) -> tuple[PastRun, ...]:
     """All runs in a cluster's `runs` folder, oldest first. Names begin with the time, so they sort by it."""
     return tuple(map(_past_run, _folders(runs)))
+
+
+def newest_run(runs: Path) -> PastRun | None:
+    """The run that began last; None when there never was one."""
+    folders = _folders(runs)
+    return _past_run(folders[-1]) if folders else None
 
 
 def prune(runs: Path, keep: int) -> tuple[str, ...]:

@@ -1,34 +1,86 @@
-"""One run at a time for each cluster folder."""
+"""One run at a time for each cluster folder, on one machine. `lease.py` keeps other machines and folders away."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from upgrader.errors import Locked
 
-__all__ = ["folder_lock"]
+__all__ = ["FolderHolder", "folder_holder", "folder_lock"]
+
+_TRIES = 5
+_PAUSE_SECONDS = 0.05
+_NAME_BYTES = 200
+
+
+@dataclass(frozen=True)
+class FolderHolder:
+    """Who holds a folder's lock, and since when (UTC)."""
+
+    holder: str
+    since: datetime
 
 
 @contextmanager
-def folder_lock(folder: Path, holder: str) -> Iterator[None]:
+def folder_lock(folder: Path, holder: str, *, pause: Callable[[float], None] = time.sleep) -> Iterator[None]:
     """Hold `runs/.lock` of a cluster folder; raises Locked, naming who holds it. The kernel frees it on any exit."""
-    path = folder / "runs" / ".lock"
+    path = _path(folder)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            other = os.pread(file, 200, 0).decode(errors="replace").strip() or "another process"
+        if not _taken(file, pause):
+            other = _holder(file)
             raise Locked(
-                f"{folder} is being upgraded by {other}", remedy="Wait for it to end, or stop it first."
-            ) from error
+                f"{folder} is being upgraded by {other.holder} since {other.since:%Y-%m-%d %H:%M:%SZ}",
+                remedy="Wait for it to end, or stop it first; `upgrader status` says what it is doing.",
+            )
         os.ftruncate(file, 0)
-        os.pwrite(file, holder.encode(), 0)
+        os.pwrite(file, holder.encode()[:_NAME_BYTES], 0)
         yield
     finally:
         os.close(file)
+
+
+def folder_holder(folder: Path) -> FolderHolder | None:
+    """Who holds a folder's lock at this moment; None when nobody does."""
+    try:
+        file = os.open(_path(folder), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _holder(file)
+    else:
+        return None
+    finally:
+        os.close(file)
+
+
+def _taken(file: int, pause: Callable[[float], None]) -> bool:
+    """Try a few times: `folder_holder` holds the lock for a moment, and must not turn a run away."""
+    for left in reversed(range(_TRIES)):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if left:
+                pause(_PAUSE_SECONDS)
+        else:
+            return True
+    return False
+
+
+def _holder(file: int) -> FolderHolder:
+    name = os.pread(file, _NAME_BYTES, 0).decode(errors="replace").strip()
+    return FolderHolder(name or "another process", datetime.fromtimestamp(os.fstat(file).st_mtime, UTC))
+
+
+def _path(folder: Path) -> Path:
+    return folder / "runs" / ".lock"

@@ -13,6 +13,8 @@ from upgrader.model.event import (
     Event,
     GateLooked,
     GatePassed,
+    RecoveryEnded,
+    RecoveryStarted,
     RunEnded,
     RunStarted,
     StepApplied,
@@ -22,7 +24,7 @@ from upgrader.model.event import (
     UndoStarted,
 )
 
-__all__ = ["GateReport", "Report", "StepReport", "fold"]
+__all__ = ["GateReport", "RecoveryReport", "Report", "StepReport", "fold"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,17 @@ class StepReport:
 
 
 @dataclass(frozen=True)
+class RecoveryReport:
+    """A time that the API was brought back over SSH: succeeded, failed, or in-doubt (begun, and no more is known)."""
+
+    outcome: str
+    started: str
+    reason: str
+    """Why it was begun: what the API said last; for one that failed, why it did."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Report:
     """A whole run. Times are ISO 8601 in UTC, durations seconds."""
 
@@ -63,12 +76,15 @@ class Report:
     """When the last record was written."""
     seconds: float = 0.0
     reason: str = ""
+    complete: bool = False
+    """Whether the journal has the run's end; without it, the run was cut off, or is still at work."""
     doing: str = ""
     """What it was about when the journal ends; empty when the run came to its end."""
     planned: tuple[str, ...] = ()
     """The names of all steps in their order, begun or not."""
     steps: tuple[StepReport, ...] = ()
     """The steps that were begun."""
+    recoveries: tuple[RecoveryReport, ...] = ()
     availability: dict[str, Any] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     """Types of records that this version of upgrader doesn't know: a newer one wrote them."""
@@ -90,7 +106,9 @@ def fold(records: Iterable[Record]) -> Report:
 def _next(report: Report, event: Event | UnknownEvent, when: str) -> Report:
     match event:
         case RunStarted():
-            return replace(report, run=event.run, target=event.target, started=when, planned=event.steps)
+            return replace(
+                report, run=event.run, target=event.target, started=when, planned=event.steps, doing="beginning"
+            )
         case StepStarted():
             way_back = "" if event.way_back is None else str(event.way_back)
             step = StepReport(event.step, "in-doubt", summary=event.summary, way_back=way_back)
@@ -111,10 +129,16 @@ def _next(report: Report, event: Event | UnknownEvent, when: str) -> Report:
             outcome = "undone" if event.succeeded else "undo-failed"
             report = replace(report, doing=f"{event.step}: {outcome}")
             return _step(report, event.step, outcome=outcome, undo_seconds=event.seconds)
+        case RecoveryStarted():
+            begun = RecoveryReport("in-doubt", when, event.reason)
+            return replace(report, recoveries=(*report.recoveries, begun), doing="bringing the API back over SSH")
+        case RecoveryEnded():
+            return replace(report, recoveries=_recovered(report.recoveries, event))
         case AvailabilityMeasured():
             return replace(report, availability=asdict(event))
         case RunEnded():
-            return replace(report, outcome=event.outcome, seconds=event.seconds, reason=event.reason, doing="")
+            over = replace(report, outcome=event.outcome, seconds=event.seconds, reason=event.reason)
+            return replace(over, complete=True, doing="")
         case UnknownEvent():
             known = event.type in report.unknown
             return report if known else replace(report, unknown=(*report.unknown, event.type))
@@ -125,6 +149,12 @@ def _next(report: Report, event: Event | UnknownEvent, when: str) -> Report:
 def _step(report: Report, name: str, **changes: Any) -> Report:
     steps = tuple(replace(step, **changes) if step.name == name else step for step in report.steps)
     return replace(report, steps=steps)
+
+
+def _recovered(recoveries: tuple[RecoveryReport, ...], event: RecoveryEnded) -> tuple[RecoveryReport, ...]:
+    *before, last = recoveries or (RecoveryReport("in-doubt", "", ""),)
+    outcome = "succeeded" if event.succeeded else "failed"
+    return (*before, replace(last, outcome=outcome, seconds=event.seconds, reason=event.reason or last.reason))
 
 
 def _gate(report: Report, step_name: str, gate: str, outcome: str, reason: str, seconds: float = 0.0) -> Report:

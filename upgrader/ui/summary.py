@@ -9,15 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from upgrader.config.document import shown
-from upgrader.engine.report import Report, StepReport
+from upgrader.engine.report import RecoveryReport, Report, StepReport
 from upgrader.model.event import AvailabilityMeasured
 from upgrader.ui.console import MARKS, availability_line
 from upgrader.ui.progress import State
 from upgrader.ui.terminal import console, duration, show
 
-__all__ = ["print_report"]
+__all__ = ["OUTCOMES", "print_report", "step_row"]
 
-_OUTCOMES = {
+OUTCOMES = {
     "succeeded": ("✔", "succeeded in", "green"),
     "rolled-back": ("↶", "failed and was rolled back in", "yellow"),
     "failed": ("✘", "failed after", "bold red"),
@@ -28,7 +28,7 @@ _OUTCOMES = {
 def print_report(report: Report, folder: Path, stream: TextIO | None = None) -> None:
     """Print how the run ended, each step with its time, what clients of the API saw, and where the files are."""
     out = console(stream)
-    mark, text, style = _OUTCOMES[report.outcome]
+    mark, text, style = OUTCOMES[report.outcome]
     goal = f"upgrade to {report.target}" if report.target.startswith("v") else report.target
     title = Text.assemble(f" {mark} ", (goal, "bold"), f" {text} {duration(report.seconds)}", style=style)
     out.print("\n", title, "\n", sep="")
@@ -38,8 +38,10 @@ def print_report(report: Report, folder: Path, stream: TextIO | None = None) -> 
     table.columns[2].justify = "right"
     table.add_column(overflow="fold")
     for step in report.steps:
-        table.add_row(*_step(step))
+        table.add_row(*step_row(step))
     show(out, table)
+    for recovery in report.recoveries:
+        out.print("\n ", _recovery(recovery), sep="")
     if report.availability:
         out.print("\n ", availability_line(AvailabilityMeasured(**report.availability)), sep="")
         for line in report.availability.get("failures", ())[:5]:
@@ -47,7 +49,15 @@ def print_report(report: Report, folder: Path, stream: TextIO | None = None) -> 
     out.print(Text(f"\n Report: {shown(folder / 'report.json')}\n", style="dim"), soft_wrap=True)
 
 
-def _step(step: StepReport) -> tuple[Text, Text, Text, Text]:
+def _recovery(recovery: RecoveryReport) -> Text:
+    style = {"succeeded": "yellow", "failed": "bold red"}.get(recovery.outcome, "magenta")
+    said = {"succeeded": "brought back over SSH in", "failed": "could not be brought back over SSH, after"}
+    what = said.get(recovery.outcome, "was being brought back over SSH:")
+    return Text.assemble(("API  ", "bold"), (f"{what} {duration(recovery.seconds)}", style), f" ({recovery.reason})")
+
+
+def step_row(step: StepReport) -> tuple[Text, Text, Text, Text]:
+    """A step's line: its mark and name, its gates, its time, and what it did or why it didn't."""
     sign, style = MARKS[cast(State, step.outcome)]
     seconds = step.seconds + step.undo_seconds
     gates = f"{len(step.gates)} gate{'s' * (len(step.gates) != 1)}" if step.gates else ""

@@ -1,0 +1,125 @@
+"""`upgrader history` and `upgrader status`: what they print, from the folder alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.fakes.clock import FakeClock
+from upgrader.cli.main import cli
+from upgrader.engine.journal import Journal
+from upgrader.engine.lock import folder_lock
+from upgrader.errors import UsageError
+from upgrader.model.event import (
+    Event,
+    GateLooked,
+    GatePassed,
+    RunEnded,
+    RunStarted,
+    StepApplied,
+    StepEnded,
+    StepStarted,
+)
+from upgrader.model.outcome import pending
+
+NAME = "20260101T000000-v1.37.1"
+BEGIN: tuple[Event, ...] = (
+    RunStarted(NAME, "v1.37.1", ("pod-checkpointer", "kube-apiserver", "kubernetes"), "/x"),
+    StepStarted("pod-checkpointer", "nothing to change", None),
+    GatePassed("pod-checkpointer", "nodes", 2.0, 3),
+    StepEnded("pod-checkpointer", "passed", 5.0),
+    StepStarted("kube-apiserver", "v1.36.3 → v1.37.1", None),
+    StepApplied("kube-apiserver", 9.0),
+    GateLooked("kube-apiserver", "checkpoint", pending("controller-1 has no copy yet"), 0, 3, 60.0),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A cluster folder without runs."""
+    (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    return tmp_path
+
+
+def a_run(folder: Path, *events: Event, name: str = NAME) -> Path:
+    """Add a run with these events to the folder; returns its journal."""
+    path = folder / "runs" / name / "journal.jsonl"
+    path.parent.mkdir(parents=True)
+    journal = Journal(path, FakeClock())
+    for event in events:
+        journal.emit(event)
+    journal.close()
+    return path
+
+
+def upgrader(folder: Path, *arguments: str) -> Result:
+    """Run a command on the folder."""
+    return CliRunner().invoke(cli, ["-C", str(folder), *arguments], catch_exceptions=False)
+
+
+def test_status_of_a_run_that_was_cut_off(folder: Path) -> None:
+    """Each step is told, where it was cut off, which gate it waited for, and that it can be gone on with."""
+    a_run(folder, *BEGIN)
+    said = upgrader(folder, "status").stdout
+    assert "nobody is at work" in said
+    assert "last: kube-apiserver: waiting for its gates" in said
+    assert [line.split()[:2] for line in said.splitlines() if line[:2] in (" ✔", " ?", " ·")] == [
+        ["✔", "pod-checkpointer"],
+        ["?", "kube-apiserver"],
+        ["·", "kubernetes"],
+    ]
+    assert "goes on where it was" in said
+
+
+def test_status_for_machines(folder: Path) -> None:
+    """The JSON says the same: state, holder, whether it can be gone on with, and the report so far."""
+    a_run(folder, *BEGIN)
+    found = json.loads(upgrader(folder, "status", "--json").stdout)
+    assert (found["state"], found["holder"], found["resumable"]) == ("idle", None, True)
+    assert found["run"]["doing"] == "kube-apiserver: waiting for its gates"
+    assert found["run"]["planned"] == ["pod-checkpointer", "kube-apiserver", "kubernetes"]
+
+
+def test_status_names_the_holder(folder: Path) -> None:
+    """Who holds the folder's lock is named, also when no run has begun."""
+    with folder_lock(folder, "anna@laptop (process 7)"):
+        said = upgrader(folder, "status").stdout
+    assert "held by anna@laptop (process 7)" in said
+    assert "no run yet" in said
+
+
+def test_history_has_a_line_for_each_run(folder: Path) -> None:
+    """Outcome, duration and the first line of the reason; a damaged journal is said to be, and hides no other run."""
+    a_run(folder, BEGIN[0], RunEnded("r", "rolled-back", 61.0, "bad flag\nmore"), name="20260101T000000-v1.37.1")
+    damaged = a_run(folder, *BEGIN, name="20260102T000000-v1.37.1")
+    damaged.write_bytes(b"garbage\n")
+    a_run(folder, BEGIN[0], RunEnded("r", "succeeded", 42.0), name="20260103T000000-adopt")
+    lines = upgrader(folder, "history").stdout.splitlines()
+    assert len(lines) == 3
+    assert "rolled back" in lines[0] and "1 min 01 s" in lines[0] and lines[0].endswith("bad flag")
+    assert "can't be read" in lines[1] and "journal.jsonl:1" in lines[1]
+    assert "20260103T000000-adopt" in lines[2] and "succeeded" in lines[2] and "42 s" in lines[2]
+
+
+def test_history_for_machines(folder: Path) -> None:
+    """The JSON has a report for each run."""
+    a_run(folder, BEGIN[0], RunEnded("r", "succeeded", 42.0))
+    (run,) = json.loads(upgrader(folder, "history", "--json").stdout)
+    assert (run["run"], run["outcome"], run["target"], run["seconds"]) == (NAME, "succeeded", "v1.37.1", 42.0)
+
+
+def test_no_runs_yet(folder: Path) -> None:
+    """A new cluster folder has no runs, which is no error."""
+    assert upgrader(folder, "history").stdout == "no run yet\n"
+    assert json.loads(upgrader(folder, "history", "--json").stdout) == []
+
+
+@pytest.mark.parametrize("command", ["status", "history"])
+def test_any_other_folder_is_refused(tmp_path: Path, command: str) -> None:
+    """Where there is no upgrader.yaml there is no cluster, and the remedy is -C."""
+    with pytest.raises(UsageError, match=r"no upgrader\.yaml") as caught:
+        upgrader(tmp_path, command)
+    assert "-C" in caught.value.remedy

@@ -1,0 +1,79 @@
+"""What the newest run is doing, told from its journal and from the folder's lock."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tests.fakes.clock import FakeClock
+from upgrader.engine.history import newest_run
+from upgrader.engine.journal import Journal
+from upgrader.engine.lock import FolderHolder
+from upgrader.engine.status import status_of
+from upgrader.model.event import Event, RunEnded, RunStarted, StepApplied, StepEnded, StepStarted, UndoStarted
+from upgrader.model.release import RestorePoint
+
+NAME = "20260101T000000-v1.37.1"
+BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+BEFORE = FolderHolder("anna@laptop", BEGUN - timedelta(seconds=5))
+AFTER = FolderHolder("ben@ci", BEGUN + timedelta(minutes=5))
+
+STARTED = RunStarted(NAME, "v1.37.1", ("a", "b"), "/runs/x")
+STEP = StepStarted("a", "v1 → v2", RestorePoint("a", "kube-system", 4))
+
+
+def journal(runs: Path, *events: Event) -> None:
+    """The newest run, with these events."""
+    (runs / NAME).mkdir(parents=True)
+    written = Journal(runs / NAME / "journal.jsonl", FakeClock())
+    for event in events:
+        written.emit(event)
+    written.close()
+
+
+def test_run_at_work(tmp_path: Path) -> None:
+    """With the lock held since before the run began, and no end in its journal, it is running, and at what."""
+    journal(tmp_path, STARTED, STEP, StepApplied("a", 3.0))
+    status = status_of(BEFORE, newest_run(tmp_path))
+    assert (status.state, status.resumable) == ("running", False)
+    assert status.run is not None and status.run.report.doing == "a: waiting for its gates"
+
+
+def test_run_that_was_cut_off(tmp_path: Path) -> None:
+    """Without a holder, a run that has no end was cut off, and can be gone on with."""
+    journal(tmp_path, STARTED, STEP)
+    status = status_of(None, newest_run(tmp_path))
+    assert (status.state, status.resumable) == ("idle", True)
+
+
+def test_holder_that_came_later_is_another_command(tmp_path: Path) -> None:
+    """A lock that was taken after the run began isn't that run's: it was cut off, and somebody else is at work."""
+    journal(tmp_path, STARTED, STEP)
+    status = status_of(AFTER, newest_run(tmp_path))
+    assert (status.state, status.resumable) == ("preparing", False)
+
+
+def test_run_that_is_over(tmp_path: Path) -> None:
+    """A run that came to its end is not to be gone on with, unless it was stopped."""
+    journal(tmp_path, STARTED, STEP, StepEnded("a", "passed", 3.0), RunEnded(NAME, "succeeded", 4.0))
+    assert not status_of(None, newest_run(tmp_path)).resumable
+    assert status_of(BEFORE, newest_run(tmp_path)).state == "preparing"
+
+
+def test_stopped_run_can_be_gone_on_with(tmp_path: Path) -> None:
+    """A run that was stopped on request ended in order, and is resumable."""
+    journal(tmp_path, STARTED, RunEnded(NAME, "interrupted", 4.0, "stopped on request"))
+    assert status_of(None, newest_run(tmp_path)).resumable
+
+
+def test_way_back_is_named_while_it_is_taken(tmp_path: Path) -> None:
+    """While a step is undone, that is what the run is doing, and where it goes back to."""
+    journal(tmp_path, STARTED, STEP, StepEnded("a", "failed", 3.0, "bad flag"), UndoStarted("a", "revision 4"))
+    run = newest_run(tmp_path)
+    assert run is not None and run.report.doing == "a: going back to revision 4"
+
+
+def test_nothing_yet(tmp_path: Path) -> None:
+    """A folder without runs is idle, and a first command that holds the lock is preparing one."""
+    assert status_of(None, newest_run(tmp_path)).state == "idle"
+    assert status_of(BEFORE, newest_run(tmp_path)).state == "preparing"

@@ -1,0 +1,30 @@
+"""`upgrader history`: the runs of a cluster folder."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from upgrader.cli.folder import runs_folder
+from upgrader.engine.history import past_runs
+from upgrader.ui.runs import print_history
+
+__all__ = ["history"]
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list of runs, each as in its report.json.")
+@click.pass_obj
+def history(folder: Path, as_json: bool) -> None:
+    """List the runs of this cluster folder, oldest first: when, where to, how they ended, how long they took.
+
+    Reads the folder only; the cluster isn't asked. `policy.keepRuns` says how many runs are kept.
+    """
+    runs = past_runs(runs_folder(folder))
+    if as_json:
+        click.echo(json.dumps([run.as_json() for run in runs], indent=2))
+    else:
+        print_history(runs, sys.stdout)

@@ -1,0 +1,53 @@
+"""What a cluster folder tells about its newest run: at work, over, or cut off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from upgrader.engine.history import PastRun
+from upgrader.engine.lock import FolderHolder
+
+__all__ = ["Status", "status_of"]
+
+State = Literal["idle", "preparing", "running"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is going on in a cluster folder."""
+
+    state: State
+    """`running`: the newest run is at work; `preparing`: a command holds the lock, but has begun no run yet."""
+    holder: FolderHolder | None
+    run: PastRun | None
+    """The newest run; None when there never was one."""
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the newest run was cut off or stopped, so that the same command goes on where it was."""
+        return self.state == "idle" and self.run is not None and self.run.outcome == "interrupted"
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines; times are ISO 8601 in UTC."""
+        holder = self.holder and {"holder": self.holder.holder, "since": _iso(self.holder.since)}
+        run = self.run and self.run.as_json()
+        return {"state": self.state, "holder": holder, "resumable": self.resumable, "run": run}
+
+
+def status_of(holder: FolderHolder | None, newest: PastRun | None) -> Status:
+    """Put the two together.
+
+    A run that has no end is at work only when the lock was taken before it began: a later holder is another
+    command, and the run was cut off.
+    """
+    if holder is None:
+        return Status("idle", None, newest)
+    report = newest.report if newest else None
+    begun = report is not None and report.started and datetime.fromisoformat(report.started) >= holder.since
+    return Status("running" if begun and report and not report.complete else "preparing", holder, newest)
+
+
+def _iso(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")

@@ -1,0 +1,116 @@
+"""The runs of a cluster folder as tables: all of them, or the newest step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from upgrader.engine.history import PastRun
+from upgrader.engine.report import Report, StepReport
+from upgrader.engine.status import Status
+from upgrader.ui.console import MARKS
+from upgrader.ui.summary import OUTCOMES, step_row
+from upgrader.ui.terminal import console, duration, show
+
+__all__ = ["print_history", "print_status"]
+
+_UNKNOWN = ("?", "can't be read", "magenta")
+
+
+def print_history(runs: Sequence[PastRun], stream: TextIO | None = None) -> None:
+    """Print a line for each run: when, where to, how it ended, how long it took, and why it failed."""
+    out = console(stream)
+    table = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    table.columns[2].justify = "right"
+    table.add_column(overflow="fold")
+    for run in runs:
+        mark, words, style = _outcome(run)
+        reason = _problem(run) or run.report.reason
+        why = reason.splitlines()[0] if reason else _stopped_at(run.report)
+        seconds = duration(run.seconds) if run.seconds else ""
+        table.add_row(Text(run.name), Text(f"{mark} {words}", style=style), Text(seconds), Text(why, style="dim"))
+    if runs:
+        show(out, table)
+    else:
+        out.print("no run yet")
+
+
+def print_status(status: Status, now: datetime, stream: TextIO | None = None) -> None:
+    """Print who is at work, the newest run step by step, and whether it can be gone on with."""
+    out = console(stream)
+    if status.holder is not None:
+        held = duration((now - status.holder.since).total_seconds())
+        out.print(Text.assemble("held by ", (status.holder.holder, "bold"), f" for {held}"), soft_wrap=True)
+    else:
+        out.print("nobody is at work in this folder")
+    run = status.run
+    if run is None:
+        out.print("no run yet")
+        return
+    out.print(_headline(status, run, now), soft_wrap=True)
+    if run.problem:
+        out.print(Text(f"  {_problem(run)}", style="magenta"), soft_wrap=True)
+        return
+    show(out, _steps(run.report, running=status.state == "running"))
+    if run.report.reason:
+        out.print(Text(run.report.reason, style="dim"), soft_wrap=True)
+    if run.report.unknown:
+        names = ", ".join(run.report.unknown)
+        out.print(Text(f"A newer version of upgrader wrote records that this one doesn't know: {names}"))
+    if status.resumable:
+        out.print("The same command goes on where it was: what is done already is only looked at.")
+
+
+def _headline(status: Status, run: PastRun, now: datetime) -> Text:
+    if status.state == "running":
+        since = duration((now - datetime.fromisoformat(run.report.started)).total_seconds())
+        return Text.assemble((run.name, "bold"), f" is running for {since}: {run.report.doing}")
+    mark, words, style = _outcome(run)
+    where = _stopped_at(run.report)
+    return Text.assemble((mark, style), " ", (run.name, "bold"), (f" {words}", style), f"; {where}" if where else "")
+
+
+def _problem(run: PastRun) -> str:
+    """What is wrong with the journal; the folder is named beside it."""
+    return run.problem.replace(f"{run.folder}/", "")
+
+
+def _stopped_at(report: Report) -> str:
+    """Where a run was that has no end."""
+    return f"last: {report.doing}" if report.doing else ""
+
+
+def _steps(report: Report, *, running: bool) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    table.columns[2].justify = "right"
+    table.add_column(overflow="fold")
+    for step in report.steps:
+        table.add_row(*(_active(step) if running and step.outcome == "in-doubt" else step_row(step)))
+    begun = {step.name for step in report.steps}
+    sign, style = MARKS["waiting"]
+    for name in report.planned:
+        if name not in begun:
+            table.add_row(Text.assemble(" ", (sign, style), f" {name}"), "", "", Text("not begun", style=style))
+    return table
+
+
+def _active(step: StepReport) -> tuple[Text, Text, Text, Text]:
+    """A step that is at work: the gates that it waits for, as they answered last."""
+    waiting = [f"{gate.name}: {gate.reason}" for gate in step.gates if gate.outcome != "held" and gate.reason]
+    held = sum(gate.outcome == "held" for gate in step.gates)
+    gates = f"{held} of {len(step.gates)} gates" if step.gates else ""
+    name = Text.assemble(" ", ("▸", "cyan"), f" {step.name}")
+    return name, Text(gates, style="dim"), Text(), Text("; ".join(waiting) or step.summary)
+
+
+def _outcome(run: PastRun) -> tuple[str, str, str]:
+    mark, words, style = _UNKNOWN if run.problem else OUTCOMES[run.outcome]
+    return mark, words.removesuffix(" in").removesuffix(" after"), style
