@@ -22,9 +22,9 @@ from upgrader.checkpointer.pods import Pod, condition, template_hash
 from upgrader.checkpointer.report import Board, Counters, Report, WorkloadReport
 from upgrader.checkpointer.store import Shelf, Store
 
-_HASTE = 4
-"""While the API is away and nothing is active yet, passes follow each other this much quicker: every second counts
-there.
+_HASTE = 10
+"""While the API is away and no copy stands in yet, passes follow each other this much quicker: after a power cut, the
+time between the first two is time without an API. Once a copy is starting, the CPU is better left to it.
 """
 
 _YIELDING = 3
@@ -64,8 +64,7 @@ class Loop:
             while not stop.is_set():
                 started = self.clock()
                 report = self.once()
-                hurry = report.acting and report.api is not ApiState.ANSWERING and not report.failure
-                pause = self.interval / _HASTE if hurry else self.interval
+                pause = self.interval / _HASTE if report.urgent else self.interval
                 stop.wait(max(0.0, started + pause - self.clock()))
         finally:
             self.lock.release()
@@ -105,6 +104,7 @@ class Loop:
         pending = self._pending(look, disk)
         self._tell(look, pending, disk)
         self._yield(look, disk)
+        shelves = self.store.read()
         return Report(
             self.clock(),
             acting=True,
@@ -113,8 +113,9 @@ class Loop:
             pending={
                 f"{p.namespace}/{p.name}": text for p, (_, text) in pending.items() if not self.own(look.pods[p.uid])
             },
-            workloads={w: _workload_report(s, desired.reasons.get(w, "")) for w, s in self.store.read().items()},
+            workloads={w: _workload_report(s, desired.reasons.get(w, "")) for w, s in shelves.items()},
             failure=failure,
+            urgent=look.seen.api is ApiState.AWAY and not failure and not _stands_in(shelves),
         )
 
     def _yield(self, look: Look, disk: Mapping[Workload, Shelf]) -> None:
@@ -123,8 +124,7 @@ class Loop:
         Otherwise the lock would stay with the old version for the whole of an upgrade.
         """
         ready = any(p.ready and not p.terminating and self.own(look.pods[p.uid]) for p in look.seen.parents)
-        busy = any(s.active for s in disk.values() if s.newest is None or s.newest.policy is not Policy.ALWAYS)
-        if self.copy and ready and not busy:
+        if self.copy and ready and not _stands_in(disk):
             self.lock.release()
             self._yielding_until = self.clock() + _YIELDING * self.interval
 
@@ -237,6 +237,11 @@ class Loop:
             LOG.info(text)
         else:
             LOG.warning(text or "over", extra={"topic": topic})
+
+
+def _stands_in(disk: Mapping[Workload, Shelf]) -> bool:
+    """Whether a copy is in place that isn't always there."""
+    return any(s.active for s in disk.values() if s.newest is None or s.newest.policy is not Policy.ALWAYS)
 
 
 def _workload_report(shelf: Shelf, reason: str) -> WorkloadReport:

@@ -24,7 +24,9 @@ class WorkloadReport:
 
 @dataclass(frozen=True)
 class Report:
-    """``at``: monotonic seconds of the pass. ``pending``: pods without a current checkpoint, each with the reason."""
+    """``at``: monotonic seconds of the pass. ``pending``: pods without a current checkpoint, each with the reason.
+    ``urgent``: the API is away and no copy stands in: the next look may be what brings it back.
+    """
 
     at: float
     acting: bool
@@ -33,6 +35,7 @@ class Report:
     pending: Mapping[str, str] = field(default_factory=dict)
     workloads: Mapping[Workload, WorkloadReport] = field(default_factory=dict)
     failure: str = ""
+    urgent: bool = False
     seconds: float = 0.0
 
     def unready(self) -> list[str]:
