@@ -11,7 +11,7 @@ from upgrader.gates.mask import mask_secrets
 from upgrader.model.workload import Container, Pod
 from upgrader.ports import Kube, KubeObject
 
-__all__ = ["headline", "lines_of", "log_tail", "probe_container", "telling_event", "warnings_of"]
+__all__ = ["headline", "lines_of", "log_tail", "probe_container", "readable", "telling_event", "warnings_of"]
 
 _LOG_LINES = 40
 _EVENTS = 6
@@ -66,6 +66,11 @@ def log_tail(kube: Kube, pod: Pod, container: Container) -> tuple[str, ...]:
     if not text:
         end = container.terminated or container.last
         text = end.message if end else ""
+    return readable(text)
+
+
+def readable(text: str) -> tuple[str, ...]:
+    """The lines of a log that tell something, secrets masked."""
     return tuple(line.rstrip() for line in mask_secrets(text).splitlines() if line.strip() and not _USAGE.search(line))
 
 

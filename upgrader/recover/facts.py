@@ -1,6 +1,6 @@
 """What a controller says of itself when the API can't: values without judgement, read over SSH.
 
-A fact that could not be had is `Unknown`, with the reason; it is never guessed. Times are seconds since the epoch (UTC).
+A fact that could not be had is `Unknown`, with the reason; it is never guessed. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ class Clock:
 
 @dataclass(frozen=True)
 class Unit:
-    """A systemd unit. `state`: systemd's ActiveState (`active`, `inactive`, `failed`, `activating`…); `result`: why
-    it ended (`exit-code`, `signal`…); `said`: its last journal lines, secrets masked, when it doesn't run.
+    """A systemd unit, in systemd's words. `state`: `active`, `inactive`, `failed`, `activating`…; `result`: why it
+    ended (`exit-code`, `signal`…); `enabled`: `enabled`, `disabled`, `masked`…; `said`: its last journal lines, secrets
+    masked, when it doesn't run.
     """
 
     name: str
@@ -63,7 +64,9 @@ class Unit:
     sub_state: str = ""
     result: str = ""
     exit_status: int = 0
+    loaded: str = "loaded"
     enabled: str = ""
+    restarts: int = 0
     since: float | None = None
     said: tuple[str, ...] = ()
 
@@ -75,10 +78,13 @@ class Unit:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Whether something answers as it should; `said`: its words, or the reason why there are none."""
+    """Whether something answers as it should; `said`: its words, or the reason why there are none. `address`: who was
+    asked, `host:port`; empty when nothing listens.
+    """
 
     answers: bool
     said: str = ""
+    address: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,7 @@ class EtcdServer:
     db_size: int = 0
     db_quota: int = 0
     members: tuple[Member, ...] | Unknown = Unknown("not asked")
-    alarms: tuple[Alarm, ...] | Unknown = Unknown("not asked")
+    alarms: tuple[Alarm, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,19 +162,15 @@ class Backup:
 @dataclass(frozen=True)
 class Etcd:
     """etcd on this host. `data`: of its data folder; `empty` has no database file in it. `server` is Unknown when
-    nothing answered there.
+    nothing answered there. `flags`: those of its manifest that tell its name and peers. `backups`: the newest first.
     """
 
-    manifest: bool
+    manifest: bool | Unknown
     data_dir: str
     data: Literal["present", "empty", "missing"] | Unknown
     server: EtcdServer | Unknown
+    flags: Mapping[str, str] = field(default_factory=dict)
     backups: tuple[Backup, ...] = ()
-
-    @property
-    def expected(self) -> bool:
-        """Whether this host is meant to run a member: what speaks for it are its manifest or its data."""
-        return self.manifest or self.data == "present"
 
 
 @dataclass(frozen=True)
@@ -248,7 +250,9 @@ class Workload:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """One controller, at one moment. `api` is kube-apiserver's own answer on this host, at `api_address`."""
+    """One controller, at one moment. `api` is kube-apiserver's own answer on this host. `containers` are those of
+    kube-apiserver's pods, the newest first.
+    """
 
     taken: float
     booted: float | Unknown
@@ -264,6 +268,8 @@ class HostFacts:
     containers: tuple[Container, ...] | Unknown
     workloads: tuple[Workload, ...] | Unknown
     etcd_containers: tuple[Container, ...] = ()
+    complaints: tuple[str, ...] = ()
+    """The kubelet's newest errors that have to do with the control plane, masked."""
 
     def workload(self, name: str = KUBE_APISERVER) -> Workload | None:
         """What is kept of a workload; None for nothing (or nothing that is known)."""

@@ -18,7 +18,8 @@ _PODS = ("kube-apiserver-", "etcd-")
 _MOST = 14
 _TAIL_BYTES = 16384
 _LINES = 25
-_COMPLAINT = re.compile(r"^[EF]\d{4} .*(kube-apiserver|etcd|static|manifests|runtime|certificate|disk)", re.IGNORECASE)
+_MOST_CHARACTERS = 600
+_COMPLAINT = re.compile(r"^[EF]\d{4} .*(?:Error syncing pod|config path|process manifest|[Ee]vict|[Cc]ertificate)")
 
 
 def socket_path(root: str) -> str:
@@ -120,7 +121,7 @@ def _tail(path: str) -> list[str]:
     except OSError:
         return []
     parts = [line.split(" ", 3) for line in lines]
-    return [part[3] for part in parts if len(part) == 4 and part[3].strip()][-_LINES:]
+    return [part[3][:_MOST_CHARACTERS] for part in parts if len(part) == 4 and part[3].strip()][-_LINES:]
 
 
 def image(path: str, reference: str) -> dict[str, Any]:
@@ -140,12 +141,14 @@ def image(path: str, reference: str) -> dict[str, Any]:
 
 def complaints() -> list[str]:
     """The kubelet's newest errors that have to do with the control plane, each once."""
-    lines = command("journalctl", "-u", "kubelet", "-n", "300", "-o", "cat", "--no-pager", "-q").splitlines()
+    lines = command(
+        "journalctl", "-u", "kubelet", "--since", "-10min", "-n", "400", "-o", "cat", "--no-pager", "-q"
+    ).splitlines()
     newest: dict[str, str] = {}
     for line in lines:
         if _COMPLAINT.search(line):
             # The same words at another time are the same complaint; what comes last is at the end.
             key = line.split("]", 1)[-1]
             newest.pop(key, None)
-            newest[key] = line
+            newest[key] = line[:_MOST_CHARACTERS]
     return list(newest.values())[-6:]

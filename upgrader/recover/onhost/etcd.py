@@ -19,7 +19,7 @@ _TOLD = ("name", "initial-advertise-peer-urls", "initial-cluster")
 
 
 def facts(root: str) -> dict[str, Any]:
-    """etcd on this host: its manifest, its data, its backups, and what it answers."""
+    """etcd on this host: its manifest, its data and its backups."""
     flags = _flags(root)
     data = flags.get("data-dir", "/var/lib/etcd")
     return {
@@ -28,7 +28,6 @@ def facts(root: str) -> dict[str, Any]:
         "data_dir": data,
         "data": attempt(lambda: _data(root + data)),
         "backups": backups(root),
-        "server": attempt(lambda: _server(root, flags)),
     }
 
 
@@ -48,7 +47,9 @@ def _data(folder: str) -> str:
     return "present" if os.path.isfile(database) and os.path.getsize(database) else "empty"
 
 
-def _server(root: str, flags: dict[str, str]) -> dict[str, Any]:
+def server(root: str) -> dict[str, Any]:
+    """What the member on this host answers."""
+    flags = _flags(root)
     files = {
         "ca": flags.get("trusted-ca-file", _PKI + "/ca.crt"),
         "cert": _PKI + "/healthcheck-client.crt",
