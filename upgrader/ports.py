@@ -72,8 +72,13 @@ class Helm(Protocol):
         """
         ...
 
-    def rollback(self, release: str, namespace: str, revision: int, *, timeout_seconds: float) -> Revision:
-        """Go back to a revision and wait; works on a release stuck in `pending-upgrade` too. Raises HelmError."""
+    def rollback(
+        self, release: str, namespace: str, revision: int, *, timeout_seconds: float, wait: bool = True
+    ) -> Revision:
+        """Go back to a revision, also over what was edited by hand; works on a release stuck in `pending-upgrade` too.
+
+        Returns when every workload is ready, or, without `wait`, as soon as all is written. Raises HelmError.
+        """
         ...
 
     def uninstall(self, release: str, namespace: str, *, timeout_seconds: float) -> None:

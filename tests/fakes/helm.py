@@ -57,7 +57,9 @@ class FakeHelm:
             raise error
         return self._add(spec.name, "deployed", self.render(spec))
 
-    def rollback(self, release: str, namespace: str, revision: int, *, timeout_seconds: float) -> Revision:
+    def rollback(
+        self, release: str, namespace: str, revision: int, *, timeout_seconds: float, wait: bool = True
+    ) -> Revision:
         self.calls.append(f"rollback {release} {revision}")
         if release in self.fail_rollback:
             raise self.fail_rollback[release]

@@ -159,11 +159,17 @@ class HelmAdapter:
         done = self._call(_watched(work(), watch), spec.name, timeout_seconds + 2 * _GRACE_SECONDS)
         return Revision(done.revision, "deployed", description=done.description or "")
 
-    def rollback(self, release: str, namespace: str, revision: int, *, timeout_seconds: float) -> Revision:
-        command = ["rollback", release, str(revision), "--namespace", namespace, "--wait"]
+    def rollback(
+        self, release: str, namespace: str, revision: int, *, timeout_seconds: float, wait: bool = True
+    ) -> Revision:
+        command = ["rollback", release, str(revision), "--namespace", namespace]
         command += ["--timeout", f"{timeout_seconds:.0f}s", "--history-max", str(HISTORY_KEPT)]
+        if wait:
+            command.append("--wait")
         if self._client.version.major >= 4:
-            command.append("--force-conflicts")
+            # Said aloud: for a revision that Helm 3 wrote, Helm 4 would apply on the client's side, and then refuse
+            # --force-conflicts, without which what was edited by hand stays as it is.
+            command += ["--server-side=true", "--force-conflicts"]
         self._call(self._command.run(command), release, timeout_seconds + _GRACE_SECONDS)
         return self.history(release, namespace)[-1]
 

@@ -1,0 +1,128 @@
+"""A recovery as a pipeline: the same engine, journal and gates as an upgrade."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from upgrader.gates.catalog import gates_for
+from upgrader.model.cluster import Cluster
+from upgrader.model.release import RestorePoint
+from upgrader.model.settings import Holding
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep
+from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
+from upgrader.recover.actions import Attempts, next_actions
+from upgrader.recover.diagnose import Diagnosis
+from upgrader.recover.gates import ReleaseGate
+from upgrader.recover.hand_over import HandOverStep
+from upgrader.recover.release_step import ReleaseStep
+
+__all__ = ["ApiStep", "RecoverTools", "recover_pipeline", "recovered"]
+
+_NAMESPACE = "kube-system"
+_ALWAYS = ("nodes", "critical-pods")
+
+
+@dataclass(frozen=True)
+class RecoverTools:
+    """The ports that a recovery works through, and how it looks at the controllers."""
+
+    hosts: Hosts
+    helm: Helm
+    kube: Kube
+    clock: Clock
+    cluster: Cluster
+    look: Callable[[], Diagnosis]
+    recovery: Recovery
+    holding: Holding
+    helm_timeout_seconds: float
+
+
+@dataclass(frozen=True)
+class ApiStep:
+    """Brings the API back over SSH. `seen` is the look that the operator was shown."""
+
+    recovery: Recovery
+    seen: Diagnosis
+    name: str = "api"
+
+    def summary(self) -> str:
+        api = self.seen.api
+        actions = next_actions(self.seen.controllers, Attempts(), 0.0, api_answers=api.answers)
+        if actions:
+            return "; ".join(map(str, actions))
+        return "the API answers: nothing to start" if api.answers else "wait until the API answers"
+
+    def capture(self) -> None:
+        """Nothing to take back: what was started here is what works."""
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        self.recovery.bring_api_back(note)
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        """Nothing to take back."""
+
+
+def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
+    """The API first, then the release that took it away, then back to its own pods; gated as an upgrade is."""
+    release = ReleaseStep(
+        look=tools.look,
+        hosts=tools.hosts,
+        helm=tools.helm,
+        kube=tools.kube,
+        clock=tools.clock,
+        timeout_seconds=tools.helm_timeout_seconds,
+        api_was_away=not seen.api.answers,
+    )
+    hand_over = HandOverStep(tools.hosts, tools.helm, tools.kube, tools.clock, tools.cluster, tools.recovery)
+    return Pipeline(
+        (
+            PipelineStep(ApiStep(tools.recovery, seen), (), ()),
+            PipelineStep(release, (), ()),
+            PipelineStep(hand_over, _gates(tools), ()),
+        )
+    )
+
+
+def recovered(tools: RecoverTools) -> str:
+    """What is still missing until the cluster is as a recovery leaves it; "" when nothing is. Looks once."""
+    for item in _gates(tools):
+        verdict = item.gate.look()
+        if verdict.kind != "holds":
+            return verdict.reason
+    return ""
+
+
+def _gates(tools: RecoverTools) -> tuple[GateRun, ...]:
+    always = _of("", "", tools, skip=())
+    return (
+        _run(tools, ReleaseGate("kube-apiserver", _NAMESPACE, tools.helm, _maker("kube-apiserver", tools))),
+        _run(
+            tools,
+            ReleaseGate("pod-checkpointer", _NAMESPACE, tools.helm, _maker("pod-checkpointer", tools), optional=True),
+        ),
+        *always,
+    )
+
+
+def _maker(release: str, tools: RecoverTools) -> Callable[[str], tuple[GateRun, ...]]:
+    return lambda manifest: _of(release, manifest, tools, skip=_ALWAYS)
+
+
+def _of(release: str, manifest: str, tools: RecoverTools, skip: Collection[str]) -> tuple[GateRun, ...]:
+    gates = gates_for(
+        release,
+        manifest,
+        namespace=_NAMESPACE,
+        kube=tools.kube,
+        clock=tools.clock,
+        cluster=tools.cluster,
+        version=None,
+        holding=tools.holding,
+    )
+    return tuple(item for item in gates if item.gate.name not in skip)
+
+
+def _run(tools: RecoverTools, gate: ReleaseGate) -> GateRun:
+    holding = tools.holding
+    return GateRun(gate, holding.consecutive, holding.interval_seconds, holding.deadline_seconds)
