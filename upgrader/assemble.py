@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from upgrader.gates.absence import ApiAbsence
 from upgrader.gates.catalog import gates_for, workload_gate
 from upgrader.gates.watcher import watch_workloads
 from upgrader.model.cluster import Cluster
@@ -115,7 +116,13 @@ def _step(
         change=planned.summary,
         helm=tools.helm,
         timeout_seconds=settings.helm_timeout_seconds,
-        watcher=lambda: watch_workloads(tools.kube, planned.after, clock=tools.clock, namespace=planned.spec.namespace),
+        watcher=lambda: watch_workloads(
+            tools.kube,
+            planned.after,
+            clock=tools.clock,
+            namespace=planned.spec.namespace,
+            absence=ApiAbsence(tools.kube, tools.clock, settings.recovery.patience_seconds),
+        ),
         take_ownership=planned.name in take_ownership,
     )
     return PipelineStep(chart, gates + own, undo_gates)

@@ -7,6 +7,7 @@
     ├── LabError                  2  the local lab can't do what was asked
     ├── StepFailed                4  a step did not reach its goal (the engine rolls back)
     │   ├── GateFailed            4  …applied, but a gate did not hold in time
+    │   ├── ApiLost               4  …the API has been away for longer than is waited for
     │   └── WorkloadFailed        4  …a workload can't become ready, and this is why
     ├── RollbackFailed            5  the way back failed as well: a person is needed
     ├── HelmError                 5  Helm refused or failed
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 __all__ = [
     "ApiError",
+    "ApiLost",
     "ApiUnavailable",
     "ConfigError",
     "GateFailed",
@@ -87,6 +89,10 @@ class StepFailed(UpgraderError):
 
 class GateFailed(StepFailed):
     """A step was applied, but one of its gates did not hold before the deadline."""
+
+
+class ApiLost(StepFailed):
+    """While a step or its gates were waited for, the API has been away for so long that waiting is in vain."""
 
 
 class WorkloadFailed(StepFailed):

@@ -65,7 +65,15 @@ def _run(session: Session, pipeline: Pipeline, label: str, on_failure: OnFailure
     try:
         with choose_reporter(sys.stderr) as display:
             reporter = _Everyone(journal, display)
-            runner = Runner(kube=tools.kube, clock=tools.clock, reporter=reporter, stop=stop, on_failure=on_failure)
+            runner = Runner(
+                kube=tools.kube,
+                clock=tools.clock,
+                reporter=reporter,
+                stop=stop,
+                on_failure=on_failure,
+                recovery=session.recovery(),
+                patience_seconds=settings.recovery.patience_seconds,
+            )
             with stop_on_signals(stop, lambda text: display.emit(Note(text))), _probing(session, reporter, display):
                 result = runner.run(pipeline, run=name, target=label, folder=str(folder))
     finally:

@@ -27,8 +27,10 @@ from upgrader.model.settings import Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe import observe
 from upgrader.planner import plan_run
-from upgrader.ports import Hosts
+from upgrader.ports import Hosts, Recovery
 from upgrader.preflight.checks import PreflightContext, run_checks
+from upgrader.recover.api import ApiRecovery
+from upgrader.recover.look import Look
 
 __all__ = ["Session", "open_session"]
 
@@ -57,6 +59,12 @@ class Session:
     def preflight(self, observed: Observed) -> tuple[Finding, ...]:
         """Every check's findings."""
         return run_checks(self.preflight_context(observed))
+
+    def recovery(self) -> Recovery:
+        """The way to an API that doesn't come back by itself."""
+        tools = self.tools
+        look = Look(self.hosts, tools.kube, self.cluster)
+        return ApiRecovery(look, hosts=self.hosts, kube=tools.kube, clock=tools.clock)
 
     def preflight_context(self, observed: Observed) -> PreflightContext:
         """What checks look at."""

@@ -24,6 +24,7 @@ __all__ = [
     "Helm",
     "Playbook",
     "Policy",
+    "Recovery",
     "Release",
 ]
 
@@ -85,6 +86,22 @@ class Helm(_Model):
     )
 
 
+class Recovery(_Model):
+    """What a run does when a step has taken the API away, and it doesn't come back by itself."""
+
+    enabled: bool = Field(
+        default=True,
+        description="Whether the run brings the API back over SSH, from the last-known-good copies on the controllers, "
+        "and then rolls back. Else it waits for five minutes, and leaves it to a person.",
+    )
+    after: Duration = Field(
+        default=60.0,
+        description="How long the API may be away before that. The pod-checkpointer mends most outages in half a "
+        "minute, and a controller that reboots needs as long.",
+        examples=["60s"],
+    )
+
+
 class Policy(_Model):
     """What to do when something fails."""
 
@@ -93,6 +110,7 @@ class Policy(_Model):
         description="`rollback-run` undoes every step of the run, last one first; `rollback-step` only the one that "
         "failed; `stop` leaves everything as it is.",
     )
+    recovery: Recovery = Recovery()
     keep_runs: int = Field(
         default=20,
         ge=1,

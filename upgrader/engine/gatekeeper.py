@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from upgrader.errors import GateFailed
+from upgrader.gates.absence import ApiAbsence
 from upgrader.model.event import GateLooked, GatePassed
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.pipeline import GateRun
@@ -27,26 +28,26 @@ class _Count:
     passed: bool = False
 
 
-def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: Reporter) -> None:
+def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: Reporter, absence: ApiAbsence) -> None:
     """Look at every gate, round after round, until in one and the same round each has held often enough in a row.
 
     A gate that has held and then stops holding counts anew, also while another is waited for: what must be healthy
     must be healthy together. `pending` and `unknown` both start a count anew; they differ in the message, for what is
-    unknown at the deadline is said to be unknown, not to be unhealthy. Raises GateFailed for the first that fails.
+    unknown at the deadline is said to be unknown, not to be unhealthy. Raises GateFailed for the first that fails,
+    ApiLost when `absence` finds that there is nobody to ask any more.
     """
     counts = [_Count(run) for run in gates]
     if not counts:
         return
     started = clock.monotonic()
     while True:
-        for count in counts:
-            _look(step, count, started, clock, reporter)
+        absence.check([_look(step, count, started, clock, reporter) for count in counts])
         if all(count.passed for count in counts):
             return
         clock.sleep(min(count.run.interval_seconds for count in counts))
 
 
-def _look(step: str, count: _Count, started: float, clock: Clock, reporter: Reporter) -> None:
+def _look(step: str, count: _Count, started: float, clock: Clock, reporter: Reporter) -> Verdict:
     run = count.run
     verdict = run.gate.look()
     count.looks += 1
@@ -64,6 +65,7 @@ def _look(step: str, count: _Count, started: float, clock: Clock, reporter: Repo
         raise _failed(run, verdict, f"broken after {spent:.0f} s")
     if not held and spent >= run.deadline_seconds:
         raise _failed(run, verdict, f"did not hold {run.needed} times in a row within {run.deadline_seconds:.0f} s")
+    return verdict
 
 
 def _failed(run: GateRun, verdict: Verdict, what: str) -> GateFailed:

@@ -10,20 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from upgrader.engine.gatekeeper import hold_all
+from upgrader.engine.lifeline import Lifeline
 from upgrader.engine.stop import StopRequest
-from upgrader.errors import ApiError, Interrupted, RollbackFailed, UpgraderError
+from upgrader.errors import ApiLost, ApiUnavailable, Interrupted, UpgraderError
+from upgrader.gates.absence import ApiAbsence
 from upgrader.model.event import Note, RunEnded, RunStarted, StepApplied, StepEnded, StepStarted, UndoEnded, UndoStarted
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.release import RestorePoint
 from upgrader.model.settings import OnFailure
-from upgrader.pipeline import Pipeline, PipelineStep
-from upgrader.ports import Clock, Kube, Reporter
-from upgrader.waiting import wait_until
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep
+from upgrader.ports import Clock, Kube, Recovery, Reporter
 
 __all__ = ["RunResult", "Runner"]
 
-API_RETURNS_SECONDS = 300.0
-"""How long the way back waits for an API that is away: a rebooting controller needs about one minute."""
+UNDO_ATTEMPTS = 3
+"""How often an undo is tried that loses the API in its middle."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,26 @@ class Runner:
     """Carries out one pipeline, once."""
 
     def __init__(
-        self, *, kube: Kube, clock: Clock, reporter: Reporter, stop: StopRequest, on_failure: OnFailure
+        self,
+        *,
+        kube: Kube,
+        clock: Clock,
+        reporter: Reporter,
+        stop: StopRequest,
+        on_failure: OnFailure,
+        recovery: Recovery,
+        patience_seconds: float,
     ) -> None:
+        """`patience_seconds`: for how long the API may be away before `recovery` brings it back; infinity: for ever."""
         self._kube = kube
         self._clock = clock
         self._reporter = reporter
         self._stop = stop
         self._on_failure = on_failure
+        self._patience_seconds = patience_seconds
+        self._lifeline = Lifeline(
+            kube=kube, clock=clock, reporter=reporter, recovery=recovery, patience_seconds=patience_seconds
+        )
 
     def run(self, pipeline: Pipeline, *, run: str, target: str, folder: str) -> RunResult:
         """Run to the end and say how it ended; raises only for a bug or a second Ctrl-C."""
@@ -88,7 +102,7 @@ class Runner:
         item.step.apply(self._note)
         self._reporter.emit(StepApplied(name, self._clock.monotonic() - began))
         # A step that was applied is gated even when a stop is asked for: half-known is no place to stop at.
-        hold_all(name, item.gates, clock=self._clock, reporter=self._reporter)
+        self._hold(name, item.gates)
         self._reporter.emit(StepEnded(name, "passed", self._clock.monotonic() - began))
 
     def _backward(self, done: list[_Done], error: UpgraderError) -> RunResult:
@@ -96,46 +110,46 @@ class Runner:
         if self._on_failure == "stop" or not done:
             return RunResult("failed", error.message, error.remedy)
         back = done[-1:] if self._on_failure == "rollback-step" else done
-        failures = [failure for item in reversed(back) if (failure := self._undo(item)) is not None]
+        overdue = isinstance(error, ApiLost)
+        failures = [failure for item in reversed(back) if (failure := self._undo(item, overdue=overdue)) is not None]
         if failures:
             reason = "\n".join([error.message, "…and the way back failed:", *(f.message for f in failures)])
             return RunResult("failed", reason, failures[0].remedy or error.remedy)
         return RunResult("rolled-back", error.message, error.remedy)
 
-    def _undo(self, done: _Done) -> UpgraderError | None:
+    def _undo(self, done: _Done, *, overdue: bool) -> UpgraderError | None:
         name, began = done.step.step.name, self._clock.monotonic()
         self._reporter.emit(UndoStarted(name, str(done.way_back)))
-        failure: UpgraderError | None = None
-        try:
-            self._await_api()
-            done.step.step.undo(done.way_back, self._note)
-            hold_all(name, done.step.undo_gates, clock=self._clock, reporter=self._reporter)
-        except UpgraderError as error:
-            failure = error
+        failure = self._go_back(done, overdue=overdue)
         spent = self._clock.monotonic() - began
         self._reporter.emit(UndoEnded(name, failure is None, spent, failure.message if failure else ""))
         return failure
 
-    def _await_api(self) -> None:
-        """Helm's way back needs the API: wait for it to answer, for as long as a reboot may take."""
-        if _not_ready(self._kube):
-            self._note("the API server does not answer: waiting for it to come back before going on")
-        why = wait_until(self._clock, lambda: _not_ready(self._kube), seconds=API_RETURNS_SECONDS)
-        if why:
-            raise RollbackFailed(
-                f"the API server has not been ready for {API_RETURNS_SECONDS:.0f} s: {why}",
-                remedy="Look at the controllers (kubelet, etcd, the kube-apiserver container's log), bring the "
-                "API back, then run again.",
-            )
+    def _go_back(self, done: _Done, *, overdue: bool) -> UpgraderError | None:
+        """Undo one step and hold its gates; again where the API was lost meanwhile, as an undo can be repeated.
+
+        Going back to a workload that can't have two instances side by side takes the API away once more.
+        """
+        failure: UpgraderError | None = None
+        for _ in range(UNDO_ATTEMPTS):
+            try:
+                self._lifeline.secure(overdue=overdue)
+            except UpgraderError as error:
+                return error
+            try:
+                done.step.step.undo(done.way_back, self._note)
+                self._hold(done.step.step.name, done.step.undo_gates)
+                return None
+            except UpgraderError as error:
+                failure, overdue = error, isinstance(error, ApiLost)
+                if not (isinstance(error, ApiLost | ApiUnavailable) or not self._lifeline.holds):
+                    return failure
+                self._note(f"the API server was lost on the way back: {error.message}")
+        return failure
+
+    def _hold(self, name: str, gates: tuple[GateRun, ...]) -> None:
+        absence = ApiAbsence(self._kube, self._clock, self._patience_seconds)
+        hold_all(name, gates, clock=self._clock, reporter=self._reporter, absence=absence)
 
     def _note(self, text: str) -> None:
         self._reporter.emit(Note(text))
-
-
-def _not_ready(kube: Kube) -> str:
-    """Why the API server isn't ready to serve; "" when it is."""
-    try:
-        kube.raw("/readyz")
-    except ApiError as error:
-        return error.message or "it gave no reason"
-    return ""

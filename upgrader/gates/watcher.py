@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from upgrader.errors import ApiError, WorkloadFailed
+from upgrader.gates.absence import ApiAbsence
 from upgrader.gates.diagnosis import diagnose
 from upgrader.gates.kinds import WORKLOADS
 from upgrader.gates.manifest import workloads_in
@@ -18,24 +19,27 @@ BROKEN_LOOKS = 2
 _ABSENT = -1
 
 
-def watch_workloads(kube: Kube, manifest: str, *, clock: Clock, namespace: str) -> WorkloadWatcher:
+def watch_workloads(kube: Kube, manifest: str, *, clock: Clock, namespace: str, absence: ApiAbsence) -> WorkloadWatcher:
     """A watcher of the manifest's workloads; make it before Helm begins, as it remembers how they are now."""
     refs = workloads_in(manifest, namespace)
-    return WorkloadWatcher(kube, clock, {ref: _generation(kube, ref) for ref in refs})
+    return WorkloadWatcher(kube, clock, {ref: _generation(kube, ref) for ref in refs}, absence)
 
 
 class WorkloadWatcher:
     """Called about once a second; raises WorkloadFailed with the cause once a workload is broken for good.
+
+    Raises ApiLost when the API has been away for too long: Helm would go on asking it until its own timeout.
 
     Helm changes workloads one after the other, and what is wrong with one that it hasn't got to yet is no reason to
     stop (it may be what the upgrade is meant to cure). So only a workload whose generation has changed since is
     judged, or one that wasn't there, and only once its controller has seen the change (`diagnose` sees to that).
     """
 
-    def __init__(self, kube: Kube, clock: Clock, before: dict[WorkloadRef, int | None]) -> None:
+    def __init__(self, kube: Kube, clock: Clock, before: dict[WorkloadRef, int | None], absence: ApiAbsence) -> None:
         self._kube = kube
         self._clock = clock
         self._before = before
+        self._absence = absence
         self._broken = dict.fromkeys(before, 0)
         self.last: tuple[Verdict, ...] = ()
         """What the last look found of each workload that Helm has changed, in the manifest's order."""
@@ -53,6 +57,7 @@ class WorkloadWatcher:
                 self.last = (*seen,)
                 raise WorkloadFailed("\n".join([verdict.reason, *(f"  {detail}" for detail in verdict.details)]))
         self.last = tuple(seen)
+        self._absence.check(seen)
 
     def _look(self, ref: WorkloadRef) -> Verdict | None:
         """A verdict; None when Helm hasn't changed the workload (yet)."""

@@ -13,6 +13,8 @@ __all__ = [
     "GateLooked",
     "GatePassed",
     "Note",
+    "RecoveryEnded",
+    "RecoveryStarted",
     "RunEnded",
     "RunStarted",
     "StepApplied",
@@ -102,6 +104,22 @@ class UndoEnded:
 
 
 @dataclass(frozen=True)
+class RecoveryStarted:
+    """The API has been away for too long, and is now brought back over SSH; `reason` says how it was away."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class RecoveryEnded:
+    """The API is back, or could not be brought back (`reason`)."""
+
+    succeeded: bool
+    seconds: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Note:
     """Something worth knowing that changes nothing."""
 
@@ -139,6 +157,8 @@ Event = (
     | StepEnded
     | UndoStarted
     | UndoEnded
+    | RecoveryStarted
+    | RecoveryEnded
     | Note
     | AvailabilityMeasured
     | RunEnded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ __all__ = [
     "Holding",
     "OnFailure",
     "PlaybookStep",
+    "RecoverySettings",
     "ReleaseStep",
     "Settings",
     "StepSettings",
@@ -80,6 +82,19 @@ class AvailabilitySettings:
 
 
 @dataclass(frozen=True)
+class RecoverySettings:
+    """Whether, and after how long, a run brings back over SSH an API that it has lost."""
+
+    enabled: bool = True
+    after_seconds: float = 60.0
+
+    @property
+    def patience_seconds(self) -> float:
+        """For how long an API that is away is merely waited for: without recovery, for ever."""
+        return self.after_seconds if self.enabled else inf
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything that a command needs to know before it looks at the cluster. All paths are absolute."""
 
@@ -94,5 +109,6 @@ class Settings:
     on_failure: OnFailure = "rollback-run"
     keep_runs: int = 20
     """How many past runs are kept when a new one begins."""
+    recovery: RecoverySettings = RecoverySettings()
     gates: Holding = Holding()
     availability: AvailabilitySettings = AvailabilitySettings()

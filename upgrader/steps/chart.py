@@ -21,7 +21,7 @@ class Watcher(Protocol):
     """What it saw of each workload when it last looked."""
 
     def __call__(self) -> None:
-        """Look once; raises WorkloadFailed when waiting longer won't help."""
+        """Look once; raises StepFailed (WorkloadFailed, ApiLost) when waiting longer won't help."""
         ...
 
 
@@ -60,7 +60,7 @@ class ChartStep:
                 watch=watcher,
                 take_ownership=self.take_ownership,
             )
-        except WorkloadFailed:
+        except StepFailed:
             raise
         except (HelmError, ApiUnavailable) as error:
             raise _with_cause(error, watcher.last) from error

@@ -14,6 +14,8 @@ from upgrader.model.event import (
     GateLooked,
     GatePassed,
     Note,
+    RecoveryEnded,
+    RecoveryStarted,
     RunEnded,
     RunStarted,
     StepApplied,
@@ -115,6 +117,11 @@ def _line(event: Event) -> str:
         case UndoEnded():
             how = "rolled back" if event.succeeded else "could not be rolled back"
             return f"{event.step}: {how} after {duration(event.seconds)}{_because(event.reason)}"
+        case RecoveryStarted():
+            return f"API: away for too long, brought back over SSH now{_because(event.reason)}"
+        case RecoveryEnded():
+            how = "is back" if event.succeeded else "could not be brought back"
+            return f"API: {how} after {duration(event.seconds)}{_because(event.reason)}"
         case Note():
             return event.text
         case AvailabilityMeasured():

@@ -11,6 +11,8 @@ from upgrader.model.event import (
     GateLooked,
     GatePassed,
     Note,
+    RecoveryEnded,
+    RecoveryStarted,
     RunEnded,
     RunStarted,
     StepApplied,
@@ -99,13 +101,21 @@ def follow(progress: Progress, event: Event, now: float) -> Progress:
             return _step(
                 progress, event.step, state=state, seconds=event.seconds, reason=event.reason, look=None, note=""
             )
+        case RecoveryStarted():
+            return _noted(progress, "bringing the API back over SSH")
+        case RecoveryEnded():
+            return _noted(progress, "the API is back" if event.succeeded else event.reason)
         case Note():
-            active = next((step.name for step in progress.steps if step.active), "")
-            return _step(progress, active, note=event.text)
+            return _noted(progress, event.text)
         case AvailabilityMeasured():
             return replace(progress, availability=event)
         case RunEnded():
             return replace(progress, ended=event)
+
+
+def _noted(progress: Progress, text: str) -> Progress:
+    active = next((step.name for step in progress.steps if step.active), "")
+    return _step(progress, active, note=text)
 
 
 def _step(progress: Progress, name: str, **changes: object) -> Progress:

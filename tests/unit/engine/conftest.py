@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.kube import FakeKube
+from tests.fakes.recovery import FakeRecovery
 from upgrader.engine.runner import Runner
 from upgrader.engine.stop import StopRequest
 from upgrader.errors import UpgraderError
@@ -38,6 +39,7 @@ class ScriptedStep:
     apply_error: UpgraderError | None = None
     undo_error: UpgraderError | None = None
     on_apply: Callable[[], None] = lambda: None
+    on_undo: Callable[[], None] = lambda: None
 
     def summary(self) -> str:
         return "change"
@@ -53,6 +55,7 @@ class ScriptedStep:
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         self.diary.append(f"undo {self.name} to {point.revision}")
+        self.on_undo()
         if self.undo_error:
             raise self.undo_error
 
@@ -79,6 +82,7 @@ class Bench:
     recorder: Recorder
     stop: StopRequest
     diary: list[str]
+    recovery: FakeRecovery
 
     def step(
         self, name: str, *gates: ScriptedGate, undo_gates: tuple[ScriptedGate, ...] = (), **script: object
@@ -87,9 +91,17 @@ class Bench:
         step = ScriptedStep(name, self.diary, **script)  # type: ignore[arg-type]
         return PipelineStep(step, tuple(map(_run, gates)), tuple(map(_run, undo_gates)))
 
-    def runner(self, on_failure: OnFailure = "rollback-run") -> Runner:
-        """A runner with the given policy."""
-        return Runner(kube=self.kube, clock=self.clock, reporter=self.recorder, stop=self.stop, on_failure=on_failure)
+    def runner(self, on_failure: OnFailure = "rollback-run", *, patience_seconds: float = 60.0) -> Runner:
+        """A runner with the given policies."""
+        return Runner(
+            kube=self.kube,
+            clock=self.clock,
+            reporter=self.recorder,
+            stop=self.stop,
+            on_failure=on_failure,
+            recovery=self.recovery,
+            patience_seconds=patience_seconds,
+        )
 
 
 def _run(gate: ScriptedGate) -> GateRun:
@@ -106,4 +118,4 @@ def bench() -> Bench:
     """A fresh bench whose API answers."""
     kube = FakeKube()
     kube.raw_answers["/readyz"] = "ok"
-    return Bench(FakeClock(), kube, Recorder(), StopRequest(), [])
+    return Bench(FakeClock(), kube, Recorder(), StopRequest(), [], FakeRecovery(kube))

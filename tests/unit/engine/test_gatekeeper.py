@@ -8,16 +8,18 @@ import pytest
 
 from tests.unit.engine.conftest import Bench, ScriptedGate
 from upgrader.engine.gatekeeper import hold_all
-from upgrader.errors import GateFailed
+from upgrader.errors import ApiLost, GateFailed
+from upgrader.gates.absence import ApiAbsence
 from upgrader.model.event import GatePassed
-from upgrader.model.outcome import Verdict, holds, pending
+from upgrader.model.outcome import Verdict, holds, pending, unknown
 from upgrader.pipeline import GateRun
 
 
-def hold(bench: Bench, *gates: ScriptedGate) -> None:
-    """Hold these gates: three looks in a row, one second apart, within ten seconds."""
-    runs = tuple(GateRun(gate, needed=3, interval_seconds=1.0, deadline_seconds=10.0) for gate in gates)
-    hold_all("step", runs, clock=bench.clock, reporter=bench.recorder)
+def hold(bench: Bench, *gates: ScriptedGate, deadline_seconds: float = 10.0) -> None:
+    """Hold these gates: three looks in a row, one second apart; the API is lost after five seconds."""
+    runs = tuple(GateRun(gate, needed=3, interval_seconds=1.0, deadline_seconds=deadline_seconds) for gate in gates)
+    absence = ApiAbsence(bench.kube, bench.clock, 5.0)
+    hold_all("step", runs, clock=bench.clock, reporter=bench.recorder, absence=absence)
 
 
 def test_gates_are_held_at_the_same_time(bench: Bench) -> None:
@@ -56,3 +58,25 @@ def test_no_gates_is_no_wait(bench: Bench) -> None:
     """A step without gates passes at once."""
     hold(bench)
     assert bench.clock.monotonic() == 0.0
+
+
+def test_gates_that_have_nobody_to_ask_give_up_before_their_deadline(bench: Bench) -> None:
+    """With the API away for too long, what the gates wait for can't be seen any more, and that is said."""
+    bench.kube.unavailable = True
+    with pytest.raises(ApiLost, match=r"has not been ready for 5 s.*Connection refused"):
+        hold(bench, ScriptedGate("nodes", last=unknown("the API does not answer")))
+    assert bench.clock.monotonic() == 5.0
+
+
+def test_gate_that_cannot_know_while_the_api_answers_has_its_whole_deadline(bench: Bench) -> None:
+    """Unknown for another reason than an API that is away is waited for like anything else."""
+    with pytest.raises(GateFailed, match="within 10 s"):
+        hold(bench, ScriptedGate("metrics", last=unknown("Prometheus does not answer")))
+
+
+def test_api_that_comes_back_in_between_is_not_lost(bench: Bench) -> None:
+    """Only an absence without a break counts: two short ones are no long one."""
+    away, back = unknown("the API does not answer"), pending("starting")
+    gate = ScriptedGate("g", iter([away] * 4 + [back] + [away] * 4 + [holds("up")] * 3))
+    bench.kube.unavailable = True
+    hold(bench, gate, deadline_seconds=20.0)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from tests.unit.engine.conftest import Bench, ScriptedGate, run
-from upgrader.engine.runner import RunResult
-from upgrader.errors import ApiUnavailable, RollbackFailed, StepFailed
-from upgrader.model.event import StepEnded, StepStarted, UndoEnded
+from upgrader.engine.runner import UNDO_ATTEMPTS, RunResult
+from upgrader.errors import ApiLost, ApiUnavailable, HelmError, RollbackFailed, StepFailed
+from upgrader.model.event import RecoveryEnded, RecoveryStarted, StepEnded, StepStarted, UndoEnded, UndoStarted
 from upgrader.model.outcome import broken, holds, pending, unknown
 from upgrader.pipeline import PipelineStep
 from upgrader.steps.verify import VerifyStep
@@ -143,3 +145,95 @@ def test_step_with_nothing_to_take_back_is_not_undone(bench: Bench) -> None:
     result = run(bench.runner(), unchanged, bench.step("b", apply_error=StepFailed("bad")))
     assert result == RunResult("rolled-back", "bad")
     assert [event.step for event in bench.recorder.events if isinstance(event, UndoEnded)] == ["b"]
+
+
+def lose_api(bench: Bench) -> PipelineStep:
+    """A step that takes the API away and fails."""
+
+    def lose() -> None:
+        bench.kube.unavailable = True
+
+    return bench.step("b", on_apply=lose, apply_error=StepFailed("cluster unreachable"))
+
+
+def test_api_that_does_not_come_back_is_brought_back_and_the_run_rolled_back(bench: Bench) -> None:
+    """An API that a step took away is waited for, then brought back over SSH; then every step is undone as ever."""
+    result = run(bench.runner(), bench.step("a"), lose_api(bench))
+    assert result == RunResult("rolled-back", "cluster unreachable")
+    assert bench.diary[2:] == ["undo b to 1", "undo a to 1"]
+    assert bench.recovery.calls == 1
+    assert bench.clock.monotonic() == 60.0, "it had its time to come back by itself"
+    told = [type(event) for event in bench.recorder.events]
+    assert told.index(UndoStarted) < told.index(RecoveryStarted) < told.index(RecoveryEnded) < told.index(UndoEnded)
+
+
+def test_api_that_was_waited_for_already_is_brought_back_at_once(bench: Bench) -> None:
+    """When the step's own wait ended because the API was lost, there is no second wait."""
+    bench.kube.unavailable = True
+    result = run(bench.runner(), bench.step("a", apply_error=ApiLost("away for 60 s")))
+    assert result == RunResult("rolled-back", "away for 60 s")
+    assert (bench.recovery.calls, bench.clock.monotonic()) == (1, 0.0)
+
+
+def test_gates_notice_that_the_api_is_lost(bench: Bench) -> None:
+    """A step that was applied and then takes the API away fails as soon as that is certain, and is taken back."""
+
+    def lose() -> None:
+        bench.kube.unavailable = True
+
+    gate = ScriptedGate("nodes", last=unknown("the API does not answer"))
+    result = run(bench.runner(patience_seconds=4.0), bench.step("a", gate, on_apply=lose))
+    assert isinstance(result, RunResult)
+    assert (result.outcome, bench.recovery.calls) == ("rolled-back", 1)
+    assert "has not been ready for 4 s" in result.reason
+
+
+def test_api_that_cannot_be_brought_back_needs_a_person(bench: Bench) -> None:
+    """A recovery that fails ends the run as failed, with what it found and what to do; nothing is undone blindly."""
+    bench.recovery.error = RollbackFailed("etcd has lost its data", remedy="restore the backup")
+    result = run(bench.runner(), bench.step("a"), lose_api(bench))
+    assert isinstance(result, RunResult)
+    assert (result.outcome, result.remedy) == ("failed", "restore the backup")
+    assert "etcd has lost its data" in result.reason
+    assert bench.diary == ["apply a", "apply b"]
+    ended = [event for event in bench.recorder.events if isinstance(event, RecoveryEnded)]
+    assert not any(event.succeeded for event in ended) and "etcd" in ended[0].reason
+
+
+def test_policy_can_leave_the_api_to_a_person(bench: Bench) -> None:
+    """Without recovery the run waits for as long as a reboot takes, touches nothing, and asks for a person."""
+    result = run(bench.runner(patience_seconds=inf), lose_api(bench))
+    assert isinstance(result, RunResult)
+    assert result.outcome == "failed"
+    assert "has not been ready for 300 s" in result.reason and "upgrader recover" in result.remedy
+    assert (bench.recovery.calls, bench.clock.monotonic()) == (0, 300.0)
+
+
+def test_api_that_is_lost_on_the_way_back_is_brought_back_and_the_undo_repeated(bench: Bench) -> None:
+    """Rolling back can take the API away once more: the undo is tried again, and its second success counts."""
+
+    def lose_once() -> None:
+        if bench.recovery.calls == 0:
+            bench.kube.unavailable = True
+            raise HelmError("context deadline exceeded")
+
+    result = run(bench.runner(), bench.step("a", apply_error=StepFailed("bad flag"), on_undo=lose_once))
+    assert result == RunResult("rolled-back", "bad flag")
+    assert bench.recovery.calls == 1
+    assert bench.diary == ["apply a", "undo a to 1", "undo a to 1"]
+
+
+def test_undo_that_fails_while_the_api_answers_is_not_repeated(bench: Bench) -> None:
+    """An undo that was refused would be refused again."""
+    step = bench.step("a", apply_error=StepFailed("bad flag"), undo_error=HelmError("no such revision"))
+    run(bench.runner(), step)
+    assert bench.diary == ["apply a", "undo a to 1"]
+
+
+def test_undo_that_keeps_losing_the_api_ends(bench: Bench) -> None:
+    """An undo that takes the API away every time is not tried for ever."""
+    step = bench.step("a", apply_error=StepFailed("bad"), undo_error=ApiUnavailable("refused"))
+    result = run(bench.runner(), step)
+    assert isinstance(result, RunResult)
+    assert result.outcome == "failed"
+    assert bench.diary.count("undo a to 1") == UNDO_ATTEMPTS

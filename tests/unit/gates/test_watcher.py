@@ -7,7 +7,8 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tests.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_deployment, add_pod, crashed, running
-from upgrader.errors import WorkloadFailed
+from upgrader.errors import ApiLost, WorkloadFailed
+from upgrader.gates.absence import ApiAbsence
 from upgrader.gates.manifest import workloads_in
 from upgrader.gates.watcher import WorkloadWatcher, watch_workloads
 from upgrader.model.outcome import VerdictKind
@@ -21,9 +22,11 @@ metadata:
 """
 
 
-def watcher(kube: FakeKube, manifest: str = MANIFEST) -> WorkloadWatcher:
-    """A watcher of the manifest's workloads as they are now."""
-    return watch_workloads(kube, manifest, clock=FakeClock(), namespace="kube-system")
+def watcher(kube: FakeKube, manifest: str = MANIFEST, clock: FakeClock | None = None) -> WorkloadWatcher:
+    """A watcher of the manifest's workloads as they are now, for which the API is lost after five seconds."""
+    clock = clock or FakeClock()
+    absence = ApiAbsence(kube, clock, 5.0)
+    return watch_workloads(kube, manifest, clock=clock, namespace="kube-system", absence=absence)
 
 
 def break_new_revision(kube: FakeKube, generation: int = 2) -> None:
@@ -153,3 +156,16 @@ metadata: {name: d, annotations: {helm.sh/hook: pre-upgrade}}
         WorkloadRef("Deployment", "ns", "a"),
         WorkloadRef("DaemonSet", "other", "c"),
     )
+
+
+def test_api_that_is_lost_ends_the_wait(kube: FakeKube) -> None:
+    """Helm would go on asking an API that is away until its own timeout; past the limit that is in vain, and ends."""
+    add_deployment(kube)
+    clock = FakeClock()
+    look = watcher(kube, clock=clock)
+    kube.unavailable = True
+    for _ in range(5):
+        look()
+        clock.sleep(1)
+    with pytest.raises(ApiLost, match="has not been ready for 5 s"):
+        look()

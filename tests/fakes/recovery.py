@@ -1,0 +1,27 @@
+"""A recovery in memory: it makes a FakeKube answer again, or says why it can't."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.fakes.kube import FakeKube
+from upgrader.errors import UpgraderError
+
+__all__ = ["FakeRecovery"]
+
+
+class FakeRecovery:
+    """`ports.Recovery` for a FakeKube: afterwards `/readyz` holds, or the scripted error was raised."""
+
+    def __init__(self, kube: FakeKube) -> None:
+        self._kube = kube
+        self.error: UpgraderError | None = None
+        self.calls = 0
+
+    def bring_api_back(self, note: Callable[[str], None]) -> None:
+        self.calls += 1
+        note("examining the controllers")
+        if self.error is not None:
+            raise self.error
+        self._kube.unavailable = False
+        self._kube.raw_answers["/readyz"] = "ok"

@@ -1,0 +1,46 @@
+"""Tells an API that is away for a moment from one that is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from upgrader.errors import ApiError, ApiLost
+from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.ports import Clock, Kube
+
+__all__ = ["ApiAbsence", "api_problem"]
+
+
+def api_problem(kube: Kube) -> str:
+    """Why the API server isn't ready to serve; "" when it is."""
+    try:
+        kube.raw("/readyz")
+    except ApiError as error:
+        return error.message or "it gave no reason"
+    return ""
+
+
+class ApiAbsence:
+    """How long the API has been away, as one who waits for something else finds out.
+
+    A look that could not be answered is unknown, and unknown is no failure: the API may be back a second later. But
+    when it has been away for `limit_seconds` (infinity: never), nothing that asks it is worth waiting for.
+    """
+
+    def __init__(self, kube: Kube, clock: Clock, limit_seconds: float) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._limit_seconds = limit_seconds
+        self._since: float | None = None
+
+    def check(self, seen: Iterable[Verdict]) -> None:
+        """Take note of a round of looks; raises ApiLost once the API has been away for the limit, without a break."""
+        problem = api_problem(self._kube) if any(look.kind is VerdictKind.UNKNOWN for look in seen) else ""
+        if not problem:
+            self._since = None
+            return
+        now = self._clock.monotonic()
+        if self._since is None:
+            self._since = now
+        if now - self._since >= self._limit_seconds:
+            raise ApiLost(f"the API server has not been ready for {now - self._since:.0f} s: {problem}")
