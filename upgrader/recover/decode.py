@@ -116,6 +116,7 @@ def _etcd(found: Json, server: Json) -> Etcd:
         data_dir=found["data_dir"],
         data=_known(found["data"], lambda data: data),
         server=answered,
+        data_since=_known(found["data_since"], float),
         flags=found["flags"],
         backups=tuple(Backup(**backup) for backup in found["backups"]),
     )

@@ -1,4 +1,8 @@
-"""From facts to what is wrong, in plain words, the cause first; and to what a recovery may do about it."""
+"""From facts to what is wrong, in plain words, the cause first; and to what a recovery may do about it.
+
+Layers are asked from the bottom up: clock and certificates, disks, the container runtime, the kubelet, the folder of
+static pods, etcd, kube-apiserver. What a deeper cause explains is not told as a cause of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from upgrader.model.cluster import Host
-from upgrader.model.finding import Finding
-from upgrader.recover.facts import Examined, Generation, HostFacts
+from upgrader.model.finding import Finding, Severity
+from upgrader.recover.causes.apiserver import active_copy, apiserver, checkpoints
+from upgrader.recover.causes.cause import Cause
+from upgrader.recover.causes.etcd import etcd
+from upgrader.recover.causes.machine import clock_and_certificates, disks, manifests, services
+from upgrader.recover.facts import Endpoint, EtcdServer, Examined, Generation, HostFacts, Unit
 
 __all__ = ["ApiSeen", "Controller", "Diagnosis", "diagnose"]
+
+_ORDER: tuple[Severity, ...] = ("error", "unknown", "warning", "info")
 
 
 @dataclass(frozen=True)
@@ -26,8 +36,8 @@ class Controller:
 
     `serves`: whether its kube-apiserver answers there, None when unknown. `start`: units to be started, in this order.
     `active`: the generation of kube-apiserver that is in place already. `restore`: the one that would be put in place;
-    None when there is nothing to put, or no need. `blocked`: why a recovery must not touch this controller; a person
-    has to. Empty when it may.
+    None when there is nothing to put, or no need. `blocked`: why a recovery can't help this controller before a person
+    has; empty when it can.
     """
 
     host: Host
@@ -62,12 +72,61 @@ class Diagnosis:
 
 def diagnose(examined: Sequence[Examined], api: ApiSeen) -> Diagnosis:
     """Pure: the same facts give the same words."""
-    controllers = tuple(_controller(e) for e in examined)
-    return Diagnosis(api, controllers, tuple(f for c in controllers for f in c.findings))
+    servers = [e.facts.etcd.server for e in examined if e.facts is not None]
+    answering = frozenset(s.id for s in servers if isinstance(s, EtcdServer) and s.id)
+    controllers = tuple(_controller(e, answering) for e in examined)
+    findings = [f for c in controllers for f in c.findings]
+    if not api.answers and controllers and all(c.serves for c in controllers):
+        findings.append(_between(api))
+    # Stable: within one severity the deeper layers of a controller stay before the others.
+    findings.sort(key=lambda f: _ORDER.index(f.severity))
+    return Diagnosis(api, controllers, tuple(findings))
 
 
-def _controller(examined: Examined) -> Controller:
-    if examined.facts is None:
-        finding = Finding("host.unreachable", "error", examined.error)
-        return Controller(examined.host, None, (finding,), blocked=examined.error)
-    return Controller(examined.host, examined.facts, ())
+def _between(api: ApiSeen) -> Finding:
+    title = "kube-apiserver serves on every controller, but the API can't be reached from here"
+    remedy = "Look at the load balancer, the network in between, and the kubeconfig's server and CA."
+    return Finding("api.unreachable", "error", title, api.said, remedy)
+
+
+def _controller(examined: Examined, answering: frozenset[str]) -> Controller:
+    name, facts = examined.host.name, examined.facts
+    if facts is None:
+        title = f"{name} can't be examined: {examined.error}"
+        return Controller(examined.host, None, (Finding("host.unreachable", "error", title),), blocked=title)
+    serves = facts.api.answers if isinstance(facts.api, Endpoint) else None
+    causes = _causes(name, facts, answering)
+    workload = facts.workload()
+    active = workload.active.number if workload is not None and workload.active is not None else None
+    restore = workload.restorable if workload is not None and serves is False else None
+    blocked = next((c.finding.title for c in causes if c.blocks), "") if not serves else ""
+    return Controller(
+        host=examined.host,
+        facts=facts,
+        findings=tuple(c.finding for c in causes),
+        serves=serves,
+        start=tuple(u.name for u in (facts.containerd, facts.kubelet) if isinstance(u, Unit) and _startable(u)),
+        active=active,
+        restore=restore if restore is None or restore.number != active else None,
+        blocked=blocked,
+    )
+
+
+def _causes(name: str, facts: HostFacts, answering: frozenset[str]) -> list[Cause]:
+    causes = [
+        *clock_and_certificates(name, facts),
+        *disks(name, facts),
+        *services(name, facts),
+        *manifests(name, facts),
+    ]
+    explained = any(c.explains for c in causes)
+    store = list(etcd(name, facts, answering))
+    # An etcd that nothing starts, or that can't write, is a consequence; one that lost its data never is.
+    causes += [c for c in store if not (explained and c.finding.id == "etcd.down")]
+    causes += active_copy(name, facts)
+    causes += apiserver(name, facts, explained=any(c.explains for c in causes))
+    return [*causes, *checkpoints(name, facts)]
+
+
+def _startable(unit: Unit) -> bool:
+    return not unit.running and unit.loaded == "loaded" and unit.enabled != "masked" and unit.state != "activating"

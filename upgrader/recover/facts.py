@@ -89,7 +89,9 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Space:
-    """The file system under a folder; sizes in bytes. `inodes` is 0 where a file system doesn't count them."""
+    """The file system under a folder; sizes in bytes. `inodes` is 0 where a file system doesn't count them. Folders of
+    one `device` share their space.
+    """
 
     path: str
     size: int
@@ -97,6 +99,7 @@ class Space:
     inodes: int
     inodes_free: int
     read_only: bool = False
+    device: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,7 @@ class EtcdServer:
     version: str = ""
     id: str = ""
     leader: str = ""
+    revision: int = 0
     db_size: int = 0
     db_quota: int = 0
     members: tuple[Member, ...] | Unknown = Unknown("not asked")
@@ -162,13 +166,15 @@ class Backup:
 @dataclass(frozen=True)
 class Etcd:
     """etcd on this host. `data`: of its data folder; `empty` has no database file in it. `server` is Unknown when
-    nothing answered there. `flags`: those of its manifest that tell its name and peers. `backups`: the newest first.
+    nothing answered there. `data_since`: when that was made, by the first start of the member or
+    by restoring a backup. `flags`: those of its manifest that tell its name and peers. `backups`: the newest first.
     """
 
     manifest: bool | Unknown
     data_dir: str
     data: Literal["present", "empty", "missing"] | Unknown
     server: EtcdServer | Unknown
+    data_since: float | Unknown = Unknown("not asked")
     flags: Mapping[str, str] = field(default_factory=dict)
     backups: tuple[Backup, ...] = ()
 

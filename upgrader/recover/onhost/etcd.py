@@ -27,6 +27,7 @@ def facts(root: str) -> dict[str, Any]:
         "flags": {name: flags[name] for name in sorted(flags) if name in _TOLD},
         "data_dir": data,
         "data": attempt(lambda: _data(root + data)),
+        "data_since": attempt(lambda: os.stat(root + data + "/member").st_mtime),
         "backups": backups(root),
     }
 
@@ -94,6 +95,7 @@ def _status(status: dict[str, Any]) -> dict[str, Any]:
         "version": str(status.get("version", "")),
         "id": _hexadecimal((status.get("header") or {}).get("member_id")),
         "leader": _hexadecimal(status.get("leader")),
+        "revision": int((status.get("header") or {}).get("revision") or 0),
         "db_size": int(status.get("dbSize") or 0),
         "db_quota": int(status.get("dbSizeQuota") or 0),
         "alarms": [

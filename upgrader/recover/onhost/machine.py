@@ -57,6 +57,7 @@ def space(root: str, path: str) -> dict[str, Any]:
     found = os.statvfs(root + path)
     return {
         "path": path,
+        "device": os.stat(root + path).st_dev,
         "size": found.f_blocks * found.f_frsize,
         "free": found.f_bfree * found.f_frsize,
         "inodes": found.f_files,
