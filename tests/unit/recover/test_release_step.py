@@ -1,0 +1,192 @@
+"""The way back of kube-apiserver's release, with Helm's traps in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.helm import FakeHelm
+from tests.fakes.hosts import FakeHosts
+from tests.fakes.kube import FakeKube
+from tests.unit.gates.builders import add_deployment, add_pod, crashed, running, waiting
+from tests.unit.recover.controllers import controller, generation
+from upgrader.errors import ApiUnavailable, ReleaseLocked, StepFailed
+from upgrader.gates.kinds import WORKLOADS
+from upgrader.recover.diagnose import ApiSeen, Diagnosis
+from upgrader.recover.release_step import ReleaseStep
+
+NAME, SPACE = "kube-apiserver", "kube-system"
+GOOD, BAD = ("--a=1",), ("--a=1", "--nonsense")
+INTERRUPTED = "Preparing upgrade"
+
+
+def pod(*args: str) -> dict[str, Any]:
+    """A pod's spec."""
+    return {"containers": [{"name": NAME, "image": "kube-apiserver:v1", "command": [NAME], "args": list(args)}]}
+
+
+def manifest(*args: str) -> str:
+    """A release's manifest."""
+    return yaml.safe_dump(
+        {"kind": "Deployment", "metadata": {"name": NAME}, "spec": {"template": {"spec": pod(*args)}}}
+    )
+
+
+class World:
+    """A cluster whose API is back, served by generation 4, which was made of GOOD."""
+
+    def __init__(self) -> None:
+        self.kube, self.helm, self.hosts, self.clock = FakeKube(), FakeHelm(), FakeHosts(), FakeClock()
+        self.kube.raw_answers["/readyz"] = "ok"
+        self.notes: list[str] = []
+        kept = generation(4)
+        self.hosts.files["controller-1", kept.manifest] = json.dumps({"spec": pod(*GOOD)}).encode()
+        sha = hashlib.sha256(b"").hexdigest()
+        record = {"entries": {"manifest.json": {"sha256": sha}}}
+        self.hosts.files["controller-1", f"{kept.folder}/generation.json"] = json.dumps(record).encode()
+
+    def live(self, *args: str, healthy: bool = False, restarts: int = 4) -> None:
+        """The live Deployment; unhealthy, its new pod crashes beside the copy."""
+        add_deployment(self.kube, NAME, **({} if healthy else {"readyReplicas": 0, "availableReplicas": 0}))
+        found = self.kube.get(WORKLOADS["Deployment"], NAME, SPACE)
+        assert found is not None
+        spec = {**found["spec"], "template": {"spec": pod(*args)}}
+        self.kube.put(WORKLOADS["Deployment"], {**found, "spec": spec}, SPACE)
+        add_pod(self.kube, NAME, running(NAME) if healthy else crashed(name=NAME, restarts=restarts))
+
+    def apply(self, *, api_was_away: bool = True) -> list[str]:
+        """Carry the step out; what Helm was asked to do."""
+        seen = Diagnosis(ApiSeen(answers=True), (controller(active=4),), ())
+        step = ReleaseStep(
+            look=lambda: seen,
+            hosts=self.hosts,
+            helm=self.helm,
+            kube=self.kube,
+            clock=self.clock,
+            timeout_seconds=300,
+            api_was_away=api_was_away,
+        )
+        step.apply(self.notes.append)
+        return self.helm.calls
+
+
+@pytest.fixture
+def world() -> World:
+    """A release with one good revision."""
+    world = World()
+    world.helm.install(NAME, manifest(*GOOD), "superseded", description="Install complete")
+    return world
+
+
+def test_bad_revision_that_helm_calls_deployed(world: World) -> None:
+    """A plain `helm upgrade` calls a bad flag deployed: its pods speak against it, and the content says where to go."""
+    world.helm.install(NAME, manifest(*BAD), description="Upgrade complete")
+    world.live(*BAD)
+    assert world.apply() == [f"rollback {NAME} 1"]
+    assert any("exits with 1" in note for note in world.notes)
+    assert any("generation 4" in note and "revision 1" in note for note in world.notes)
+
+
+def test_edit_by_hand(world: World) -> None:
+    """After `kubectl edit` the release is deployed and good, and only the live object isn't: it is written again."""
+    world.helm.install(NAME, manifest(*GOOD))
+    world.live(*BAD)
+    assert world.apply() == [f"rollback {NAME} 2"]
+    assert any("edited by hand" in note for note in world.notes)
+
+
+@pytest.mark.parametrize("status", ["pending-upgrade", "failed", "pending-rollback"])
+def test_release_that_helm_left_half_done(world: World, status: Any) -> None:
+    """A release that isn't deployed goes back at once, without waiting for evidence."""
+    world.helm.install(NAME, manifest(*BAD), status, description=INTERRUPTED)
+    world.live(*BAD)
+    assert world.apply() == [f"rollback {NAME} 1"]
+    assert world.clock.monotonic() == 0
+
+
+def test_half_done_upgrade_that_others_may_be_at(world: World) -> None:
+    """Where the API was there all the while, a young pending release may be somebody's at this very moment."""
+    just_now = datetime(2026, 1, 1, tzinfo=UTC) - timedelta(seconds=5)
+    world.helm.install(NAME, manifest(*BAD), "pending-upgrade", updated=just_now)
+    world.live(*BAD)
+    with pytest.raises(ReleaseLocked, match="another Helm"):
+        world.apply(api_was_away=False)
+    assert world.helm.calls == []
+
+
+def test_healthy_release_is_left_alone(world: World) -> None:
+    """An upgrade that came out well moments before the power cut isn't taken back, though the copy is older."""
+    world.helm.install(NAME, manifest("--a=2"))
+    world.live("--a=2", healthy=True)
+    assert world.apply() == []
+
+
+def test_pods_of_the_good_revision_may_take_their_time(world: World) -> None:
+    """Where the live workload is what the copy was made of, slow pods are no reason to write anything."""
+    world.helm.install(NAME, manifest(*GOOD))
+    world.live(*GOOD, restarts=0)
+    add_pod(world.kube, NAME, waiting("ContainerCreating", name=NAME))
+    assert world.apply() == []
+
+
+def test_upgrade_that_never_gets_healthy_goes_back(world: World) -> None:
+    """What isn't known to work, and doesn't get healthy in its time either, goes back."""
+    world.helm.install(NAME, manifest("--a=2"))
+    world.live("--a=2")
+    add_pod(world.kube, NAME, waiting("ContainerCreating", name=NAME))
+    assert world.apply() == [f"rollback {NAME} 1"]
+    assert world.clock.monotonic() >= 60
+
+
+def test_no_revision_matches(world: World) -> None:
+    """Then Helm's own last good one is taken, never the one that has just failed, and that is said."""
+    world.helm.manifests[NAME, 1] = manifest("--something=else")
+    world.helm.install(NAME, manifest(*BAD))
+    world.live(*BAD)
+    assert world.apply() == [f"rollback {NAME} 1"]
+    assert any("no good revision matches" in note for note in world.notes)
+
+
+def test_failed_revision_of_the_same_content_is_no_way_back(world: World) -> None:
+    """A revision that failed is passed over even if its content matches: what else it changed isn't known."""
+    world.helm.install(NAME, manifest(*GOOD), "failed", description='Upgrade "x" failed: no')
+    world.live(*GOOD)
+    assert world.apply() == [f"rollback {NAME} 1"]
+
+
+def test_release_that_is_gone() -> None:
+    """Without a release there is nothing to go back to: the message says what to run."""
+    with pytest.raises(StepFailed, match="not installed") as failed:
+        World().apply()
+    assert "upgrader run" in failed.value.remedy
+
+
+def test_api_that_goes_away_in_between(world: World) -> None:
+    """A rollback that the API doesn't answer is tried again once it does; Helm can roll back from what that left."""
+    world.helm.install(NAME, manifest(*BAD), "failed")
+    world.live(*BAD)
+    world.helm.fail_rollback[NAME] = ApiUnavailable("refused")
+    sleep = world.clock.sleep
+    world.kube.raw_answers["/readyz"] = iter((ApiUnavailable("refused"), "ok", "ok", "ok"))
+
+    def passes(seconds: float) -> None:
+        world.helm.fail_rollback.clear()
+        sleep(seconds)
+
+    world.clock.sleep = passes  # type: ignore[method-assign]
+    assert world.apply() == [f"rollback {NAME} 1", f"rollback {NAME} 1"]
+
+
+def test_running_it_again_changes_nothing(world: World) -> None:
+    """After the rollback the release is what the copy was made of: a second recovery finds nothing to do."""
+    world.helm.install(NAME, manifest(*BAD))
+    world.live(*BAD)
+    world.apply()
+    world.live(*GOOD, healthy=True)
+    assert world.apply() == [f"rollback {NAME} 1"]
