@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 
 from upgrader.checkpointer.api import Api
-from upgrader.checkpointer.cri import list_sandboxes
 from upgrader.checkpointer.errors import CheckpointerError
 from upgrader.checkpointer.lock import NodeLock
 from upgrader.checkpointer.logs import LOG, set_up
 from upgrader.checkpointer.loop import Loop
+from upgrader.checkpointer.machine import Machine
 from upgrader.checkpointer.model import Settings
 from upgrader.checkpointer.observe import Observer
 from upgrader.checkpointer.pods import Pod
@@ -118,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
         store=store,
         lock=NodeLock(store.folder / "lock"),
         observer=Observer(
-            api, partial(list_sandboxes, options.runtime_socket, _TIMEOUT), own, name, {options.port: options.copy_port}
+            api, Machine(options.runtime_socket, _TIMEOUT, store), own, name, {options.port: options.copy_port}
         ),
         conditions=api,
         board=board,

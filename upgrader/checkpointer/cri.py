@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from upgrader.checkpointer.errors import RuntimeUnknown
 from upgrader.checkpointer.grpc import Channel, GrpcError
 from upgrader.checkpointer.model import Presence, Workload
+from upgrader.checkpointer.names import CHECKPOINT_OF, GENERATION
 from upgrader.checkpointer.pods import belongs
-from upgrader.checkpointer.protobuf import fields
+from upgrader.checkpointer.protobuf import encode, fields
 
 _SERVICE = "/runtime.v1.RuntimeService/"
+_IMAGE_STATUS = "/runtime.v1.ImageService/ImageStatus"
 _SANDBOX_READY = 0
 _RUNNING, _UNKNOWN = 1, 3
 
@@ -34,7 +36,9 @@ class Container:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A pod's sandbox, past or present. ``from_file``: the kubelet read the pod from a static manifest."""
+    """A pod's sandbox, past or present. ``from_file``: the kubelet read the pod from a static manifest.
+    ``generation``: of which the pod says that it was made; None where it says nothing of the kind.
+    """
 
     id: str
     namespace: str
@@ -43,6 +47,7 @@ class Sandbox:
     from_file: bool
     labels: Mapping[str, str]
     containers: tuple[Container, ...] = field(default=())
+    generation: int | None = None
 
 
 def list_sandboxes(socket_path: str, timeout: float) -> list[Sandbox]:
@@ -58,6 +63,22 @@ def list_sandboxes(socket_path: str, timeout: float) -> list[Sandbox]:
         raise RuntimeUnknown(f"the container runtime can't be asked what runs: {error}") from error
 
 
+def images_present(socket_path: str, timeout: float, images: Iterable[str]) -> dict[str, bool]:
+    """Which images the node has, by the names that pods call them: the very question that the kubelet asks before it
+    starts a container. Raises RuntimeUnknown.
+    """
+    try:
+        with Channel(socket_path, timeout) as channel:
+            found = {image: channel.call(_IMAGE_STATUS, _image_request(image)) for image in sorted(set(images))}
+        return {image: any(number == 1 for number, _ in fields(answer)) for image, answer in found.items()}
+    except (GrpcError, ValueError) as error:
+        raise RuntimeUnknown(f"the container runtime can't be asked which images it has: {error}") from error
+
+
+def _image_request(image: str) -> bytes:
+    return encode(1, encode(1, image.encode()))
+
+
 def decode(sandboxes: bytes, containers: bytes) -> list[Sandbox]:
     """The two responses, put together. Raises ValueError on a damaged message."""
     by_sandbox: dict[str, list[Container]] = defaultdict(list)
@@ -70,13 +91,25 @@ def decode(sandboxes: bytes, containers: bytes) -> list[Sandbox]:
 
 def presence(workload: Workload, expected: Iterable[str], sandboxes: Iterable[Sandbox]) -> Presence:
     """What of a workload's own pods runs. ``expected``: the containers that must all run for a pod to be up."""
-    names = set(expected)
+    own = (s for s in sandboxes if not s.from_file and belongs(workload, s.namespace, s.name, s.labels))
+    return _presence(set(expected), own)
+
+
+def copy_presence(workload: Workload, number: int, expected: Iterable[str], sandboxes: Iterable[Sandbox]) -> Presence:
+    """What of our copy of a workload runs, of that generation only. ``expected``: as for ``presence``."""
+    copies = (
+        s
+        for s in sandboxes
+        if s.namespace == workload.namespace and s.labels.get(CHECKPOINT_OF) == workload.name and s.generation == number
+    )
+    return _presence(set(expected), copies)
+
+
+def _presence(names: set[str], sandboxes: Iterable[Sandbox]) -> Presence:
     running: set[str] = set()
     up: set[str] = set()
     ready = unknown = False
     for sandbox in sandboxes:
-        if sandbox.from_file or not belongs(workload, sandbox.namespace, sandbox.name, sandbox.labels):
-            continue
         ready = ready or sandbox.ready
         here = {c.name: c.id for c in sandbox.containers if c.state == _RUNNING}
         # A container of unknown state in a dead sandbox is what a power cut leaves behind; in a living one it might
@@ -120,6 +153,7 @@ def _sandbox(data: bytes, containers: Mapping[str, list[Container]]) -> Sandbox:
         from_file=annotations.get("kubernetes.io/config.source") == "file",
         labels=labels,
         containers=tuple(containers.get(identity, ())),
+        generation=int(made_of) if (made_of := annotations.get(GENERATION, "")).isdigit() else None,
     )
 
 

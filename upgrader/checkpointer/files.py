@@ -42,6 +42,15 @@ def replace(path: Path, content: bytes, mode: int = 0o600) -> None:
     sync_folder(path.parent)
 
 
+def link_over(path: Path, source: Path) -> None:
+    """The same with a second name for a file that is there already: needs no room on a full disk."""
+    temporary = path.with_name(f"{TEMPORARY}{path.name}")
+    temporary.unlink(missing_ok=True)
+    temporary.hardlink_to(source)
+    temporary.rename(path)
+    sync_folder(path.parent)
+
+
 def remove(path: Path) -> None:
     """Remove a file, on disk when this returns; fine if it isn't there."""
     path.unlink(missing_ok=True)

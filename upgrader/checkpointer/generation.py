@@ -23,7 +23,9 @@ from upgrader.checkpointer.model import Policy
 from upgrader.checkpointer.sanitise import Candidate
 
 _SCHEMA = 1
-_RECORD, _MANIFEST, _VOLUMES = "generation.json", "manifest.json", "volumes"
+_RECORD, _VOLUMES = "generation.json", "volumes"
+MANIFEST = "manifest.json"
+"""File name of the static pod."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def write(folder: Path, number: int, candidate: Candidate, policy: Policy, lease
         _make_parents(draft / _VOLUMES, Path(file.path), file.owner.folder_mode, file.owner.uid, file.owner.gid)
         files.write(draft / _VOLUMES / file.path, file.content, file.mode, file.owner.uid, file.owner.gid)
     manifest = candidate.placed(str(final / _VOLUMES), number)
-    files.write(draft / _MANIFEST, _encode(manifest), 0o600)
+    files.write(draft / MANIFEST, _encode(manifest), 0o600)
     record = Record(
         number=number,
         digest=candidate.digest,
@@ -108,9 +110,15 @@ def read(path: Path) -> Record | None:
 def manifest(path: Path) -> bytes:
     """The static pod of the generation in ``path``, byte for byte."""
     try:
-        return (path / _MANIFEST).read_bytes()
+        return (path / MANIFEST).read_bytes()
     except OSError as error:
-        raise StoreError(f"{path / _MANIFEST} can't be read: {error}") from error
+        raise StoreError(f"{path / MANIFEST} can't be read: {error}") from error
+
+
+def images(path: Path) -> frozenset[str]:
+    """The images that the static pod of an intact generation names."""
+    spec = json.loads(manifest(path))["spec"]
+    return frozenset(c["image"] for c in [*spec.get("initContainers", []), *spec["containers"]])
 
 
 def damage(path: Path, record: Record) -> str:

@@ -35,6 +35,25 @@ class Timeline:
     lease: LeaseSeen | None = None
     lease_stale_since: float | None = None
     lease_elsewhere_since: float | None = None
+    ownerless_since: float | None = None
+    copy: CopyLine | None = None
+
+
+@dataclass(frozen=True)
+class CopyLine:
+    """The copy whose manifest is in place, over time; another generation is another copy.
+
+    ``up``, ``up_since``: as for the workload's own pod. ``down_since``: since when it hasn't been up for long enough.
+    ``tried``: the kubelet has made a sandbox for it. ``failing_since``: the same as ``down_since``, but only once the
+    kubelet has tried, and while nothing that it depends on is away: then it is the copy's own fault.
+    """
+
+    number: int
+    up: frozenset[str] = frozenset()
+    up_since: float | None = None
+    down_since: float | None = None
+    tried: bool = False
+    failing_since: float | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +96,10 @@ def _since(before: float | None, holds: bool, now: float) -> float | None:
 
 
 def _advance_one(line: Timeline, workload: Workload, seen: Observation, ready_for: float) -> Timeline:
-    return _lease(_runtime(_readiness(line, workload, seen), workload, seen, ready_for), workload, seen)
+    line = _runtime(_readiness(line, workload, seen), workload, seen, ready_for)
+    ownerless = seen.api is ApiState.ANSWERING and workload in seen.ownerless
+    line = replace(line, ownerless_since=_since(line.ownerless_since, ownerless, seen.now))
+    return _copy(_lease(line, workload, seen), workload, seen, ready_for)
 
 
 def _readiness(line: Timeline, workload: Workload, seen: Observation) -> Timeline:
@@ -95,20 +117,46 @@ def _runtime(line: Timeline, workload: Workload, seen: Observation, ready_for: f
     if presence is None or presence.unknown:
         return replace(line, absent_since=None, absent_passes=0, up=frozenset(), up_since=None, unstable_since=None)
     absent = not presence.running
-    # A second pod that joins or leaves doesn't make the first less stable: what must last is any one container set's
-    # overlap.
-    same = presence.up & line.up
-    up_since = line.up_since if same else (seen.now if presence.up else None)
+    up, up_since = _up(line.up, line.up_since, presence, seen.now)
     stable = up_since is not None and seen.now - up_since >= ready_for
     return replace(
         line,
         absent_since=_since(line.absent_since, absent, seen.now),
         absent_passes=line.absent_passes + 1 if absent else 0,
         seen_up=line.seen_up or presence.sandbox or not absent,
-        up=same or presence.up,
+        up=up,
         up_since=up_since,
         unstable_since=_since(line.unstable_since, not stable, seen.now),
     )
+
+
+def _up(
+    before: frozenset[str], since: float | None, presence: Presence, now: float
+) -> tuple[frozenset[str], float | None]:
+    """Which containers are up, and since when. A second pod that joins or leaves doesn't make the first less stable:
+    what must last is any one container set's overlap.
+    """
+    same = presence.up & before
+    return same or presence.up, since if same else (now if presence.up else None)
+
+
+def _copy(line: Timeline, workload: Workload, seen: Observation, ready_for: float) -> Timeline:
+    now = seen.copies.get(workload) if seen.runtime is not None else None
+    if now is None or now.presence.unknown:
+        return replace(line, copy=None)
+    before = line.copy if line.copy is not None and line.copy.number == now.number else CopyLine(now.number)
+    up, up_since = _up(before.up, before.up_since, now.presence, seen.now)
+    down = up_since is None or seen.now - up_since < ready_for
+    tried = before.tried or now.presence.sandbox
+    copy = CopyLine(
+        number=now.number,
+        up=up,
+        up_since=up_since,
+        down_since=_since(before.down_since, down, seen.now),
+        tried=tried,
+        failing_since=_since(before.failing_since, down and tried and not now.blocked, seen.now),
+    )
+    return replace(line, copy=copy)
 
 
 def _lease(line: Timeline, workload: Workload, seen: Observation) -> Timeline:

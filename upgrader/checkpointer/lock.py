@@ -1,10 +1,45 @@
-"""Which of this node's instances acts: the one that holds the lock."""
+"""Which of this node's instances acts: the one that holds the lock. And who changes files just now."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+_POLL = 0.1
+
+
+@contextmanager
+def changing(path: Path, wait: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[bool]:
+    """Hold the lock on the right to change files, so that a person's ``restore`` and a pass don't interleave. Waits up
+    to ``wait`` seconds for another holder, and says whether the lock is held: what is done without it is still atomic
+    file by file, so that a holder that hangs can't keep the node from being served.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:  # a full disk, say
+        yield False
+        return
+    try:
+        yield _locked(handle, int(wait / _POLL), sleep)
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int, polls: int, sleep: Callable[[float], None]) -> bool:
+    for left in range(polls, -1, -1):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if left:
+                sleep(_POLL)
+        else:
+            return True
+    return False
 
 
 class NodeLock:

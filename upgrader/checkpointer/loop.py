@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 from upgrader.checkpointer.decide import Desired, decide
 from upgrader.checkpointer.errors import ApiError, StoreError
 from upgrader.checkpointer.generation import Origin, Record
 from upgrader.checkpointer.history import History, advance
-from upgrader.checkpointer.lock import NodeLock
+from upgrader.checkpointer.lock import NodeLock, changing
 from upgrader.checkpointer.logs import LOG
 from upgrader.checkpointer.model import ApiState, ParentPod, Policy, Settings, Workload
 from upgrader.checkpointer.names import HELM_REVISION
@@ -26,6 +27,9 @@ _HASTE = 10
 """While the API is away and no copy stands in yet, passes follow each other this much quicker: after a power cut, the
 time between the first two is time without an API. Once a copy is starting, the CPU is better left to it.
 """
+
+_CHANGE_WAIT = 5.0
+"""Seconds for which a pass waits for somebody else who changes files just now."""
 
 _YIELDING = 3
 """Passes for which a copy that let the lock go leaves it to the DaemonSet's pod, which looks once every pass."""
@@ -75,7 +79,11 @@ class Loop:
         self._counters = replace(self._counters, passes=self._counters.passes + 1)
         try:
             acting = started >= self._yielding_until and self.lock.acquire()
-            report = self._act() if acting else self._stand_by()
+            if acting:
+                with changing(self.store.change_lock, _CHANGE_WAIT):
+                    report = self._act()
+            else:
+                report = self._stand_by()
         except (StoreError, OSError) as error:
             report = Report(self.clock(), acting=True, failure=str(error))
         if report.failure:
@@ -93,14 +101,15 @@ class Loop:
 
     def _act(self) -> Report:
         self._say("role", "acting")
-        self.store.prepare()
+        failures = list(self.store.prepare())
         disk = self.store.read()
+        failures += [s.trouble for s in disk.values() if s.trouble]
         look = self.observer.look(disk)
         self._say("complaints", "; ".join(look.complaints))
         self._history = advance(self._history, look.seen, disk, self.settings.ready_for)
-        holdings = {w: s.holding for w, s in disk.items()}
+        holdings = {w: s.holding(look.images) for w, s in disk.items()}
         desired = decide(self._history, look.seen.parents, holdings, self.settings)
-        failure = self._apply(desired, look, disk)
+        failures += self._apply(desired, look, disk)
         pending = self._pending(look, disk)
         self._tell(look, pending, disk)
         self._yield(look, disk)
@@ -114,9 +123,19 @@ class Loop:
                 f"{p.namespace}/{p.name}": text for p, (_, text) in pending.items() if not self.own(look.pods[p.uid])
             },
             workloads={w: _workload_report(s, desired.reasons.get(w, "")) for w, s in shelves.items()},
-            failure=failure,
-            urgent=look.seen.api is ApiState.AWAY and not failure and not _stands_in(shelves),
+            down=self._down(disk),
+            failure="; ".join(failures),
+            urgent=look.seen.api is ApiState.AWAY and not failures and not _stands_in(shelves),
         )
+
+    def _down(self, disk: Mapping[Workload, Shelf]) -> tuple[str, ...]:
+        """Copies that should run and don't: after a power cut, that of the checkpointer itself is all there is."""
+        down: list[str] = []
+        for workload in disk:
+            copy = self._history.of(workload).copy
+            if copy is not None and self._history.lasted(copy.down_since, self.settings.crash_grace):
+                down.append(f"{workload}: its copy, generation {copy.number}, does not stay up")
+        return tuple(down)
 
     def _yield(self, look: Look, disk: Mapping[Workload, Shelf]) -> None:
         """The copy lets a Ready pod of the DaemonSet act, once there is nothing left that it has to see through.
@@ -128,29 +147,39 @@ class Loop:
             self.lock.release()
             self._yielding_until = self.clock() + _YIELDING * self.interval
 
-    def _apply(self, desired: Desired, look: Look, disk: Mapping[Workload, Shelf]) -> str:
+    def _apply(self, desired: Desired, look: Look, disk: Mapping[Workload, Shelf]) -> list[str]:
         """Make the disk as desired. One workload's trouble doesn't stop the others; all troubles are returned."""
         failures: list[str] = []
-        for workload, number in desired.manifests.items():
+        for work in self._work(desired, look, disk):
             try:
-                self._place(workload, number, disk[workload], desired.reasons.get(workload, ""))
-            except StoreError as error:
-                failures.append(str(error))
-        for pod in desired.capture:
-            try:
-                self._capture(pod, look)
-            except StoreError as error:
-                failures.append(str(error))
-        for workload, number in desired.prune:
-            try:
-                self.store.prune(workload, number)
-                LOG.info("generation pruned", extra={"workload": str(workload), "generation": number})
+                work()
             except StoreError as error:
                 failures.append(str(error))
         for workload, shelf in disk.items():
             wrong = "; ".join(f"generation {n}: {text}" for n, text in sorted(shelf.damaged.items()))
             self._say(f"damage {workload}", wrong)
-        return "; ".join(failures)
+        return failures
+
+    def _work(self, desired: Desired, look: Look, disk: Mapping[Workload, Shelf]) -> Iterator[Callable[[], None]]:
+        """What there is to do, in order: what a power cut may need first comes first."""
+        for workload, number in desired.failed.items():
+            yield partial(self._mark, workload, number, desired.reasons.get(workload, ""))
+        for workload, wanted in desired.manifests.items():
+            yield partial(self._place, workload, wanted, disk[workload], desired.reasons.get(workload, ""))
+        for pod in desired.capture:
+            shelf = disk.get(pod.workload)
+            if shelf is None or not shelf.trouble:
+                yield partial(self._capture, pod, look)
+        for workload, number in desired.prune:
+            yield partial(self._prune, workload, number)
+
+    def _mark(self, workload: Workload, number: int, reason: str) -> None:
+        self.store.mark_failed(workload, number, reason)
+        LOG.warning("copy failed", extra={"workload": str(workload), "generation": number, "reason": reason})
+
+    def _prune(self, workload: Workload, number: int) -> None:
+        self.store.prune(workload, number)
+        LOG.info("generation pruned", extra={"workload": str(workload), "generation": number})
 
     def _place(self, workload: Workload, number: int | None, shelf: Shelf, reason: str) -> None:
         extra = {"workload": str(workload), "generation": number or shelf.active_number, "reason": reason}
@@ -246,7 +275,7 @@ def _stands_in(disk: Mapping[Workload, Shelf]) -> bool:
 
 def _workload_report(shelf: Shelf, reason: str) -> WorkloadReport:
     number = shelf.newest.number if shelf.newest else 0
-    return WorkloadReport(number, len(shelf.records), len(shelf.damaged), shelf.active, reason)
+    return WorkloadReport(number, len(shelf.records), len(shelf.damaged), len(shelf.failed), shelf.active, reason)
 
 
 def _now() -> str:

@@ -87,6 +87,18 @@ class Presence:
 
 
 @dataclass(frozen=True)
+class CopySeen:
+    """A copy whose manifest is in place. ``number``: its generation; ``presence``: what runs of that generation's pod.
+
+    ``blocked``: what every generation of it would wait for doesn't answer (etcd, for kube-apiserver).
+    """
+
+    number: int
+    presence: Presence
+    blocked: bool = False
+
+
+@dataclass(frozen=True)
 class LeaseSeen:
     """A Lease as last read: ``stamp`` changes with each renewal, ``ours`` when our own copy holds it."""
 
@@ -99,7 +111,8 @@ class Observation:
     """One look. ``now`` is monotonic seconds. ``parents`` counts only while the API answers.
 
     ``runtime`` is None when the container runtime couldn't be asked; a workload that isn't in it has no pod.
-    A workload that isn't in ``leases`` has a lease of which nothing is known.
+    A workload that isn't in ``leases`` has a lease of which nothing is known; one that isn't in ``copies`` has no
+    manifest in place, or the runtime is unknown. ``ownerless``: workloads of which the API says that they don't exist.
     """
 
     now: float
@@ -107,23 +120,31 @@ class Observation:
     parents: tuple[ParentPod, ...] = ()
     runtime: Mapping[Workload, Presence] | None = None
     leases: Mapping[Workload, LeaseSeen] = field(default_factory=dict)
+    copies: Mapping[Workload, CopySeen] = field(default_factory=dict)
+    ownerless: frozenset[Workload] = frozenset()
 
 
 @dataclass(frozen=True)
 class Generation:
-    """A generation on disk. ``intact``: every file is there and has the recorded checksum."""
+    """A generation on disk.
+
+    ``intact``: every file is there and has the recorded checksum. ``images``: whether the node has all its images; None
+    when that isn't known. ``failed``: it was started as a copy, and didn't stay up.
+    """
 
     number: int
     digest: str
     intact: bool = True
+    images: bool | None = None
+    failed: bool = False
 
 
 @dataclass(frozen=True)
 class Holding:
     """What the disk has of one workload. ``generations`` ascend by number.
 
-    ``active``: our manifest is where the kubelet reads it. ``active_number``: the generation it was made from, None
-    when the file can't be read or isn't that generation's manifest byte for byte.
+    ``active``: our manifest is where the kubelet reads it. ``active_number``: the generation whose manifest it is byte
+    for byte; None when it is that of none.
     """
 
     policy: Policy
@@ -138,8 +159,13 @@ class Holding:
 
     @property
     def last_good(self) -> Generation | None:
-        """The last-known-good."""
-        return self.intact[-1] if self.intact else None
+        """The last-known-good: the newest intact one that hasn't failed as a copy; the newest where all have."""
+        return next((g for g in reversed(self.intact) if not g.failed), self.intact[-1] if self.intact else None)
+
+    @property
+    def best(self) -> Generation | None:
+        """The one to start: before all its images must be here, as a registry may be as far away as the API."""
+        return max(self.intact, key=lambda g: (g.images is not False, not g.failed, g.number), default=None)
 
 
 @dataclass(frozen=True)
@@ -153,5 +179,7 @@ class Settings:
 
     @property
     def crash_grace(self) -> float:
-        """How long a workload may fail to stay up, with a living kubelet restarting it, before its copy starts."""
+        """How long a workload may fail to stay up, with a living kubelet restarting it, before its copy starts; and how
+        long a copy may, before an older one takes its place.
+        """
         return 3 * self.grace

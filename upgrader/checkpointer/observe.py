@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from upgrader.checkpointer.cri import Sandbox, presence
+from upgrader.checkpointer.cri import Sandbox, copy_presence, presence
 from upgrader.checkpointer.errors import ApiAway, ApiError, Refused, RuntimeUnknown
-from upgrader.checkpointer.model import ApiState, Content, LeaseSeen, Observation, ParentPod, Presence, Workload
+from upgrader.checkpointer.model import (
+    ApiState,
+    Content,
+    CopySeen,
+    LeaseSeen,
+    Observation,
+    ParentPod,
+    Policy,
+    Presence,
+    Workload,
+)
 from upgrader.checkpointer.names import LEASE, POD_SUFFIX
 from upgrader.checkpointer.pods import Pod, asks, is_ready, is_terminating, predates, workload_of
 from upgrader.checkpointer.sanitise import Candidate, candidate
@@ -36,21 +46,35 @@ class ApiReader(Protocol):
         """(time of the last renewal, holder)."""
 
 
+class Node(Protocol):
+    """What a look needs of the node itself."""
+
+    def sandboxes(self) -> list[Sandbox]:
+        """All sandboxes with their containers. Raises RuntimeUnknown."""
+
+    def images(self, names: Iterable[str]) -> Mapping[str, bool]:
+        """Which of these images are here. Raises RuntimeUnknown."""
+
+    def blocked(self, workload: Workload, number: int) -> bool:
+        """Whether what this generation depends on is away, so that it can't stay up through no fault of its own."""
+
+
 @dataclass(frozen=True)
 class Look:
-    """A look with its raw material. ``pods`` and ``candidates`` by pod UID. ``complaints``: what could not be seen, and
-    why.
+    """A look with its raw material. ``pods`` and ``candidates`` by pod UID. ``images``: image → whether it is here;
+    lacks what isn't known. ``complaints``: what could not be seen, and why.
     """
 
     seen: Observation
     pods: Mapping[str, Pod] = field(default_factory=dict)
     candidates: Mapping[str, Candidate] = field(default_factory=dict)
+    images: Mapping[str, bool] = field(default_factory=dict)
     complaints: tuple[str, ...] = ()
 
 
 @dataclass
 class Observer:
-    """Looks at both sources. ``sandboxes`` raises RuntimeUnknown. ``own_ports``: DaemonSet's port → its copy's.
+    """Looks at both sources. ``own_ports``: DaemonSet's port → its copy's.
 
     ``instance``: name of the pod that this process runs in. Of the checkpointer's own pods only that one is a
     candidate: a new version replaces its predecessor's copy by acting well itself, not by standing by while the
@@ -58,12 +82,13 @@ class Observer:
     """
 
     api: ApiReader
-    sandboxes: Callable[[], list[Sandbox]]
+    machine: Node
     own: Callable[[Pod], bool]
     instance: str
     own_ports: Mapping[int, int]
     clock: Callable[[], float] = time.monotonic
     _contents: dict[tuple[str, str, str], tuple[float, Content | None]] = field(default_factory=dict)
+    _images: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
     def look(self, disk: Mapping[Workload, Shelf]) -> Look:
         """One observation. Raises nothing for a source that can't be seen: that is part of the observation."""
@@ -78,12 +103,16 @@ class Observer:
         candidates: dict[str, Candidate] = {}
         parents = tuple(self._parent(p, candidates, complaints) for p in pods)
         leases = self._leases(disk, parents, complaints) if state is ApiState.ANSWERING else {}
-        runtime = self._runtime(disk, parents, candidates, complaints)
+        sandboxes = self._sandboxes(complaints)
+        runtime = None if sandboxes is None else _presences(disk, parents, candidates, sandboxes)
+        copies = {} if sandboxes is None else self._copies(disk, sandboxes, state)
+        images = {} if sandboxes is None else self._have(disk, state, complaints)
         self._forget()
         return Look(
-            Observation(self.clock(), state, parents, runtime, leases),
+            Observation(self.clock(), state, parents, runtime, leases, copies),
             {p["metadata"]["uid"]: p for p in pods},
             candidates,
+            images,
             tuple(complaints),
         )
 
@@ -109,6 +138,9 @@ class Observer:
             problem = (error.reason, str(error))
         except ApiError as error:
             complaints.append(f"{workload}: what its pod refers to can't be read: {error}")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            # A field that Kubernetes got later than this code knows of must not keep the other workloads from a copy.
+            problem = ("NotUnderstood", f"a part of the pod is not as expected: {type(error).__name__}")
         return ParentPod(
             workload=workload,
             namespace=meta["namespace"],
@@ -146,26 +178,40 @@ class Observer:
         for key in [k for k, (at, _) in self._contents.items() if now - at >= 2 * _REFRESH]:
             del self._contents[key]
 
-    def _runtime(
-        self,
-        disk: Mapping[Workload, Shelf],
-        parents: tuple[ParentPod, ...],
-        candidates: Mapping[str, Candidate],
-        complaints: list[str],
-    ) -> Mapping[Workload, Presence] | None:
-        expected: dict[Workload, tuple[str, ...]] = {
-            w: s.newest.containers if s.newest else () for w, s in disk.items()
-        }
-        for parent in parents:
-            made = candidates.get(parent.uid)
-            if made is not None and not expected.get(parent.workload):
-                expected[parent.workload] = tuple(c["name"] for c in made.manifest["spec"]["containers"])
+    def _sandboxes(self, complaints: list[str]) -> list[Sandbox] | None:
         try:
-            sandboxes = self.sandboxes()
+            return self.machine.sandboxes()
         except RuntimeUnknown as error:
             complaints.append(str(error))
             return None
-        return {workload: presence(workload, names, sandboxes) for workload, names in expected.items()}
+
+    def _copies(
+        self, disk: Mapping[Workload, Shelf], sandboxes: list[Sandbox], state: ApiState
+    ) -> dict[Workload, CopySeen]:
+        copies: dict[Workload, CopySeen] = {}
+        for workload, shelf in disk.items():
+            number = shelf.active_number
+            if number is None:
+                continue
+            seen = copy_presence(workload, number, shelf.active_containers, sandboxes)
+            needed = shelf.holding({}).policy is Policy.API_AWAY and state is ApiState.AWAY
+            copies[workload] = CopySeen(number, seen, needed and not seen.up and self.machine.blocked(workload, number))
+        return copies
+
+    def _have(self, disk: Mapping[Workload, Shelf], state: ApiState, complaints: list[str]) -> dict[str, bool]:
+        """Which images of the generations are here; asked anew at each look while a copy may have to start."""
+        now, wanted = self.clock(), {image for s in disk.values() for images in s.images.values() for image in images}
+        lasts = _REFRESH if state is ApiState.ANSWERING else 0.0
+        stale = [i for i in wanted if i not in self._images or now - self._images[i][0] >= lasts]
+        try:
+            found = self.machine.images(stale) if stale else {}
+        except RuntimeUnknown as error:
+            complaints.append(str(error))
+            found = {}
+        self._images = {
+            i: (now, found[i]) if i in found else self._images[i] for i in wanted if i in found or i not in stale
+        }
+        return {image: here for image, (_, here) in self._images.items()}
 
     def _leases(
         self, disk: Mapping[Workload, Shelf], parents: tuple[ParentPod, ...], complaints: list[str]
@@ -183,6 +229,20 @@ class Observer:
                 continue
             leases[workload] = LeaseSeen(stamp, ours=holder.startswith(f"{workload.name}{POD_SUFFIX}-"))
         return leases
+
+
+def _presences(
+    disk: Mapping[Workload, Shelf],
+    parents: tuple[ParentPod, ...],
+    candidates: Mapping[str, Candidate],
+    sandboxes: list[Sandbox],
+) -> dict[Workload, Presence]:
+    expected: dict[Workload, tuple[str, ...]] = {w: s.newest.containers if s.newest else () for w, s in disk.items()}
+    for parent in parents:
+        made = candidates.get(parent.uid)
+        if made is not None and not expected.get(parent.workload):
+            expected[parent.workload] = tuple(c["name"] for c in made.manifest["spec"]["containers"])
+    return {workload: presence(workload, names, sandboxes) for workload, names in expected.items()}
 
 
 def lease_of(pod: Pod) -> str:

@@ -1,4 +1,4 @@
-"""Reading protobuf's wire format: enough for messages of strings, integers and other messages."""
+"""Protobuf's wire format: enough to read messages of strings, integers and other messages, and to write strings."""
 
 from __future__ import annotations
 
@@ -29,6 +29,19 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise ValueError(f"field {number} is cut off")
         yield number, data[at : at + size]
         at += size
+
+
+def encode(number: int, value: bytes) -> bytes:
+    """A length-delimited field: a string, or a message."""
+    return _number(number << 3 | _BYTES) + _number(len(value)) + value
+
+
+def _number(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

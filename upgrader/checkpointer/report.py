@@ -11,13 +11,14 @@ from upgrader.checkpointer.model import ApiState, Workload
 
 @dataclass(frozen=True)
 class WorkloadReport:
-    """One workload on disk. ``generation``: number of the last-known-good, 0 when there is none. ``reason``: why it is
-    as it is.
+    """One workload on disk. ``generation``: number of the last-known-good, 0 when there is none. ``failed``: how many
+    generations didn't stay up as copies. ``reason``: why it is as it is.
     """
 
     generation: int
     kept: int
     damaged: int
+    failed: int
     active: bool
     reason: str
 
@@ -25,6 +26,7 @@ class WorkloadReport:
 @dataclass(frozen=True)
 class Report:
     """``at``: monotonic seconds of the pass. ``pending``: pods without a current checkpoint, each with the reason.
+    ``down``: copies that should run and don't.
     ``urgent``: the API is away and no copy stands in: the next look may be what brings it back.
     """
 
@@ -34,13 +36,14 @@ class Report:
     runtime_known: bool = False
     pending: Mapping[str, str] = field(default_factory=dict)
     workloads: Mapping[Workload, WorkloadReport] = field(default_factory=dict)
+    down: tuple[str, ...] = ()
     failure: str = ""
     urgent: bool = False
     seconds: float = 0.0
 
     def unready(self) -> list[str]:
         """Why the acting instance is not ready; empty when it is."""
-        reasons = [f"{pod}: {reason}" for pod, reason in sorted(self.pending.items())]
+        reasons = [*(f"{pod}: {reason}" for pod, reason in sorted(self.pending.items())), *self.down]
         if self.api is not ApiState.ANSWERING:
             reasons.append(f"the API server is {self.api.value}")
         if not self.runtime_known:

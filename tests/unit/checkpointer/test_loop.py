@@ -3,116 +3,20 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from tests.unit.checkpointer.builders import API, Json, pod
-from upgrader.checkpointer.cri import Container, Sandbox
-from upgrader.checkpointer.errors import ApiAway, ApiUnknown, RuntimeUnknown
-from upgrader.checkpointer.lock import NodeLock
-from upgrader.checkpointer.loop import Loop
-from upgrader.checkpointer.model import ApiState, Content, Settings, Workload
-from upgrader.checkpointer.observe import Observer
-from upgrader.checkpointer.pods import Pod
-from upgrader.checkpointer.report import Board
-from upgrader.checkpointer.store import Store
-
-OWN = Workload("kube-system", "pod-checkpointer")
-
-
-@dataclass
-class Cluster:
-    """What the checkpointer sees of a cluster; ``error`` is raised by every request."""
-
-    found: list[Json] = field(default_factory=list)
-    contents: dict[tuple[str, str, str], Content] = field(default_factory=dict)
-    sandboxes: list[Sandbox] | None = field(default_factory=list)
-    error: Exception | None = None
-    leases: dict[str, tuple[str, str]] = field(default_factory=dict)
-    conditions: dict[str, tuple[str, str, str]] = field(default_factory=dict)
-    now: float = 0.0
-
-    def pods(self) -> list[Pod]:
-        """Pods of the node."""
-        if self.error:
-            raise self.error
-        return list(self.found)
-
-    def content(self, kind: str, namespace: str, name: str) -> Content | None:
-        """A Secret's or ConfigMap's content."""
-        return self.contents.get((kind, namespace, name))
-
-    def lease(self, namespace: str, name: str) -> tuple[str, str]:
-        """A Lease."""
-        return self.leases[name]
-
-    def set_condition(self, namespace: str, pod: str, status: str, reason: str, message: str, now: str) -> None:
-        """Remember the condition, and show it on the pod as the API would."""
-        self.conditions[pod] = (status, reason, message)
-        condition = {"type": "checkpointer.upgrader.io/Checkpointed", "status": status, "reason": reason}
-        for found in self.found:
-            if found["metadata"]["name"] == pod:
-                kept = [c for c in found["status"]["conditions"] if c["type"] == "Ready"]
-                found["status"]["conditions"] = [*kept, {**condition, "message": message}]
-
-    def running(self) -> list[Sandbox]:
-        """What the runtime says."""
-        if self.sandboxes is None:
-            raise RuntimeUnknown("containerd is down")
-        return self.sandboxes
-
-    def clock(self) -> float:
-        """Time that only tests move."""
-        return self.now
-
-
-def sandbox(name: str = "kube-apiserver-abc-x1") -> Sandbox:
-    """A pod that runs."""
-    labels = {"pod-template-hash": "abc"}
-    container = Container(f"c-{name}", f"s-{name}", "main", 1, 1)
-    return Sandbox(f"s-{name}", "kube-system", name, True, False, labels, (container,))
-
-
-def own_pod() -> Json:
-    """The checkpointer's own pod."""
-    return pod(name="pod-checkpointer-abcde", owner=("DaemonSet", "pod-checkpointer"), uid="own")
+from tests.unit.checkpointer.builders import API, pod
+from tests.unit.checkpointer.cluster import OWN, Cluster, instance, own_pod, passes, sandbox
+from upgrader.checkpointer.errors import ApiAway, ApiUnknown
+from upgrader.checkpointer.model import ApiState, Content, Workload
 
 
 @pytest.fixture
 def cluster() -> Cluster:
     """A healthy one."""
     return Cluster(found=[pod()], sandboxes=[sandbox()])
-
-
-def instance(root: Path, cluster: Cluster, name: str = "pod-checkpointer-abcde", copy: bool = False) -> Loop:
-    """An instance of the checkpointer on the node, in the pod of that name."""
-
-    def own(found: Pod) -> bool:
-        return bool(found["metadata"]["ownerReferences"][0]["name"] == "pod-checkpointer")
-
-    store = Store(root)
-    return Loop(
-        store=store,
-        lock=NodeLock(store.folder / "lock"),
-        observer=Observer(cluster, cluster.running, own, name, {10280: 10281}, cluster.clock),
-        conditions=cluster,
-        board=Board(),
-        settings=Settings(ready_for=10, grace=10, release_after=10),
-        interval=2,
-        node="controller-1",
-        own=own,
-        copy=copy,
-        clock=cluster.clock,
-    )
-
-
-def passes(loop: Loop, cluster: Cluster, seconds: float) -> None:
-    """Passes two seconds apart."""
-    for _ in range(int(seconds // 2) + 1):
-        cluster.now += 2
-        loop.once()
 
 
 def test_a_ready_pod_gets_a_checkpoint_and_is_told(tmp_path: Path, cluster: Cluster) -> None:

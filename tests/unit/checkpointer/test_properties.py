@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +12,7 @@ from upgrader.checkpointer.decide import Desired, decide
 from upgrader.checkpointer.history import History, advance
 from upgrader.checkpointer.model import (
     ApiState,
+    CopySeen,
     Generation,
     Holding,
     LeaseSeen,
@@ -52,7 +53,10 @@ def look(draw: st.DrawFn) -> tuple[Observation, float]:
     found = draw(st.lists(pods, max_size=2, unique_by=lambda p: p.uid)) if answering else []
     leases = draw(st.dictionaries(st.just(API), st.builds(LeaseSeen, st.sampled_from("xyz"), st.booleans())))
     runtime = draw(st.none() | st.builds(lambda p: {API: p}, presences))
-    return Observation(0.0, api, tuple(found), runtime, leases if answering else {}), draw(st.integers(1, 12))
+    ownerless = draw(st.frozensets(st.just(API))) if answering else frozenset()
+    copies = {API: CopySeen(0, draw(presences), draw(st.booleans()))}
+    seen = Observation(0.0, api, tuple(found), runtime, leases if answering else {}, copies, ownerless)
+    return seen, draw(st.integers(1, 20))
 
 
 @dataclass
@@ -63,12 +67,21 @@ class Disk:
     generations: list[Generation] = field(default_factory=list)
     active: int | None = None
 
+    def seen(self, seen: Observation, now: float) -> Observation:
+        """That look, now, at what the disk makes the kubelet run."""
+        copies = {} if self.active is None else {w: replace(c, number=self.active) for w, c in seen.copies.items()}
+        return replace(seen, now=now, copies=copies)
+
     def holding(self) -> Holding:
         """What a pass reads."""
         return Holding(self.policy, tuple(self.generations), self.active is not None, self.active)
 
     def apply(self, desired: Desired, operations: int) -> None:
         """Carry the answer out, up to the interruption."""
+        for failed in desired.failed.values():
+            if operations > 0:
+                self.generations = [replace(g, failed=g.failed or g.number == failed) for g in self.generations]
+                operations -= 1
         for number in desired.manifests.values():
             if operations > 0 and number != self.active:
                 self.active, operations = number, operations - 1
@@ -83,25 +96,38 @@ class Disk:
                 operations -= 1
 
 
+generations = st.lists(
+    st.builds(
+        Generation,
+        number=st.just(0),
+        digest=st.sampled_from(["a", "b", "c"]),
+        intact=st.booleans(),
+        images=st.sampled_from([None, True, False]),
+        failed=st.booleans(),
+    ),
+    max_size=4,
+).map(lambda found: [replace(g, number=n) for n, g in enumerate(found, start=1)])
 steps = st.lists(st.tuples(look(), st.sampled_from([0, 1, 2, 9]), st.booleans()), max_size=12)
 
 
-@given(steps=steps, policy=st.sampled_from(Policy), first=st.booleans())
-@settings(max_examples=150, deadline=None)
+@given(steps=steps, policy=st.sampled_from(Policy), first=generations)
+@settings(max_examples=200, deadline=None)
 def test_invariants_hold_over_any_sequence(
-    steps: list[tuple[tuple[Observation, int], int, bool]], policy: Policy, first: bool
+    steps: list[tuple[tuple[Observation, int], int, bool]], policy: Policy, first: list[Generation]
 ) -> None:
-    """I1 to I6 hold at every look, whatever was seen, wherever a pass was cut off, and across restarts."""
-    disk = Disk(policy, [Generation(1, "a")] if first else [])
+    """I1 to I7 hold at every look, whatever was seen, wherever a pass was cut off, and across restarts."""
+    disk = Disk(policy, first)
     history, now = History(), 100.0
     ready: dict[tuple[str, str], float] = {}
     answering: float | None = None
+    trouble: tuple[int, float] | None = None
+    tried: set[int] = set()
     for (seen, repeat), operations, restart in steps:
         if restart:
-            history, ready, answering = History(), {}, None
+            history, ready, answering, trouble = History(), {}, None, None
         for _ in range(repeat):
             now += 1.0
-            this = Observation(now, seen.api, seen.parents, seen.runtime, seen.leases)
+            this = disk.seen(seen, now)
             before = disk.holding()
             history = advance(history, this, [API], SETTINGS.ready_for)
             desired = decide(history, this.parents, {API: before}, SETTINGS)
@@ -122,14 +148,33 @@ def test_invariants_hold_over_any_sequence(
             if desired.prune:  # I2
                 assert known
             placed = desired.manifests.get(API)
-            if placed is not None and before.active and placed != before.active_number:  # I3
-                assert policy is Policy.ALWAYS
+            # An independent account of how long the copy in place has been known to have had its chance, in vain.
+            copy = this.copies.get(API) if this.runtime is not None else None
+            vain = copy is not None and not copy.presence.up and not copy.presence.unknown and not copy.blocked
+            if copy is None or copy.presence.unknown or copy.blocked or (trouble and trouble[0] != copy.number):
+                trouble = None
+            if vain and copy is not None and trouble is None:
+                trouble = (copy.number, now)
+            switched = placed is not None and before.active and placed != before.active_number
+            whole = before.active_number in {g.number for g in before.intact}
+            if switched and policy is Policy.ALWAYS and whole:  # I3
                 assert answering is not None and now - answering >= SETTINGS.release_after
+            elif switched and whole:
+                assert trouble is not None and now - trouble[1] >= SETTINGS.crash_grace
+                assert desired.failed == {API: before.active_number}
+                assert policy is not Policy.API_AWAY or this.api is ApiState.AWAY
+                better = [g for g in before.intact if not g.failed and g.number != before.active_number]
+                assert not [g for g in better if g.images is not False] or placed in {g.number for g in better}  # I7
+            else:
+                assert not desired.failed
             if placed is not None and not before.active and policy is not Policy.ALWAYS:  # I4
                 assert this.runtime is not None
                 assert not this.runtime[API].unknown
                 assert (this.api is ApiState.AWAY) == (policy is Policy.API_AWAY)
             gone = {number for _, number in desired.prune}
+            if switched and whole and policy is not Policy.ALWAYS and operations >= 9:  # I7
+                assert before.active_number not in tried or placed == max(g.number for g in before.intact)
+                tried.add(before.active_number or 0)
             if before.last_good is not None:  # I6
                 assert before.last_good.number not in gone
             assert placed not in gone and before.active_number not in gone
@@ -149,7 +194,7 @@ def test_the_answer_is_a_fixed_point(steps: list[tuple[tuple[Observation, int], 
     for (seen, repeat), _, _ in steps:
         for _ in range(repeat):
             now += 1.0
-            this = Observation(now, seen.api, seen.parents, seen.runtime, seen.leases)
+            this = disk.seen(seen, now)
             history = advance(history, this, [API], SETTINGS.ready_for)
             for _ in range(4):
                 desired = decide(history, this.parents, {API: disk.holding()}, SETTINGS)

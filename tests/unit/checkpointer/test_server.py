@@ -117,7 +117,7 @@ def test_metrics_of_each_workload() -> None:
     """Generation, count, damage and activity are labelled by workload."""
     workload = Workload("kube-system", "kube-apiserver")
     report = Report(
-        100.0, True, ApiState.AWAY, True, workloads={workload: WorkloadReport(7, 3, 1, active=True, reason="")}
+        100.0, True, ApiState.AWAY, True, workloads={workload: WorkloadReport(7, 3, 1, 0, active=True, reason="")}
     )
     lines = render(report, Counters(), 102.5).splitlines()
     labels = '{namespace="kube-system",workload="kube-apiserver"}'

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -14,7 +17,7 @@ from tests.unit.checkpointer.builders import API, Contents, made, pod
 from upgrader.checkpointer import files
 from upgrader.checkpointer.errors import StoreError
 from upgrader.checkpointer.generation import Origin
-from upgrader.checkpointer.model import Policy
+from upgrader.checkpointer.model import Policy, Workload
 from upgrader.checkpointer.sanitise import Candidate
 from upgrader.checkpointer.store import Store
 
@@ -221,3 +224,85 @@ def test_a_full_disk_is_told_and_harms_nothing(store: Store, monkeypatch: pytest
             capture(store, with_secret(b"new"))
     store.prepare()
     assert set(store.read()[API].records) == {1}
+
+
+def test_one_unreadable_workload_leaves_the_others_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that the disk doesn't give back is named; other workloads are read as ever."""
+    capture(store)
+    other = made(pod(owner=("DaemonSet", "other")), workload=Workload("kube-system", "other"))
+    capture(store, other)
+    real = os.scandir
+
+    def broken(path: str | Path = ".") -> Iterator[os.DirEntry[str]]:
+        if "kube-apiserver/generations" in str(path):
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", broken)
+    monkeypatch.setattr(os, "listdir", lambda path=".": [e.name for e in broken(path)])
+    troubles = store.prepare()
+    shelves = store.read()
+    assert len(troubles) == 1 and "Input/output error" in troubles[0]
+    assert "Input/output error" in shelves[API].trouble
+    assert shelves[API].records == {}
+    assert set(shelves[other.workload].records) == {1}
+
+
+def test_one_unreadable_generation_leaves_the_older_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that can't be read counts as damage of its generation only."""
+    capture(store)
+    capture(store, with_secret(b"newer"))
+    real = Path.read_bytes
+
+    def broken(path: Path) -> bytes:
+        if path == folder(store, 2) / "generation.json":
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", broken)
+    shelf = store.read()[API]
+    assert set(shelf.records) == {1}
+    assert "Input/output error" in shelf.damaged[2]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB."""
+    mounted = tmp_path / "small"
+    mounted.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(mounted)], check=True, capture_output=True)
+    yield mounted
+    subprocess.run(["umount", str(mounted)], check=True, capture_output=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_a_really_full_disk_keeps_the_good_and_still_starts_it(small_disk: Path) -> None:
+    """With no byte left nothing can be captured, everything good stays, and the copy starts nevertheless."""
+    store = Store(small_disk)
+    store.prepare()
+    capture(store)
+    filler = small_disk / "filler"
+    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+        while file.write(b"x" * 4096):
+            pass
+    with pytest.raises(StoreError, match="No space left"):
+        capture(store, with_secret(b"new" * 9000))
+    assert store.activate(API, 1)
+    fresh = Store(small_disk)
+    fresh.prepare()
+    shelf = fresh.read()[API]
+    assert (set(shelf.records), shelf.damaged, shelf.active_number) == ({1}, {}, 1)
+    filler.unlink()
+    assert capture(fresh, with_secret(b"new")) == 2
+
+
+def test_what_failed_is_remembered_and_can_be_forgotten(store: Store) -> None:
+    """A mark survives the process, and goes when a person asks for another try."""
+    capture(store)
+    capture(store, with_secret(b"second"))
+    store.mark_failed(API, 2, "did not stay up")
+    shelf = Store(store.root).read()[API]
+    assert shelf.failed == {2: "did not stay up"}
+    assert shelf.newest is not None and shelf.newest.number == 1
+    store.clear_failed(API, 2)
+    assert Store(store.root).read()[API].failed == {}

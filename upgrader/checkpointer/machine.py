@@ -1,0 +1,36 @@
+"""The node itself, as a look needs it: its container runtime, and what its copies depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from upgrader.checkpointer import etcd
+from upgrader.checkpointer.cri import Sandbox, images_present, list_sandboxes
+from upgrader.checkpointer.errors import StoreError
+from upgrader.checkpointer.model import Workload
+from upgrader.checkpointer.store import Store
+
+
+@dataclass(frozen=True)
+class Machine:
+    """``socket``: of the container runtime. ``timeout``: seconds for each question to it."""
+
+    socket: str
+    timeout: float
+    store: Store
+
+    def sandboxes(self) -> list[Sandbox]:
+        """All sandboxes with their containers. Raises RuntimeUnknown."""
+        return list_sandboxes(self.socket, self.timeout)
+
+    def images(self, names: Iterable[str]) -> Mapping[str, bool]:
+        """Which of these images are here. Raises RuntimeUnknown."""
+        return images_present(self.socket, self.timeout, names)
+
+    def blocked(self, workload: Workload, number: int) -> bool:
+        """Whether the etcd that this generation needs doesn't answer."""
+        try:
+            return etcd.is_away(self.store.static_pod(workload, number))
+        except (StoreError, KeyError, TypeError):
+            return False
