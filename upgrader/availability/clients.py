@@ -1,72 +1,44 @@
-"""Kinds of clients: one that connects anew for every request, one that keeps its connection."""
+"""Kinds of clients: those that connect anew for every request, and those that keep their connections."""
 
 from __future__ import annotations
 
-import http.client
-import socket
-import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import Protocol
+import asyncio
+from typing import Literal, Protocol
 
 from upgrader.availability.endpoint import Endpoint
+from upgrader.availability.http import Attempt, BadAnswer, Closed, Connection, Request, Unprocessed, described, judged
+from upgrader.availability.http1 import Http1Connection
+from upgrader.availability.http2 import Http2Connection
+from upgrader.availability.stream import Stream
 
-__all__ = ["Attempt", "Client", "FreshClient", "KeptClient", "Request"]
+__all__ = [
+    "BROKEN",
+    "PROTOCOLS",
+    "Client",
+    "FreshClient",
+    "KeptClient",
+    "Protocols",
+    "SharedClient",
+    "connect",
+    "failed",
+]
 
-_CLOSED = (
-    http.client.RemoteDisconnected,
-    ConnectionResetError,
-    BrokenPipeError,
-    ssl.SSLEOFError,
-    ssl.SSLZeroReturnError,
-)
-"""How a connection ends without an answer; http.client.RemoteDisconnected is a ConnectionResetError."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """An HTTP request. Statuses in `accept` are as good as 2xx."""
-
-    method: str
-    path: str
-    body: Callable[[], bytes] | None = field(default=None, compare=False)
-    accept: tuple[int, ...] = ()
-    when_missing: Request | None = None
-    """What a client sends next when the answer is 404: creates what this request updates."""
-
-    @property
-    def idempotent(self) -> bool:
-        """Whether sending it twice does the same as sending it once (RFC 9110, 9.2.2)."""
-        return self.method in ("GET", "HEAD", "PUT", "DELETE")
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path}"
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """How one try ended: with a status, or with an error and no status."""
-
-    ok: bool
-    status: int = 0
-    error: str = ""
-    retry_after: float | None = None
-    """Seconds that the server asked to wait, with a 429 or 503."""
-    unanswered: bool = False
-    """A kept connection was closed before any part of an answer came: the server may not have seen the request."""
+Protocols = Literal["HTTP/1.1", "HTTP/2"]
+PROTOCOLS: tuple[Protocols, ...] = ("HTTP/1.1", "HTTP/2")
+_IDLE = 4
+"""Idle connections that a pool keeps."""
+_CLOSED = (Closed, BrokenPipeError, ConnectionResetError)
+BROKEN = (OSError, Closed, Unprocessed, BadAnswer)
+"""What an exchange can break with; a timeout is an OSError."""
 
 
 class Client(Protocol):
-    """One kind of client."""
+    """One kind of client. Any number of requests may be under way: none waits for another."""
 
     name: str
-    parallel: int
-    """How many threads may use it at once."""
 
-    def send(self, request: Request, timeout_seconds: float) -> Attempt:
-        """Try once; never raises for what a server or a network does."""
+    async def send(self, request: Request, deadline: float) -> Attempt:
+        """Try once, until `deadline` in the loop's time; never raises for what a server or a network does."""
         ...
 
     def close(self) -> None:
@@ -74,119 +46,162 @@ class Client(Protocol):
         ...
 
 
-class _Connection(http.client.HTTPSConnection):
-    """An HTTPS connection whose certificate may be for another name than the address."""
-
-    def __init__(self, endpoint: Endpoint, timeout_seconds: float) -> None:
-        super().__init__(endpoint.host, endpoint.port, timeout=timeout_seconds, context=endpoint.tls)
-        self._endpoint = endpoint
-
-    def connect(self) -> None:
-        plain = socket.create_connection((self.host, self.port), self.timeout)
-        try:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.sock = self._endpoint.tls.wrap_socket(plain, server_hostname=self._endpoint.server_name)
-        except BaseException:
-            plain.close()
-            raise
+async def connect(endpoint: Endpoint, protocol: Protocols) -> Http1Connection | Http2Connection:
+    """Connect; HTTP/1.1 also where the server doesn't agree on HTTP/2, as clients do. Raises OSError."""
+    if protocol == "HTTP/1.1":
+        return Http1Connection(await Stream.open(endpoint, endpoint.tls), endpoint)
+    stream = await Stream.open(endpoint, endpoint.tls_http2)
+    if stream.protocol != "h2":
+        return Http1Connection(stream, endpoint)
+    connection = Http2Connection(stream, endpoint)
+    try:
+        await connection.start()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 class FreshClient:
     """Connects for every request, as `kubectl`, `curl` and health checks do."""
 
-    name = "fresh"
-    parallel = 64
-
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, protocol: Protocols) -> None:
+        self.name = f"fresh {protocol}"
         self._endpoint = endpoint
+        self._protocol = protocol
 
-    def send(self, request: Request, timeout_seconds: float) -> Attempt:
-        connection = _Connection(self._endpoint, timeout_seconds)
+    async def send(self, request: Request, deadline: float) -> Attempt:
+        connection: Connection | None = None
         try:
-            return _exchange(connection, self._endpoint, request)
-        except (OSError, http.client.HTTPException) as error:
-            return Attempt(False, error=_described(error))
+            async with asyncio.timeout_at(deadline):
+                connection = await connect(self._endpoint, self._protocol)
+                return await _exchange(connection, request)
+        except BROKEN as error:
+            return failed(error, connected=connection is not None, reused=False)
         finally:
-            connection.close()
+            if connection is not None:
+                connection.close()
 
     def close(self) -> None:
         """Nothing is kept."""
 
 
 class KeptClient:
-    """Keeps one HTTP/1.1 connection, as pooled clients do, and opens another when the server closed it."""
+    """Keeps HTTP/1.1 connections in a pool, and opens another when all are busy or closed by the server."""
 
-    name = "kept"
-    parallel = 1
+    name = "kept HTTP/1.1"
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._connection: _Connection | None = None
+        self._idle: list[Http1Connection] = []
 
-    def send(self, request: Request, timeout_seconds: float) -> Attempt:
-        reused = self._connection is not None and self._connection.sock is not None
-        if self._connection is None:
-            self._connection = _Connection(self._endpoint, timeout_seconds)
-        elif self._connection.sock is not None:
-            self._connection.sock.settimeout(timeout_seconds)
+    async def send(self, request: Request, deadline: float) -> Attempt:
+        connection = self._take()
+        reused, done = connection is not None, False
         try:
-            return _exchange(self._connection, self._endpoint, request)
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            return Attempt(False, error=_described(error), unanswered=reused and isinstance(error, _CLOSED))
+            async with asyncio.timeout_at(deadline):
+                connection = connection or Http1Connection(
+                    await Stream.open(self._endpoint, self._endpoint.tls), self._endpoint
+                )
+                attempt = await _exchange(connection, request)
+                done = connection.reusable
+                return attempt
+        except BROKEN as error:
+            if reused and isinstance(error, _CLOSED):
+                self.close()  # the others lead to the same server
+            return failed(error, connected=connection is not None, reused=reused)
+        finally:
+            if done and connection is not None and len(self._idle) < _IDLE:
+                self._idle.append(connection)
+            elif connection is not None:
+                connection.close()
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        while self._idle:
+            self._idle.pop().close()
 
-
-def _exchange(connection: _Connection, endpoint: Endpoint, request: Request) -> Attempt:
-    headers: Mapping[str, str] = {
-        "Accept": "application/json",
-        "User-Agent": "upgrader-availability",
-        **endpoint.headers,
-    }
-    body = request.body() if request.body else None
-    if body is not None:
-        headers = {**headers, "Content-Type": "application/json"}
-    connection.request(request.method, endpoint.path + request.path, body=body, headers=dict(headers))
-    response = connection.getresponse()
-    try:
-        response.read()
-    except (OSError, http.client.HTTPException) as error:
-        # An answer began: this is not the case in which a client may quietly ask again.
-        connection.close()
-        return Attempt(False, error=f"{_described(error)} in the middle of the answer")
-    ok = 200 <= response.status < 300 or response.status in request.accept
-    wait = _retry_after(response.headers.get("Retry-After")) if response.status in (429, 503) else None
-    return Attempt(ok, response.status, "" if ok else f"{response.status} {response.reason}", wait)
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Seconds, from either form that RFC 9110 (10.2.3) allows; None for anything else."""
-    if value is None:
+    def _take(self) -> Http1Connection | None:
+        """An idle connection that, as far as a client can know, is still open."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.stale:
+                return connection
+            connection.close()
         return None
-    if value.strip().isdecimal():
-        return float(value)
-    try:
-        when = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    return max(0.0, (when.astimezone(UTC) - datetime.now(UTC)).total_seconds())
 
 
-def _described(error: Exception) -> str:
-    match error:
-        case http.client.RemoteDisconnected():
-            return "closed without an answer"
-        case ssl.SSLCertVerificationError():
-            return f"certificate not trusted: {error.verify_message}"
-        case ssl.SSLError():
-            return f"TLS: {error.reason or error}"
-        case TimeoutError():
-            return "timed out"
-        case OSError() if error.strerror:
-            return error.strerror.lower()
-        case _:
-            return f"{type(error).__name__}: {error}"
+class SharedClient:
+    """Sends all requests through one HTTP/2 connection, and opens the next when the server leaves that one."""
+
+    name = "kept HTTP/2"
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._current: Http2Connection | None = None
+        self._leaving: list[Http2Connection] = []
+        self._opening = asyncio.Lock()
+        self._fallback: KeptClient | None = None
+
+    async def send(self, request: Request, deadline: float) -> Attempt:
+        if self._fallback is not None:
+            return await self._fallback.send(request, deadline)
+        reused = connection = None
+        try:
+            async with asyncio.timeout_at(deadline):
+                reused, connection = self._current, await self._usable()
+                if connection is not None:
+                    return await _exchange(connection, request)
+        except BROKEN as error:
+            return failed(
+                error, connected=connection is not None, reused=connection is not None and connection is reused
+            )
+        return await self.send(request, deadline)
+
+    def close(self) -> None:
+        for connection in (*self._leaving, self._current, self._fallback):
+            if connection is not None:
+                connection.close()
+
+    async def _usable(self) -> Http2Connection | None:
+        """A connection that takes requests; None when the server doesn't speak HTTP/2."""
+        if self._current is not None and self._current.usable:
+            return self._current
+        async with self._opening:
+            if self._fallback is not None:
+                return None
+            if self._current is not None and self._current.usable:
+                return self._current
+            self._sort_out()
+            opened = await connect(self._endpoint, "HTTP/2")
+            if isinstance(opened, Http1Connection):
+                opened.close()
+                self._fallback = KeptClient(self._endpoint)
+                return None
+            self._current = opened
+            return opened
+
+    def _sort_out(self) -> None:
+        """Close connections on which nothing is under way any more; what still is comes to its end."""
+        old = [connection for connection in (*self._leaving, self._current) if connection is not None]
+        self._current, self._leaving = None, [connection for connection in old if not connection.idle]
+        for connection in old:
+            if connection.idle:
+                connection.close()
+
+
+async def _exchange(connection: Connection, request: Request) -> Attempt:
+    answer = await connection.begin(request)
+    body = bytearray()
+    while part := await answer.chunk():
+        body += part
+    return judged(request, answer, bytes(body))
+
+
+def failed(error: Exception, *, connected: bool, reused: bool) -> Attempt:
+    """The attempt that ended with an error. `reused`: the connection had been there before the request."""
+    return Attempt(
+        False,
+        error=described(error, "waiting for the answer" if connected else "connecting"),
+        unanswered=reused and isinstance(error, _CLOSED),
+        unprocessed=isinstance(error, Unprocessed),
+    )

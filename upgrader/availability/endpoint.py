@@ -8,13 +8,13 @@ import contextlib
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from upgrader.config.document import Document, read_mapping, shown
-from upgrader.errors import ConfigError
+from upgrader.errors import ConfigError, UsageError
 
 __all__ = ["Endpoint", "read_endpoint"]
 
@@ -26,10 +26,32 @@ class Endpoint:
     host: str
     port: int
     tls: ssl.SSLContext = field(repr=False)
+    """For HTTP/1.1."""
+    tls_http2: ssl.SSLContext = field(repr=False)
+    """For HTTP/2, if the server speaks it, and for HTTP/1.1 otherwise."""
     server_name: str
     """The name that its certificate must be for."""
     path: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def authority(self) -> str:
+        """`HOST:PORT`, as URLs and `Host` fields have it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def at(self, address: str) -> Endpoint:
+        """The same cluster through another address (`https://HOST[:PORT]`), whose certificate must be for HOST.
+
+        Raises UsageError for what is no such address.
+        """
+        url = urlsplit(address)
+        try:
+            port = url.port or 443
+        except ValueError:
+            port = 0
+        if url.scheme != "https" or not url.hostname or not port or url.path.rstrip("/") or url.query or url.username:
+            raise UsageError(f"'{address}' is not an address; write it like https://10.0.0.1:6443")
+        return replace(self, host=url.hostname, port=port, server_name=url.hostname, path="")
 
 
 def read_endpoint(kubeconfig: Path, context: str = "") -> Endpoint:
@@ -52,7 +74,8 @@ def read_endpoint(kubeconfig: Path, context: str = "") -> Endpoint:
     return Endpoint(
         host=url.hostname,
         port=url.port or 443,
-        tls=_tls(kubeconfig, cluster, user),
+        tls=_tls(kubeconfig, cluster, user, ["http/1.1"]),
+        tls_http2=_tls(kubeconfig, cluster, user, ["h2", "http/1.1"]),
         server_name=str(cluster.get("tls-server-name") or url.hostname),
         path=url.path.rstrip("/"),
         headers=headers,
@@ -73,7 +96,7 @@ def _token(kubeconfig: Path, user: Mapping[str, Any]) -> str:
     return str(user.get("token") or "")
 
 
-def _tls(kubeconfig: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
+def _tls(kubeconfig: Path, cluster: Mapping[str, Any], user: Mapping[str, Any], protocols: list[str]) -> ssl.SSLContext:
     if cluster.get("insecure-skip-tls-verify"):
         raise ConfigError(
             f"{shown(kubeconfig)}: insecure-skip-tls-verify is set, so nobody knows who answers",
@@ -84,6 +107,7 @@ def _tls(kubeconfig: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) 
             tls = ssl.create_default_context(cafile=authority)
         # Python 3.13 asks of certificates what kubeadm's don't have (RFC 5280's key identifiers); all else is checked.
         tls.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+        tls.set_alpn_protocols(protocols)
         with _file(kubeconfig, user, "client-certificate") as certificate, _file(kubeconfig, user, "client-key") as key:
             if certificate is not None:
                 tls.load_cert_chain(certificate, key)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from upgrader.errors import ConfigError, UpgraderError
+from upgrader.availability.prober import Options
+from upgrader.errors import UpgraderError, UsageError
 from upgrader.model.availability import Availability, Failure
 
 __all__ = ["AvailabilityProbe"]
@@ -31,11 +33,15 @@ class AvailabilityProbe:
         *,
         context: str = "",
         requests_per_second: float = 10.0,
+        addresses: Sequence[str] = (),
         on_change: Callable[[Availability], None] | None = None,
     ) -> None:
-        """`on_change` is called with the counts about twice a second, from a thread of the probe's own."""
-        self._command = [sys.executable, "-m", "upgrader.availability.prober", str(kubeconfig), context]
-        self._command.append(str(requests_per_second))
+        """`addresses` (`https://HOST:PORT`) are asked besides the kubeconfig's own.
+
+        `on_change` is called with the counts about twice a second, from a thread of the probe's own.
+        """
+        options = Options(str(kubeconfig), context, requests_per_second, tuple(addresses))
+        self._command = [sys.executable, "-m", "upgrader.availability.prober", json.dumps(asdict(options))]
         self._on_change = on_change
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
@@ -54,7 +60,7 @@ class AvailabilityProbe:
         self.stop()
 
     def start(self) -> None:
-        """Start, and return when it probes. Raises ConfigError when the kubeconfig can't be used."""
+        """Start, and return when it probes. Raises UsageError when the kubeconfig or an address can't be used."""
         # A session of its own: Ctrl-C in the terminal is for the parent, which then stops the prober.
         self._process = subprocess.Popen(
             self._command,
@@ -68,8 +74,16 @@ class AvailabilityProbe:
         self._settled.wait(_START_SECONDS)
         if not self._probing:
             code, complaint = self._end()
-            kind = ConfigError if code == ConfigError.exit_code else UpgraderError
+            kind = UsageError if code == UsageError.exit_code else UpgraderError
             raise kind(f"the availability prober did not start: {complaint or f'exit code {code}'}")
+
+    def enter(self, phase: str) -> None:
+        """Say what is going on from now on: what is due then is counted to it."""
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):  # it has ended, and `stop` will say so
+                process.stdin.write(f"phase {phase}\n".encode())
+                process.stdin.flush()
 
     def snapshot(self) -> Availability:
         """The counts so far."""
@@ -86,7 +100,7 @@ class AvailabilityProbe:
                 now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
                 lines = complaint.splitlines()
                 what = f"ended by itself (exit code {code}): {lines[-1] if lines else 'it said nothing'}"
-                gap = Failure(now, "prober", "process", what)
+                gap = Failure(now, "", "prober", "process", what)
                 self._seen = replace(self._seen, failures=(gap, *self._seen.failures))
         return self._seen
 
@@ -109,8 +123,7 @@ class AvailabilityProbe:
         for line in process.stdout:
             counts = json.loads(line)
             self._final = counts.pop("final")
-            failures = tuple(Failure(**failure) for failure in counts.pop("failures"))
-            self._seen = Availability(**counts, failures=failures)
+            self._seen = Availability.from_json(counts)
             self._probing = True
             self._settled.set()
             if self._on_change is not None:

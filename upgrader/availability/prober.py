@@ -1,158 +1,274 @@
-"""The prober's process: `python -m upgrader.availability.prober KUBECONFIG CONTEXT REQUESTS_PER_SECOND`.
+"""The prober's process: `python -m upgrader.availability.prober OPTIONS`, where OPTIONS is JSON (see `Options`).
 
 Sends requests at a fixed rate whether or not earlier ones were answered (an open loop: a slow server can't slow the
-questions down), and writes what it counted to stdout, a JSON line at a time. It ends when its stdin does, so it never
-outlives its parent, and takes its object out of the cluster again.
+questions down), and counts their latency from when they were due, so that a request that had to wait for its turn
+counts with its wait. Everything runs in one thread: its cost is small and known, and no lock or scheduler of
+Python's can delay what is measured.
+
+It writes what it counted to stdout, a JSON line at a time. Lines on stdin say what is going on (`phase NAME`). It ends
+when its stdin does, so it never outlives its parent, and takes its object out of the cluster again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import re
 import signal
 import sys
-import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import cycle, product
 from pathlib import Path
 from typing import TextIO
 
-from upgrader.availability.clients import Client, FreshClient, KeptClient, Request
+from upgrader.availability.clients import PROTOCOLS, Client, FreshClient, KeptClient, Protocols, SharedClient
 from upgrader.availability.endpoint import Endpoint, read_endpoint
-from upgrader.availability.policy import ask
-from upgrader.availability.tally import Tally
+from upgrader.availability.http import Request
+from upgrader.availability.policy import Outcome, ask
+from upgrader.availability.schedule import deal
+from upgrader.availability.tally import Probed, Tally
+from upgrader.availability.watch import Watcher
 from upgrader.errors import UpgraderError
+from upgrader.model.availability import Watches
 
-__all__ = ["OBJECT", "REQUESTS", "Prober", "main"]
+__all__ = ["COLLECTION", "OBJECT", "Options", "Prober", "main"]
 
 DEADLINE_SECONDS = 10.0
 """After this long a request has failed."""
 REPORT_SECONDS = 0.5
+STALL_SECONDS = 0.05
+"""A prober that is later than this didn't get to run: that time is nobody's gap."""
 LEAVE_SECONDS = 3.0
 """How long the end waits for answers that are still out."""
 OBJECT = "upgrader-availability"
-_COLLECTION = "/api/v1/namespaces/kube-system/configmaps"
+COLLECTION = "/api/v1/namespaces/kube-system/configmaps"
+
+_VERSION = re.compile(rb'"resourceVersion": ?"(\d+)"')
 
 
-def _config_map() -> bytes:
+@dataclass(frozen=True)
+class Options:
+    """What the prober is told at its start. `addresses` are asked besides the kubeconfig's own (`https://HOST:PORT`)."""
+
+    kubeconfig: str
+    context: str = ""
+    requests_per_second: float = 10.0
+    addresses: tuple[str, ...] = ()
+
+
+def _get() -> Request:
+    return Request("GET", f"{COLLECTION}/{OBJECT}", accept=(404,))  # its object may not be there yet
+
+
+def _list() -> Request:
+    return Request("GET", f"{COLLECTION}?limit=5")
+
+
+def _write() -> Request:
+    # A ConfigMap, as it may be replaced without naming the version that one has seen (a Lease may not): the PUT is
+    # idempotent. 409 to the POST says that another client created it a moment ago.
     meta = {"name": OBJECT, "namespace": "kube-system", "labels": {"app.kubernetes.io/managed-by": "upgrader"}}
     data = {"written": datetime.now(UTC).isoformat()}
-    return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}).encode()
+    body = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}).encode()
+    create = Request("POST", COLLECTION, body, accept=(409,))
+    return Request("PUT", f"{COLLECTION}/{OBJECT}", body, when_missing=create)
 
 
-# A ConfigMap, as it may be replaced without naming the version that one has seen (a Lease may not): the PUT is
-# idempotent. 409 to the POST says that another client created it a moment ago.
-_CREATE = Request("POST", _COLLECTION, _config_map, accept=(409,))
-REQUESTS = (
-    Request("GET", "/api/v1/namespaces/default"),
-    Request("PUT", f"{_COLLECTION}/{OBJECT}", _config_map, when_missing=_CREATE),
-    Request("GET", "/version"),
-)
+_KINDS: Sequence[tuple[str, Callable[[], Request]]] = (("get", _get), ("write", _write), ("list", _list))
 
-KINDS = (FreshClient, KeptClient)
-"""The kinds of clients that take turns."""
+
+@dataclass(frozen=True)
+class _Lane:
+    """One client of one address."""
+
+    address: str
+    client: Client
 
 
 class Prober:
-    """Sends each kind of request through each kind of client, in turn."""
+    """Sends each kind of request through each kind of client and each address, in turn, and watches what it writes."""
 
-    def __init__(self, endpoint: Endpoint, requests_per_second: float) -> None:
-        self._endpoint = endpoint
-        self._clients: tuple[Client, ...] = tuple(kind(endpoint) for kind in KINDS)
+    def __init__(self, endpoints: Sequence[Endpoint], requests_per_second: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._endpoints = {endpoint.authority: endpoint for endpoint in endpoints}
         self._interval = 1 / requests_per_second
-        self._stop = threading.Event()
+        self._stop = asyncio.Event()
+        self._tally = Tally(self._loop.time(), tuple(self._endpoints))
+        self._tasks: set[asyncio.Task[None]] = set()
         self._bug: BaseException | None = None
-        self._tally = Tally(time.monotonic())
-        self._pools = {client.name: ThreadPoolExecutor(client.parallel, client.name) for client in self._clients}
+        self._fresh: list[_Lane] = []
+        self._kept: list[_Lane] = []
+        self._watchers: list[Watcher] = []
+        self._watching: list[asyncio.Task[None]] = []
+        self._began = (0.0, 0.0)
+        for address, endpoint in self._endpoints.items():
+            for protocol in PROTOCOLS:
+                self._fresh.append(_Lane(address, FreshClient(endpoint, protocol)))
+                self._watchers.append(self._watcher(address, endpoint, protocol))
+            self._kept += [_Lane(address, KeptClient(endpoint)), _Lane(address, SharedClient(endpoint))]
+        self._plan = deal(self._fresh, self._kept, _KINDS, requests_per_second)
 
     def stop(self) -> None:
         """Ask `run` to end."""
         self._stop.set()
 
-    def run(self, out: TextIO) -> None:
+    def enter(self, phase: str) -> None:
+        """What is going on from now on."""
+        self._tally.enter(phase)
+
+    async def run(self, out: TextIO) -> None:
         """Probe until `stop`, reporting to `out`; then clean up and report once more, with `"final": true`."""
-        self._report(out, time.monotonic())
-        plan = cycle((client, request) for request, client in product(REQUESTS, self._clients))
-        due = reported = time.monotonic()
-        while not self._stop.wait(max(0.0, due - time.monotonic())):
-            client, request = next(plan)
-            self._pools[client.name].submit(self._ask, client, request, due).add_done_callback(self._done)
-            due = self._next(due)
-            if due - reported >= REPORT_SECONDS:
-                self._report(out, time.monotonic())
-                reported = due
-        stopped = time.monotonic()
-        self._finish()
+        self._began = self._loop.time(), time.process_time()
+        self._watching = [self._start(watcher.run()) for watcher in self._watchers]
+        self._report(out, self._loop.time())
+        due = reported = self._loop.time()
+        while not await self._stopped(due):
+            now = self._loop.time()
+            if (late := now - due) > STALL_SECONDS:
+                self._tally.stalled(late)
+            # Time in which this process didn't run at all (a suspended laptop) is left out.
+            due = max(due, now - DEADLINE_SECONDS)
+            while due <= now:
+                self._start(self._ask(*next(self._plan), due))
+                due += self._interval
+            if now - reported >= REPORT_SECONDS:
+                self._report(out, now)
+                reported = now
+        stopped = self._loop.time()
+        await self._finish()
         if self._bug is not None:
             raise self._bug
         # The gap that is open now is open since we stopped asking, which is no fault of the server's.
         self._report(out, stopped, final=True)
 
-    def _next(self, due: float) -> float:
-        """When the next request is due. Time in which this process didn't run (a suspended laptop) is left out."""
-        now = time.monotonic()
-        return due + self._interval if now - due < DEADLINE_SECONDS else now
+    async def _stopped(self, until: float) -> bool:
+        """Wait; whether to stop."""
+        try:
+            async with asyncio.timeout_at(until):
+                await self._stop.wait()
+        except TimeoutError:
+            return False
+        return True
 
-    def _ask(self, client: Client, request: Request, due: float) -> None:
-        late = time.monotonic() - due
-        stamp = datetime.fromtimestamp(time.time() - late, UTC).isoformat(timespec="milliseconds")
-        deadline = due + DEADLINE_SECONDS
-        outcome = ask(client, request, deadline=deadline, monotonic=time.monotonic, sleep=time.sleep)
-        self._tally.record(
-            outcome,
-            client=client.name,
-            request=str(request),
-            due=stamp.replace("+00:00", "Z"),
-            now=time.monotonic(),
+    async def _ask(self, lane: _Lane, kind: tuple[str, Callable[[], Request]], due: float) -> None:
+        name, make = kind
+        request = make()
+        probed = self._probed(lane.address, lane.client.name, f"{name} {request.method} {request.path}", due)
+        outcome = await ask(
+            lane.client, request, deadline=due + DEADLINE_SECONDS, monotonic=self._loop.time, sleep=asyncio.sleep
         )
+        now = self._loop.time()
+        self._tally.record(probed, outcome, now)
+        if name == "write" and outcome.ok:
+            self._written(outcome.body, now)
 
-    def _done(self, future: Future[None]) -> None:
+    def _written(self, body: bytes, now: float) -> None:
+        version = _VERSION.search(body)
+        if version is not None:  # a conflict's answer has none
+            for watcher in self._watchers:
+                watcher.continuity.changed(int(version[1]), now)
+
+    def _watcher(self, address: str, endpoint: Endpoint, protocol: Protocols) -> Watcher:
+        client = f"kept {protocol}"
+
+        def record(what: str, outcome: Outcome, due: float) -> None:
+            self._tally.record(self._probed(address, client, what, due), outcome, self._loop.time())
+
+        return Watcher(endpoint, protocol, COLLECTION, OBJECT, deadline_seconds=DEADLINE_SECONDS, record=record)
+
+    def _probed(self, address: str, client: str, request: str, due: float) -> Probed:
+        wall = datetime.fromtimestamp(time.time() - (self._loop.time() - due), UTC).isoformat(timespec="milliseconds")
+        return Probed(address, client, request, self._tally.phase, due, wall.replace("+00:00", "Z"))
+
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
         """What a request of ours met is in the counts; an exception is a bug, and ends the prober."""
-        if not future.cancelled() and (bug := future.exception()) is not None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (bug := task.exception()) is not None:
             self._bug = bug
             self._stop.set()
 
-    def _finish(self) -> None:
-        end = time.monotonic() + LEAVE_SECONDS
-        for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
-        for thread in threading.enumerate():
-            if thread.name.startswith(tuple(self._pools)):
-                thread.join(max(0.0, end - time.monotonic()))
-        for client in self._clients:
-            client.close()
+    async def _finish(self) -> None:
+        """Give answers that are out a moment, then take all that is ours away."""
+        for task in self._watching:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=LEAVE_SECONDS)
+        for task in (left := tuple(self._tasks)):
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        for lane in (*self._fresh, *self._kept):
+            lane.client.close()
         # If this fails the API is away, and what is left behind is one small ConfigMap that the next run takes over.
-        FreshClient(self._endpoint).send(Request("DELETE", f"{_COLLECTION}/{OBJECT}"), LEAVE_SECONDS)
+        client = FreshClient(next(iter(self._endpoints.values())), "HTTP/1.1")
+        await client.send(Request("DELETE", f"{COLLECTION}/{OBJECT}"), self._loop.time() + LEAVE_SECONDS)
 
     def _report(self, out: TextIO, now: float, *, final: bool = False) -> None:
+        began, used = self._began
+        seen = [watcher.continuity for watcher in self._watchers]
+        watches = Watches(
+            events=sum(item.events for item in seen),
+            missed=sum(item.missed for item in seen),
+            repeated=sum(item.repeated for item in seen),
+            resumed=sum(watcher.resumed for watcher in self._watchers),
+        )
+        share = (time.process_time() - used) / max(now - began, 0.001)
+        counts = replace(self._tally.snapshot(now, watches, lanes=final), cpu_percent=round(share * 100, 2))
         try:
-            out.write(json.dumps({**asdict(self._tally.snapshot(now)), "final": final}) + "\n")
+            out.write(json.dumps({**asdict(counts), "final": final}) + "\n")
             out.flush()
         except BrokenPipeError:
             self._stop.set()  # nobody listens any more; what is in the cluster is still to be taken out
 
 
+class _Orders:
+    """What the parent writes to stdin, a line at a time."""
+
+    def __init__(self, prober: Prober, descriptor: int) -> None:
+        self._prober = prober
+        self._descriptor = descriptor
+        self._rest = b""
+        asyncio.get_running_loop().add_reader(descriptor, self._read)
+
+    def _read(self) -> None:
+        data = os.read(self._descriptor, 65536)
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+            self._prober.stop()
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            word, _, rest = line.decode().partition(" ")
+            if word == "phase":
+                self._prober.enter(rest)
+
+
+async def _probe(endpoints: Sequence[Endpoint], requests_per_second: float) -> None:
+    prober = Prober(endpoints, requests_per_second)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, prober.stop)
+    _Orders(prober, sys.stdin.fileno())
+    await prober.run(sys.stdout)
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Run until stdin ends or SIGTERM, and exit; returns 2, with a message on stderr, for an unusable kubeconfig."""
-    kubeconfig, context, rate = arguments
+    """Run until stdin ends or SIGTERM; returns 2, with a message on stderr, for an unusable kubeconfig or address."""
+    given = json.loads(arguments[0])
+    options = Options(**{**given, "addresses": tuple(given.get("addresses", ()))})
     try:
-        prober = Prober(read_endpoint(Path(kubeconfig), context), float(rate))
+        own = read_endpoint(Path(options.kubeconfig), options.context)
+        endpoints = [own, *(own.at(address) for address in options.addresses)]
     except UpgraderError as error:
         sys.stderr.write(error.message)
         return error.exit_code
-    signal.signal(signal.SIGTERM, lambda *_: prober.stop())
-    threading.Thread(target=_until_parent_ends, args=(prober,), daemon=True).start()
-    prober.run(sys.stdout)
-    os._exit(0)  # at once: the interpreter's own end would wait for threads that still wait for an answer
-
-
-def _until_parent_ends(prober: Prober) -> None:
-    sys.stdin.buffer.read()
-    prober.stop()
+    asyncio.run(_probe(endpoints, options.requests_per_second))
+    return 0
 
 
 if __name__ == "__main__":

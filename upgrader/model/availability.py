@@ -1,24 +1,89 @@
-"""What a client of the API saw: how many requests, how many failed, and for how long nothing was answered."""
+"""What clients of the API saw: how many requests, how many failed, how long they took, and what watches missed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Availability", "Failure"]
+__all__ = ["Availability", "Failure", "Lane", "Latency", "Limits", "Phase", "Watches"]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One request that failed for good, with the wall-clock time at which it was due."""
+    """One request that failed, with the wall-clock time at which it was due."""
 
     time: str
     """ISO 8601 in UTC, with milliseconds."""
+    address: str
+    """`HOST:PORT` that it was sent to."""
     client: str
     request: str
     error: str
+    phase: str = ""
+    """What was going on then, mostly a step of a run; "" when nobody said."""
 
     def __str__(self) -> str:
-        return f"{self.time} {self.client} {self.request}: {self.error}"
+        during = f" (during {self.phase})" if self.phase else ""
+        return f"{self.time} {self.client} {self.request} at {self.address}{during}: {self.error}"
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds from the moment at which a request was due until it was answered, repeats and waits included."""
+
+    p50: float = 0.0
+    p90: float = 0.0
+    p99: float = 0.0
+    p999: float = 0.0
+    longest: float = 0.0
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The counts of all requests that were due while something was going on."""
+
+    name: str
+    requests: int
+    failed: int
+    raw_failed: int
+    longest_gap_ms: float
+    """The longest of the gaps that reached into it."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The counts of one kind of request, from one kind of client, through one address."""
+
+    address: str
+    client: str
+    request: str
+    requests: int
+    failed: int
+    raw_failed: int
+    latency: Latency
+
+
+@dataclass(frozen=True)
+class Watches:
+    """What long watches of an object saw of the changes that were made to it.
+
+    `missed` changes were never told, `repeated` ones more than once. A watch that the server ends in good order and
+    that goes on elsewhere counts as `resumed`.
+    """
+
+    events: int = 0
+    missed: int = 0
+    repeated: int = 0
+    resumed: int = 0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a step may cost the API's clients before it has failed."""
+
+    max_failed: int
+    max_gap_seconds: float
 
 
 @dataclass(frozen=True)
@@ -26,8 +91,8 @@ class Availability:
     """Counts from the start of the probe until now.
 
     `failed` is what is left after a client did what HTTP's RFCs tell it to do; `raw_failed` counts every request
-    whose first try failed. `longest_gap_ms` is the longest time between two consecutive successful answers, the time
-    until the first and since the last one included.
+    whose first try failed. `longest_gap_ms` is the longest time between two consecutive successful answers through
+    one address, the time until the first and since the last one included.
     """
 
     requests: int = 0
@@ -36,3 +101,33 @@ class Availability:
     longest_gap_ms: float = 0.0
     failures: tuple[Failure, ...] = ()
     """The first failures, up to a few hundred; `failed` counts them all."""
+    raw_failures: tuple[Failure, ...] = ()
+    """The first requests that were answered only after their first try had failed, and why that was."""
+    latency: Latency = Latency()
+    watches: Watches = Watches()
+    phases: tuple[Phase, ...] = ()
+    lanes: tuple[Lane, ...] = ()
+    """Only at the end."""
+    cpu_percent: float = 0.0
+    """What the prober itself took of one core."""
+    stalled_ms: float = 0.0
+    """The longest time for which the prober itself didn't get to run; gaps don't include it."""
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Availability:
+        """From what `dataclasses.asdict` makes of one."""
+        return cls(
+            **{
+                **found,
+                "failures": tuple(Failure(**item) for item in found["failures"]),
+                "raw_failures": tuple(Failure(**item) for item in found["raw_failures"]),
+                "latency": Latency(**found["latency"]),
+                "watches": Watches(**found["watches"]),
+                "phases": tuple(Phase(**item) for item in found["phases"]),
+                "lanes": tuple(Lane(**{**item, "latency": Latency(**item["latency"])}) for item in found["lanes"]),
+            }
+        )
+
+    def phase(self, name: str) -> Phase | None:
+        """The counts of a phase; None when nothing was due in it."""
+        return next((phase for phase in self.phases if phase.name == name), None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.availability.conftest import TOKEN, ApiServer
+from tests.unit.availability.server import TOKEN, ApiServer
 from upgrader.availability.endpoint import read_endpoint
 from upgrader.errors import ConfigError
 
