@@ -136,7 +136,7 @@ def _restore(name: str, found: Etcd, backup: str) -> str:
     member = found.flags.get("name", name)
     peer = found.flags.get("initial-advertise-peer-urls", "https://ADDRESS:2380")
     folder = found.data_dir
-    return f"""Restore the backup by hand on {name}, as root. etcdutl is in etcd's image; take the one of etcd's version.
+    return f"""Restore the backup by hand on {name}, as root (etcdutl is in etcd's image; use etcd's own version):
   etcdutl snapshot status {backup} -w table
   mv /etc/kubernetes/manifests/etcd.yaml /root/etcd.yaml    # the kubelet stops etcd: wait until it is gone
   mv {folder} {folder}.lost                                 # kept, not deleted
