@@ -1,0 +1,92 @@
+"""What is wrong with a cluster's controllers: each one's state in a line, then the findings, the cause first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from upgrader.recover.diagnose import Controller, Diagnosis
+from upgrader.recover.facts import EtcdServer, HostFacts, Unit, Unknown
+from upgrader.ui.findings import draw_findings
+from upgrader.ui.terminal import console, show
+
+__all__ = ["draw_diagnosis", "print_diagnosis"]
+
+_GOOD, _BAD, _UNSURE = "green", "bold red", "magenta"
+
+
+def print_diagnosis(diagnosis: Diagnosis) -> None:
+    """Print it on standard error."""
+    show(console(), draw_diagnosis(diagnosis))
+
+
+def draw_diagnosis(diagnosis: Diagnosis) -> RenderableType:
+    """The API as seen from here, the controllers, the findings, and which copy would be restored."""
+    parts: list[RenderableType] = [_api(diagnosis), _controllers(diagnosis)]
+    if diagnosis.findings:
+        parts += [Text(), draw_findings(diagnosis.findings)]
+    restores = [line for controller in diagnosis.controllers if (line := _restore(controller)) is not None]
+    if restores:
+        parts += [Text(), *restores]
+    return Group(*parts)
+
+
+def _api(diagnosis: Diagnosis) -> Text:
+    if diagnosis.api.answers:
+        return Text(" ✔ The API answers", style=_GOOD)
+    return Text.assemble((" ✘ The API does not answer", _BAD), f": {diagnosis.api.said}" if diagnosis.api.said else "")
+
+
+def _controllers(diagnosis: Diagnosis) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for controller in diagnosis.controllers:
+        state = Text(" · ").join(_states(controller)) if controller.facts else Text("not reached", style=_UNSURE)
+        table.add_row(Text(controller.host.name, style="bold"), state)
+    return Padding(table, (0, 0, 0, 3))
+
+
+def _states(controller: Controller) -> Iterator[Text]:
+    facts = controller.facts
+    assert facts is not None, "asked of a controller that was reached"
+    yield _unit(facts.containerd, "container runtime")
+    yield _unit(facts.kubelet, "kubelet")
+    yield _etcd(facts)
+    words = {True: "serves", False: "does not serve", None: "unknown"}[controller.serves]
+    which = f" (copy of generation {controller.active} in place)" if controller.active is not None else ""
+    style = {True: _GOOD, False: _BAD, None: _UNSURE}[controller.serves]
+    yield Text(f"kube-apiserver {words}{which}", style=style)
+
+
+def _unit(unit: Unit | Unknown, name: str) -> Text:
+    if isinstance(unit, Unknown):
+        return Text(f"{name} unknown", style=_UNSURE)
+    return Text(f"{unit.name} {'runs' if unit.running else unit.state}", style=_GOOD if unit.running else _BAD)
+
+
+def _etcd(facts: HostFacts) -> Text:
+    server = facts.etcd.server
+    if isinstance(server, EtcdServer):
+        return Text(f"etcd {'healthy' if server.healthy else 'not healthy'}", style=_GOOD if server.healthy else _BAD)
+    if facts.etcd.manifest is False and facts.etcd.data != "present":
+        return Text("no etcd here")
+    return Text("etcd does not answer", style=_BAD)
+
+
+def _restore(controller: Controller) -> Text | None:
+    """What a recovery would put in place on one controller; None when nothing."""
+    good = controller.restore
+    if good is None or controller.blocked:
+        return None
+    images = ", ".join(sorted(set(good.images.values())))
+    checked = "whole" if not isinstance(good.missing, Unknown) else "whole; whether its images are there is not known"
+    return Text.assemble(
+        f"   {controller.host.name}: the last-known-good kube-apiserver is generation {good.number}",
+        f" of {good.captured_at} ({checked})",
+        (f"\n   {images}" if images else "", "dim"),
+    )
