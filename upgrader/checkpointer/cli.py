@@ -1,18 +1,18 @@
-"""``run`` on the node; ``status`` and ``generations`` for a person on it."""
+"""The command line: ``run`` on the node, and what a person on it needs."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from upgrader.checkpointer import node_commands
 from upgrader.checkpointer.api import Api
 from upgrader.checkpointer.errors import CheckpointerError
 from upgrader.checkpointer.lock import NodeLock
@@ -27,6 +27,7 @@ from upgrader.checkpointer.server import Health, ask_peer, serve
 from upgrader.checkpointer.store import Store
 
 _TIMEOUT = 3.0
+_SOCKET = "/run/containerd/containerd.sock"
 _STALE_PASSES = 15
 
 
@@ -86,20 +87,33 @@ def _parser() -> argparse.ArgumentParser:
         default=Path("/etc/kubernetes/kubelet.conf"),
         help="the kubelet's credential (default: %(default)s)",
     )
-    run.add_argument(
-        "--runtime-socket", default="/run/containerd/containerd.sock", help="CRI socket (default: %(default)s)"
-    )
+    run.add_argument("--runtime-socket", default=_SOCKET, help="CRI socket (default: %(default)s)")
     run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
 
+    _add_node_commands(commands)
+    return parser
+
+
+def _add_node_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     status = commands.add_parser("status", help="each workload: last-known-good, and whether its copy is active")
-    status.set_defaults(command=_status)
+    status.set_defaults(command=node_commands.status)
     generations = commands.add_parser(
-        "generations", help="each generation on disk: where it came from, whether it is intact"
+        "generations", help="each generation on disk: where it came from, whether it can be started"
     )
-    generations.set_defaults(command=_generations)
+    generations.set_defaults(command=node_commands.generations)
+    restore = commands.add_parser("restore", help="start a generation's copy now, whatever the API says")
+    restore.set_defaults(command=node_commands.restore)
+    restore.add_argument("workload", metavar="WORKLOAD", help="its name, or NAMESPACE/NAME")
+    restore.add_argument(
+        "--generation", type=int, metavar="N", help="which one (default: the best, usually the newest)"
+    )
+    restore.add_argument(
+        "--missing-images", action="store_true", help="also one whose images the kubelet would have to pull"
+    )
     for command in (status, generations):
         command.add_argument("--json", action="store_true", help="for machines")
-    return parser
+    for command in (generations, restore):
+        command.add_argument("--runtime-socket", default=_SOCKET, help="CRI socket (default: %(default)s)")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -151,58 +165,6 @@ def _is_own(pod: Pod, namespace: str, image_owner: str) -> bool:
     meta = pod["metadata"]
     owners = meta.get("ownerReferences") or []
     return meta["namespace"] == namespace and any(o.get("controller") and o["name"] == image_owner for o in owners)
-
-
-def _status(options: argparse.Namespace) -> int:
-    shelves = Store(options.root).read()
-    rows = [
-        {
-            "workload": str(workload),
-            "generation": shelf.newest.number if shelf.newest else None,
-            "captured": shelf.newest.origin.captured_at if shelf.newest else None,
-            "kept": len(shelf.records),
-            "damaged": len(shelf.damaged),
-            "starts": shelf.newest.policy.value if shelf.newest else None,
-            "active": shelf.active,
-            "active_generation": shelf.active_number,
-        }
-        for workload, shelf in shelves.items()
-    ]
-    _show(rows, options.json)
-    return 0
-
-
-def _generations(options: argparse.Namespace) -> int:
-    rows = []
-    for workload, shelf in Store(options.root).read().items():
-        for number in sorted([*shelf.records, *shelf.damaged]):
-            record = shelf.records.get(number)
-            rows.append(
-                {
-                    "workload": str(workload),
-                    "generation": number,
-                    "state": "intact" if record else f"damaged: {shelf.damaged[number]}",
-                    "captured": record.origin.captured_at if record else None,
-                    "pod": record.origin.pod if record else None,
-                    "helm_revision": record.origin.helm_revision or None if record else None,
-                    "digest": record.digest[:12] if record else None,
-                }
-            )
-    _show(rows, options.json)
-    return 0
-
-
-def _show(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
-    if as_json:
-        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
-        return
-    if not rows:
-        sys.stdout.write("no checkpoints on this node\n")
-        return
-    table = [list(rows[0]), *(["-" if v is None else str(v) for v in row.values()] for row in rows)]
-    widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
-    for line in table:
-        sys.stdout.write("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n")
 
 
 def _seconds(text: str) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_POLL = 0.1
+_POLL = 0.02
 
 
 @contextmanager

@@ -28,6 +28,9 @@ _HASTE = 10
 time between the first two is time without an API. Once a copy is starting, the CPU is better left to it.
 """
 
+_GAP = 0.1
+"""Seconds between two passes, at least: a person who waits for the right to change files must get a turn."""
+
 _CHANGE_WAIT = 5.0
 """Seconds for which a pass waits for somebody else who changes files just now."""
 
@@ -69,7 +72,7 @@ class Loop:
                 started = self.clock()
                 report = self.once()
                 pause = self.interval / _HASTE if report.urgent else self.interval
-                stop.wait(max(0.0, started + pause - self.clock()))
+                stop.wait(max(_GAP, started + pause - self.clock()))
         finally:
             self.lock.release()
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.unit.checkpointer.builders import API, made
+from upgrader.checkpointer import node_commands
 from upgrader.checkpointer.cli import main
 from upgrader.checkpointer.generation import Origin
+from upgrader.checkpointer.lock import changing
 from upgrader.checkpointer.model import Policy
 from upgrader.checkpointer.store import Store
 
@@ -35,7 +38,81 @@ def test_status(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (row["active"], row["active_generation"], row["starts"]) == (True, 1, "api-away")
 
 
-def test_generations(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def missing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Images that the node doesn't have, as its runtime says."""
+    missing: set[str] = set()
+
+    def present(socket: str, timeout: float, images: Iterable[str]) -> dict[str, bool]:
+        return {image: image not in missing for image in images}
+
+    monkeypatch.setattr(node_commands, "images_present", present)
+    return missing
+
+
+def restore(root: Path, *arguments: str) -> int:
+    """`restore kube-apiserver …`."""
+    return main(["--root", str(root), "restore", "kube-apiserver", *arguments])
+
+
+def test_restore_puts_the_last_good_one_in_place_once(
+    root: Path, missing: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The kubelet reads the generation's manifest, byte for byte; asked again, nothing changes."""
+    store = Store(root)
+    store.withdraw(API)
+    store.mark_failed(API, 1, "did not stay up")
+    assert restore(root) == 0
+    assert "generation 1 is put in place" in capsys.readouterr().out
+    shelf = store.read()[API]
+    assert (shelf.active_number, shelf.failed) == (1, {})
+    before = store.manifest_path(API).stat()
+    assert restore(root, "--generation", "1") == 0
+    assert "was already in place" in capsys.readouterr().out
+    assert store.manifest_path(API).stat().st_ino == before.st_ino
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--generation", "2"], "damaged: manifest.json was changed; intact ones: 1"),
+        (["--generation", "7"], "has no generation 7"),
+        (["--generation", "1"], "images that this node doesn't have: example/main:v1"),
+    ],
+)
+def test_restore_refuses_what_could_not_run(
+    root: Path, missing: set[str], capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    """Neither a damaged generation nor one without its images replaces what is there, and the error says what could."""
+    missing.add("example/main:v1")
+    Store(root).withdraw(API)
+    assert restore(root, *arguments) == 1
+    assert says in capsys.readouterr().err
+    assert not Store(root).read()[API].active
+    assert restore(root, "--generation", "1", "--missing-images") == 0
+
+
+def test_restore_waits_for_a_pass(
+    root: Path, missing: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While another process changes files, nothing is changed, and that is said."""
+    monkeypatch.setattr(node_commands, "_CHANGE_WAIT", 0.0)
+    store = Store(root)
+    store.withdraw(API)
+    with changing(store.change_lock, 0.0) as alone:
+        assert alone
+        assert restore(root) == 1
+    assert "held by another process" in capsys.readouterr().err
+    assert not store.read()[API].active
+
+
+def test_restore_of_an_unknown_workload_says_which_there_are(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A slip in the name costs no second look-up."""
+    assert main(["--root", str(root), "restore", "kube-api"]) == 1
+    assert "there are: kube-system/kube-apiserver" in capsys.readouterr().err
+
+
+def test_generations(root: Path, missing: set[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Each generation with its origin, or with what is wrong with it."""
     assert main(["--root", str(root), "generations"]) == 0
     lines = capsys.readouterr().out.splitlines()
