@@ -20,7 +20,7 @@ from upgrader.model.availability import Availability, Failure
 
 __all__ = ["AvailabilityProbe"]
 
-_START_SECONDS = 10.0
+_START_SECONDS = 30.0
 _STOP_SECONDS = 15.0
 
 

@@ -20,7 +20,7 @@ from upgrader.model.availability import Availability
 
 def until(reached: threading.Event) -> None:
     """Wait for what a test waits for, but not for ever."""
-    assert reached.wait(30)
+    assert reached.wait(60)
 
 
 def test_it_counts_and_leaves_nothing_behind(api: ApiServer) -> None:

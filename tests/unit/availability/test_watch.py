@@ -31,11 +31,11 @@ def watch(api: ApiServer, protocol: Protocols, script: tuple[Step, ...], *, even
         task = asyncio.create_task(watcher.run())
 
         async def until(number: int) -> None:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while watcher.continuity.events < number:
                     await asyncio.sleep(0.01)
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not any(what == "watch" for what, _ in recorded):
                 await asyncio.sleep(0.01)
         change(api, watcher)
@@ -43,11 +43,11 @@ def watch(api: ApiServer, protocol: Protocols, script: tuple[Step, ...], *, even
         with api.changed:
             api.watch_script[:] = script
             api.changed.notify_all()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while api.watch_script:
                 await asyncio.sleep(0.01)
         if script and script[0] not in ("lose", "again"):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while watcher.resumed == 0:
                     await asyncio.sleep(0.01)
         change(api, watcher)
