@@ -113,7 +113,11 @@ class _Watch:
                 self._free_port(node)
         if verdict.kind is not VerdictKind.HOLDS:
             return verdict.reason
-        return f"its own pod is Ready; the copy on {', '.join(copies)} still runs beside it" if copies else ""
+        if not copies:
+            return ""
+        return (
+            f"its own pod is Ready; the copy on {', '.join(copies)} ends in about a minute, when that is sure to last"
+        )
 
     def _copies(self) -> list[str]:
         """The nodes on which a copy runs, as the API knows it."""
