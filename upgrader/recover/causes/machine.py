@@ -123,15 +123,15 @@ def _disk(identity: str, title: str, why: str, remedy: str, needed: bool) -> Cau
 def services(name: str, facts: HostFacts) -> Iterator[Cause]:
     """The container runtime before the kubelet, which needs it."""
     runtime = facts.containerd
-    yield from _service(name, runtime, "no container can be started, nor looked at")
+    yield from _service(name, facts, runtime, "no container can be started, nor looked at")
     if isinstance(runtime, Unit) and runtime.running and not facts.runtime.answers:
         title = f"{name}: {runtime.name} runs but does not answer: {facts.runtime.said}"
         remedy = f"`systemctl restart {runtime.name}` on {name} leaves running containers alone."
         yield Cause(Finding("runtime.silent", "error", title, "", remedy), explains=True)
-    yield from _service(name, facts.kubelet, "nothing starts pods, or restarts what ends")
+    yield from _service(name, facts, facts.kubelet, "nothing starts pods, or restarts what ends")
 
 
-def _service(name: str, unit: Unit | Unknown, effect: str) -> Iterator[Cause]:
+def _service(name: str, facts: HostFacts, unit: Unit | Unknown, effect: str) -> Iterator[Cause]:
     if isinstance(unit, Unknown):
         title = f"{name}: the state of a service is not known"
         yield Cause(Finding("service.unknown", "unknown", title, unit.why))
@@ -143,8 +143,11 @@ def _service(name: str, unit: Unit | Unknown, effect: str) -> Iterator[Cause]:
         yield Cause(Finding(f"{unit.name}.missing", "error", title, "", f"Install {unit.name}."), True, True)
         return
     words = last_words([line for line in unit.said if not line.startswith(f"{unit.name}.service:")])
+    said = "\n".join(unit.said[-6:])
     if unit.state == "inactive":
+        # In order, by somebody or by a unit that it belongs to: what it said at its end is no cause.
         state = "is stopped"
+        said = f"Since {moment(unit.since)}, {duration(facts.taken - unit.since)} ago." if unit.since else ""
     elif unit.state == "failed" or unit.sub_state == "auto-restart":
         state = f"fails ({unit.result}, status {unit.exit_status})" + (f": {words}" if words else "")
     else:
@@ -153,7 +156,7 @@ def _service(name: str, unit: Unit | Unknown, effect: str) -> Iterator[Cause]:
     remedy = f"`systemctl {'unmask --now' if masked else 'start'} {unit.name}` on {name}"
     remedy += "; `upgrader recover` does that." if not masked else ": somebody made it impossible to start."
     title = f"{name}: {unit.name} {state}{' and masked' if masked else ''}: {effect}"
-    finding = Finding(f"{unit.name}.down", "error", title, "\n".join(unit.said[-6:]), remedy)
+    finding = Finding(f"{unit.name}.down", "error", title, said, remedy)
     yield Cause(finding, explains=True, blocks=masked)
 
 

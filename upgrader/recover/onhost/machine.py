@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import calendar
 import functools
 import os
 import time
@@ -11,7 +10,9 @@ from typing import Any
 from .probe import Failed, attempt, command, read
 
 FOLDERS = ("/", "/etc/kubernetes", "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet", "/var/log")
-_PROPERTIES = "ActiveState,SubState,Result,ExecMainStatus,LoadState,UnitFileState,StateChangeTimestamp,NRestarts"
+_PROPERTIES = (
+    "ActiveState,SubState,Result,ExecMainStatus,LoadState,UnitFileState,StateChangeTimestampMonotonic,NRestarts"
+)
 _LINES = 12
 
 
@@ -30,7 +31,7 @@ def unit(name: str) -> dict[str, Any]:
         "loaded": values.get("LoadState", ""),
         "enabled": values.get("UnitFileState", ""),
         "restarts": int(values.get("NRestarts") or 0),
-        "since": _stamp(values.get("StateChangeTimestamp", "")),
+        "since": _moment(int(values.get("StateChangeTimestampMonotonic") or 0)),
         "said": [],
     }
     if values["ActiveState"] != "active" or values.get("SubState") != "running":
@@ -44,12 +45,9 @@ def journal(name: str, lines: int) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-def _stamp(text: str) -> float | None:
-    """systemd's `Sat 2026-11-21 14:28:33 UTC` as seconds since the epoch; None for one of another zone, or none."""
-    try:
-        return float(calendar.timegm(time.strptime(text, "%a %Y-%m-%d %H:%M:%S UTC")))
-    except ValueError:
-        return None
+def _moment(microseconds: int) -> float | None:
+    """A time that systemd counted since boot, by the clock of now; None for never."""
+    return time.time() - (time.monotonic() - microseconds / 1e6) if microseconds else None
 
 
 def space(root: str, path: str) -> dict[str, Any]:
@@ -110,8 +108,10 @@ def _first(text: str) -> str:
 
 
 def booted() -> float:
-    """When the machine started, by its own clock of now."""
-    return time.time() - float(read("/proc/uptime").split()[0])
+    """When process 1 started, by the clock of now. That is the boot, also where the kernel is shared with others."""
+    uptime = float(read("/proc/uptime").split()[0])
+    ticks = int(read("/proc/1/stat").rpartition(b")")[2].split()[19])
+    return time.time() - (uptime - ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def manifests(root: str) -> dict[str, Any]:
