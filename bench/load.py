@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-__all__ = ["ApiLoad", "LoadSeen"]
+__all__ = ["ApiLoad", "LoadSeen", "connection_of"]
 
 _THINK_SECONDS = 0.04
 _TIMEOUT_SECONDS = 10.0
@@ -135,7 +135,7 @@ class ApiLoad:
     """Clients that ask and write until `stop`: with new connections, with kept ones, and one that writes."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        address, context = _connection_of(kubeconfig)
+        address, context = connection_of(kubeconfig)
         kinds: Iterable[tuple[str, str, str, bool]] = (
             ("new connections", "GET", _NAMESPACE, False),
             ("kept connection", "GET", f"{_NAMESPACE}/configmaps?limit=5", True),
@@ -186,7 +186,7 @@ class ApiLoad:
             raise RuntimeError(f"could not create ConfigMap default/{_CONFIGMAP}: HTTP {response.status}: {answer}")
 
 
-def _connection_of(kubeconfig: Path) -> tuple[tuple[str, int], ssl.SSLContext]:
+def connection_of(kubeconfig: Path) -> tuple[tuple[str, int], ssl.SSLContext]:
     """Address and TLS settings of a kubeconfig's current context, which holds its certificates itself."""
     document = yaml.safe_load(kubeconfig.read_text())
     current = _named(document["contexts"], document["current-context"])["context"]

@@ -89,12 +89,20 @@ class LabCluster:
 
     def releases(self) -> Mapping[str, Mapping[str, Any]]:
         """Release → its newest revision as `helm list` shows it (`revision`, `status`, `chart`)."""
-        listed = json.loads(self._helm("list", "--output", "json"))
+        listed = json.loads(self.helm("list", "--output", "json"))
         return {release["name"]: release for release in listed}
+
+    def helm(self, *arguments: str) -> str:
+        """Standard output of `helm ARGUMENTS` in kube-system; raises ApiError when it fails."""
+        command = [str(_HELM), "--kubeconfig", str(self.folder / "kubeconfig"), "-n", "kube-system", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        if done.returncode:
+            raise ApiError(f"helm {' '.join(arguments)} failed: {done.stderr.strip()}")
+        return done.stdout
 
     def manifests(self) -> Mapping[str, str]:
         """Release → what Helm put into the cluster."""
-        return {release: self._helm("get", "manifest", release) for release in RELEASES}
+        return {release: self.helm("get", "manifest", release) for release in RELEASES}
 
     def report(self) -> Mapping[str, Any]:
         """`report.json` of the newest run."""
@@ -200,13 +208,6 @@ class LabCluster:
         """The API remembers pods as Ready that the boot ended: wait for those that began after it."""
         Lab.find(self.name).wait_until_ready(240)
         self.wait_healthy(OLD)
-
-    def _helm(self, *arguments: str) -> str:
-        command = [str(_HELM), "--kubeconfig", str(self.folder / "kubeconfig"), "-n", "kube-system", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        if done.returncode:
-            raise ApiError(f"helm {' '.join(arguments)} failed: {done.stderr.strip()}")
-        return done.stdout
 
 
 def make_cluster(name: str, home: Path) -> LabCluster:

@@ -1,0 +1,132 @@
+"""What takes a control plane away, and what brings it back: each cause is one function."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bench.command import REPOSITORY
+from bench.recovery.cuts import BAD, cut, good
+from bench.recovery.measure import Result, Site
+from tests.labs import OLD, TARGET
+from upgrader.ports import Kind
+
+__all__ = ["CAUSES", "Cause"]
+
+_BAD_FLAG = "no-such-flag"
+_CRASHING_SECONDS = 20.0
+"""A bad change has had that long to do its worst before the power is cut."""
+_DEPLOYMENTS = Kind("apps/v1", "deployments")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """`measure` does it once, on a healthy lab at the old version, and may leave it in any state.
+
+    `gentle`: afterwards the lab is healthy at the old version again, so that it needn't be put back.
+    """
+
+    name: str
+    measure: Callable[[Site], Result]
+    gentle: bool = False
+
+
+def _healthy(site: Site) -> Result:
+    return site.power_cut("power cut, healthy", "checkpoint")
+
+
+def _mid_upgrade(site: Site) -> Result:
+    return _as(cut(site, 62.0, good(), TARGET), "power cut in an upgrade")
+
+
+def _mid_roll_out(site: Site) -> Result:
+    return _as(cut(site, 12.0, good(), OLD), "power cut in the checkpointer's roll-out")
+
+
+def _mid_failing_roll_out(site: Site) -> Result:
+    return _as(
+        cut(site, 16.0, BAD["image that does not exist"], OLD), "power cut in the checkpointer's failing roll-out"
+    )
+
+
+def _as(result: Result, cause: str) -> Result:
+    return replace(result, cause=cause, note=f"{result.cause}; {result.note}")
+
+
+def _bad_flag_by_helm(site: Site) -> Result:
+    """A plain `helm upgrade` past `upgrader`, neither atomic nor waiting."""
+    chart = str(REPOSITORY / "charts" / "kube-apiserver")
+    site.cluster.helm("upgrade", "kube-apiserver", chart, "--reuse-values", "--set", f"extraArgs.{_BAD_FLAG}=true")
+    return _recovered(site, "bad flag by `helm upgrade`, power cut")
+
+
+def _bad_flag_by_edit(site: Site) -> Result:
+    found = site.cluster.kube.get(_DEPLOYMENTS, "kube-apiserver", "kube-system")
+    deployment: Any = copy.deepcopy(found)
+    for container in deployment["spec"]["template"]["spec"]["containers"]:
+        if container["name"] == "kube-apiserver":
+            container["args"].append(f"--{_BAD_FLAG}=true")
+    site.cluster.kube.replace(_DEPLOYMENTS, deployment, "kube-system")
+    return _recovered(site, "bad flag by `kubectl edit`, power cut")
+
+
+def _recovered(site: Site, cause: str) -> Result:
+    time.sleep(_CRASHING_SECONDS)
+    return site.power_cut(cause, "`upgrader recover`", mend=lambda: _recover(site))
+
+
+def _recover(site: Site) -> str:
+    ended = site.cluster.upgrader("recover", "--yes")
+    return f"recover: exit {ended.exit_code} after {ended.seconds:.0f} s"
+
+
+def _bad_flag_by_run(site: Site) -> Result:
+    site.cluster.change_values("kube-apiserver", {"extraArgs": {_BAD_FLAG: "true"}})
+    return site.without_outage("bad flag through `upgrader run`", "the run's rollback", lambda: _run(site))
+
+
+def _run(site: Site) -> str:
+    ended = site.cluster.run(OLD)
+    return f"run: exit {ended.exit_code} after {ended.seconds:.0f} s"
+
+
+def _kubelet_down(site: Site) -> Result:
+    return _stopped(site, "kubelet and kube-apiserver stopped", "kubelet")
+
+
+def _containerd_down(site: Site) -> Result:
+    return _stopped(site, "containerd, kubelet and kube-apiserver stopped", "kubelet containerd")
+
+
+def _stopped(site: Site, cause: str, units: str) -> Result:
+    script = f"systemctl stop {units}\npkill -KILL -x kube-apiserver"
+    return site.damage(
+        cause, "`upgrader recover`", lambda: site.lab.run("controller-1", script), mend=lambda: _recover(site)
+    )
+
+
+def _uninstalled(site: Site) -> Result:
+    """The copy brings the API back; the release itself has to be installed again."""
+    return site.damage(
+        "release kube-apiserver uninstalled",
+        "checkpoint, then `upgrader run`",
+        lambda: site.cluster.helm("uninstall", "kube-apiserver"),
+        finish=lambda: _run(site),
+    )
+
+
+CAUSES = (
+    Cause("power-cut", _healthy, gentle=True),
+    Cause("mid-upgrade", _mid_upgrade),
+    Cause("mid-roll-out", _mid_roll_out, gentle=True),
+    Cause("mid-failing-roll-out", _mid_failing_roll_out, gentle=True),
+    Cause("helm-upgrade", _bad_flag_by_helm),
+    Cause("kubectl-edit", _bad_flag_by_edit),
+    Cause("run", _bad_flag_by_run),
+    Cause("kubelet", _kubelet_down, gentle=True),
+    Cause("containerd", _containerd_down, gentle=True),
+    Cause("uninstalled", _uninstalled),
+)

@@ -1,0 +1,158 @@
+"""One measurement: do the damage, let it be mended, and say how long each part of that took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from bench.recovery import boot
+from bench.recovery.watch import Watch, back, outages
+from tests.labs import LabCluster, until
+from upgrader.lab import Lab
+from upgrader.lab.machine import machine_of
+from upgrader.lab.readiness import troubles
+from upgrader.ports import Kind
+
+__all__ = ["Result", "Site"]
+
+_COPY = "/etc/kubernetes/manifests/checkpoint-kube-system.kube-apiserver.json"
+_NODES, _PODS = Kind("v1", "nodes", namespaced=False), Kind("v1", "pods")
+_DEADLINE_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one measurement gave; times in seconds, None for what did not happen.
+
+    `ssh`: from when the controller was switched on until its sshd answered. `api` and `done` begin there, or, where no
+    power was cut, when the API ceased to answer. `done`: every pod of the control plane is Ready, the releases
+    are deployed, and no copy of kube-apiserver stands in any more. `lost_again`: how often the API was away once more
+    in between. `milestones`: see `boot.milestones`.
+    """
+
+    cause: str
+    mended_by: str
+    ssh: float | None = None
+    api: float | None = None
+    done: float | None = None
+    lost_again: int = 0
+    note: str = ""
+    milestones: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A one-controller lab to do damage to."""
+
+    cluster: LabCluster
+
+    @property
+    def lab(self) -> Lab:
+        """The lab as a machine."""
+        return Lab.find(self.cluster.name)
+
+    def power_cut(
+        self,
+        cause: str,
+        mended_by: str,
+        *,
+        mend: Callable[[], str] = lambda: "",
+        finish: Callable[[], str] = lambda: "",
+    ) -> Result:
+        """Cut the controller's power and switch it on.
+
+        `mend()` is called once sshd answers, `finish()` once the API does; what they return is noted.
+        """
+        lab = self.lab
+        controller = lab.placement.node("controller-1")
+        lab.crash(controller.name)
+        with self._watch() as watch:
+            lab.boot(controller.name)
+            until("sshd", lambda: back(watch.ssh) is not None, timeout_seconds=60)
+            ssh = back(watch.ssh) or 0.0
+            notes = [mend()]
+            api = watch.wait_for_api(timeout_seconds=_DEADLINE_SECONDS)
+            milestones = self._milestones()
+            notes.append(finish())
+            problem = self._settle()
+            done = watch.seconds
+        note = "; ".join(text for text in (*notes, problem) if text)
+        ended = None if problem else done - ssh
+        return Result(cause, mended_by, ssh, api - ssh, ended, outages(watch.api, api), note, milestones)
+
+    def damage(
+        self,
+        cause: str,
+        mended_by: str,
+        do: Callable[[], object],
+        *,
+        mend: Callable[[], str] = lambda: "",
+        finish: Callable[[], str] = lambda: "",
+    ) -> Result:
+        """Do damage that takes the API away, without a power cut; `mend()` and `finish()` as for `power_cut`."""
+        with self._watch() as watch:
+            watch.wait_for_api()
+            do()
+            until("the API to be away", lambda: not watch.api[-1].up, timeout_seconds=_DEADLINE_SECONDS)
+            away = watch.api[-1].seconds
+            notes = [mend()]
+            api = watch.wait_for_api(after=away, timeout_seconds=watch.seconds + _DEADLINE_SECONDS)
+            notes.append(finish())
+            problem = self._settle()
+            done = watch.seconds
+        note = "; ".join(text for text in (*notes, problem) if text)
+        ended = None if problem else done - away
+        return Result(cause, mended_by, None, api - away, ended, outages(watch.api, api), note)
+
+    def without_outage(self, cause: str, mended_by: str, mend: Callable[[], str]) -> Result:
+        """Damage that `mend()` does and mends itself; `done` counts from there, `api` is 0 if the API never left."""
+        with self._watch() as watch:
+            began = watch.wait_for_api()
+            note = mend()
+            problem = self._settle()
+            done, lost = watch.seconds - began, outages(watch.api, began)
+        note = "; ".join(text for text in (note, problem) if text)
+        return Result(cause, mended_by, None, None if lost else 0.0, None if problem else done, lost, note)
+
+    def wait_done(self) -> None:
+        """Wait until nothing is left to be mended; raises TimeoutError that says what is."""
+        found: list[str] = []
+
+        def holds() -> bool:
+            found[:] = self._unfinished()
+            return not found
+
+        try:
+            until("the control plane", holds, timeout_seconds=_DEADLINE_SECONDS)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {'; '.join(found)}") from error
+
+    def _settle(self) -> str:
+        """Wait until nothing is left to be mended; what is, when that takes too long."""
+        try:
+            self.wait_done()
+        except TimeoutError as error:
+            return str(error)
+        return ""
+
+    def copy_stands_in(self) -> bool:
+        """Whether kube-apiserver's copy is active."""
+        return bool(self.lab.run("controller-1", f"ls {_COPY} 2>/dev/null || true").strip())
+
+    def _unfinished(self) -> list[str]:
+        placement = self.lab.placement
+        on = {n.name: machine_of(placement, n).switched_on() for n in placement.nodes if n.kubernetes}
+        kube = self.cluster.kube
+        found = troubles(kube.list(_NODES), kube.list(_PODS, "kube-system"), on)
+        found += [
+            f"release {n} is {r['status']}" for n, r in self.cluster.releases().items() if r["status"] != "deployed"
+        ]
+        return found or (["the copy of kube-apiserver stands in"] if self.copy_stands_in() else [])
+
+    def _watch(self) -> Watch:
+        return Watch(self.lab.placement.node("controller-1").address, self.cluster.folder / "kubeconfig")
+
+    def _milestones(self) -> Mapping[str, float]:
+        """Of the last boot."""
+        since = machine_of(self.lab.placement, self.lab.placement.node("controller-1")).switched_on()
+        return boot.milestones(boot.parse(self.lab.run("controller-1", boot.script(since)), since), since)
