@@ -5,7 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 
 from upgrader.errors import ApiError
-from upgrader.gates.evidence import headline, lines_of, log_tail, probe_container, telling_event, warnings_of
+from upgrader.gates.evidence import (
+    headline,
+    lines_of,
+    log_tail,
+    probe_container,
+    refuses_its_arguments,
+    telling_event,
+    warnings_of,
+)
 from upgrader.gates.faults import Fault, Severity, worst_fault
 from upgrader.gates.mask import mask_secrets
 from upgrader.gates.reading import Reading, read_workload
@@ -77,4 +85,6 @@ def _explain(kube: Kube, subject: str, fault: Fault) -> Verdict:
         *(f"event: {line}" for line in event_lines),
         *(f"log of {name}: {line}" for line in log[-_SHOWN_LOG_LINES:]),
     )
-    return broken(reason, *details) if fault.broken else pending(reason, *details)
+    # A container that ended may do better next time, but not one that is started with the same wrong arguments.
+    certain = fault.broken or (fault.severity is Severity.FAILING and refuses_its_arguments(said))
+    return broken(reason, *details) if certain else pending(reason, *details)

@@ -11,7 +11,16 @@ from upgrader.gates.mask import mask_secrets
 from upgrader.model.workload import Container, Pod
 from upgrader.ports import Kube, KubeObject
 
-__all__ = ["headline", "lines_of", "log_tail", "probe_container", "readable", "telling_event", "warnings_of"]
+__all__ = [
+    "headline",
+    "lines_of",
+    "log_tail",
+    "probe_container",
+    "readable",
+    "refuses_its_arguments",
+    "telling_event",
+    "warnings_of",
+]
 
 _LOG_LINES = 40
 _EVENTS = 6
@@ -21,6 +30,11 @@ _KLOG = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ [^\]]+\] ")
 _CAUSE = re.compile(r"^(?:Error:|[Ff]atal|FATAL|panic:|[EF]\d{4} |.*\b(?:level=(?:error|fatal)|\[ALERT\]))")
 _USAGE = re.compile(r"^\s+(?:-\w, +)?--[\w-]+\s|^(?:Usage|\w[\w ]*flags):$")
 """A flag's help, of which some components print hundreds of lines before they name the wrong one."""
+_REFUSAL = re.compile(
+    r"^(?:Error: )?(?:unknown (?:shorthand )?flag:|invalid argument .* for .* flag:|flag needs an argument:|"
+    r"flag provided but not defined:)|: error: (?:unrecognized arguments:|argument )"
+)
+"""What Go's and Python's parsers of command lines say of one that they don't take."""
 _PROBED = re.compile(r"\{(.+)\}")
 
 
@@ -80,6 +94,11 @@ def headline(lines: tuple[str, ...]) -> str:
         if _CAUSE.search(line):
             return _KLOG.sub("", line)
     return _KLOG.sub("", lines[-1]) if lines else ""
+
+
+def refuses_its_arguments(line: str) -> bool:
+    """Whether a program says here that it doesn't take its command line: it will say so at every start."""
+    return _REFUSAL.search(line) is not None
 
 
 def lines_of(events: tuple[KubeObject, ...]) -> Iterator[str]:

@@ -60,6 +60,29 @@ def test_first_crashes_are_not_yet_broken(kube: FakeKube) -> None:
     assert verdict.reason.endswith("exits with 1: Error: no etcd")
 
 
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Error: unknown flag: --nonsense", VerdictKind.BROKEN),
+        ("Error: unknown shorthand flag: 'x' in -x", VerdictKind.BROKEN),
+        (
+            'Error: invalid argument "x" for "--v" flag: strconv.ParseInt: parsing "x": invalid syntax',
+            VerdictKind.BROKEN,
+        ),
+        ("flag provided but not defined: -nonsense", VerdictKind.BROKEN),
+        ("checkpointer: error: unrecognized arguments: --nonsense", VerdictKind.BROKEN),
+        ("Error: dial tcp 127.0.0.1:2379: connect: connection refused", VerdictKind.PENDING),
+        ("Error: open /etc/kubernetes/pki/ca.crt: no such file or directory", VerdictKind.PENDING),
+        ("panic: unknown flag of weather", VerdictKind.PENDING),
+    ],
+)
+def test_wrong_arguments_are_certain_at_the_first_end(kube: FakeKube, said: str, kind: VerdictKind) -> None:
+    """What depends on the command line alone won't change by a restart; anything else may."""
+    pod = rolling(kube, container("main", {"terminated": {"exitCode": 1, "reason": "Error"}}, ready=False))
+    kube.log_texts[pod, "main", False] = f"I0101 00:00:00.000000 1 server.go:1] starting\n{said}\n"
+    assert look(kube).kind is kind
+
+
 def ended(code: int, *, seconds: int, reason: str = "Error") -> dict[str, Any]:
     """A container whose third instance ended after some seconds, and that isn't said to be backing off."""
     times = {"startedAt": "2025-12-01T00:00:00Z", "finishedAt": f"2025-12-01T00:{seconds // 60:02}:{seconds % 60:02}Z"}
