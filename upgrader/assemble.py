@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +74,30 @@ def assemble(
     """One pipeline step for each planned step; `take_ownership` names releases that may take others' objects over."""
     by_name = {item.name: item for item in settings.pipeline}
     stuck = [planned for planned in plan.steps if isinstance(planned, PlannedRelease) and planned.pending]
-    return Pipeline(
-        (
-            *(_free(planned, plan, settings, cluster, tools) for planned in stuck),
-            *(
-                _step(planned, by_name[planned.name], plan, settings, cluster, tools, take_ownership)
-                for planned in plan.steps
-            ),
-        )
-    )
+    freed = [_free(planned, plan, settings, cluster, tools) for planned in stuck]
+    steps = [
+        _step(planned, by_name[planned.name], plan, settings, cluster, tools, take_ownership) for planned in plan.steps
+    ]
+    return Pipeline((*freed, *_gates_behind_the_first_change(steps)))
+
+
+def _gates_behind_the_first_change(steps: list[PipelineStep]) -> Iterator[PipelineStep]:
+    """The steps, with the gates of those that come before the first change, and change nothing, held behind it.
+
+    What is unhealthy before anything was changed may be just what the run is meant to cure: a kube-apiserver that
+    crash-loops keeps the pod-checkpointer from being Ready. Whether a run may begin is for the checks to say.
+    """
+    first = next((index for index, item in enumerate(steps) if not isinstance(item.step, VerifyStep)), 0)
+    if first == 0:
+        yield from steps
+        return
+    change = steps[first]
+    moved: list[GateRun] = []
+    for item in steps[:first]:
+        moved += [gate for gate in item.gates if gate not in moved]
+        yield PipelineStep(VerifyStep(item.step.name, change.step.name), (), ())
+    yield replace(change, gates=(*change.gates, *(gate for gate in moved if gate not in change.gates)))
+    yield from steps[first + 1 :]
 
 
 def _free(planned: PlannedRelease, plan: Plan, settings: Settings, cluster: Cluster, tools: Tools) -> PipelineStep:

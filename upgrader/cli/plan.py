@@ -30,8 +30,8 @@ def plan(folder: Path, to: str | None, diff: bool, as_json: bool) -> None:
     """
     with open_session(folder, to) as session:
         observed = session.observe()
-        findings = session.preflight(observed)
         planned = session.plan(observed)
+        findings = session.preflight(observed, planned)
     if as_json:
         steps = [{"name": step.name, **_as_json(step)} for step in planned.steps]
         click.echo(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upgrader.adapters.clock import SystemClock
@@ -22,7 +22,7 @@ from upgrader.config.settings import Overrides, load_settings
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan
+from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.settings import Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe import observe
@@ -31,6 +31,7 @@ from upgrader.ports import Hosts, Recovery
 from upgrader.preflight.checks import PreflightContext, run_checks
 from upgrader.recover.api import ApiRecovery
 from upgrader.recover.look import Look
+from upgrader.recover.pipeline import RecoverTools
 
 __all__ = ["Session", "open_session"]
 
@@ -56,15 +57,32 @@ class Session:
         wanted = tuple(intended(self.settings, charts_folder(), target, self.tools.helm))
         return plan_run(wanted, observed, target)
 
-    def preflight(self, observed: Observed) -> tuple[Finding, ...]:
+    def preflight(self, observed: Observed, plan: Plan) -> tuple[Finding, ...]:
         """Every check's findings."""
-        return run_checks(self.preflight_context(observed))
+        changing = frozenset(
+            step.name for step in plan.steps if isinstance(step, PlannedRelease) and step.action != "unchanged"
+        )
+        return run_checks(replace(self.preflight_context(observed), changing=changing))
 
     def recovery(self) -> Recovery:
         """The way to an API that doesn't come back by itself."""
+        return self.recover_tools().recovery
+
+    def recover_tools(self, only: Sequence[str] = ()) -> RecoverTools:
+        """What a recovery works through; `only` names the controllers that it may touch, () all of them."""
         tools = self.tools
-        look = Look(self.hosts, tools.kube, self.cluster)
-        return ApiRecovery(look, hosts=self.hosts, kube=tools.kube, clock=tools.clock)
+        look = Look(self.hosts, tools.kube, self.cluster, only)
+        return RecoverTools(
+            hosts=self.hosts,
+            helm=tools.helm,
+            kube=tools.kube,
+            clock=tools.clock,
+            cluster=self.cluster,
+            look=look,
+            recovery=ApiRecovery(look, hosts=self.hosts, kube=tools.kube, clock=tools.clock),
+            holding=self.settings.gates,
+            helm_timeout_seconds=self.settings.helm_timeout_seconds,
+        )
 
     def preflight_context(self, observed: Observed) -> PreflightContext:
         """What checks look at."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from upgrader.errors import ApiError, HelmError, HostError, UpgraderError
 from upgrader.model.finding import Finding
 from upgrader.preflight.certificates import check_certificates
+from upgrader.preflight.checkpointer import check_checkpointer
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.control_plane import check_control_plane
 from upgrader.preflight.helm import check_helm
@@ -25,6 +26,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("hosts", check_hosts),
     ("nodes", check_nodes),
     ("control-plane", check_control_plane),
+    ("checkpointer", check_checkpointer),
     ("releases", check_releases),
     ("helm", check_helm),
     ("memory", check_memory),

@@ -9,10 +9,11 @@ from upgrader.model.observed import Observed
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock, Helm, Hosts, Kind, Kube
 
-__all__ = ["DEPLOYMENTS", "NODES", "PODS", "SYSTEM", "PreflightContext"]
+__all__ = ["DAEMONSETS", "DEPLOYMENTS", "NODES", "PODS", "SYSTEM", "PreflightContext"]
 
 NODES = Kind("v1", "nodes", namespaced=False)
 PODS = Kind("v1", "pods")
+DAEMONSETS = Kind("apps/v1", "daemonsets")
 DEPLOYMENTS = Kind("apps/v1", "deployments")
 SYSTEM = "kube-system"
 
@@ -30,3 +31,5 @@ class PreflightContext:
     observed: Observed
     helm_timeout_seconds: float
     """A release that has been pending for longer than this belongs to no Helm that is still at work."""
+    changing: frozenset[str] = frozenset()
+    """The releases that the run installs or changes."""

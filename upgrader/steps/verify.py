@@ -9,15 +9,19 @@ from upgrader.model.release import RestorePoint
 
 __all__ = ["VerifyStep"]
 
+_SUMMARY = "nothing to change"
+
 
 @dataclass(frozen=True)
 class VerifyStep:
     """Stands for a release with nothing to change, so that a repeated run is quick but looks all the same."""
 
     name: str
+    held_with: str = ""
+    """The step behind which its gates are held; "" for itself."""
 
     def summary(self) -> str:
-        return "nothing to change"
+        return f"nothing to change; its gates are held with {self.held_with}'s" if self.held_with else _SUMMARY
 
     def capture(self) -> None:
         return None

@@ -18,7 +18,7 @@ from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult
 from upgrader.preflight.checks import Check, run_checks
-from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS, PreflightContext
+from upgrader.preflight.context import DAEMONSETS, DEPLOYMENTS, NODES, PODS, PreflightContext
 from upgrader.preflight.control_plane import COMPONENTS
 
 V = KubernetesVersion
@@ -39,12 +39,21 @@ class World:
         )
     )
     target: KubernetesVersion = field(default_factory=lambda: V(1, 37, 1))
+    changing: frozenset[str] = frozenset()
     observed: Observed = field(default_factory=lambda: Observed(V(1, 36, 3), {CONTROLLER: V(1, 36, 3)}, {}))
 
     def context(self) -> PreflightContext:
         """What a check is given."""
         return PreflightContext(
-            self.kube, self.hosts, self.helm, self.clock, self.cluster, self.target, self.observed, 300.0
+            self.kube,
+            self.hosts,
+            self.helm,
+            self.clock,
+            self.cluster,
+            self.target,
+            self.observed,
+            300.0,
+            self.changing,
         )
 
     def find(self, check: Check) -> dict[str, Finding]:
@@ -90,7 +99,9 @@ class World:
                     {
                         "name": "main",
                         "ready": ready,
-                        "state": {} if ready else {"waiting": {"reason": "CrashLoopBackOff"}},
+                        "state": {"running": {"startedAt": "2025-12-01T00:00:00Z"}}
+                        if ready
+                        else {"waiting": {"reason": "CrashLoopBackOff"}},
                     }
                 ],
             },
@@ -123,6 +134,10 @@ def world() -> World:
     for name in COMPONENTS:
         world.kube.put(DEPLOYMENTS, deployment(name))
         world.pod(f"{name}-abc", {"app": name})
+    world.kube.put(DAEMONSETS, deployment("pod-checkpointer"))
+    checkpointer = world.pod("pod-checkpointer-abc", {"app": "pod-checkpointer"})
+    checkpointer["spec"]["containers"][0]["resources"] = {}
+    world.kube.put(PODS, checkpointer)
     for name in ("pod-checkpointer", "kube-apiserver", "kubernetes"):
         world.helm.install(name, "")
         world.release(name)

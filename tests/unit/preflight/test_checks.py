@@ -20,7 +20,12 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
     """With the API away every check that needs it says so, and the run is refused."""
     world.kube.unavailable = True
     findings = run_checks(world.context())
-    assert {finding.id for finding in findings} == {"nodes.unknown", "control-plane.unknown", "memory.unknown"}
+    assert {finding.id for finding in findings} == {
+        "nodes.unknown",
+        "control-plane.unknown",
+        "checkpointer.unknown",
+        "memory.unknown",
+    }
     assert {finding.severity for finding in findings} == {"unknown"}
     assert "did not answer" in findings[0].diagnosis
     assert inhibits(findings)
