@@ -19,6 +19,7 @@ _COMMANDS = {
     "adopt": ("upgrader.cli.adopt", "Move a kubeadm control plane into Helm charts, or back."),
     "status": ("upgrader.cli.status", "What the newest run is doing, or how it ended."),
     "history": ("upgrader.cli.history", "The runs of this cluster folder."),
+    "recover": ("upgrader.cli.recover", "Bring an API that is away back, from the controllers' own copies."),
     "lab": ("upgrader.cli.lab", "Real local clusters to rehearse on."),
 }
 

@@ -99,7 +99,8 @@ def _gist(event: Event) -> str:
 def _line(event: Event) -> str:
     match event:
         case RunStarted():
-            return f"run {event.run}: upgrade to {event.target}: {', '.join(event.steps)}"
+            goal = f"upgrade to {event.target}" if event.target.startswith("v") else event.target
+            return f"run {event.run}: {goal}: {', '.join(event.steps)}"
         case StepStarted():
             return f"{event.step}: started: {event.summary}"
         case StepApplied():
