@@ -128,9 +128,10 @@ def _run(options: argparse.Namespace) -> int:
     api = Api(options.kubeconfig, node, _TIMEOUT)
     own = partial(_is_own, namespace=namespace, image_owner=copy_of or name.rpartition("-")[0])
     store = Store(options.root)
+    lock = NodeLock(store.folder / "lock", port)
     loop = Loop(
         store=store,
-        lock=NodeLock(store.folder / "lock"),
+        lock=lock,
         observer=Observer(
             api, Machine(options.runtime_socket, _TIMEOUT, store), own, name, {options.port: options.copy_port}
         ),
@@ -146,7 +147,10 @@ def _run(options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     health = Health(
-        board, time.monotonic, _STALE_PASSES * options.interval, partial(ask_peer, host or "127.0.0.1", peer)
+        board,
+        time.monotonic,
+        _STALE_PASSES * options.interval,
+        lambda: ask_peer(host or "127.0.0.1", lock.holders_port() or peer),
     )
     server = serve(host, port, health)
     LOG.info("started", extra={"node": node, "port": port, "copy_of": copy_of})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
@@ -43,10 +44,14 @@ def _locked(handle: int, polls: int, sleep: Callable[[float], None]) -> bool:
 
 
 class NodeLock:
-    """A flock on a file of the node. The kernel frees it when its holder dies, however it dies."""
+    """A flock on a file of the node. The kernel frees it when its holder dies, however it dies.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    ``port``: where this instance answers. The holder writes it into the file for the one that stands by: the ports that
+    that one was given need not be those of a holder of another version.
+    """
+
+    def __init__(self, path: Path, port: int) -> None:
+        self._path, self._port = path, port
         self._handle: int | None = None
 
     def acquire(self) -> bool:
@@ -65,7 +70,17 @@ class NodeLock:
             os.close(handle)
             return False
         self._handle = handle
+        with contextlib.suppress(OSError):  # a full disk is no reason not to act
+            os.truncate(handle, os.pwrite(handle, f"{self._port}\n".encode(), 0))
         return True
+
+    def holders_port(self) -> int | None:
+        """Where the holder, or the last one, answers; None when the file doesn't say."""
+        try:
+            text = self._path.read_text().strip()
+        except (OSError, ValueError):
+            return None
+        return int(text) if text.isdecimal() and 0 < int(text) < 65536 else None
 
     def release(self) -> None:
         """Let another instance act."""

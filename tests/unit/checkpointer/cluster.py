@@ -115,7 +115,7 @@ def instance(root: Path, cluster: Cluster, name: str = "pod-checkpointer-abcde",
     store = Store(root)
     return Loop(
         store=store,
-        lock=NodeLock(store.folder / "lock"),
+        lock=NodeLock(store.folder / "lock", 10281 if copy else 10280),
         observer=Observer(cluster, Machine(cluster), own, name, {10280: 10281}, cluster.clock),
         conditions=cluster,
         board=Board(),
