@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ __all__ = ["AvailabilityProbe"]
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 15.0
+_SILENT_SECONDS = 15.0
 
 
 class AvailabilityProbe:
@@ -49,6 +51,7 @@ class AvailabilityProbe:
         self._probing = False
         self._seen = Availability()
         self._final = False
+        self._heard = 0.0
 
     def __enter__(self) -> Self:
         self.start()
@@ -84,6 +87,11 @@ class AvailabilityProbe:
             with contextlib.suppress(OSError):  # it has ended, and `stop` will say so
                 process.stdin.write(f"phase {phase}\n".encode())
                 process.stdin.flush()
+
+    def counts(self) -> Availability | None:
+        """The counts so far; None when the prober has been silent for longer than a busy machine explains."""
+        silent = time.monotonic() - self._heard
+        return self._seen if self._probing and silent < _SILENT_SECONDS else None
 
     def snapshot(self) -> Availability:
         """The counts so far."""
@@ -124,6 +132,7 @@ class AvailabilityProbe:
             counts = json.loads(line)
             self._final = counts.pop("final")
             self._seen = Availability.from_json(counts)
+            self._heard = time.monotonic()
             self._probing = True
             self._settled.set()
             if self._on_change is not None:

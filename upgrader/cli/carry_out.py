@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from upgrader.availability.guard import guarded
+from upgrader.availability.phases import Phases
 from upgrader.availability.probe import AvailabilityProbe
 from upgrader.cli.wiring import Session
 from upgrader.engine.history import prune
@@ -30,12 +32,20 @@ from upgrader.ui.summary import print_report
 __all__ = ["carry_out", "lock_holder"]
 
 
-def carry_out(session: Session, pipeline: Pipeline, *, label: str, on_failure: OnFailure | None = None) -> None:
+def carry_out(
+    session: Session,
+    pipeline: Pipeline,
+    *,
+    label: str,
+    on_failure: OnFailure | None = None,
+    undisturbed: bool = False,
+) -> None:
     """Run a pipeline and print its report. Raises what its outcome means (StepFailed, RollbackFailed, Interrupted).
 
     `label` ends the run's name: the target version, or what else the run is for. `on_failure` None means policy's.
+    `undisturbed`: a step that disturbs the API's clients more than the settings allow has failed.
     """
-    result, report, folder = _run(session, pipeline, label, on_failure or session.settings.on_failure)
+    result, report, folder = _run(session, pipeline, label, on_failure or session.settings.on_failure, undisturbed)
     print_report(report, folder)
     match result.outcome:
         case "rolled-back":
@@ -53,7 +63,9 @@ def lock_holder() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
 
 
-def _run(session: Session, pipeline: Pipeline, label: str, on_failure: OnFailure) -> tuple[RunResult, Report, Path]:
+def _run(
+    session: Session, pipeline: Pipeline, label: str, on_failure: OnFailure, undisturbed: bool
+) -> tuple[RunResult, Report, Path]:
     settings, tools, stop = session.settings, session.tools, StopRequest()
     name = f"{tools.clock.now():%Y%m%dT%H%M%S}-{label}"
     runs = settings.folder / "runs"
@@ -63,8 +75,9 @@ def _run(session: Session, pipeline: Pipeline, label: str, on_failure: OnFailure
     path = folder / JOURNAL
     journal = Journal(path, tools.clock)
     try:
-        with choose_reporter(sys.stderr) as display:
-            reporter = _Everyone(journal, display)
+        with choose_reporter(sys.stderr) as display, stop_on_signals(stop, lambda text: display.emit(Note(text))):
+            probe = _probe(session, display)
+            reporter = _Everyone(journal, display, *([Phases(probe.enter)] if probe else []))
             runner = Runner(
                 kube=tools.kube,
                 clock=tools.clock,
@@ -74,7 +87,9 @@ def _run(session: Session, pipeline: Pipeline, label: str, on_failure: OnFailure
                 recovery=session.recovery(),
                 patience_seconds=settings.recovery.patience_seconds,
             )
-            with stop_on_signals(stop, lambda text: display.emit(Note(text))), _probing(session, reporter, display):
+            if probe and undisturbed:
+                pipeline = guarded(pipeline, probe.counts, settings.limits)
+            with _probing(probe, reporter):
                 result = runner.run(pipeline, run=name, target=label, folder=str(folder))
     finally:
         journal.close()
@@ -83,20 +98,27 @@ def _run(session: Session, pipeline: Pipeline, label: str, on_failure: OnFailure
     return result, report, folder
 
 
-@contextmanager
-def _probing(session: Session, reporter: Reporter, display: Reporter) -> Iterator[None]:
-    """Ask the API all the while, as its clients do; show what they see, and journal it at the end."""
+def _probe(session: Session, display: Reporter) -> AvailabilityProbe | None:
+    """What asks the API all the while, as its clients do, and shows what they see; None when it is turned off."""
     settings = session.settings
     rate = settings.availability.requests_per_second
     if rate <= 0:
-        yield
-        return
-    probe = AvailabilityProbe(
+        return None
+    return AvailabilityProbe(
         settings.kubeconfig,
         context=session.cluster.context,
         requests_per_second=rate,
+        addresses=settings.availability.addresses,
         on_change=lambda seen: display.emit(_measured(seen)),
     )
+
+
+@contextmanager
+def _probing(probe: AvailabilityProbe | None, reporter: Reporter) -> Iterator[None]:
+    """Probe all the while, and journal what was seen at the end."""
+    if probe is None:
+        yield
+        return
     with probe:
         try:
             yield
@@ -105,8 +127,17 @@ def _probing(session: Session, reporter: Reporter, display: Reporter) -> Iterato
 
 
 def _measured(seen: Availability) -> AvailabilityMeasured:
-    failures = tuple(map(str, seen.failures[:20]))
-    return AvailabilityMeasured(seen.requests, seen.failed, seen.raw_failed, seen.longest_gap_ms, failures)
+    return AvailabilityMeasured(
+        seen.requests,
+        seen.failed,
+        seen.raw_failed,
+        seen.longest_gap_ms,
+        failures=tuple(map(str, seen.failures[:20])),
+        raw_failures=tuple(map(str, seen.raw_failures[:20])),
+        latency=seen.latency,
+        watches=seen.watches,
+        phases=tuple(phase for phase in seen.phases if phase.requests),
+    )
 
 
 class _Everyone:

@@ -26,6 +26,7 @@ __all__ = [
     "Policy",
     "Recovery",
     "Release",
+    "StepAvailability",
 ]
 
 RELEASE_TAG, PLAYBOOK_TAG = "(release)", "(playbook)"
@@ -130,8 +131,27 @@ class Availability(_Model):
     """The prober that counts failed API requests while a run goes on."""
 
     requests_per_second: float = Field(
-        default=10.0, ge=0, le=1000, description="Requests a second; 0 turns the prober off."
+        default=10.0, ge=0, le=1000, description="Requests a second; 0 turns the prober, and its gate, off."
     )
+    addresses: list[Text] = Field(
+        default=[],
+        description="Further addresses of the API to ask, as https://HOST:PORT: each controller's, a load balancer's.",
+    )
+    max_failed: int = Field(
+        default=10, ge=0, description="How many requests may fail during a step before it is rolled back."
+    )
+    max_gap: Duration = Field(
+        default=10.0,
+        description="For how long no request may be answered during a step before it is rolled back.",
+        examples=["10s"],
+    )
+
+
+class StepAvailability(_Model):
+    """What one step may cost the API's clients."""
+
+    max_failed: int | None = Field(default=None, ge=0, description="As in `availability`.")
+    max_gap: Duration | None = Field(default=None, description="As in `availability`.")
 
 
 class Gate(_Model):
@@ -162,6 +182,7 @@ class Release(_Model):
     )
     values: str = Field(default="", description="Its values file. Empty: `values/RELEASE.yaml`, if there is one.")
     gates: list[Gate] = Field(default=[], description="Further gates; those that go with the chart always apply.")
+    availability: StepAvailability = StepAvailability()
 
 
 class Playbook(_Model):
@@ -169,6 +190,7 @@ class Playbook(_Model):
 
     playbook: Text = Field(description="The playbook's file.")
     gates: list[Gate] = Field(default=[], description="Gates after it.")
+    availability: StepAvailability = StepAvailability()
 
 
 def _kind_of_step(data: Any) -> str:

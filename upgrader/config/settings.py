@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from upgrader.config.document import Document, KeyPath, read_mapping, shown
 from upgrader.config.explain import explain
-from upgrader.config.schema import File, Gate, Playbook, Release
+from upgrader.config.schema import File, Gate, Playbook, Release, StepAvailability
 from upgrader.config.values import load_values
 from upgrader.errors import ConfigError
+from upgrader.model.availability import Limits
 from upgrader.model.settings import (
     BUILT_IN_CHARTS,
     AvailabilitySettings,
@@ -40,6 +41,14 @@ class Overrides:
     context: str | None = None
 
 
+@dataclass(frozen=True)
+class _Defaults:
+    """What holds for every step that doesn't say otherwise."""
+
+    holding: Holding
+    limits: Limits
+
+
 def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides = Overrides()) -> Settings:
     """Read the cluster folder's `upgrader.yaml`, the values files that it names, and the environment.
 
@@ -53,7 +62,8 @@ def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides
     except ValidationError as error:
         raise explain(document, error) from None
     kubeconfig = overrides.kubeconfig or Path(environ.get("UPGRADER_KUBECONFIG") or folder / file.cluster.kubeconfig)
-    defaults = Holding(file.gates.consecutive, file.gates.interval, file.gates.deadline)
+    holding = Holding(file.gates.consecutive, file.gates.interval, file.gates.deadline)
+    limits = Limits(file.availability.max_failed, file.availability.max_gap)
     return Settings(
         folder=folder,
         kubernetes_version=overrides.kubernetes_version or file.kubernetes_version,
@@ -64,9 +74,11 @@ def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides
         on_failure=file.policy.on_failure,
         keep_runs=file.policy.keep_runs,
         recovery=RecoverySettings(file.policy.recovery.enabled, file.policy.recovery.after),
-        gates=defaults,
-        availability=AvailabilitySettings(file.availability.requests_per_second),
-        pipeline=_pipeline(folder, document, file, defaults),
+        gates=holding,
+        availability=AvailabilitySettings(
+            file.availability.requests_per_second, tuple(file.availability.addresses), limits
+        ),
+        pipeline=_pipeline(folder, document, file, _Defaults(holding, limits)),
     )
 
 
@@ -83,7 +95,7 @@ def _read(folder: Path) -> Document:
     return document
 
 
-def _pipeline(folder: Path, document: Document, file: File, defaults: Holding) -> tuple[StepSettings, ...]:
+def _pipeline(folder: Path, document: Document, file: File, defaults: _Defaults) -> tuple[StepSettings, ...]:
     if file.pipeline is None:
         releases = (Release(release=name, namespace="", chart="", values="", gates=[]) for name in BUILT_IN_CHARTS)
         return tuple(_release(folder, document, ("pipeline",), release, defaults) for release in releases)
@@ -101,7 +113,7 @@ def _pipeline(folder: Path, document: Document, file: File, defaults: Holding) -
     return tuple(steps)
 
 
-def _release(folder: Path, document: Document, where: KeyPath, item: Release, defaults: Holding) -> ReleaseStep:
+def _release(folder: Path, document: Document, where: KeyPath, item: Release, defaults: _Defaults) -> ReleaseStep:
     built_in = item.release in BUILT_IN_CHARTS
     chart = folder / item.chart if item.chart else None
     if chart is None and not built_in:
@@ -122,24 +134,31 @@ def _release(folder: Path, document: Document, where: KeyPath, item: Release, de
         values=load_values(values_file),
         values_file=values_file,
         gates=_gates(item.gates, defaults),
+        limits=_limits(item.availability, defaults),
     )
 
 
-def _playbook(folder: Path, document: Document, where: KeyPath, item: Playbook, defaults: Holding) -> PlaybookStep:
+def _playbook(folder: Path, document: Document, where: KeyPath, item: Playbook, defaults: _Defaults) -> PlaybookStep:
     path = folder / item.playbook
     if not path.is_file():
         raise document.error((*where, "playbook"), f"there is no playbook {shown(path)}")
-    return PlaybookStep(name=path.stem, playbook=path, gates=_gates(item.gates, defaults))
+    gates, limits = _gates(item.gates, defaults), _limits(item.availability, defaults)
+    return PlaybookStep(name=path.stem, playbook=path, gates=gates, limits=limits)
 
 
-def _gates(items: list[Gate], defaults: Holding) -> tuple[WorkloadGate, ...]:
+def _gates(items: list[Gate], defaults: _Defaults) -> tuple[WorkloadGate, ...]:
     gates = []
     for item in items:
         namespace, name = (item.daemonset or item.deployment or "").split("/")
         holding = Holding(
-            item.consecutive or defaults.consecutive,
-            item.interval or defaults.interval_seconds,
-            item.deadline or defaults.deadline_seconds,
+            item.consecutive or defaults.holding.consecutive,
+            item.interval or defaults.holding.interval_seconds,
+            item.deadline or defaults.holding.deadline_seconds,
         )
         gates.append(WorkloadGate("daemonset" if item.daemonset else "deployment", namespace, name, holding))
     return tuple(gates)
+
+
+def _limits(section: StepAvailability, defaults: _Defaults) -> Limits:
+    failed, gap = section.max_failed, section.max_gap
+    return Limits(defaults.limits.max_failed if failed is None else failed, gap or defaults.limits.max_gap_seconds)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from upgrader.model.availability import Latency, Phase, Watches
 from upgrader.model.outcome import RunOutcome, StepOutcome, Verdict
 from upgrader.model.release import RestorePoint
 
@@ -136,6 +137,12 @@ class AvailabilityMeasured:
     longest_gap_ms: float
     failures: tuple[str, ...] = ()
     """The first failures, one line each: when, which request, what happened."""
+    raw_failures: tuple[str, ...] = ()
+    """The first of those whose first try failed and that were answered then, alike."""
+    latency: Latency = field(default_factory=Latency)
+    watches: Watches = field(default_factory=Watches)
+    phases: tuple[Phase, ...] = ()
+    """The same counts by step."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
+from upgrader.model.availability import Limits
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
@@ -25,6 +26,9 @@ __all__ = [
 
 BUILT_IN_CHARTS = ("pod-checkpointer", "kube-apiserver", "kubernetes")
 """The charts that come with upgrader, in the order in which the default pipeline upgrades them."""
+
+USUAL_LIMITS = Limits(max_failed=10, max_gap_seconds=10.0)
+"""At 10 requests a second, one second of refusals or ten of silence: an outage, and not one request that went wrong."""
 
 OnFailure = Literal["rollback-run", "rollback-step", "stop"]
 """What a failed step leads to: undo the whole run, undo that step only, or leave all as it is."""
@@ -60,6 +64,8 @@ class ReleaseStep:
     """The content of `values_file`; empty when the file isn't there, which means the chart's own defaults."""
     values_file: Path | None = None
     gates: tuple[WorkloadGate, ...] = ()
+    limits: Limits = USUAL_LIMITS
+    """What it may cost the API's clients."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,8 @@ class PlaybookStep:
     name: str
     playbook: Path
     gates: tuple[WorkloadGate, ...] = ()
+    limits: Limits = USUAL_LIMITS
+    """What it may cost the API's clients."""
 
 
 StepSettings = ReleaseStep | PlaybookStep
@@ -79,6 +87,10 @@ class AvailabilitySettings:
     """How the API is probed while a run goes on; a rate of 0 turns it off."""
 
     requests_per_second: float = 10.0
+    addresses: tuple[str, ...] = ()
+    """Further ones than the kubeconfig's, as `https://HOST:PORT`."""
+    limits: Limits = USUAL_LIMITS
+    """What a step may cost the API's clients."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +124,7 @@ class Settings:
     recovery: RecoverySettings = RecoverySettings()
     gates: Holding = Holding()
     availability: AvailabilitySettings = AvailabilitySettings()
+
+    def limits(self, step: str) -> Limits:
+        """What a step may cost the API's clients, also one that the pipeline doesn't name."""
+        return next((item.limits for item in self.pipeline if item.name == step), self.availability.limits)

@@ -8,6 +8,7 @@ import pytest
 
 from upgrader.config.settings import Overrides, load_settings
 from upgrader.errors import ConfigError
+from upgrader.model.availability import Limits
 from upgrader.model.settings import BUILT_IN_CHARTS, Holding, PlaybookStep, ReleaseStep, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 
@@ -207,3 +208,31 @@ def test_a_missing_file_says_where_to_find_one(folder: Path) -> None:
 def test_an_anchor_that_holds_itself_is_refused(folder: Path) -> None:
     """A recursive document ends in an error, not in endless recursion."""
     assert "contains itself" in refusal(folder, "a: &a\n  b: *a\n").message
+
+
+def test_limits_are_each_steps_own_or_everybodys(folder: Path) -> None:
+    """What a step may cost the API's clients is said for all, and by a step for itself, either half of it alone."""
+    write(folder, "reboot.yml", "[]\n")
+    write(
+        folder,
+        "upgrader.yaml",
+        MINIMAL
+        + """\
+availability: {requestsPerSecond: 20, addresses: ["https://10.0.0.2:6443"], maxFailed: 0, maxGap: 2s}
+pipeline:
+  - release: kube-apiserver
+  - playbook: reboot.yml
+    availability: {maxGap: 2m}
+  - release: kubernetes
+    availability: {maxFailed: 0, maxGap: 0.5s}
+""",
+    )
+    settings = load_settings(folder, {})
+    assert settings.availability.addresses == ("https://10.0.0.2:6443",)
+    names = ("kube-apiserver", "reboot", "kubernetes", "unstick kubernetes")
+    assert [settings.limits(name) for name in names] == [
+        Limits(0, 2.0),
+        Limits(0, 120.0),
+        Limits(0, 0.5),
+        Limits(0, 2.0),
+    ]

@@ -1,0 +1,106 @@
+"""A run under the watch of the prober."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.helm import FakeHelm
+from tests.unit.engine.conftest import Bench, ScriptedGate, run
+from tests.unit.engine.conftest import bench as bench
+from upgrader.availability.guard import guarded
+from upgrader.availability.phases import Phases
+from upgrader.engine.runner import RunResult
+from upgrader.errors import GateFailed
+from upgrader.model.availability import Availability, Limits, Phase
+from upgrader.model.event import GateLooked, StepStarted, UndoStarted
+from upgrader.model.outcome import Verdict
+from upgrader.model.release import ReleaseSpec
+from upgrader.pipeline import Pipeline, PipelineStep
+from upgrader.steps.chart import ChartStep
+from upgrader.steps.verify import VerifyStep
+
+
+class Clients:
+    """What clients count; a test says what they meet."""
+
+    def __init__(self) -> None:
+        self.seen = Availability()
+
+    def meet(self, phase: str, failed: int) -> None:
+        """Some requests of a phase, of which so many failed."""
+        self.seen = replace(self.seen, phases=(*self.seen.phases, Phase(phase, 50, failed, failed, 100.0)))
+
+
+def guard(clients: Clients, *steps: PipelineStep, most: int = 2) -> tuple[PipelineStep, ...]:
+    """The steps, each of which may fail so many requests."""
+    return guarded(Pipeline(steps), lambda: clients.seen, lambda _: Limits(most, 5.0)).steps
+
+
+def test_a_step_that_disturbs_clients_is_rolled_back(bench: Bench) -> None:
+    """A step whose own gates hold, but that cost clients more than it may, is undone, and the step before it too."""
+    clients = Clients()
+    good = bench.step("a", ScriptedGate("g"), on_apply=lambda: clients.meet("a", 2))
+    bad = bench.step("b", ScriptedGate("g"), on_apply=lambda: clients.meet("b", 3))
+    result = run(bench.runner(), *guard(clients, good, bad))
+    assert isinstance(result, RunResult)
+    assert result.outcome == "rolled-back"
+    assert "gate availability broken" in result.reason and "3 of 50 requests failed" in result.reason
+    assert bench.diary == ["apply a", "apply b", "undo b to 1", "undo a to 1"]
+
+
+def test_the_way_back_is_gone_whatever_it_costs(bench: Bench) -> None:
+    """No count of the prober's keeps an undo from succeeding."""
+    clients = Clients()
+    bad = bench.step("a", ScriptedGate("g"), on_apply=lambda: clients.meet("a", 99))
+    result = run(bench.runner(), *guard(clients, bad))
+    assert isinstance(result, RunResult)
+    assert result.outcome == "rolled-back"
+
+
+def test_a_step_that_changes_nothing_is_not_blamed(bench: Bench) -> None:
+    """What clients meet while a step only looks is no fault of the step's."""
+    clients = Clients()
+    clients.meet("a", 99)
+    assert run(bench.runner(), *guard(clients, PipelineStep(VerifyStep("a"), (), ()))) == RunResult("succeeded")
+
+
+def test_the_gate_is_asked_like_the_others(bench: Bench) -> None:
+    """It must hold as often in a row as the step's other gates, and is seen among them."""
+    clients = Clients()
+    step = bench.step("a", ScriptedGate("g"), on_apply=lambda: clients.meet("a", 0))
+    run(bench.runner(), *guard(clients, step))
+    looks = [event for event in bench.recorder.events if isinstance(event, GateLooked)]
+    assert {look.gate: look.needed for look in looks} == {"g": 3, "availability": 3}
+
+
+class _Quiet:
+    """A watcher that finds nothing wrong."""
+
+    last: tuple[Verdict, ...] = ()
+
+    def __call__(self) -> None:
+        """Look."""
+
+
+def test_helm_is_stopped_at_a_breach() -> None:
+    """A release that disturbs clients while Helm still waits for it is stopped there, not when Helm has had enough."""
+    clients = Clients()
+    spec = ReleaseSpec("a", "kube-system", Path("/charts/a"), {})
+    step = ChartStep(spec, "x → y", FakeHelm(), 300.0, _Quiet)
+    (item,) = guard(clients, PipelineStep(step, (), ()))
+    item.step.apply(lambda _: None)
+    clients.meet("a", 3)
+    with pytest.raises(GateFailed, match="3 of 50 requests failed"):
+        item.step.apply(lambda _: None)
+
+
+def test_phases_are_steps_and_their_undos() -> None:
+    """The prober is told each step at its start, and each undo as something of its own."""
+    told: list[str] = []
+    phases = Phases(told.append)
+    for event in (StepStarted("a", "", None), StepStarted("b", "", None), UndoStarted("b", "revision 1")):
+        phases.emit(event)
+    assert told == ["a", "b", "undo b"]

@@ -1,0 +1,26 @@
+"""Tells the prober which step is at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from upgrader.model.event import Event, StepStarted, UndoStarted
+
+__all__ = ["Phases"]
+
+
+class Phases:
+    """A Reporter. A step's phase begins with it and lasts until the next one's; its undo is a phase of its own."""
+
+    def __init__(self, enter: Callable[[str], None]) -> None:
+        self._enter = enter
+
+    def emit(self, event: Event) -> None:
+        """Take note of an event."""
+        match event:
+            case StepStarted():
+                self._enter(event.step)
+            case UndoStarted():
+                self._enter(f"undo {event.step}")
+            case _:
+                pass
