@@ -20,6 +20,7 @@ _COMMANDS = {
     "status": ("upgrader.cli.status", "What the newest run is doing, or how it ended."),
     "history": ("upgrader.cli.history", "The runs of this cluster folder."),
     "recover": ("upgrader.cli.recover", "Bring an API that is away back, from the controllers' own copies."),
+    "probe": ("upgrader.cli.probe", "Count what clients of the API see, until Ctrl-C."),
     "lab": ("upgrader.cli.lab", "Real local clusters to rehearse on."),
 }
 

@@ -16,12 +16,13 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.model.event import AvailabilityMeasured, Event, GateLooked, Note
+from upgrader.model.event import Event, GateLooked, Note
 from upgrader.model.outcome import VerdictKind
+from upgrader.ui.availability import availability_line
 from upgrader.ui.progress import Progress, State, StepProgress, follow
-from upgrader.ui.terminal import duration, milliseconds
+from upgrader.ui.terminal import duration
 
-__all__ = ["ConsoleReporter", "availability_line", "draw"]
+__all__ = ["ConsoleReporter", "draw"]
 
 MARKS: dict[State, tuple[str, str]] = {
     "waiting": ("·", "dim"),
@@ -166,10 +167,3 @@ def _gate(look: GateLooked) -> list[Text]:
         Text.assemble((look.gate, "cyan"), "  ", beads, left),
         Text.assemble((look.verdict.kind.value, style), f"  {look.verdict.reason}"),
     ]
-
-
-def availability_line(seen: AvailabilityMeasured) -> Text:
-    """`API  1,234 requests · 0 failed · longest gap 140 ms`."""
-    failed = (f"{seen.failed:,} failed", "bold red" if seen.failed else "green")
-    gap = f"longest gap {milliseconds(seen.longest_gap_ms)}"
-    return Text.assemble(("API  ", "bold"), f"{seen.requests:,} requests · ", failed, f" · {gap}")

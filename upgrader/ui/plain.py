@@ -127,7 +127,8 @@ def _line(event: Event) -> str:
             return event.text
         case AvailabilityMeasured():
             gap = milliseconds(event.longest_gap_ms)
-            return f"API: {event.requests:,} requests, {event.failed:,} failed, longest gap {gap}"
+            failed = f"{event.failed:,} failed ({event.raw_failed:,} at the first try)"
+            return f"API: {event.requests:,} requests, {failed}, longest gap {gap}"
         case RunEnded():
             # The reason was told when the step failed, and stands in the error at the very end.
             return f"run {event.run}: {event.outcome} after {duration(event.seconds)}"

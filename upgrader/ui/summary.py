@@ -11,7 +11,8 @@ from rich.text import Text
 from upgrader.config.document import shown
 from upgrader.engine.report import RecoveryReport, Report, StepReport
 from upgrader.model.event import AvailabilityMeasured
-from upgrader.ui.console import MARKS, availability_line
+from upgrader.ui.availability import availability_line
+from upgrader.ui.console import MARKS
 from upgrader.ui.progress import State
 from upgrader.ui.terminal import console, duration, show
 

@@ -77,7 +77,7 @@ def test_an_undo_that_failed_stands_out() -> None:
 
 def test_the_counts_of_the_probe_are_shown() -> None:
     """Clients' view of the API is in sight while the run goes on."""
-    assert "API  1,234 requests · 0 failed · longest gap 140 ms" in picture(
+    assert "API  1,234 requests · 0 failed (2 at the first try) · longest gap 140 ms" in picture(
         *BEGIN, AvailabilityMeasured(1234, 0, 2, 140.2)
     )
 

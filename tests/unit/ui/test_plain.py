@@ -88,7 +88,7 @@ def test_counts_are_said_at_intervals_and_when_something_fails(log: Log) -> None
     assert len(log.after(AvailabilityMeasured(10, 0, 0, 100.0))) == 1
     assert log.after(AvailabilityMeasured(20, 0, 0, 100.0)) == []
     assert log.after(AvailabilityMeasured(30, 1, 1, 2500.0)) == [
-        "00:00:00Z  API: 30 requests, 1 failed, longest gap 2.5 s"
+        "00:00:00Z  API: 30 requests, 1 failed (1 at the first try), longest gap 2.5 s"
     ]
 
 

@@ -121,7 +121,7 @@ def test_a_report_shows_outcome_steps_and_availability() -> None:
     assert " ✔ pod-checkpointer  1 gate  12 s" in shown
     assert "45 s  undone: a:v1 → a:v2" in shown
     assert " ? kubernetes" in shown
-    assert "1,234 requests · 1 failed · longest gap 310 ms" in shown
+    assert "1,234 requests · 1 failed (3 at the first try) · longest gap 310 ms" in shown
     assert "12:00 kept GET /version: closed" in shown
     assert "/c/runs/x/report.json" in shown
 

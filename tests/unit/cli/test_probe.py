@@ -1,0 +1,67 @@
+"""`upgrader probe` as a process, against a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.unit.availability.conftest import api as api  # a fixture
+from tests.unit.availability.server import ApiServer
+from upgrader.availability.prober import OBJECT
+from upgrader.cli.main import cli
+
+
+@pytest.fixture
+def folder(api: ApiServer) -> Path:
+    """A cluster folder with the server's kubeconfig."""
+    folder = api.kubeconfig.parent
+    (folder / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    return folder
+
+
+def test_for_a_time(folder: Path, api: ApiServer) -> None:
+    """It ends by itself, prints all that it counted as JSON and nothing else, and leaves nothing in the cluster."""
+    arguments = ["-C", str(folder), "probe", "--rate", "40", "--for", "1.5s", "--json"]
+    arguments += ["--address", f"https://127.0.0.1:{api.port}"]
+    ended = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert ended.exit_code == 0
+    seen = json.loads(ended.stdout)
+    assert seen["failures"] == []
+    assert seen["requests"] > 10
+    assert {lane["client"] for lane in seen["lanes"]} == {
+        "fresh HTTP/1.1",
+        "fresh HTTP/2",
+        "kept HTTP/1.1",
+        "kept HTTP/2",
+    }
+    assert seen["watches"]["events"] > 0 and seen["watches"]["missed"] == 0
+    assert OBJECT not in api.objects
+
+
+def test_until_ctrl_c(folder: Path, api: ApiServer) -> None:
+    """Ctrl-C ends the probe, not the command: what was seen is printed, and its object is taken away."""
+    command = [sys.executable, "-m", "upgrader", "-C", str(folder), "probe", "--rate", "40"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with api.changed:
+            assert api.changed.wait_for(lambda: api.version > 102, 60)
+        os.kill(process.pid, signal.SIGINT)
+        out, complaint = process.communicate(timeout=60)
+    assert (process.returncode, complaint) == (0, "")
+    assert " 0 failed (0 at the first try)" in out
+    assert OBJECT not in api.objects
+
+
+@pytest.mark.parametrize("arguments", [["--for", "90"], ["--rate", "0"], ["--address", "10.0.0.1:6443"]])
+def test_what_can_not_be_done_is_said(folder: Path, arguments: list[str]) -> None:
+    """A wrong duration, rate or address is refused with a word about it, and nothing is asked."""
+    command = [sys.executable, "-m", "upgrader", "-C", str(folder), "probe", *arguments]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert arguments[1] in ended.stderr

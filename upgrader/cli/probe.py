@@ -1,0 +1,101 @@
+"""`upgrader probe`: what clients of the API see."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from upgrader.availability.probe import AvailabilityProbe
+from upgrader.config.duration import parse_duration
+from upgrader.config.kubeconfig import check_context
+from upgrader.config.settings import load_settings
+from upgrader.model.availability import Availability
+from upgrader.ui.availability import live_line, print_availability
+
+__all__ = ["probe"]
+
+
+class _Duration(click.ParamType[float]):
+    """Seconds, as people write them."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return value if isinstance(value, float) else parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command()
+@click.option(
+    "--rate",
+    "requests_per_second",
+    type=click.FloatRange(0.1, 1000),
+    default=10.0,
+    show_default=True,
+    help="Requests a second, all addresses and kinds of client together.",
+)
+@click.option("--for", "seconds", type=_Duration(), default=math.inf, help="Stop after this long (default: Ctrl-C).")
+@click.option(
+    "--address",
+    "addresses",
+    metavar="URL",
+    multiple=True,
+    help="Ask this address, too (https://HOST:PORT): a controller's, a load balancer's. May be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
+@click.pass_obj
+def probe(folder: Path, requests_per_second: float, seconds: float, addresses: tuple[str, ...], as_json: bool) -> None:
+    """Ask the API all the while, as its clients do, until Ctrl-C or for a time, and count what fails.
+
+    Reads, writes, lists and watches, on new and kept connections, by HTTP/1.1 and HTTP/2. It writes to one ConfigMap
+    of its own, kube-system/upgrader-availability, and takes it away at the end.
+
+    Ends with 0 whatever it saw: what was seen is the result.
+    """
+    settings = load_settings(folder, os.environ)
+    asker = AvailabilityProbe(
+        settings.kubeconfig,
+        context=check_context(settings.kubeconfig, settings.context),
+        requests_per_second=requests_per_second,
+        addresses=(*settings.availability.addresses, *addresses),
+    )
+    enough = threading.Event()
+    with _stopping(enough.set), live_line(sys.stderr) as show, asker:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and asker.counts() is not None:
+            if enough.wait(min(1.0, left)):
+                break
+            show(asker.snapshot())
+        seen = asker.stop()
+    _print(seen, as_json=as_json)
+
+
+def _print(seen: Availability, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(asdict(seen), indent=2))
+    else:
+        print_availability(seen, sys.stdout)
+
+
+@contextmanager
+def _stopping(stop: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the probe, and not the command: what was seen is still printed."""
+    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
