@@ -11,7 +11,7 @@ import yaml
 
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedRelease, PlannedStep
-from upgrader.model.release import ReleaseSpec
+from upgrader.model.release import ReleaseSpec, without_revision
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["IntendedRelease", "object_changes", "plan_run"]
@@ -66,7 +66,7 @@ def object_changes(before: str, after: str) -> tuple[ObjectChange, ...]:
 
 def _objects(manifest: str) -> dict[str, Manifest]:
     found = {}
-    for document in yaml.load_all(manifest, Loader=_LOADER):
+    for document in yaml.load_all(without_revision(manifest), Loader=_LOADER):
         if document:
             meta = document["metadata"]
             place = f"{meta['namespace']}/" if meta.get("namespace") else ""

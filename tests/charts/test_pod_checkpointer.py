@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.charts.conftest import Refused, Render
+from tests.charts.test_kube_apiserver import ONE as API_SERVER
+from tests.charts.test_kubernetes import VALUES as KUBERNETES
 
 NAME = ("DaemonSet", "pod-checkpointer")
 
@@ -32,14 +36,35 @@ def test_it_can_be_its_own_checkpoint(render: Render) -> None:
 
 
 def test_least_privilege(render: Render) -> None:
-    """The only right in the cluster is to read two Leases; in the container, three capabilities."""
+    """It may read two Leases and four workloads of the cluster, by name; in the container it has 3 capabilities."""
     rendered = render("pod-checkpointer")
-    (rule,) = rendered.get("Role", "pod-checkpointer")["rules"]
-    assert (rule["verbs"], rule["resourceNames"]) == (["get"], ["kube-controller-manager", "kube-scheduler"])
+    leases, workloads = rendered.get("Role", "pod-checkpointer")["rules"]
+    assert (leases["verbs"], leases["resourceNames"]) == (["get"], ["kube-controller-manager", "kube-scheduler"])
+    assert (workloads["verbs"], workloads["resources"]) == (["get"], ["deployments", "daemonsets"])
+    assert set(workloads["resourceNames"]) == {*leases["resourceNames"], "kube-apiserver", "pod-checkpointer"}
     assert not rendered.names("ClusterRole") and not rendered.names("ClusterRoleBinding")
     context = rendered.container(*NAME, "checkpointer")["securityContext"]
     assert context["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER"]}
     assert context["readOnlyRootFilesystem"] is True and context["allowPrivilegeEscalation"] is False
+
+
+@pytest.mark.parametrize(
+    ("chart", "workload", "values"),
+    [
+        ("pod-checkpointer", NAME, {}),
+        ("kube-apiserver", ("Deployment", "kube-apiserver"), API_SERVER),
+        ("kubernetes", ("Deployment", "kube-scheduler"), KUBERNETES),
+        ("kubernetes", ("Deployment", "kube-controller-manager"), KUBERNETES),
+    ],
+)
+def test_a_revision_is_noted_without_replacing_pods(
+    render: Render, chart: str, workload: tuple[str, str], values: dict[str, Any]
+) -> None:
+    """What is checkpointed says which Helm revision it is of, on the workload and not in its pods' template."""
+    found = render(chart, values).get(*workload)
+    assert found["metadata"]["annotations"]["checkpointer.upgrader.io/helm-revision"] == "1"
+    notes = found["spec"]["template"]["metadata"].get("annotations") or {}
+    assert "checkpointer.upgrader.io/helm-revision" not in notes
 
 
 def test_files_that_are_renamed_share_a_mount(render: Render) -> None:

@@ -13,8 +13,8 @@ from urllib.parse import quote, urlencode
 
 from upgrader.checkpointer.errors import ApiAway, ApiError, ApiUnknown
 from upgrader.checkpointer.kubeconfig import Endpoint, load
-from upgrader.checkpointer.model import Content
-from upgrader.checkpointer.names import CONDITION
+from upgrader.checkpointer.model import Content, Owner
+from upgrader.checkpointer.names import CONDITION, HELM_RELEASE, HELM_REVISION
 from upgrader.checkpointer.pods import Pod
 
 _STRATEGIC = "application/strategic-merge-patch+json"
@@ -57,6 +57,14 @@ class Api:
         if not times:
             raise ApiUnknown(f"{kind} {namespace}/{name} doesn't say when it was made")
         return Content(content, max(times))
+
+    def owner(self, kind: str, namespace: str, name: str) -> Owner | None:
+        """A Deployment, DaemonSet or StatefulSet; None when it doesn't exist."""
+        path = f"/apis/apps/v1/namespaces/{quote(namespace)}/{kind.lower()}s/{quote(name)}"
+        try:
+            return _owner(kind, self._object("GET", path))
+        except _NotFound:
+            return None
 
     def lease(self, namespace: str, name: str) -> tuple[str, str]:
         """(time of the last renewal, holder) of a Lease; two empty strings when it doesn't exist."""
@@ -148,6 +156,23 @@ class Api:
             at = self._endpoint
             self._connection = http.client.HTTPSConnection(at.host, at.port, timeout=self._timeout, context=at.context)
         return self._connection
+
+
+def _owner(kind: str, found: Mapping[str, Any]) -> Owner:
+    meta, spec, status = (found.get(part) or {} for part in ("metadata", "spec", "status"))
+    notes = meta.get("annotations") or {}
+    if kind == "DaemonSet":
+        wanted = status.get("desiredNumberScheduled")
+        reached = [status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0)]
+    else:
+        wanted = spec.get("replicas")
+        reached = [status.get(n, 0) for n in ("replicas", "updatedReplicas", "availableReplicas")]
+    observed = status.get("observedGeneration", 0) >= meta.get("generation", 1)
+    return Owner(
+        settled=observed and wanted is not None and all(n == wanted for n in reached),
+        release=str(notes.get(HELM_RELEASE, "")),
+        revision=str(notes.get(HELM_REVISION, "")),
+    )
 
 
 class _NotFound(ApiError):

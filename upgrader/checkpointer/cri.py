@@ -33,6 +33,11 @@ class Container:
     state: int
     created_at: int
 
+    @property
+    def running(self) -> bool:
+        """Whether the runtime says that it runs."""
+        return self.state == _RUNNING
+
 
 @dataclass(frozen=True)
 class Sandbox:
@@ -111,7 +116,7 @@ def _presence(names: set[str], sandboxes: Iterable[Sandbox]) -> Presence:
     ready = unknown = False
     for sandbox in sandboxes:
         ready = ready or sandbox.ready
-        here = {c.name: c.id for c in sandbox.containers if c.state == _RUNNING}
+        here = {c.name: c.id for c in sandbox.containers if c.running}
         # A container of unknown state in a dead sandbox is what a power cut leaves behind; in a living one it might
         # run.
         unknown = unknown or (sandbox.ready and any(c.state == _UNKNOWN for c in sandbox.containers))

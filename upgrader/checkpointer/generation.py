@@ -30,8 +30,9 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a generation came from. ``captured_at``: RFC 3339, UTC. ``helm_revision``, ``template_hash``: empty when
-    unknown.
+    """Where a generation came from. ``captured_at``: RFC 3339, UTC. ``owner_kind``, ``helm_release``,
+    ``helm_revision``, ``template_hash``: empty when unknown. The revision is a hint: it's the one that was rolled out
+    completely when the generation was captured, and later ones may have the same content.
     """
 
     pod: str
@@ -40,6 +41,8 @@ class Origin:
     template_hash: str
     helm_revision: str
     captured_at: str
+    owner_kind: str = ""
+    helm_release: str = ""
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from upgrader.checkpointer.history import History, advance
 from upgrader.checkpointer.lock import NodeLock, changing
 from upgrader.checkpointer.logs import LOG
 from upgrader.checkpointer.model import ApiState, ParentPod, Policy, Settings, Workload
-from upgrader.checkpointer.names import HELM_REVISION
 from upgrader.checkpointer.observe import CHANGED, Look, Observer, lease_of
-from upgrader.checkpointer.pods import Pod, condition, template_hash
+from upgrader.checkpointer.pods import Pod, condition, owner_kind, template_hash
 from upgrader.checkpointer.report import Board, Counters, Report, WorkloadReport
 from upgrader.checkpointer.store import Shelf, Store
 
@@ -196,16 +195,18 @@ class Loop:
 
     def _capture(self, parent: ParentPod, look: Look) -> None:
         pod = look.pods[parent.uid]
-        notes = pod["metadata"].get("annotations") or {}
         lease = lease_of(pod)
         policy = Policy.ALWAYS if self.own(pod) else Policy.LEASE if lease else Policy.API_AWAY
+        owner = self.observer.owner(pod)
         origin = Origin(
             pod=parent.name,
             uid=parent.uid,
             node=self.node,
             template_hash=template_hash(pod),
-            helm_revision=str(notes.get(HELM_REVISION, "")),
+            helm_revision=owner.revision if owner and owner.settled else "",
             captured_at=_now(),
+            owner_kind=owner_kind(pod),
+            helm_release=owner.release if owner else "",
         )
         number = self.store.capture(look.candidates[parent.uid], policy, lease, origin)
         self._counters = replace(self._counters, captures=self._counters.captures + 1)
@@ -230,7 +231,7 @@ class Loop:
             if parent.problem is not None:
                 pending[parent] = parent.problem
             elif not parent.ready:
-                pending[parent] = ("PodNotReady", "only a Ready pod is checkpointed")
+                pending[parent] = ("PodNotReady", look.doubts.get(parent.uid, "only a Ready pod is checkpointed"))
             elif parent.digest is None and self.own(look.pods[parent.uid]):
                 pending[parent] = ("Proving", "waiting until it has acted itself")
             elif parent.digest is None:

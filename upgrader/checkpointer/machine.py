@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from upgrader.checkpointer import etcd
+from upgrader.checkpointer import etcd, probes
 from upgrader.checkpointer.cri import Sandbox, images_present, list_sandboxes
 from upgrader.checkpointer.errors import StoreError
 from upgrader.checkpointer.model import Workload
+from upgrader.checkpointer.pods import Pod
 from upgrader.checkpointer.store import Store
 
 
@@ -27,6 +28,10 @@ class Machine:
     def images(self, names: Iterable[str]) -> Mapping[str, bool]:
         """Which of these images are here. Raises RuntimeUnknown."""
         return images_present(self.socket, self.timeout, names)
+
+    def unready(self, pod: Pod) -> str:
+        """Why a pod isn't ready by our own asking; empty when it is, or can't be asked."""
+        return probes.unready(pod)
 
     def blocked(self, workload: Workload, number: int) -> bool:
         """Whether the etcd that this generation needs doesn't answer."""

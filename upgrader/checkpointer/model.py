@@ -72,6 +72,17 @@ class Content:
 
 
 @dataclass(frozen=True)
+class Owner:
+    """A Deployment, DaemonSet or StatefulSet. ``settled``: its roll-out is complete, so that each of its pods is of its
+    present template. ``release``, ``revision``: Helm's, as far as its chart says them.
+    """
+
+    settled: bool
+    release: str
+    revision: str
+
+
+@dataclass(frozen=True)
 class Presence:
     """A workload's own pods (never our copy) on this node, as the container runtime knows them.
 

@@ -9,7 +9,12 @@ LEASE = PREFIX + "lease"
 """Annotation: name of the Lease (in the pod's namespace) that tells whether anybody runs this workload."""
 
 HELM_REVISION = PREFIX + "helm-revision"
-"""Annotation: the Helm revision that the pod came from, if its chart says so."""
+"""Annotation of a Deployment or DaemonSet, not of its pods: the Helm revision that it was rendered for. On the pods it
+would replace them with each revision.
+"""
+
+HELM_RELEASE = "meta.helm.sh/release-name"
+"""Helm's own annotation of whatever it installs."""
 
 CHECKPOINT_OF = PREFIX + "checkpoint-of"
 """Label of every static pod that we make: the name of the workload it stands in for."""

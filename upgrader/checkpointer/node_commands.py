@@ -71,9 +71,7 @@ def restore(options: argparse.Namespace) -> int:
     store = Store(options.root)
     with changing(store.change_lock, _CHANGE_WAIT) as alone:
         if not alone:
-            raise StoreError(
-                f"{store.change_lock} was held by another process for {_CHANGE_WAIT:g} s: nothing was changed; try again"
-            )
+            raise StoreError(f"{store.change_lock} was held by another process for {_CHANGE_WAIT:g} s; try again")
         shelves = store.read()
         workload = _named(options.workload, shelves)
         number = _choose(workload, shelves[workload], _present(shelves, options.runtime_socket), options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from upgrader.checkpointer.cri import Sandbox, copy_presence, presence
@@ -15,13 +15,23 @@ from upgrader.checkpointer.model import (
     CopySeen,
     LeaseSeen,
     Observation,
+    Owner,
     ParentPod,
     Policy,
     Presence,
     Workload,
 )
 from upgrader.checkpointer.names import LEASE, POD_SUFFIX
-from upgrader.checkpointer.pods import Pod, asks, is_ready, is_terminating, predates, workload_of
+from upgrader.checkpointer.pods import (
+    Pod,
+    asks,
+    containers_of,
+    is_ready,
+    is_terminating,
+    owner_kind,
+    predates,
+    workload_of,
+)
 from upgrader.checkpointer.sanitise import Candidate, candidate
 from upgrader.checkpointer.store import Shelf
 
@@ -42,6 +52,9 @@ class ApiReader(Protocol):
     def content(self, kind: str, namespace: str, name: str) -> Content | None:
         """A Secret or ConfigMap; None when it doesn't exist."""
 
+    def owner(self, kind: str, namespace: str, name: str) -> Owner | None:
+        """A Deployment, DaemonSet or StatefulSet; None when it doesn't exist."""
+
     def lease(self, namespace: str, name: str) -> tuple[str, str]:
         """(time of the last renewal, holder)."""
 
@@ -55,6 +68,9 @@ class Node(Protocol):
     def images(self, names: Iterable[str]) -> Mapping[str, bool]:
         """Which of these images are here. Raises RuntimeUnknown."""
 
+    def unready(self, pod: Pod) -> str:
+        """Why a pod isn't ready by our own asking; empty when it is, or can't be asked."""
+
     def blocked(self, workload: Workload, number: int) -> bool:
         """Whether what this generation depends on is away, so that it can't stay up through no fault of its own."""
 
@@ -62,13 +78,15 @@ class Node(Protocol):
 @dataclass(frozen=True)
 class Look:
     """A look with its raw material. ``pods`` and ``candidates`` by pod UID. ``images``: image → whether it is here;
-    lacks what isn't known. ``complaints``: what could not be seen, and why.
+    lacks what isn't known. ``doubts``: pod UID → why it doesn't count as Ready although the API says so.
+    ``complaints``: what could not be seen, and why.
     """
 
     seen: Observation
     pods: Mapping[str, Pod] = field(default_factory=dict)
     candidates: Mapping[str, Candidate] = field(default_factory=dict)
     images: Mapping[str, bool] = field(default_factory=dict)
+    doubts: Mapping[str, str] = field(default_factory=dict)
     complaints: tuple[str, ...] = ()
 
 
@@ -100,21 +118,70 @@ class Observer:
         except ApiError as error:
             state = ApiState.AWAY if isinstance(error, ApiAway) else ApiState.UNKNOWN
             complaints.append(str(error))
-        candidates: dict[str, Candidate] = {}
-        parents = tuple(self._parent(p, candidates, complaints) for p in pods)
-        leases = self._leases(disk, parents, complaints) if state is ApiState.ANSWERING else {}
         sandboxes = self._sandboxes(complaints)
+        candidates: dict[str, Candidate] = {}
+        claimed = tuple(self._parent(p, candidates, complaints) for p in pods)
+        by_uid = {p["metadata"]["uid"]: p for p in pods}
+        doubts = {p.uid: self._doubt(by_uid[p.uid], p, disk, sandboxes) for p in claimed if p.ready}
+        parents = tuple(replace(p, ready=False, digest=None) if doubts.get(p.uid) else p for p in claimed)
+        answering = state is ApiState.ANSWERING
+        leases = self._leases(disk, parents, complaints) if answering else {}
+        ownerless = self._ownerless(disk, parents, complaints) if answering else frozenset()
         runtime = None if sandboxes is None else _presences(disk, parents, candidates, sandboxes)
         copies = {} if sandboxes is None else self._copies(disk, sandboxes, state)
         images = {} if sandboxes is None else self._have(disk, state, complaints)
         self._forget()
         return Look(
-            Observation(self.clock(), state, parents, runtime, leases, copies),
-            {p["metadata"]["uid"]: p for p in pods},
+            Observation(self.clock(), state, parents, runtime, leases, copies, ownerless),
+            by_uid,
             candidates,
             images,
+            {uid: doubt for uid, doubt in doubts.items() if doubt},
             tuple(complaints),
         )
+
+    def owner(self, pod: Pod) -> Owner | None:
+        """The pod's Deployment, DaemonSet or StatefulSet; None when it is gone or can't be read. It only informs."""
+        try:
+            return self.api.owner(owner_kind(pod), pod["metadata"]["namespace"], workload_of(pod).name)
+        except (ApiError, Refused):
+            return None
+
+    def _doubt(
+        self, pod: Pod, parent: ParentPod, disk: Mapping[Workload, Shelf], sandboxes: list[Sandbox] | None
+    ) -> str:
+        """Why a pod that the API calls Ready doesn't count as such; empty where it does.
+
+        The kubelet's word in the API may be old: the containers that it names must run now, and while something hangs
+        on the pod (a new generation, or an end of the copy's work) its probes are asked by ourselves. The
+        checkpointer's own pods are judged by what they do.
+        """
+        if self.own(pod):
+            return ""
+        if sandboxes is None:
+            return "the container runtime can't be asked whether it runs"
+        if not containers_of(pod) <= {c.id for s in sandboxes for c in s.containers if c.running}:
+            return "the container runtime doesn't run the containers that the kubelet last reported"
+        shelf = disk.get(parent.workload)
+        settled = shelf is not None and not shelf.active and shelf.newest and shelf.newest.digest == parent.digest
+        return "" if settled or parent.terminating else self.machine.unready(pod)
+
+    def _ownerless(
+        self, disk: Mapping[Workload, Shelf], parents: tuple[ParentPod, ...], complaints: list[str]
+    ) -> frozenset[Workload]:
+        """Workloads with a lease of which the API says that they no longer exist."""
+        here = {p.workload for p in parents}
+        gone: set[Workload] = set()
+        for workload, shelf in disk.items():
+            kind = shelf.newest.origin.owner_kind if shelf.newest and shelf.newest.lease else ""
+            if not kind or workload in here:
+                continue
+            try:
+                if self.api.owner(kind, workload.namespace, workload.name) is None:
+                    gone.add(workload)
+            except ApiError as error:
+                complaints.append(f"{workload}: whether it still exists can't be read: {error}")
+        return frozenset(gone)
 
     def _parent(self, pod: Pod, candidates: dict[str, Candidate], complaints: list[str]) -> ParentPod:
         meta = pod["metadata"]

@@ -84,6 +84,18 @@ def is_terminating(pod: Pod) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
+def containers_of(pod: Pod) -> frozenset[str]:
+    """IDs of the pod's containers as the kubelet reported them, as the container runtime calls them."""
+    found = pod.get("status", {}).get("containerStatuses") or []
+    return frozenset(c.get("containerID", "").rpartition("//")[2] for c in found)
+
+
+def owner_kind(pod: Pod) -> str:
+    """Kind of the workload that ``workload_of`` names."""
+    kind = next((str(o["kind"]) for o in pod["metadata"].get("ownerReferences") or [] if o.get("controller")), "")
+    return "Deployment" if kind == "ReplicaSet" else kind
+
+
 def image_ids(pod: Pod) -> dict[str, str]:
     """Container name → the image that runs, by digest, for init containers too."""
     status = pod.get("status", {})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["ReleaseSpec", "RestorePoint", "Revision", "RevisionStatus", "last_good"]
+__all__ = ["ReleaseSpec", "RestorePoint", "Revision", "RevisionStatus", "last_good", "without_revision"]
 
 RevisionStatus = Literal[
     "unknown",
@@ -101,3 +102,11 @@ class RestorePoint:
 def last_good(history: tuple[Revision, ...]) -> Revision | None:
     """The revision to go back to: the newest good one. "The one before" may be a failed one."""
     return max((revision for revision in history if revision.good), key=lambda r: r.number, default=None)
+
+
+def without_revision(manifest: str) -> str:
+    """The manifest without the note of the revision that it was rendered for, which alone makes no difference."""
+    return _REVISION_NOTE.sub("", manifest)
+
+
+_REVISION_NOTE = re.compile(r"^ *checkpointer\.upgrader\.io/helm-revision:.*\n", re.MULTILINE)

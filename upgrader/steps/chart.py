@@ -8,7 +8,7 @@ from typing import Protocol
 
 from upgrader.errors import ApiUnavailable, HelmError, StepFailed, WorkloadFailed
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.release import ReleaseSpec, RestorePoint, last_good
+from upgrader.model.release import ReleaseSpec, RestorePoint, last_good, without_revision
 from upgrader.ports import Helm
 
 __all__ = ["ChartStep", "Watcher"]
@@ -81,8 +81,8 @@ class ChartStep:
     def _same_manifest(self, one: int, other: int) -> bool:
         if one == other:
             return True
-        manifest = self.helm.manifest
-        return manifest(self.name, self.spec.namespace, one) == manifest(self.name, self.spec.namespace, other)
+        first, second = (self.helm.manifest(self.name, self.spec.namespace, number) for number in (one, other))
+        return without_revision(first) == without_revision(second)
 
 
 def _with_cause(error: HelmError | ApiUnavailable, seen: tuple[Verdict, ...]) -> StepFailed:

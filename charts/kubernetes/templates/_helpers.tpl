@@ -97,6 +97,9 @@ metadata:
   namespace: {{ $.Release.Namespace }}
   labels:
     {{- include "kubernetes.labels" (list $ .name) | nindent 4 }}
+  annotations:
+    # The pod-checkpointer notes with each copy which revision it came from. Here, and not on the pods: those it would replace each time.
+    checkpointer.upgrader.io/helm-revision: {{ $.Release.Revision | quote }}
 spec:
   replicas: {{ .part.replicas }}
   minReadySeconds: {{ $plane.minReadySeconds }}

@@ -45,7 +45,12 @@ def pod(
         "status": {
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
             "containerStatuses": [
-                {"name": "main", "imageID": image_id, "state": {"running": {"startedAt": "2026-01-01T00:00:01Z"}}}
+                {
+                    "name": "main",
+                    "imageID": image_id,
+                    "containerID": f"containerd://c-{name}",
+                    "state": {"running": {"startedAt": "2026-01-01T00:00:01Z"}},
+                }
             ],
         },
     }

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tests.unit.checkpointer.builders import Json, pod
 from upgrader.checkpointer.cri import Container, Sandbox
-from upgrader.checkpointer.errors import RuntimeUnknown
+from upgrader.checkpointer.errors import ApiUnknown, RuntimeUnknown
 from upgrader.checkpointer.lock import NodeLock
 from upgrader.checkpointer.loop import Loop
-from upgrader.checkpointer.model import Content, Settings, Workload
+from upgrader.checkpointer.model import Content, Owner, Settings, Workload
 from upgrader.checkpointer.observe import Observer
 from upgrader.checkpointer.pods import Pod
 from upgrader.checkpointer.report import Board
@@ -32,6 +32,8 @@ class Cluster:
     conditions: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
     etcd_is_away: bool = False
+    owners: dict[str, Owner | None] = field(default_factory=dict)
+    unready: str = ""
     now: float = 0.0
 
     def pods(self) -> list[Pod]:
@@ -43,6 +45,12 @@ class Cluster:
     def content(self, kind: str, namespace: str, name: str) -> Content | None:
         """A Secret's or ConfigMap's content."""
         return self.contents.get((kind, namespace, name))
+
+    def owner(self, kind: str, namespace: str, name: str) -> Owner | None:
+        """A workload; one that nobody told about can't be read."""
+        if name not in self.owners:
+            raise ApiUnknown("403")
+        return self.owners[name]
 
     def lease(self, namespace: str, name: str) -> tuple[str, str]:
         """A Lease."""
@@ -78,6 +86,10 @@ class Machine:
         """Which images are here."""
         self.sandboxes()
         return {name: name not in self.cluster.missing for name in names}
+
+    def unready(self, pod: Pod) -> str:
+        """What the pod's own probes say."""
+        return self.cluster.unready
 
     def blocked(self, workload: Workload, number: int) -> bool:
         """Whether etcd is away."""

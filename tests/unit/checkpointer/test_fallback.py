@@ -85,7 +85,7 @@ def test_only_a_fault_of_its_own_makes_a_copy_fail(tmp_path: Path, cluster: Clus
     passes(loop, cluster, 2)
     cluster.etcd_is_away = why == "etcd"
     cluster.sandboxes = {"kubelet": [], "runtime": None}.get(why, [copy_of(3, up=why == "up")])
-    passes(loop, cluster, 600)
+    passes(loop, cluster, 120)
     assert active(loop) == 3
     assert loop.store.read()[API].failed == {}
 
@@ -120,7 +120,7 @@ def test_a_person_s_choice_gets_its_chance(tmp_path: Path, cluster: Cluster) -> 
     fails(loop, cluster, 3)
     loop.store.activate(API, 3)
     cluster.sandboxes = [copy_of(3)]
-    passes(loop, cluster, 600)
+    passes(loop, cluster, 120)
     assert active(loop) == 3
 
 

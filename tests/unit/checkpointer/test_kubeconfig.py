@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import socket
 import ssl
 import threading
@@ -18,7 +19,7 @@ from tests.unit.checkpointer.certificates import Authority
 from upgrader.checkpointer.api import Api
 from upgrader.checkpointer.errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.kubeconfig import load
-from upgrader.checkpointer.model import Content
+from upgrader.checkpointer.model import Content, Owner
 
 Answer = tuple[int, bytes]
 
@@ -222,6 +223,43 @@ def test_content_and_lease(node: Node) -> None:
     node.answer = (404, b"{}")
     assert api.content("Secret", "ns", "gone") is None
     assert api.lease("ns", "gone") == ("", "")
+    api.close()
+
+
+ROLLED_OUT = {"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "observedGeneration": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "status", "settled"),
+    [
+        ("Deployment", {"replicas": 1}, ROLLED_OUT, True),
+        ("Deployment", {"replicas": 1}, {**ROLLED_OUT, "replicas": 2}, False),
+        ("Deployment", {"replicas": 1}, {**ROLLED_OUT, "observedGeneration": 1}, False),
+        ("Deployment", {"replicas": 2}, ROLLED_OUT, False),
+        ("Deployment", {}, {}, False),
+        (
+            "DaemonSet",
+            {},
+            {"desiredNumberScheduled": 3, "updatedNumberScheduled": 3, "numberAvailable": 3, "observedGeneration": 2},
+            True,
+        ),
+        ("DaemonSet", {}, {"desiredNumberScheduled": 3, "updatedNumberScheduled": 2, "numberAvailable": 3}, False),
+    ],
+)
+def test_a_workload_s_revision_counts_once_it_is_rolled_out(
+    node: Node, kind: str, spec: object, status: object, settled: bool
+) -> None:
+    """Only of a complete roll-out is it known that each pod is of the revision that the workload notes."""
+    notes = {"checkpointer.upgrader.io/helm-revision": "7", "meta.helm.sh/release-name": "web"}
+    found = {"metadata": {"generation": 2, "annotations": notes}, "spec": spec, "status": status}
+    api = node.api(node.serve())
+    node.answer = (200, json.dumps(found).encode())
+    assert api.owner(kind, "ns", "web") == Owner(settled, "web", "7")
+    node.answer = (404, b"{}")
+    assert api.owner(kind, "ns", "gone") is None
+    node.answer = (403, b"{}")
+    with pytest.raises(ApiUnknown, match="403"):
+        api.owner(kind, "ns", "secret")
     api.close()
 
 

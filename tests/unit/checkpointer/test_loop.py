@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.checkpointer.builders import API, pod
-from tests.unit.checkpointer.cluster import OWN, Cluster, instance, own_pod, passes, sandbox
+from tests.unit.checkpointer.cluster import OWN, Cluster, copy_of, instance, own_pod, passes, sandbox
 from upgrader.checkpointer.errors import ApiAway, ApiUnknown
-from upgrader.checkpointer.model import ApiState, Content, Workload
+from upgrader.checkpointer.loop import Loop
+from upgrader.checkpointer.model import ApiState, Content, Owner, Workload
 
 
 @pytest.fixture
@@ -178,7 +179,7 @@ def test_a_crash_looping_successor_never_replaces_the_good_one(tmp_path: Path, c
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 12)
     bad = pod(name="kube-apiserver-bad-x1", uid="bad", ready=False, image_id="sha256:bad", hostNetwork=True)
-    cluster.found = [bad]
+    cluster.found, cluster.sandboxes = [bad], [sandbox("kube-apiserver-bad-x1")]
     for _ in range(20):  # Ready now and then, as a crash-looper may be
         bad["status"]["conditions"][0]["status"] = "True"
         passes(loop, cluster, 6)
@@ -210,6 +211,99 @@ def test_a_lease_decides_over_a_controller_manager(tmp_path: Path, cluster: Clus
         cluster.leases = {"kube-controller-manager": (str(second), "kube-controller-manager-checkpoint-controller-1_2")}
         passes(loop, cluster, 0)
     assert manifest.exists()
+
+
+def leader(cluster: Cluster, tmp_path: Path) -> Loop:
+    """A node that keeps a controller-manager of a known Deployment, from which pod and container are gone."""
+    name, owner = "kube-controller-manager-abc-x1", ("ReplicaSet", "kube-controller-manager-abc")
+    annotations = {"checkpointer.upgrader.io/lease": "kube-controller-manager"}
+    cluster.found, cluster.sandboxes = [pod(name=name, owner=owner, annotations=annotations)], [sandbox(name)]
+    cluster.owners = {"kube-controller-manager": Owner(settled=True, release="kubernetes", revision="4")}
+    cluster.leases = {"kube-controller-manager": ("2026-01-01T00:00:00Z", f"{name}_1")}
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    cluster.found, cluster.sandboxes = [], []
+    return loop
+
+
+def test_a_workload_that_no_longer_exists_needs_no_copy(tmp_path: Path, cluster: Cluster) -> None:
+    """Who deletes controller-manager's Deployment gets no copy of it; what is on disk stays for its return."""
+    loop = leader(cluster, tmp_path)
+    cluster.owners = {"kube-controller-manager": None}
+    passes(loop, cluster, 120)
+    manager = Workload("kube-system", "kube-controller-manager")
+    assert not loop.store.manifest_path(manager).exists()
+    assert set(loop.store.read()[manager].records) == {1}
+    cluster.owners = {}  # no word of it is not a word against it
+    passes(loop, cluster, 40)
+    assert loop.store.manifest_path(manager).exists()
+    cluster.owners = {"kube-controller-manager": None}
+    passes(loop, cluster, 6)
+    assert loop.store.manifest_path(manager).exists()
+    passes(loop, cluster, 8)
+    assert not loop.store.manifest_path(manager).exists()
+
+
+def test_the_copy_of_kube_apiserver_stays_on_such_a_word(tmp_path: Path, cluster: Cluster) -> None:
+    """It may be the copy that says so, of a cluster whose Deployment was lost."""
+    cluster.owners = {"kube-apiserver": Owner(settled=True, release="kube-apiserver", revision="2")}
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    loop.store.activate(API, 1)
+    cluster.found, cluster.sandboxes, cluster.owners = [], [copy_of(1)], {"kube-apiserver": None}
+    passes(loop, cluster, 120)
+    assert loop.store.manifest_path(API).exists()
+
+
+@pytest.mark.parametrize(("settled", "revision"), [(True, "4"), (False, "")])
+def test_a_generation_says_which_revision_it_is_of(
+    tmp_path: Path, cluster: Cluster, settled: bool, revision: str
+) -> None:
+    """Helm's revision is noted where it is certain: in the middle of a roll-out a pod may be of the one before."""
+    cluster.owners = {"kube-apiserver": Owner(settled, release="kube-apiserver", revision="4")}
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    newest = loop.store.read()[API].newest
+    assert newest is not None
+    assert (newest.origin.helm_release, newest.origin.helm_revision) == ("kube-apiserver", revision)
+
+
+@pytest.mark.parametrize("why", ["another container runs", "runtime unknown", "probe fails"])
+def test_a_stale_ready_proves_nothing(tmp_path: Path, cluster: Cluster, why: str) -> None:
+    """What the API calls Ready is asked for again: at the runtime, and at the pod's own probe."""
+    if why == "another container runs":
+        cluster.found[0]["status"]["containerStatuses"][0]["containerID"] = "containerd://older"
+    elif why == "runtime unknown":
+        cluster.sandboxes = None
+    else:
+        cluster.unready = "the readiness probe of container main, asked at 10.0.0.1:443: HTTP 500"
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 60)
+    assert loop.store.read() == {}
+    report = loop.board.get()[0]
+    assert report is not None and report.pending
+    assert cluster.conditions["kube-apiserver-abc-x1"][:2] == ("False", "PodNotReady")
+
+
+def test_a_settled_pod_is_not_probed_at_each_look(tmp_path: Path, cluster: Cluster) -> None:
+    """Once its content is kept, nothing hangs on the pod's readiness, so that asking would be for nothing."""
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    cluster.unready = "the readiness probe would not pass"
+    passes(loop, cluster, 12)
+    report = loop.board.get()[0]
+    assert report is not None and report.unready() == []
+
+
+def test_a_pod_that_is_not_understood_stops_nobody(tmp_path: Path, cluster: Cluster) -> None:
+    """A field of a later Kubernetes costs its own pod the checkpoint, not the others theirs."""
+    odd = pod(name="odd-abc-x1", owner=("ReplicaSet", "odd-abc"), uid="odd", volumes=[{"name": "v", "secret": None}])
+    cluster.found.append(odd)
+    cluster.sandboxes = [sandbox(), sandbox("odd-abc-x1")]
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    assert set(loop.store.read()) == {API}
+    assert cluster.conditions["odd-abc-x1"][:2] == ("False", "NotUnderstood")
 
 
 def test_nothing_secret_is_logged(tmp_path: Path, cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:

@@ -37,6 +37,15 @@ def test_same_manifest_is_nothing_to_do() -> None:
     assert planned(deployment("v1"), deployment("v1"), Revision(1, "deployed")).action == "unchanged"
 
 
+def test_the_note_of_a_revision_is_no_change() -> None:
+    """A chart that notes its own revision renders anew each time; that alone is nothing to do."""
+    before, after = (
+        f"kind: Deployment\nmetadata:\n  name: web\n  annotations:\n    checkpointer.upgrader.io/helm-revision: {r}\n"
+        for r in ('"3"', '"1"')
+    )
+    assert planned(before, after, Revision(3, "deployed")).action == "unchanged"
+
+
 def test_failed_attempt_on_top_is_applied_again() -> None:
     """Equal manifests don't count while the newest revision is a failed one: the cluster may hold half of it."""
     step = planned(deployment("v1"), deployment("v1"), Revision(1, "superseded"), Revision(2, "failed"))
