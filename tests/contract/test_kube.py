@@ -105,6 +105,18 @@ def test_replace_leaves_nothing_of_before(kube: Kube, name: str) -> None:
     assert not found["metadata"].get("labels")
 
 
+def test_replace_of_what_has_changed_is_refused(kube: Kube, name: str) -> None:
+    """With the version that was read, a replace works once; the second reader's is a conflict, and changes nothing."""
+    read = kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)["metadata"]["resourceVersion"]
+    first = kube.replace(CONFIG_MAPS, config_map(name, "2", resourceVersion=read), NAMESPACE)
+    assert first["metadata"]["resourceVersion"] != read
+    with pytest.raises(ApiError) as caught:
+        kube.replace(CONFIG_MAPS, config_map(name, "3", resourceVersion=read), NAMESPACE)
+    assert caught.value.status == 409
+    found = kube.get(CONFIG_MAPS, name, NAMESPACE)
+    assert found is not None and found["data"] == {"key": "2"}
+
+
 def test_delete_is_idempotent(kube: Kube, name: str) -> None:
     """Deleting what isn't there is fine."""
     kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)

@@ -16,7 +16,7 @@ RawAnswer = str | Exception
 
 
 class FakeKube:
-    """`ports.Kube` in memory, with the API's habits that callers rely on: uids, generations, conflicts, selectors."""
+    """`ports.Kube` in memory, with the API's habits that callers rely on: uids, versions, generations, conflicts, …"""
 
     def __init__(self) -> None:
         self.unavailable = False
@@ -27,6 +27,7 @@ class FakeKube:
         """(Pod, container, previous instance) → what `logs` returns."""
         self.mute_watch = False
         """While true, watches end without an event."""
+        self._version = 0
         self._objects: dict[tuple[str, str, str, str], dict[str, Any]] = {}
         self._events: list[tuple[tuple[str, str, str, str], str, dict[str, Any]]] = []
 
@@ -35,6 +36,7 @@ class FakeKube:
         key = self._key(kind, manifest["metadata"]["name"], namespace or manifest["metadata"].get("namespace", ""))
         found = copy.deepcopy(dict(manifest))
         found["metadata"].setdefault("uid", self._objects[key]["metadata"]["uid"] if key in self._objects else _uid())
+        found["metadata"]["resourceVersion"] = self._next_version()
         self._record("MODIFIED" if key in self._objects else "ADDED", key, found)
         self._objects[key] = found
 
@@ -74,6 +76,11 @@ class FakeKube:
         if self._key(kind, name, namespace) not in self._objects:
             error = ApiError(f"{kind.plural} {name} not found")
             error.status = 404
+            raise error
+        read_at = manifest["metadata"].get("resourceVersion")
+        if read_at and read_at != self._objects[self._key(kind, name, namespace)]["metadata"]["resourceVersion"]:
+            error = ApiError(f"{kind.plural} {name}: the object has been modified")
+            error.status = 409
             raise error
         return self._store(kind, dict(manifest), namespace)
 
@@ -132,11 +139,17 @@ class FakeKube:
         if "spec" in found:
             generation = old["metadata"].get("generation", 1) if old else 0
             meta["generation"] = generation + (not old or old.get("spec") != found["spec"])
+        meta["resourceVersion"] = old["metadata"]["resourceVersion"] if old else ""
         if old == found:
             return copy.deepcopy(found)
+        meta["resourceVersion"] = self._next_version()
         self._objects[key] = found
         self._record("MODIFIED" if old else "ADDED", key, found)
         return copy.deepcopy(found)
+
+    def _next_version(self) -> str:
+        self._version += 1
+        return str(self._version)
 
     def _record(self, what: str, key: tuple[str, str, str, str], item: dict[str, Any]) -> None:
         self._events.append((key, what, copy.deepcopy(item)))

@@ -13,7 +13,8 @@ from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts, read_facts
 from upgrader.adopt.pipelines import adopt_pipeline, needs_port_sharing, undo_pipeline
 from upgrader.assemble import assemble
-from upgrader.cli.carry_out import carry_out, lock_holder
+from upgrader.cli.carry_out import carry_out
+from upgrader.cli.locking import TAKE_OVER, cluster_lock, lock_holder
 from upgrader.cli.wiring import Session, open_session
 from upgrader.config.charts import charts_folder
 from upgrader.engine.lock import folder_lock
@@ -33,8 +34,9 @@ _CHECKS = tuple((name, check) for name, check in CHECKS if name in ("hosts", "no
 @click.command()
 @click.option("--undo", is_flag=True, help="Put kubeadm's own static pods back and remove the releases.")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask before starting.")
+@TAKE_OVER
 @click.pass_obj
-def adopt(folder: Path, undo: bool, yes: bool) -> None:
+def adopt(folder: Path, undo: bool, yes: bool, take_over: bool) -> None:
     """Move a control plane that kubeadm made into the charts, at the version that runs now.
 
     Says first what it will do, and whether and for how long the API will be away. Stopped half-way, it goes on when
@@ -42,12 +44,12 @@ def adopt(folder: Path, undo: bool, yes: bool) -> None:
     """
     with folder_lock(folder, lock_holder()):
         if undo:
-            _undo(folder, yes)
+            _undo(folder, yes, take_over)
         else:
-            _adopt(folder, yes)
+            _adopt(folder, yes, take_over)
 
 
-def _adopt(folder: Path, yes: bool) -> None:
+def _adopt(folder: Path, yes: bool, take_over: bool) -> None:
     with open_session(folder) as session:
         facts = read_facts(session.tools.kube, session.hosts, session.cluster)
         version = str(session.observe().server)
@@ -62,7 +64,7 @@ def _adopt(folder: Path, yes: bool) -> None:
         click.confirm("Write these files?", abort=True, err=True)
     for file, text in changed.items():
         _write(file, text)
-    with open_session(folder, version) as session:
+    with open_session(folder, version) as session, cluster_lock(session, take_over=take_over) as held:
         observed = session.observe()
         findings = run_checks(session.preflight_context(observed), _CHECKS)
         pipeline = _adoption(session, observed, facts)
@@ -74,11 +76,11 @@ def _adopt(folder: Path, yes: bool) -> None:
             )
         if not yes:
             click.confirm("Start?", abort=True, err=True)
-        carry_out(session, pipeline, label="adopt")
+        carry_out(session, pipeline, label="adopt", held=held)
 
 
-def _undo(folder: Path, yes: bool) -> None:
-    with open_session(folder) as session:
+def _undo(folder: Path, yes: bool, take_over: bool) -> None:
+    with open_session(folder) as session, cluster_lock(session, take_over=take_over) as held:
         version = session.observe().server
         cluster, tools = session.cluster, session.tools
         pipeline = undo_pipeline(cluster, tools, session.hosts, version, _always(session), _addons(session))
@@ -86,7 +88,7 @@ def _undo(folder: Path, yes: bool) -> None:
         if not yes:
             click.confirm("Start?", abort=True, err=True)
         # Every step leaves a working control plane, and none can be taken back without adopting again.
-        carry_out(session, pipeline, label="adopt-undo", on_failure="stop")
+        carry_out(session, pipeline, label="adopt-undo", on_failure="stop", held=held)
 
 
 def _adoption(session: Session, observed: Observed, facts: KubeadmFacts) -> Pipeline:

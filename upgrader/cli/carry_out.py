@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +11,7 @@ from pathlib import Path
 from upgrader.availability.guard import guarded
 from upgrader.availability.phases import Phases
 from upgrader.availability.probe import AvailabilityProbe
+from upgrader.cli.locking import HeldLock
 from upgrader.cli.wiring import Session
 from upgrader.engine.history import prune
 from upgrader.engine.journal import JOURNAL, Journal, read_journal
@@ -29,7 +27,7 @@ from upgrader.ports import Reporter
 from upgrader.ui.reporters import choose_reporter
 from upgrader.ui.summary import print_report
 
-__all__ = ["carry_out", "lock_holder"]
+__all__ = ["carry_out"]
 
 
 def carry_out(
@@ -39,13 +37,16 @@ def carry_out(
     label: str,
     on_failure: OnFailure | None = None,
     undisturbed: bool = False,
+    held: HeldLock | None = None,
 ) -> None:
     """Run a pipeline and print its report. Raises what its outcome means (StepFailed, RollbackFailed, Interrupted).
 
     `label` ends the run's name: the target version, or what else the run is for. `on_failure` None means policy's.
     `undisturbed`: a step that disturbs the API's clients more than the settings allow has failed.
+    `held` is the cluster's lock; only what has to work without the API goes without.
     """
-    result, report, folder = _run(session, pipeline, label, on_failure or session.settings.on_failure, undisturbed)
+    policy = on_failure or session.settings.on_failure
+    result, report, folder = _run(session, pipeline, label, policy, undisturbed, held)
     print_report(report, folder)
     match result.outcome:
         case "rolled-back":
@@ -58,15 +59,11 @@ def carry_out(
             raise Interrupted(result.reason, remedy=result.remedy)
 
 
-def lock_holder() -> str:
-    """Who we are, for whoever meets our lock."""
-    return f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
-
-
 def _run(
-    session: Session, pipeline: Pipeline, label: str, on_failure: OnFailure, undisturbed: bool
+    session: Session, pipeline: Pipeline, label: str, on_failure: OnFailure, undisturbed: bool, held: HeldLock | None
 ) -> tuple[RunResult, Report, Path]:
-    settings, tools, stop = session.settings, session.tools, StopRequest()
+    settings, tools = session.settings, session.tools
+    stop = held.stop if held else StopRequest()
     name = f"{tools.clock.now():%Y%m%dT%H%M%S}-{label}"
     runs = settings.folder / "runs"
     prune(runs, settings.keep_runs)
@@ -77,7 +74,10 @@ def _run(
     try:
         with choose_reporter(sys.stderr) as display, stop_on_signals(stop, lambda text: display.emit(Note(text))):
             probe = _probe(session, display)
-            reporter = _Everyone(journal, display, *([Phases(probe.enter)] if probe else []))
+            others: list[Reporter] = [*([Phases(probe.enter)] if probe else []), *([held.lock] if held else [])]
+            reporter = _Everyone(journal, display, *others)
+            if held and held.lock.taken_over:
+                reporter.emit(held.lock.taken_over)
             runner = Runner(
                 kube=tools.kube,
                 clock=tools.clock,

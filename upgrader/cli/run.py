@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from upgrader.assemble import assemble
-from upgrader.cli.carry_out import carry_out, lock_holder
+from upgrader.cli.carry_out import carry_out
+from upgrader.cli.locking import TAKE_OVER, cluster_lock, lock_holder
 from upgrader.cli.wiring import open_session
 from upgrader.engine.lock import folder_lock
 from upgrader.errors import Inhibited
@@ -22,8 +23,9 @@ __all__ = ["run"]
     "--to", metavar="VERSION", help="Kubernetes version to go to (default: kubernetesVersion in upgrader.yaml)."
 )
 @click.option("--yes", "-y", is_flag=True, help="Don't ask before starting.")
+@TAKE_OVER
 @click.pass_obj
-def run(folder: Path, to: str | None, yes: bool) -> None:
+def run(folder: Path, to: str | None, yes: bool, take_over: bool) -> None:
     """Upgrade the cluster: plan, check, then step by step, each followed by its health gates.
 
     A step that fails is rolled back, and the earlier steps of this run after it, unless policy says otherwise.
@@ -32,7 +34,11 @@ def run(folder: Path, to: str | None, yes: bool) -> None:
     Exit codes: 0 done, 2 wrong usage or files, 3 inhibited by a check, 4 failed and rolled back with the cluster
     healthy, 5 needs a person, 6 another run is at work, 130 interrupted.
     """
-    with open_session(folder, to) as session, folder_lock(folder, lock_holder()):
+    with (
+        open_session(folder, to) as session,
+        folder_lock(folder, lock_holder()),
+        cluster_lock(session, take_over=take_over) as held,
+    ):
         observed = session.observe()
         planned = session.plan(observed)
         findings = session.preflight(observed, planned)
@@ -44,4 +50,4 @@ def run(folder: Path, to: str | None, yes: bool) -> None:
         if not yes:
             click.confirm("Start?", abort=True, err=True)
         pipeline = assemble(planned, session.settings, session.cluster, session.tools)
-        carry_out(session, pipeline, label=str(planned.target))
+        carry_out(session, pipeline, label=str(planned.target), undisturbed=True, held=held)

@@ -1,4 +1,4 @@
-"""One run at a time for each cluster folder, on one machine. `lease.py` keeps other machines and folders away."""
+"""One run at a time for each cluster folder, on one machine. `clusterlock.py` keeps other machines and folders away."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from upgrader.errors import Locked
 
-__all__ = ["FolderHolder", "folder_holder", "folder_lock"]
+__all__ = ["FolderHolder", "folder_holder", "folder_lock", "lock_identity"]
 
 _TRIES = 5
 _PAUSE_SECONDS = 0.05
@@ -62,6 +62,19 @@ def folder_holder(folder: Path) -> FolderHolder | None:
         return None
     finally:
         os.close(file)
+
+
+def lock_identity(folder: Path) -> str:
+    """Which lock file on which machine, since its boot, a folder's lock is; "" when that can't be told.
+
+    Whoever holds that lock knows that no other process does: so a cluster's lock which was taken under it is free.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        file = _path(folder).stat()
+    except OSError:
+        return ""
+    return f"{boot}:{file.st_dev}:{file.st_ino}"
 
 
 def _taken(file: int, pause: Callable[[float], None]) -> bool:

@@ -13,6 +13,7 @@ from upgrader.model.event import (
     Event,
     GateLooked,
     GatePassed,
+    LockTakenOver,
     RecoveryEnded,
     RecoveryStarted,
     RunEnded,
@@ -24,7 +25,7 @@ from upgrader.model.event import (
     UndoStarted,
 )
 
-__all__ = ["GateReport", "RecoveryReport", "Report", "StepReport", "fold"]
+__all__ = ["GateReport", "RecoveryReport", "Report", "StepReport", "fold", "follow"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ class Report:
     steps: tuple[StepReport, ...] = ()
     """The steps that were begun."""
     recoveries: tuple[RecoveryReport, ...] = ()
+    lock_taken_from: str = ""
+    """Who held the cluster's lock before this run took it over, and why it could; empty when nobody did."""
     availability: dict[str, Any] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     """Types of records that this version of upgrader doesn't know: a newer one wrote them."""
@@ -99,11 +102,12 @@ def fold(records: Iterable[Record]) -> Report:
     report = Report()
     for record in records:
         when = record.time.isoformat().replace("+00:00", "Z")
-        report = _next(replace(report, ended=when), record.event, when)
+        report = follow(replace(report, ended=when), record.event, when)
     return report
 
 
-def _next(report: Report, event: Event | UnknownEvent, when: str) -> Report:
+def follow(report: Report, event: Event | UnknownEvent, when: str) -> Report:
+    """The report after one more event, which happened at `when`."""
     match event:
         case RunStarted():
             return replace(
@@ -134,6 +138,8 @@ def _next(report: Report, event: Event | UnknownEvent, when: str) -> Report:
             return replace(report, recoveries=(*report.recoveries, begun), doing="bringing the API back over SSH")
         case RecoveryEnded():
             return replace(report, recoveries=_recovered(report.recoveries, event))
+        case LockTakenOver():
+            return replace(report, lock_taken_from=f"{event.holder} ({event.why})")
         case AvailabilityMeasured():
             return replace(report, availability=asdict(event))
         case RunEnded():

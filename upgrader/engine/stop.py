@@ -19,11 +19,17 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.requested = False
+        self.reason = "stopped on request"
+
+    def ask(self, reason: str) -> None:
+        """Ask for a stop, and say why."""
+        self.reason = reason
+        self.requested = True
 
     def check(self) -> None:
         """Raise Interrupted when a stop was asked for; called where stopping is safe."""
         if self.requested:
-            raise Interrupted("stopped on request", remedy="Run the same command again to go on.")
+            raise Interrupted(self.reason, remedy="Run the same command again to go on.")
 
 
 @contextmanager

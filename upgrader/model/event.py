@@ -13,6 +13,7 @@ __all__ = [
     "Event",
     "GateLooked",
     "GatePassed",
+    "LockTakenOver",
     "Note",
     "RecoveryEnded",
     "RecoveryStarted",
@@ -121,6 +122,16 @@ class RecoveryEnded:
 
 
 @dataclass(frozen=True)
+class LockTakenOver:
+    """The cluster's lock was somebody else's, who never gave it back; times are those of that machine's clock."""
+
+    holder: str
+    acquired: str
+    renewed: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Note:
     """Something worth knowing that changes nothing."""
 
@@ -166,6 +177,7 @@ Event = (
     | UndoEnded
     | RecoveryStarted
     | RecoveryEnded
+    | LockTakenOver
     | Note
     | AvailabilityMeasured
     | RunEnded

@@ -13,6 +13,7 @@ from upgrader.model.event import (
     Event,
     GateLooked,
     GatePassed,
+    LockTakenOver,
     Note,
     RecoveryEnded,
     RecoveryStarted,
@@ -123,6 +124,8 @@ def _line(event: Event) -> str:
         case RecoveryEnded():
             how = "is back" if event.succeeded else "could not be brought back"
             return f"API: {how} after {duration(event.seconds)}{_because(event.reason)}"
+        case LockTakenOver():
+            return f"the cluster's lock was taken over from {event.holder}: {event.why}"
         case Note():
             return event.text
         case AvailabilityMeasured():

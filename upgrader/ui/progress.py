@@ -10,6 +10,7 @@ from upgrader.model.event import (
     Event,
     GateLooked,
     GatePassed,
+    LockTakenOver,
     Note,
     RecoveryEnded,
     RecoveryStarted,
@@ -105,6 +106,8 @@ def follow(progress: Progress, event: Event, now: float) -> Progress:
             return _noted(progress, "bringing the API back over SSH")
         case RecoveryEnded():
             return _noted(progress, "the API is back" if event.succeeded else event.reason)
+        case LockTakenOver():
+            return progress
         case Note():
             return _noted(progress, event.text)
         case AvailabilityMeasured():

@@ -1,0 +1,100 @@
+"""The cluster's lock as the API keeps it: a Lease that says who is at work on this cluster, and on what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from upgrader.ports import Kind, KubeObject
+
+__all__ = ["LEASES", "LEASE_SECONDS", "NAME", "NAMESPACE", "Holder", "Lease", "manifest"]
+
+LEASES = Kind("coordination.k8s.io/v1", "leases")
+NAME = "upgrader"
+NAMESPACE = "kube-system"
+
+LEASE_SECONDS = 60
+"""How long others wait for a sign of life; longer than an API server takes to stall while etcd is restarted."""
+
+_RUN, _DOING, _FOLDER = "upgrader.io/run", "upgrader.io/doing", "upgrader.io/folder-lock"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds the lock: a process, by a name that no other has, and what can be said of it."""
+
+    identity: str
+    """Unique for each process, and readable: `anna@laptop (process 42, 5f0c)`."""
+    folder_lock: str = ""
+    """Which file on which machine its folder's lock is; "" when that can't be told."""
+    run: str = ""
+    doing: str = ""
+
+    def __str__(self) -> str:
+        what = ": ".join(filter(None, [self.run, self.doing]))
+        return f"{self.identity}, {what}" if what else self.identity
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The Lease as it was read. Its times are those of the holder's clock, which is nobody else's."""
+
+    holder: Holder | None
+    """None: it is free."""
+    acquired: str
+    renewed: str
+    seconds: float
+    """How long the holder wants to be waited for."""
+    transitions: int
+    version: str
+    """The object's resourceVersion, without which it can't be changed."""
+
+    @classmethod
+    def read(cls, found: KubeObject) -> Lease:
+        """From the API's JSON. Whatever somebody else wrote into it, it has a value here."""
+        metadata, spec = found["metadata"], found.get("spec") or {}
+        notes = metadata.get("annotations") or {}
+        identity = spec.get("holderIdentity") or ""
+        holder = Holder(identity, notes.get(_FOLDER, ""), notes.get(_RUN, ""), notes.get(_DOING, ""))
+        return cls(
+            holder=holder if identity else None,
+            acquired=spec.get("acquireTime") or "",
+            renewed=spec.get("renewTime") or "",
+            seconds=float(spec.get("leaseDurationSeconds") or LEASE_SECONDS),
+            transitions=spec.get("leaseTransitions") or 0,
+            version=metadata.get("resourceVersion", ""),
+        )
+
+    @property
+    def sign_of_life(self) -> tuple[str, str]:
+        """What changes whenever the holder renews, or somebody else takes over."""
+        return (self.holder.identity if self.holder else "", self.renewed)
+
+
+def manifest(
+    holder: Holder | None, *, now: datetime, acquired: str = "", transitions: int = 0, version: str = ""
+) -> dict[str, Any]:
+    """The Lease held by `holder`, or free. With a version, the API refuses it (409) when it was changed since."""
+    time = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec: dict[str, Any] = {"leaseTransitions": transitions}
+    notes: dict[str, str] = {}
+    if holder is not None:
+        spec |= {
+            "holderIdentity": holder.identity,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "acquireTime": acquired or time,
+            "renewTime": time,
+        }
+        notes = {_FOLDER: holder.folder_lock, _RUN: holder.run, _DOING: holder.doing}
+    return {
+        "apiVersion": LEASES.api_version,
+        "kind": "Lease",
+        "metadata": {
+            "name": NAME,
+            "namespace": NAMESPACE,
+            "annotations": {key: value for key, value in notes.items() if value},
+            **({"resourceVersion": version} if version else {}),
+        },
+        "spec": spec,
+    }
