@@ -40,7 +40,7 @@ class ApiRecovery:
             diagnosis = self._look()
             for finding in diagnosis.findings:
                 if finding.severity == "error":
-                    notes.say(f"{finding.title}: {finding.diagnosis}" if finding.diagnosis else finding.title)
+                    notes.say(finding.title)
             now = self._clock.monotonic()
             attempts = remember(attempts, diagnosis.controllers, (), now)
             attempts = self._act(diagnosis, attempts, now, notes)

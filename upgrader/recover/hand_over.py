@@ -14,6 +14,8 @@ from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint
 from upgrader.model.workload import CHECKPOINT_OF, Pod, WorkloadRef
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
+from upgrader.recover.diagnose import Diagnosis
+from upgrader.recover.facts import Unknown
 from upgrader.recover.look import look_at_api
 from upgrader.recover.machines import Machines
 from upgrader.recover.match import rendered
@@ -54,6 +56,7 @@ class HandOverStep:
     kube: Kube
     clock: Clock
     cluster: Cluster
+    look: Callable[[], Diagnosis]
     recovery: Recovery
     name: str = "hand-over"
 
@@ -132,11 +135,28 @@ class _Watch:
         """End a copy whose pod stands, unless the pod-checkpointer does it: it looks closer than we can from here."""
         beside = self._has_checkpointer(node)
         host = self._host(node)
-        if host is None or ready_seconds < (BESIDE_SECONDS if beside else ALONE_SECONDS):
+        if host is None or ready_seconds < (BESIDE_SECONDS if beside else ALONE_SECONDS) or not self._runs(node):
             return
         why = "the pod-checkpointer doesn't" if beside else "no pod-checkpointer runs there"
         self.note(f"{node}: the copy is ended by us, as {why}")
         Machines(self.step.hosts).withdraw(host, _COPY_PATH)
+
+    def _runs(self, node: str) -> bool:
+        """Whether its own instance runs there and has done so for a while, as the machine itself says.
+
+        What the API says of a pod is as old as the kubelet's last word: after a power cut, from before it.
+        """
+        for controller in self.step.look().controllers:
+            if controller.host.name == node and controller.facts is not None:
+                facts = controller.facts
+                found = () if isinstance(facts.containers, Unknown) else facts.containers
+                return any(
+                    item.state == "running"
+                    and not item.copy
+                    and facts.taken - (item.started or facts.taken) >= ALONE_SECONDS
+                    for item in found
+                )
+        return False
 
     def _has_checkpointer(self, node: str) -> bool:
         kube = self.step.kube

@@ -74,7 +74,15 @@ def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
         timeout_seconds=tools.helm_timeout_seconds,
         api_was_away=not seen.api.answers,
     )
-    hand_over = HandOverStep(tools.hosts, tools.helm, tools.kube, tools.clock, tools.cluster, tools.recovery)
+    hand_over = HandOverStep(
+        hosts=tools.hosts,
+        helm=tools.helm,
+        kube=tools.kube,
+        clock=tools.clock,
+        cluster=tools.cluster,
+        look=tools.look,
+        recovery=tools.recovery,
+    )
     return Pipeline(
         (
             PipelineStep(ApiStep(tools.recovery, seen), (), ()),

@@ -28,6 +28,10 @@ EVIDENCE_SECONDS = 60.0
 """How long the newest revision may take to prove itself, where it isn't what the last-known-good copy was made of."""
 
 _SURE_LOOKS = 2
+_FRESH_LOOKS = 15
+"""Looks, a second apart, that must find healthy what isn't known to work: what the API says of a pod may be from before
+the power cut, until the kubelet has told anew.
+"""
 _ROLLBACK_TRIES = 3
 _API_SECONDS = 60.0
 
@@ -102,7 +106,7 @@ class ReleaseStep:
             return f"{workload.ref} does not exist"
         unchanged = containers_of(live["spec"]["template"]["spec"]) == workload.containers
         proven = unchanged and any(workload.made(checkpoint) for checkpoint in checkpoints)
-        verdict = self._evidence(workload)
+        verdict = self._evidence(workload, _SURE_LOOKS if proven else _FRESH_LOOKS)
         if verdict.kind is VerdictKind.HOLDS:
             return ""
         # What is known to work may be slow, or wait for the port that its copy holds: that is the hand-over's part.
@@ -114,15 +118,17 @@ class ReleaseStep:
     def _live(self, workload: Rendered) -> KubeObject | None:
         return self.kube.get(WORKLOADS[workload.ref.kind], workload.ref.name, workload.ref.namespace)
 
-    def _evidence(self, workload: Rendered) -> Verdict:
-        """What the workload comes to: sure as soon as it holds or is broken twice in a row."""
+    def _evidence(self, workload: Rendered, healthy_looks: int) -> Verdict:
+        """What the workload comes to: sure as soon as it is broken twice in a row, or healthy `healthy_looks` times."""
         seen: list[Verdict] = []
 
         def unsure() -> str:
             seen.append(judge(self.kube, workload.ref, self.clock.now()))
-            last = {verdict.kind for verdict in seen[-_SURE_LOOKS:]}
-            sure = len(seen) >= _SURE_LOOKS and last in ({VerdictKind.HOLDS}, {VerdictKind.BROKEN})
-            return "" if sure else seen[-1].reason
+            kind = seen[-1].kind
+            needed = {VerdictKind.HOLDS: healthy_looks, VerdictKind.BROKEN: _SURE_LOOKS}.get(kind, 0)
+            last = seen[-needed:] if needed else []
+            sure = bool(last) and len(last) == needed and all(verdict.kind is kind for verdict in last)
+            return "" if sure else seen[-1].reason or "nothing is known yet"
 
         wait_until(self.clock, unsure, seconds=EVIDENCE_SECONDS)
         return seen[-1]

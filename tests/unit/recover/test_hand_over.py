@@ -13,12 +13,13 @@ from tests.fakes.hosts import FakeHosts
 from tests.fakes.kube import FakeKube
 from tests.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_deployment, add_pod, crashed, running
-from tests.unit.recover.controllers import ACTIVE_PATH
+from tests.unit.recover.controllers import ACTIVE_PATH, controller
 from upgrader.errors import StepFailed
 from upgrader.gates.kinds import PODS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.workload import CHECKPOINT_OF
 from upgrader.ports import CommandResult
+from upgrader.recover.diagnose import ApiSeen, Diagnosis
 from upgrader.recover.hand_over import ALONE_SECONDS, BESIDE_SECONDS, HAND_OVER_SECONDS, PORT_SECONDS, HandOverStep
 
 NAME, SPACE, NODE = "kube-apiserver", "kube-system", "controller-1"
@@ -39,6 +40,7 @@ class World:
         self.recovery = FakeRecovery(self.kube)
         self.notes: list[str] = []
         self.events: dict[float, str] = {}
+        self.runs_for: float | None = 60.0
         self.helm.install(NAME, MANIFEST)
         self.hosts.files[NODE, ACTIVE_PATH] = b'{"metadata": {"labels": {"%s": "x"}}}' % CHECKPOINT_OF.encode()
         self.hosts.commands["sh"] = self._remove
@@ -88,7 +90,15 @@ class World:
 
     def apply(self, cluster: Cluster) -> None:
         """Carry the step out."""
-        step = HandOverStep(self.hosts, self.helm, self.kube, self.clock, cluster, self.recovery)
+        step = HandOverStep(
+            hosts=self.hosts,
+            helm=self.helm,
+            kube=self.kube,
+            clock=self.clock,
+            cluster=cluster,
+            look=lambda: Diagnosis(ApiSeen(answers=True), (controller(running_for=self.runs_for, active=4),), ()),
+            recovery=self.recovery,
+        )
         step.apply(self.notes.append)
 
 
@@ -133,6 +143,16 @@ def test_checkpointer_that_hangs(world: World, cluster: Cluster) -> None:
     world.apply(cluster)
     assert world.withdrawn
     assert BESIDE_SECONDS <= world.clock.monotonic() < BESIDE_SECONDS + 10
+
+
+@pytest.mark.parametrize("runs_for", [None, 5.0])
+def test_pod_that_only_the_api_takes_for_ready(world: World, cluster: Cluster, runs_for: float | None) -> None:
+    """What the API says of a pod may be from before a power cut: the copy stays until the machine says so too."""
+    world.stands()
+    world.runs_for = runs_for
+    with pytest.raises(StepFailed):
+        world.apply(cluster)
+    assert not world.withdrawn
 
 
 def test_copy_stays_while_its_pod_does_not_stand(world: World, cluster: Cluster) -> None:

@@ -127,6 +127,21 @@ def test_healthy_release_is_left_alone(world: World) -> None:
     assert world.apply() == []
 
 
+def test_healthy_only_until_the_kubelet_tells_anew(world: World) -> None:
+    """A pod of an unproven revision that was Ready before the power cut, and crashes since, isn't taken for healthy."""
+    world.helm.install(NAME, manifest(*BAD))
+    world.live(*BAD, healthy=True)
+    sleep = world.clock.sleep
+
+    def tells(seconds: float) -> None:
+        sleep(seconds)
+        if world.clock.monotonic() == 8:
+            world.live(*BAD)
+
+    world.clock.sleep = tells  # type: ignore[method-assign]
+    assert world.apply() == [f"rollback {NAME} 1"]
+
+
 def test_pods_of_the_good_revision_may_take_their_time(world: World) -> None:
     """Where the live workload is what the copy was made of, slow pods are no reason to write anything."""
     world.helm.install(NAME, manifest(*GOOD))
