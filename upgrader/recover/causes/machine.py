@@ -21,6 +21,7 @@ _NEEDED = {
 }
 """Without these no kube-apiserver can serve, whichever instance it is."""
 
+_BOOT_SECONDS = 30.0
 _FULL_BYTES = 16 << 20
 _FULL_ETCD_BYTES = 64 << 20
 """etcd makes its log in files of 64 MB, and doesn't start when it can't."""
@@ -138,6 +139,10 @@ def _service(name: str, facts: HostFacts, unit: Unit | Unknown, effect: str) -> 
         return
     if unit.running:
         return
+    if unit.state == "activating" and _young(facts):
+        title = f"{name}: {unit.name} is starting ({unit.restarts} failed attempts since the machine booted)"
+        yield Cause(Finding(f"{unit.name}.starting", "warning", title, "\n".join(unit.said[-3:])), explains=True)
+        return
     if unit.loaded == "not-found":
         title = f"{name}: there is no service {unit.name}"
         yield Cause(Finding(f"{unit.name}.missing", "error", title, "", f"Install {unit.name}."), True, True)
@@ -158,6 +163,11 @@ def _service(name: str, facts: HostFacts, unit: Unit | Unknown, effect: str) -> 
     title = f"{name}: {unit.name} {state}{' and masked' if masked else ''}: {effect}"
     finding = Finding(f"{unit.name}.down", "error", title, said, remedy)
     yield Cause(finding, explains=True, blocks=masked)
+
+
+def _young(facts: HostFacts) -> bool:
+    """Whether the machine has just booted: services that need each other may fail at first."""
+    return not isinstance(facts.booted, Unknown) and facts.taken - facts.booted < _BOOT_SECONDS
 
 
 def manifests(name: str, facts: HostFacts) -> Iterator[Cause]:

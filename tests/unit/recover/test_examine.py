@@ -1,0 +1,372 @@
+"""The program that is sent to a host, run for real on a folder that stands for its disk, and what is made of it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.hosts import FakeHosts
+from tests.unit.checkpointer.builders import API, Contents, made, pod
+from tests.unit.checkpointer.certificates import Authority
+from tests.unit.checkpointer.test_cri import Runtime, container, field, sandbox
+from upgrader.checkpointer.generation import Origin
+from upgrader.checkpointer.model import Policy
+from upgrader.checkpointer.store import Store
+from upgrader.errors import HostError
+from upgrader.model.cluster import Cluster, Host
+from upgrader.ports import CommandResult
+from upgrader.recover.examine import examine, examine_all
+from upgrader.recover.facts import Certificate, EtcdServer, Generation, HostFacts, Manifests, Unit, Unknown
+from upgrader.recover.onhost import probe
+from upgrader.recover.program import program
+
+HOST = Host("controller-1", "10.0.0.11")
+IMAGE = field(1, field(1, "sha256:aa") + field(3, "example/main@sha256:bb"))
+FLAGS = ["--data-dir=/var/lib/etcd", "--name=controller-1", "--initial-advertise-peer-urls=https://10.0.0.11:2380"]
+
+
+class Disk:
+    """A controller's disk in a folder, and its program run as on the host. Images and containers are the test's."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.images = {"example/main:v1": IMAGE}
+        self.status = b""
+        self.environment = {"PATH": ""}
+        self.store = Store(root / "etc/kubernetes")
+        self.store.root.mkdir(parents=True)
+        self.store.prepare()
+        (root / "run/containerd").mkdir(parents=True)
+        self._runtime: Runtime | None = None
+
+    def start_runtime(self) -> None:
+        """containerd, of which these tests know what they put in."""
+        self._runtime = Runtime(self.root / "run/containerd/containerd.sock", self._answer)
+
+    def close(self) -> None:
+        """Stop it."""
+        if self._runtime is not None:
+            self._runtime.close()
+
+    def _answer(self, method: str) -> tuple[bytes, str]:
+        name = "kube-apiserver-5c4-x1"
+        return {
+            "Version": (field(2, "containerd") + field(3, "2.1.0"), "0"),
+            "ListPodSandbox": (sandbox(name), "0"),
+            "ListContainers": (container("kube-apiserver", 2, "c1", name), "0"),
+            "ContainerStatus": (field(1, self.status), "0") if self.status else (b"", "5"),
+            "ImageStatus": (next(iter(self.images.values()), b""), "0"),
+        }[method.rpartition("/")[2]]
+
+    def write(self, path: str, content: str | bytes) -> Path:
+        """A file of the host."""
+        file = self.root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return file
+
+    def capture(self, secret: bytes = b"canary") -> int:
+        """A generation, written as the pod-checkpointer writes it."""
+        source = pod(volumes=[{"name": "tls", "secret": {"secretName": "tls"}}])
+        candidate = made(source, Contents({("Secret", "tls"): {"key": secret}}))
+        origin = Origin("kube-apiserver-abc-x1", "uid-1", "controller-1", "abc", "4", "2026-01-01T00:00:00Z")
+        return self.store.capture(candidate, Policy.API_AWAY, "", origin)
+
+    def generation(self, number: int) -> Path:
+        """The folder of a generation of kube-apiserver."""
+        return self.store.root / "checkpointer/workloads/kube-system.kube-apiserver/generations" / str(number)
+
+    def run(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        """What SSH would do."""
+        assert command == ["python3", "-I", "-"]
+        done = subprocess.run(
+            [sys.executable, "-I", "-", str(self.root)],
+            input=stdin,
+            capture_output=True,
+            env=self.environment,
+            timeout=60,
+            check=False,
+        )
+        return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def examine(self) -> HostFacts:
+        """The facts of this disk."""
+        hosts = FakeHosts()
+        hosts.commands["python3"] = self.run
+        return examine(hosts, HOST)
+
+    def generations(self) -> tuple[Generation, ...]:
+        """What it says of kube-apiserver's generations."""
+        workload = self.examine().workload()
+        return workload.generations if workload else ()
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    """A controller's disk; its path is short, as a socket's path must be."""
+    root = Path(tempfile.mkdtemp(dir="/tmp"))
+    disk = Disk(root)
+    try:
+        yield disk
+    finally:
+        disk.close()
+        shutil.rmtree(root)
+
+
+def test_generations_of_the_checkpointer_are_read_as_it_reads_them(disk: Disk) -> None:
+    """What the pod-checkpointer wrote is intact here too; number, time, images and folder are as it says."""
+    disk.start_runtime()
+    disk.capture(b"one")
+    disk.capture(b"two")
+    found = disk.generations()
+    assert [(g.number, g.damage, g.missing) for g in found] == [(1, "", ()), (2, "", ())]
+    assert found[1].captured_at == "2026-01-01T00:00:00Z"
+    assert found[1].images == {"main": "example/main:v1"}
+    assert found[1].helm_revision == "4"
+    assert found[1].folder == "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/generations/2"
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["manifest.json was changed", "volumes/tls/key was changed", "volumes/tls/key is missing", "volumes/x was added"],
+)
+def test_damage_is_named_as_the_checkpointer_names_it(disk: Disk, change: str) -> None:
+    """Every kind of damage is found, in the same words as the checkpointer's own; the other generation is intact."""
+    disk.start_runtime()
+    disk.capture(b"one")
+    disk.capture(b"two")
+    file = disk.generation(2) / change.split()[0]
+    if "missing" in change:
+        file.unlink()
+    else:
+        file.write_bytes(b"x")
+    assert [g.damage for g in disk.generations()] == ["", change]
+    assert disk.store.read()[API].damaged == {2: change}
+
+
+def test_a_record_that_cannot_be_read_is_damage(disk: Disk) -> None:
+    """Half a generation.json, or one of a later version, is no generation to start."""
+    disk.start_runtime()
+    disk.capture(b"one")
+    disk.capture(b"two")
+    (disk.generation(1) / "generation.json").write_text("{")
+    (disk.generation(2) / "generation.json").write_text('{"schema": 99}')
+    damage = [g.damage for g in disk.generations()]
+    assert damage == ["generation.json: it can't be understood", "is of format 99, which is not known here"]
+
+
+def test_the_active_copy_is_told_by_its_content(disk: Disk) -> None:
+    """The manifest in place is a generation's, byte for byte, or none's."""
+    disk.start_runtime()
+    disk.capture()
+    disk.store.activate(API, 1)
+    workload = disk.examine().workload()
+    assert workload is not None and workload.active is not None
+    assert workload.active.number == 1
+    assert disk.root / workload.active.path.lstrip("/") == disk.store.manifest_path(API)
+    disk.store.manifest_path(API).write_text("{}")
+    workload = disk.examine().workload()
+    assert workload is not None and workload.active is not None and workload.active.number is None
+
+
+def test_an_image_that_is_gone_or_another_is_missing(disk: Disk) -> None:
+    """Not there is missing; so is another image of the same name. Without a runtime it is unknown."""
+    disk.capture()
+    assert isinstance(disk.generations()[0].missing, Unknown)
+    disk.start_runtime()
+    disk.images = {"": b""}
+    assert disk.generations()[0].missing == ("example/main:v1",)
+    disk.images = {"": field(1, field(1, "sha256:other"))}
+    assert disk.generations()[0].missing == ("example/main:v1 (there is another image of that name)",)
+
+
+def test_a_containers_end_and_last_words(disk: Disk) -> None:
+    """Exit code, times and log of an ended container come from the runtime; secrets in its log are masked."""
+    log = disk.write(
+        "/var/log/pods/x/0.log", "2026-01-01T00:00:00Z stderr F Error: bad\n2026 stdout F token=abcdef123\n"
+    )
+    disk.status = (
+        field(1, "c1")
+        + field(2, field(1, "kube-apiserver") + field(2, 3))
+        + field(3, 2)
+        + field(4, 1_700_000_000_000_000_000)
+        + field(7, 1)
+        + field(8, field(1, "example/main:v1"))
+        + field(15, str(log).removeprefix(str(disk.root)))
+    )
+    disk.start_runtime()
+    facts = disk.examine()
+    assert facts.runtime.answers and facts.runtime.said == "containerd 2.1.0"
+    assert not isinstance(facts.containers, Unknown)
+    (found,) = facts.containers
+    assert (found.name, found.state, found.exit_code, found.attempt) == ("kube-apiserver", "exited", 1, 3)
+    assert found.created == 1_700_000_000.0
+    assert found.log == ("Error: bad", "token=[masked]")
+
+
+def test_without_a_runtime_containers_are_unknown(disk: Disk) -> None:
+    """A socket that isn't there is told as such; nothing is said of containers."""
+    facts = disk.examine()
+    assert not facts.runtime.answers
+    assert "No such file" in facts.runtime.said
+    assert isinstance(facts.containers, Unknown)
+
+
+def test_a_tool_that_is_missing_makes_its_facts_unknown(disk: Disk) -> None:
+    """Without systemctl the state of services is unknown, and the rest is there."""
+    facts = disk.examine()
+    assert facts.kubelet == Unknown("there is no systemctl on this host")
+    assert facts.manifests == Manifests(True, ())
+
+
+def test_what_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that doesn't end is ended; a question that doesn't end is left behind, and the others have answers."""
+    monkeypatch.setattr(probe, "SECONDS", 0.1)
+    with pytest.raises(probe.Failed, match="sleep did not end"):
+        probe.command("sleep", "60")
+    never = threading.Event()
+    answers = probe.together({"hangs": never.wait, "answers": lambda: 1}, 0.1)
+    never.set()
+    assert answers["answers"] == 1
+    assert "no answer" in answers["hangs"]["unknown"]
+
+
+def test_services_are_as_systemd_says(disk: Disk) -> None:
+    """State, result and exit status of a unit, with its last words when it doesn't run."""
+    tools = disk.root / "bin"
+    tools.mkdir()
+    (tools / "systemctl").write_text(
+        "#!/bin/sh\necho ActiveState=failed\necho SubState=failed\necho Result=exit-code\necho ExecMainStatus=203\n"
+        "echo LoadState=loaded\necho UnitFileState=enabled\necho NRestarts=5\n"
+    )
+    (tools / "journalctl").write_text("#!/bin/sh\necho 'kubelet: no such file'\n")
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    disk.environment = {"PATH": str(tools)}
+    found = disk.examine().kubelet
+    assert isinstance(found, Unit)
+    assert (found.running, found.state, found.result, found.exit_status) == (False, "failed", "exit-code", 203)
+    assert found.said == ("kubelet: no such file",)
+
+
+def test_certificates_but_no_keys_leave_the_host(disk: Disk) -> None:
+    """Validity is read from the first certificate of each file; the kubelet's file holds a key, which stays there."""
+    pki = disk.root / "var/lib/kubelet/pki"
+    pki.mkdir(parents=True)
+    authority = Authority(pki / "ca")
+    authority.issue(pki / "own", "system:node:x")
+    pem = (pki / "own.pem").read_text()
+    key = next((p.read_text() for p in pki.iterdir() if "PRIVATE KEY" in p.read_text()), "")
+    assert key
+    disk.write("/var/lib/kubelet/pki/kubelet-client-current.pem", key + pem)
+    disk.write("/etc/kubernetes/pki/apiserver.crt", "no certificate")
+    raw = disk.run(HOST, ["python3", "-I", "-"], program()).stdout
+    assert "PRIVATE" not in raw
+    known = [c for c in disk.examine().certificates if isinstance(c, Certificate)]
+    unknown = [c for c in disk.examine().certificates if isinstance(c, Unknown)]
+    assert [c.path for c in known] == ["/var/lib/kubelet/pki/kubelet-client-current.pem"]
+    assert known[0].not_before < known[0].not_after
+    assert len(unknown) == 1
+
+
+def test_secrets_of_generations_do_not_leave_the_host(disk: Disk) -> None:
+    """What is read to be verified is not told."""
+    disk.capture(b"canary-value")
+    assert "canary" not in disk.run(HOST, ["python3", "-I", "-"], program()).stdout
+
+
+def test_etcds_manifest_data_and_backups(disk: Disk) -> None:
+    """Present, empty and missing data are told apart; backups are found, the newest first; a silent etcd is unknown."""
+    assert (disk.examine().etcd.manifest, disk.examine().etcd.data) == (False, "missing")
+    disk.write("/etc/kubernetes/manifests/etcd.yaml", "\n".join(f"    - {flag}" for flag in FLAGS))
+    (disk.root / "var/lib/etcd").mkdir(parents=True)
+    old = disk.write("/var/backups/old.db", "x")
+    os.utime(old, (1, 1))
+    disk.write("/root/new.db", "xx")
+    etcd = disk.examine().etcd
+    assert (etcd.manifest, etcd.data, etcd.flags["name"]) == (True, "empty", "controller-1")
+    assert [b.path for b in etcd.backups] == ["/root/new.db", "/var/backups/old.db"]
+    assert not isinstance(etcd.server, EtcdServer)
+    disk.write("/var/lib/etcd/member/snap/db", "x")
+    assert disk.examine().etcd.data == "present"
+
+
+def test_the_manifests_folder_may_be_gone(disk: Disk) -> None:
+    """A folder that isn't there is an answer."""
+    disk.store.manifests.rmdir()
+    assert disk.examine().manifests == Manifests(False)
+
+
+def test_the_clock_is_measured_within_the_round_trip(disk: Disk) -> None:
+    """A host whose clock is three hours ahead of ours is seen so, give or take the round trip."""
+    ticks = iter((1000.0, 1002.0))
+    answer = json.loads(disk.run(HOST, ["python3", "-I", "-"], program()).stdout)
+    hosts = FakeHosts()
+    answer.update(taken=1000.0 + 3 * 3600, took=1.5)
+    hosts.commands["python3"] = CommandResult(0, json.dumps(answer), "")
+    clock = examine(hosts, HOST, lambda: next(ticks)).clock
+    assert clock.offset == pytest.approx(3 * 3600 - 0.25)
+    assert clock.error == pytest.approx(0.25)
+
+
+def test_examining_changes_nothing(disk: Disk) -> None:
+    """Not a file is written, and none is touched."""
+    disk.start_runtime()
+    disk.capture()
+
+    def state() -> dict[str, Any]:
+        return {str(p): (p.stat().st_mtime_ns, p.stat().st_size) for p in disk.root.rglob("*")}
+
+    before = state()
+    disk.examine()
+    assert state() == before
+
+
+def test_all_controllers_and_their_failures() -> None:
+    """A controller that can't be reached, one without python3 and one that talks nonsense each say why."""
+    hosts = FakeHosts()
+    names = ("controller-1", "controller-2", "controller-3")
+    hosts.down = {"controller-1"}
+    hosts.commands["python3"] = lambda host, command, stdin: (
+        CommandResult(127, "", "sh: python3: not found") if host.name == "controller-2" else CommandResult(0, "{}", "")
+    )
+    controllers = tuple(Host(name, f"10.0.0.{name[-1]}") for name in names)
+    cluster = Cluster(Path("/c"), Path("/c/kubeconfig"), "", Path("/c/hosts.yml"), controllers)
+    seen = examine_all(hosts, cluster)
+    assert [e.host.name for e in seen] == list(names)
+    assert [e.facts for e in seen] == [None, None, None]
+    assert "no answer" in seen[0].error
+    assert "python3 can't be run there" in seen[1].error
+    assert "can't be understood" in seen[2].error
+    assert [e.host.name for e in examine_all(hosts, cluster, ("controller-2",))] == ["controller-2"]
+
+
+def test_a_program_that_fails_is_told_with_its_last_words() -> None:
+    """A traceback on the host is no answer."""
+    hosts = FakeHosts()
+    hosts.commands["python3"] = CommandResult(1, "", "Traceback:\nMemoryError: none left")
+    with pytest.raises(HostError, match="ended with 1: MemoryError: none left"):
+        examine(hosts, HOST)
+
+
+def test_the_program_runs_on_the_oldest_python_that_ansible_manages() -> None:
+    """Every module that is sent parses as Python 3.8 and imports nothing but the standard library."""
+    folder = Path(examine.__code__.co_filename).parent / "onhost"
+    for module in folder.glob("*.py"):
+        tree = ast.parse(module.read_text(), feature_version=(3, 8))
+        for node in ast.walk(tree):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            assert all(name.split(".")[0] in sys.stdlib_module_names for name in names), module
