@@ -7,6 +7,8 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from upgrader.checkpointer.metrics import render
 from upgrader.checkpointer.model import ApiState, Workload
 from upgrader.checkpointer.report import Board, Counters, Report, WorkloadReport
@@ -121,8 +123,17 @@ def test_metrics_of_each_workload() -> None:
     )
     lines = render(report, Counters(), 102.5).splitlines()
     labels = '{namespace="kube-system",workload="kube-apiserver"}'
-    assert f"upgrader_checkpointer_generation{labels} 7" in lines
-    assert f"upgrader_checkpointer_active{labels} 1" in lines
-    assert f"upgrader_checkpointer_damaged_generations{labels} 1" in lines
-    assert 'upgrader_checkpointer_api{state="away"} 1' in lines
+    assert f"upgrader_checkpointer_generation{labels} 7.0" in lines
+    assert f"upgrader_checkpointer_active{labels} 1.0" in lines
+    assert f"upgrader_checkpointer_damaged_generations{labels} 1.0" in lines
+    assert 'upgrader_checkpointer_api{state="away"} 1.0' in lines
     assert "upgrader_checkpointer_pass_age_seconds 2.5" in lines
+    assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
+
+
+def test_metrics_are_well_formed_before_the_first_pass() -> None:
+    """A scrape at any moment parses, and says nothing that isn't known yet."""
+    for report in (None, GOOD, Report(100.0, acting=False)):
+        names = {family.name for family in text_string_to_metric_families(render(report, Counters(passes=3), 101.0))}
+        assert "upgrader_checkpointer_passes" in names
+        assert ("upgrader_checkpointer_api" in names) is (report is GOOD)
