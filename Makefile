@@ -13,10 +13,10 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench soak lock docs clean
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-recovery soak lock docs clean
 
 help: ## Show this list.
-	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 # --- what everything else needs -------------------------------------------------------------------------------------
 
@@ -71,8 +71,12 @@ demo-down: ## Remove the demo's cluster.
 bench: build ## Print how long each part takes, as a table and as JSON.
 	@$(BIN)/python -m bench.parts
 
-soak: build ## Upgrade and roll back over and over, under load (ROUNDS=10).
+bench-recovery: build ## Print how long the API is away, by cause (REPEAT=3), and after power cuts in upgrades (CUTS=10).
+	@$(BIN)/python -m bench.recovery --repeat $(or $(REPEAT),3) --cuts $(or $(CUTS),10)
+
+soak: build ## Upgrade and roll back over and over, under load, then with power cuts (ROUNDS=10).
 	@$(BIN)/python -m bench.soak --rounds $(or $(ROUNDS),10)
+	$(BIN)/python -m bench.recovery --only none --cuts $(or $(ROUNDS),10)
 
 # --- maintenance ----------------------------------------------------------------------------------------------------
 

@@ -34,14 +34,17 @@ def main() -> int:
         jobs = [(cause.name, cause.measure, by_cause) for cause in wanted for _ in range(options.repeat)]
         if options.cuts:
             _say(f"power cuts with seed {seed}")
-            jobs += [(f"cut at {at:.0f} s", _cut_at(at), cuts) for at in moments(seed, options.cuts, options.span)]
+            jobs += [
+                (f"cut at {at:.0f} s", _cut_at(at, not options.quick), cuts)
+                for at in moments(seed, options.cuts, options.span)
+            ]
         for number, (name, measure, results) in enumerate(jobs, start=1):
             begun = time.monotonic()
             try:
                 start_over(site)
                 site.wait_done()
                 results.append(measure(site))
-                said = str(results[-1].api)
+                said = cut_table(results[-1:]).splitlines()[-1]
             except TimeoutError as error:
                 missed += 1
                 said = f"NOT BACK: {error}"
@@ -57,15 +60,18 @@ def main() -> int:
     return 1 if missed else 0
 
 
-def _cut_at(seconds: float) -> Callable[[Site], Result]:
-    return lambda site: cut(site, seconds, good())
+def _cut_at(seconds: float, to_the_end: bool) -> Callable[[Site], Result]:
+    return lambda site: cut(site, seconds, good(), to_the_end=to_the_end)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench-recovery", description=__doc__)
-    parser.add_argument("--only", action="append", choices=[cause.name for cause in CAUSES], help="only this cause")
+    parser.add_argument(
+        "--only", action="append", choices=["none", *(cause.name for cause in CAUSES)], help="this cause"
+    )
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="how often each is measured (default: 3)")
     parser.add_argument("--cuts", type=int, default=0, metavar="N", help="power cuts in upgrades, at random moments")
+    parser.add_argument("--quick", action="store_true", help="kill the run once the API is back after such a cut")
     parser.add_argument("--seed", type=int, metavar="N", help="of the moments (default: a new one, which is printed)")
     parser.add_argument("--span", type=float, default=150.0, metavar="S", help="how long an upgrade takes here")
     parser.add_argument("--lab", type=Path, metavar="FOLDER", help="an adopted lab with a snapshot `adopted`, to use")

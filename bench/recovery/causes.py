@@ -24,14 +24,10 @@ _DEPLOYMENTS = Kind("apps/v1", "deployments")
 
 @dataclass(frozen=True)
 class Cause:
-    """`measure` does it once, on a healthy lab at the old version, and may leave it in any state.
-
-    `gentle`: afterwards the lab is healthy at the old version again, so that it needn't be put back.
-    """
+    """`measure` does it once, on a healthy lab at the old version, and may leave it in any state."""
 
     name: str
     measure: Callable[[Site], Result]
-    gentle: bool = False
 
 
 def _healthy(site: Site) -> Result:
@@ -119,14 +115,14 @@ def _uninstalled(site: Site) -> Result:
 
 
 CAUSES = (
-    Cause("power-cut", _healthy, gentle=True),
+    Cause("power-cut", _healthy),
     Cause("mid-upgrade", _mid_upgrade),
-    Cause("mid-roll-out", _mid_roll_out, gentle=True),
-    Cause("mid-failing-roll-out", _mid_failing_roll_out, gentle=True),
+    Cause("mid-roll-out", _mid_roll_out),
+    Cause("mid-failing-roll-out", _mid_failing_roll_out),
     Cause("helm-upgrade", _bad_flag_by_helm),
     Cause("kubectl-edit", _bad_flag_by_edit),
     Cause("run", _bad_flag_by_run),
-    Cause("kubelet", _kubelet_down, gentle=True),
-    Cause("containerd", _containerd_down, gentle=True),
+    Cause("kubelet", _kubelet_down),
+    Cause("containerd", _containerd_down),
     Cause("uninstalled", _uninstalled),
 )

@@ -49,8 +49,14 @@ def running(site: Site, target: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def cut(site: Site, seconds: float, change: Mapping[str, Any], target: str = TARGET) -> Result:
-    """Change the pod-checkpointer's values, begin a run, cut the power `seconds` later, let the run end by itself."""
+def cut(
+    site: Site, seconds: float, change: Mapping[str, Any], target: str = TARGET, *, to_the_end: bool = True
+) -> Result:
+    """Change the pod-checkpointer's values, begin a run, cut the power `seconds` later.
+
+    `to_the_end`: let the run end by itself afterwards, and wait until all is well; otherwise it is killed as soon as
+    the API is back.
+    """
     site.cluster.change_values("pod-checkpointer", change)
     before = site.cluster.runs()
     with running(site, target) as process:
@@ -63,7 +69,10 @@ def cut(site: Site, seconds: float, change: Mapping[str, Any], target: str = TAR
             process.communicate(timeout=_RUN_SECONDS)
             return f"ended with {process.returncode} at {site.cluster.versions()['kube-apiserver']}"
 
-        return site.power_cut(f"{seconds:.0f} s: {phase}", "checkpoint", finish=finish)
+        name = f"{seconds:.0f} s: {phase}"
+        if to_the_end:
+            return site.power_cut(name, "checkpoint", finish=finish)
+        return site.power_cut(name, "checkpoint", settle=False)
 
 
 def start_over(site: Site) -> None:

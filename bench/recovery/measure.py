@@ -58,10 +58,12 @@ class Site:
         *,
         mend: Callable[[], str] = lambda: "",
         finish: Callable[[], str] = lambda: "",
+        settle: bool = True,
     ) -> Result:
         """Cut the controller's power and switch it on.
 
-        `mend()` is called once sshd answers, `finish()` once the API does; what they return is noted.
+        `mend()` is called once sshd answers, `finish()` once the API does; what they return is noted. Unless `settle`,
+        nothing is waited for after that.
         """
         lab = self.lab
         controller = lab.placement.node("controller-1")
@@ -74,10 +76,10 @@ class Site:
             api = watch.wait_for_api(timeout_seconds=_DEADLINE_SECONDS)
             milestones = self._milestones()
             notes.append(finish())
-            problem = self._settle()
+            problem = self._settle() if settle else ""
             done = watch.seconds
         note = "; ".join(text for text in (*notes, problem) if text)
-        ended = None if problem else done - ssh
+        ended = done - ssh if settle and not problem else None
         return Result(cause, mended_by, ssh, api - ssh, ended, outages(watch.api, api), note, milestones)
 
     def damage(

@@ -1,0 +1,77 @@
+"""Bad changes to kube-apiserver, pushed past `upgrader` as somebody in a hurry would."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.command import REPOSITORY
+from tests.labs import OLD, LabCluster, until
+from upgrader.errors import ApiError
+from upgrader.ports import Kind
+
+__all__ = ["BAD_FLAG", "OLD_STYLE", "edit", "install_old_style", "upgrade", "upgrade_old_style"]
+
+BAD_FLAG = "no-such-flag"
+OLD_STYLE = REPOSITORY / "tests" / "e2e" / "charts" / "old-style-kube-apiserver"
+
+_CHART = REPOSITORY / "charts" / "kube-apiserver"
+_DEPLOYMENTS = Kind("apps/v1", "deployments")
+_HAND_OVER_FLAGS = ("bind-address", "advertise-address", "endpoint-reconciler-type", "permit-port-sharing")
+_GENERATIONS = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/generations"
+
+
+def upgrade(cluster: LabCluster) -> None:
+    """A plain `helm upgrade`, neither atomic nor waiting: Helm calls it deployed."""
+    cluster.helm("upgrade", "kube-apiserver", str(_CHART), "--reuse-values", "--set", f"extraArgs.{BAD_FLAG}=true")
+
+
+def edit(cluster: LabCluster) -> None:
+    """`kubectl edit`: a flag, and a variable that no rollback would take out again."""
+    found: Any = copy.deepcopy(cluster.kube.get(_DEPLOYMENTS, "kube-apiserver", "kube-system"))
+    for container in found["spec"]["template"]["spec"]["containers"]:
+        if container["name"] == "kube-apiserver":
+            container["args"].append(f"--{BAD_FLAG}=true")
+            container["env"].append({"name": "ADDED_BY_HAND", "value": "1"})
+    cluster.kube.replace(_DEPLOYMENTS, found, "kube-system")
+
+
+def install_old_style(cluster: LabCluster, values: Path) -> None:
+    """The same kube-apiserver as a DaemonSet with maxUnavailable 1, and wait until there is a checkpoint of it.
+
+    `values` is where its values are written.
+    """
+    flags = {name: value for name, value in _flags(cluster).items() if name not in _HAND_OVER_FLAGS}
+    values.write_text(yaml.safe_dump({"kubernetesVersion": OLD, "flags": flags}))
+    chart = ["upgrade", "kube-apiserver", str(OLD_STYLE), "--reset-values", "--force-conflicts"]
+    cluster.helm(*chart, "--values", str(values))
+    until("a checkpoint of the DaemonSet's pod", lambda: _kept_without_haproxy(cluster), timeout_seconds=180)
+
+
+def upgrade_old_style(cluster: LabCluster) -> None:
+    """A bad flag for that DaemonSet; wait until its old pod, and with it the API, is gone."""
+    cluster.helm("upgrade", "kube-apiserver", str(OLD_STYLE), "--reuse-values", "--set", f"flags.{BAD_FLAG}=true")
+    until("the API to be gone", lambda: not _answers(cluster), timeout_seconds=60)
+
+
+def _flags(cluster: LabCluster) -> dict[str, str]:
+    found: Any = cluster.kube.get(_DEPLOYMENTS, "kube-apiserver", "kube-system")
+    containers = found["spec"]["template"]["spec"]["containers"]
+    (args,) = (container["args"] for container in containers if container["name"] == "kube-apiserver")
+    return dict(arg.removeprefix("--").split("=", 1) for arg in args)
+
+
+def _kept_without_haproxy(cluster: LabCluster) -> bool:
+    newest = f"cat $(ls -d {_GENERATIONS}/[0-9]* | sort -V | tail -1)/manifest.json"
+    return "haproxy" not in cluster.on_controller("sh", "-c", newest)
+
+
+def _answers(cluster: LabCluster) -> bool:
+    try:
+        cluster.kube.raw("/readyz")
+    except ApiError:
+        return False
+    return True
