@@ -136,10 +136,8 @@ def _add_parents(archive: tarfile.TarFile, path: str) -> None:
             archive.addfile(entry)
 
 
-def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """The same bytes from every machine: no owners, no times, no bytecode."""
-    if "__pycache__" in entry.name:
-        return None
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The same bytes from every machine: no owners, no times."""
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = ""
     return entry
