@@ -66,9 +66,12 @@ def _recover(session: Session, only: tuple[str, ...], *, dry_run: bool, yes: boo
         raise _for_a_person(seen)
     if not yes:
         click.confirm("Start?", abort=True, err=True)
-    # Nobody has to be told that requests fail while there is no API.
-    quiet = replace(session, settings=replace(session.settings, availability=AvailabilitySettings(0.0)))
-    carry_out(quiet, pipeline, label="recover", on_failure="stop")
+    carry_out(_unobserved(session), pipeline, label="recover", on_failure="stop")
+
+
+def _unobserved(session: Session) -> Session:
+    """Nobody has to be told that requests fail while there is no API."""
+    return replace(session, settings=replace(session.settings, availability=AvailabilitySettings(0.0)))
 
 
 def _check_names(cluster: Cluster, names: tuple[str, ...]) -> None:

@@ -1,0 +1,147 @@
+"""`upgrader recover` as a command: what it says and asks before it does anything, and its exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.helm import FakeHelm
+from tests.fakes.hosts import FakeHosts
+from tests.fakes.kube import FakeKube
+from tests.fakes.recovery import FakeRecovery
+from tests.unit.gates.builders import add_deployment, add_node, add_pod, running
+from tests.unit.recover.controllers import controller
+from upgrader.cli import recover as command
+from upgrader.errors import RollbackFailed, UsageError
+from upgrader.model.cluster import Cluster
+from upgrader.model.settings import Holding
+from upgrader.pipeline import Pipeline
+from upgrader.recover.diagnose import ApiSeen, Controller, Diagnosis
+from upgrader.recover.pipeline import RecoverTools
+
+
+class Site:
+    """A cluster folder whose controller is as `seen` says; pipelines that would be run are in `ran`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.kube, self.helm, self.hosts = FakeKube(), FakeHelm(), FakeHosts()
+        self.seen: tuple[Controller, ...] = (controller(),)
+        self.ran: list[tuple[str, ...]] = []
+        self.asked_only: tuple[str, ...] = ()
+        self.cluster = Cluster(folder, folder / "kubeconfig", "lab", folder / "hosts.yml", (self.seen[0].host,))
+
+    def recover_tools(self, only: tuple[str, ...] = ()) -> RecoverTools:
+        """What `Session.recover_tools` returns."""
+        self.asked_only = only
+        return RecoverTools(
+            hosts=self.hosts,
+            helm=self.helm,
+            kube=self.kube,
+            clock=FakeClock(),
+            cluster=self.cluster,
+            look=lambda: Diagnosis(ApiSeen(not self.kube.unavailable, "refused"), self.seen, ()),
+            recovery=FakeRecovery(self.kube),
+            holding=Holding(),
+            helm_timeout_seconds=300,
+        )
+
+    def healthy(self) -> None:
+        """The API answers, and all that gates ask is well."""
+        self.seen = (controller(serves=True),)
+        self.kube.raw_answers["/readyz"] = "ok"
+        self.kube.raw_answers["https://10.0.0.1:6443/readyz"] = "ok"
+        self.helm.install("kube-apiserver", "kind: Deployment\nmetadata: {name: kube-apiserver}\n")
+        add_deployment(self.kube, "kube-apiserver")
+        add_pod(self.kube, "kube-apiserver", running(), priority_class="system-node-critical")
+        add_node(self.kube, "controller-1")
+
+    def invoke(self, *arguments: str, answer: str = "") -> Result:
+        """Run the command."""
+        return CliRunner().invoke(command.recover, arguments, obj=self.folder, input=answer)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A cluster whose API is away, with a good copy on its controller."""
+    site = Site(tmp_path)
+    site.kube.unavailable = True
+
+    @contextmanager
+    def opened(_folder: Path) -> Iterator[Site]:
+        yield site
+
+    def carried_out(_session: object, pipeline: Pipeline, **_options: object) -> None:
+        site.ran.append(tuple(item.step.name for item in pipeline.steps))
+
+    monkeypatch.setattr(command, "open_session", opened)
+    monkeypatch.setattr(command, "carry_out", carried_out)
+    monkeypatch.setattr(command, "_unobserved", lambda session: session)
+    return site
+
+
+def test_dry_run_says_what_would_be_done(site: Site) -> None:
+    """The diagnosis and the steps are shown; nothing is run, nobody is asked, and no lock is left behind."""
+    result = site.invoke("--dry-run")
+    assert result.exit_code == 0
+    assert "controller-1: start kube-apiserver from its generation 4" in result.stderr
+    assert site.ran == []
+    assert list(site.folder.iterdir()) == []
+
+
+def test_it_asks_before_it_starts(site: Site) -> None:
+    """Without a yes nothing is run."""
+    assert site.invoke(answer="n\n").exit_code == 1
+    assert site.ran == []
+    assert site.invoke(answer="y\n").exit_code == 0
+    assert site.ran == [("api", "kube-apiserver", "hand-over")]
+
+
+def test_yes_asks_nobody(site: Site) -> None:
+    """With --yes it starts at once."""
+    assert site.invoke("--yes").exit_code == 0
+    assert len(site.ran) == 1
+
+
+def test_healthy_cluster(site: Site) -> None:
+    """Where all is well it says so, and ends with 0."""
+    site.kube.unavailable = False
+    site.healthy()
+    result = site.invoke("--yes")
+    assert result.exit_code == 0, result.output
+    assert "Nothing to recover" in result.stderr
+    assert site.ran == []
+
+
+def test_api_that_answers_over_a_broken_release(site: Site) -> None:
+    """An API that is back is not all: what is still wrong is said, and mended."""
+    site.kube.unavailable = False
+    site.healthy()
+    site.helm.install("kube-apiserver", "", "failed")
+    result = site.invoke("--yes")
+    assert "The API answers, but: release kube-apiserver: revision 2 is failed" in result.stderr
+    assert len(site.ran) == 1
+
+
+@pytest.mark.parametrize("flags", [(), ("--yes",)])
+def test_what_only_a_person_can_mend(site: Site, flags: tuple[str, ...]) -> None:
+    """Where a recovery must not act, it says why, asks nothing and does nothing; exit code 5."""
+    site.seen = (controller(blocked="etcd has lost its data"),)
+    result = site.invoke(*flags)
+    assert isinstance(result.exception, RollbackFailed)
+    assert "etcd has lost its data" in result.exception.message
+    assert site.ran == []
+
+
+def test_only_the_named_controllers(site: Site) -> None:
+    """--host is handed down; a name that isn't in the inventory is refused with those that are."""
+    site.invoke("--yes", "--host", "controller-1")
+    assert site.asked_only == ("controller-1",)
+    result = site.invoke("--host", "controller-9")
+    assert isinstance(result.exception, UsageError)
+    assert "controller-1" in result.exception.remedy
