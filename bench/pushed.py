@@ -26,7 +26,9 @@ _GENERATIONS = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserve
 
 def upgrade(cluster: LabCluster) -> None:
     """A plain `helm upgrade`, neither atomic nor waiting: Helm calls it deployed."""
-    cluster.helm("upgrade", "kube-apiserver", str(_CHART), "--reuse-values", "--set", f"extraArgs.{BAD_FLAG}=true")
+    cluster.helm(
+        "upgrade", "kube-apiserver", str(_CHART), "--reuse-values", "--set-string", f"extraArgs.{BAD_FLAG}=true"
+    )
 
 
 def edit(cluster: LabCluster) -> None:
@@ -53,7 +55,9 @@ def install_old_style(cluster: LabCluster, values: Path) -> None:
 
 def upgrade_old_style(cluster: LabCluster) -> None:
     """A bad flag for that DaemonSet; wait until its old pod, and with it the API, is gone."""
-    cluster.helm("upgrade", "kube-apiserver", str(OLD_STYLE), "--reuse-values", "--set", f"flags.{BAD_FLAG}=true")
+    cluster.helm(
+        "upgrade", "kube-apiserver", str(OLD_STYLE), "--reuse-values", "--set-string", f"flags.{BAD_FLAG}=true"
+    )
     until("the API to be gone", lambda: not _answers(cluster), timeout_seconds=60)
 
 
