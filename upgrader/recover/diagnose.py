@@ -99,7 +99,7 @@ def _controller(examined: Examined, answering: frozenset[str]) -> Controller:
     workload = facts.workload()
     active = workload.active.number if workload is not None and workload.active is not None else None
     restore = workload.restorable if workload is not None and serves is False else None
-    blocked = next((c.finding.title for c in causes if c.blocks), "") if not serves else ""
+    blocked = next((c.finding.title for c in causes if c.stops or (c.blocks and not serves)), "")
     return Controller(
         host=examined.host,
         facts=facts,

@@ -12,6 +12,7 @@ from typing import Literal
 from upgrader.model.cluster import Host
 
 __all__ = [
+    "ETCD_CERTIFICATE",
     "KUBE_APISERVER",
     "Alarm",
     "Backup",
@@ -32,6 +33,9 @@ __all__ = [
     "Unknown",
     "Workload",
 ]
+
+ETCD_CERTIFICATE = "/etc/kubernetes/pki/etcd/server.crt"
+"""What kubeadm gives to each member of etcd that runs on a controller."""
 
 KUBE_APISERVER = "kube-system/kube-apiserver"
 """The workload whose copy brings the API back."""
@@ -276,6 +280,12 @@ class HostFacts:
     etcd_containers: tuple[Container, ...] = ()
     complaints: tuple[str, ...] = ()
     """The kubelet's newest errors that have to do with the control plane, masked."""
+
+    @property
+    def has_etcd(self) -> bool:
+        """Whether a member of etcd belongs on this host: its manifest, its data or its certificate is there."""
+        own = any(isinstance(c, Certificate) and c.path == ETCD_CERTIFICATE for c in self.certificates)
+        return own or self.etcd.manifest is True or self.etcd.data == "present"
 
     def workload(self, name: str = KUBE_APISERVER) -> Workload | None:
         """What is kept of a workload; None for nothing (or nothing that is known)."""

@@ -73,7 +73,7 @@ def _etcd(facts: HostFacts) -> Text:
     server = facts.etcd.server
     if isinstance(server, EtcdServer):
         return Text(f"etcd {'healthy' if server.healthy else 'not healthy'}", style=_GOOD if server.healthy else _BAD)
-    if facts.etcd.manifest is False and facts.etcd.data != "present":
+    if not facts.has_etcd:
         return Text("no etcd here")
     return Text("etcd does not answer", style=_BAD)
 

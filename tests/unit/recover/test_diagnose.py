@@ -11,6 +11,7 @@ from tests.unit.recover.controllers import ACTIVE_PATH, NOW, generation
 from upgrader.model.cluster import Host
 from upgrader.recover.diagnose import ApiSeen, Diagnosis, diagnose
 from upgrader.recover.facts import (
+    ETCD_CERTIFICATE,
     Alarm,
     Backup,
     Certificate,
@@ -386,6 +387,30 @@ def test_lost_data_with_a_backup_gives_the_steps() -> None:
     assert "mv /var/lib/etcd /var/lib/etcd.lost" in found.remedy
     assert " rm " not in found.remedy
     assert "/root/old.db, 4 MiB" in found.diagnosis
+
+
+def test_an_api_that_serves_an_empty_etcd_is_left_alone() -> None:
+    """It answers, and knows nothing of the cluster: whatever were done through it would make that worse."""
+    empty = replace(ETCD, data_since=NOW - 60, server=replace(SERVER, revision=40))
+    seen = look(replace(HEALTHY, etcd=empty), api=True)
+    assert seen.blocked == seen.findings[0].title
+    assert not seen.healthy
+
+
+def test_a_host_that_lost_both_manifest_and_data_still_has_etcd() -> None:
+    """Its certificate says that a member belongs there; the steps don't move a manifest that isn't there."""
+    certificate = replace(APISERVER_CRT, path=ETCD_CERTIFICATE)
+    backups = (Backup("/root/a.db", 1, NOW),)
+    lost = Etcd(False, "/var/lib/etcd", "empty", Unknown("refused"), backups=backups)
+    seen = look(replace(SICK, etcd=lost, certificates=(certificate,)))
+    assert [f.id for f in seen.findings if f.severity == "error"] == ["manifests.missing", "etcd.lost"]
+    assert "mv /etc/kubernetes/manifests" not in seen.findings[1].remedy
+
+
+def test_etcd_elsewhere_is_no_finding() -> None:
+    """A controller without a member, of a cluster with an external etcd, lacks nothing."""
+    elsewhere = Etcd(False, "/var/lib/etcd", "missing", Unknown("refused"))
+    assert look(replace(HEALTHY, etcd=elsewhere), api=True).findings == ()
 
 
 def test_lost_member_of_several_is_not_the_whole_cluster() -> None:

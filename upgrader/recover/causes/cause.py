@@ -18,12 +18,14 @@ class Cause:
     """A finding with its place among others.
 
     `explains`: kube-apiserver can't serve here while this is so, so that its absence is no finding of its own.
-    `blocks`: nor could a copy that a recovery puts in place; a person has to mend this first.
+    `blocks`: nor could a copy that a recovery puts in place; a person has to mend this first. `stops`: nothing must be
+    done here before, even where kube-apiserver serves: what it serves is wrong.
     """
 
     finding: Finding
     explains: bool = False
     blocks: bool = False
+    stops: bool = False
 
 
 def size(count: int) -> str:

@@ -24,8 +24,8 @@ _QUOTA_SHARE = 0.9
 def etcd(name: str, facts: HostFacts, answering: frozenset[str]) -> Iterator[Cause]:
     """`answering`: IDs of the members that answered, on whichever controller."""
     found = facts.etcd
-    if found.manifest is False and found.data != "present":
-        return  # no member here: another etcd, elsewhere
+    if not facts.has_etcd:
+        return  # etcd runs elsewhere
     if found.data in ("empty", "missing"):
         yield _lost(name, found, f"the data of etcd is gone: {found.data_dir} is {found.data}", answering)
     elif isinstance(found.server, Unknown):
@@ -109,7 +109,7 @@ def _alarm(name: str, server: EtcdServer, kind: str, member: str) -> Iterator[Ca
         remedy = (
             "See https://etcd.io/docs/v3.6/op-guide/data_corruption/ before anything else; make a copy of its folder."
         )
-        yield Cause(Finding("etcd.corrupt", "error", title, "", remedy), explains=True, blocks=True)
+        yield Cause(Finding("etcd.corrupt", "error", title, "", remedy), explains=True, blocks=True, stops=True)
 
 
 def _lost(name: str, found: Etcd, what: str, answering: frozenset[str]) -> Cause:
@@ -120,29 +120,32 @@ def _lost(name: str, found: Etcd, what: str, answering: frozenset[str]) -> Cause
             f"Remove this member (`etcdctl member remove`) and let it join anew: "
             f"https://etcd.io/docs/v3.6/op-guide/runtime-configuration/ ({name})"
         )
-        return Cause(Finding("etcd.member-lost", "error", title, "", remedy), explains=True, blocks=True)
+        return Cause(Finding("etcd.member-lost", "error", title, "", remedy), explains=True, blocks=True, stops=True)
     title = f"{name}: {what}"
     if not found.backups:
         why = "No backup was found on this machine (looked for *.db in the usual folders)."
         remedy = "Find a snapshot of etcd elsewhere, copy it here, and run this again: it then prints the steps."
-        return Cause(Finding("etcd.lost", "error", title, why, remedy), explains=True, blocks=True)
+        return Cause(Finding("etcd.lost", "error", title, why, remedy), explains=True, blocks=True, stops=True)
     backup = found.backups[0]
     why = "\n".join(f"Backup: {b.path}, {size(b.size)}, of {moment(b.changed)}" for b in found.backups)
-    return Cause(Finding("etcd.lost", "error", title, why, _restore(name, found, backup.path)), True, True)
+    return Cause(Finding("etcd.lost", "error", title, why, _restore(name, found, backup.path)), True, True, True)
 
 
 def _restore(name: str, found: Etcd, backup: str) -> str:
     """The steps for one member, word for word."""
     member = found.flags.get("name", name)
     peer = found.flags.get("initial-advertise-peer-urls", "https://ADDRESS:2380")
-    folder = found.data_dir
+    folder, manifest = found.data_dir, "/etc/kubernetes/manifests/etcd.yaml"
+    stop = f"  mv {manifest} /root/etcd.yaml  # the kubelet stops etcd: wait until it is gone\n"
+    start = f"  mv /root/etcd.yaml {manifest}"
+    if found.manifest is False:
+        stop, start = "", "  kubeadm init phase etcd local  # with --config, if kubeadm was given one"
     return f"""Restore the backup by hand on {name}, as root (etcdutl is in etcd's image; use etcd's own version):
   etcdutl snapshot status {backup} -w table
-  mv /etc/kubernetes/manifests/etcd.yaml /root/etcd.yaml    # the kubelet stops etcd: wait until it is gone
-  mv {folder} {folder}.lost                                 # kept, not deleted
+{stop}  mv {folder} {folder}.lost  # kept, not deleted
   etcdutl snapshot restore {backup} --data-dir {folder} --name {member} \\
     --initial-cluster {member}={peer} --initial-advertise-peer-urls {peer} \\
-    --bump-revision 1000000000 --mark-compacted             # or clients would trust what they have cached
-  mv /root/etcd.yaml /etc/kubernetes/manifests/etcd.yaml
+    --bump-revision 1000000000 --mark-compacted  # or clients would trust what they have cached
+{start}
   upgrader recover
 With several members: restore the same backup on each, with the whole --initial-cluster."""

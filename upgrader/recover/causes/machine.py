@@ -176,20 +176,21 @@ def manifests(name: str, facts: HostFacts) -> Iterator[Cause]:
         title = f"{name}: /etc/kubernetes/manifests can't be read"
         yield Cause(Finding("manifests.unknown", "unknown", title, facts.manifests.why))
         return
-    etcd_here = not isinstance(facts.etcd.data, Unknown) and facts.etcd.data == "present"
-    if facts.manifests.exists and (facts.etcd.manifest is not False or not etcd_here):
+    if facts.manifests.exists and (facts.etcd.manifest is not False or not facts.has_etcd):
         return
     title = f"{name}: there is no folder /etc/kubernetes/manifests: the kubelet starts no static pod"
     if facts.manifests.exists:
         title = f"{name}: etcd's manifest is gone from /etc/kubernetes/manifests: the kubelet starts no etcd"
-    why = "etcd is a static pod: its data is still there, but nothing runs it." if etcd_here else ""
+    why = ""
+    if facts.etcd.data == "present":
+        why = "etcd is a static pod: its data is still there, but nothing runs it."
     remedy = (
         f"On {name}: `kubeadm init phase etcd local` writes etcd's manifest again (with `--config`, or "
         "`--apiserver-advertise-address`, if kubeadm was given one); it leaves the data alone. Then `upgrader recover`."
-        if etcd_here
+        if facts.has_etcd
         else f"On {name}: `mkdir -m 700 /etc/kubernetes/manifests`; then `upgrader recover`."
     )
     running = not isinstance(facts.etcd.server, Unknown) and facts.etcd.server.healthy
     yield Cause(
-        Finding("manifests.missing", "error", title, why, remedy), explains=True, blocks=etcd_here and not running
+        Finding("manifests.missing", "error", title, why, remedy), explains=True, blocks=facts.has_etcd and not running
     )
