@@ -1,0 +1,68 @@
+"""The cluster's lock around a command: given back, however the command ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.kube import FakeKube
+from upgrader.cli.locking import cluster_lock
+from upgrader.engine.lease import LEASES, NAME, NAMESPACE
+from upgrader.errors import StepFailed
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Any:
+    """What the lock needs of a session."""
+    return SimpleNamespace(
+        tools=SimpleNamespace(kube=FakeKube(), clock=FakeClock()), settings=SimpleNamespace(folder=tmp_path)
+    )
+
+
+def held(session: Any) -> bool:
+    """Whether somebody has the lock."""
+    lease = session.tools.kube.get(LEASES, NAME, NAMESPACE)
+    return bool(lease and lease["spec"].get("holderIdentity"))
+
+
+def fail() -> None:
+    """End as a failed step does."""
+    raise StepFailed("no")
+
+
+ENDS: dict[str, tuple[Callable[[], object], type[BaseException]]] = {
+    "failure": (fail, StepFailed),
+    "Ctrl-C": (lambda: os.kill(os.getpid(), signal.SIGINT), KeyboardInterrupt),
+    "SIGTERM": (lambda: os.kill(os.getpid(), signal.SIGTERM), KeyboardInterrupt),
+    "closed terminal": (lambda: os.kill(os.getpid(), signal.SIGHUP), KeyboardInterrupt),
+}
+
+
+@pytest.mark.parametrize(("end", "raised"), ENDS.values(), ids=ENDS)
+def test_lock_is_given_back(session: Any, end: Callable[[], object], raised: type[BaseException]) -> None:
+    """Whichever way the command ends, the lock is free afterwards, and signals do what they did before."""
+    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)]
+
+    def command() -> None:
+        with cluster_lock(session, take_over=False):
+            assert held(session)
+            end()
+
+    with pytest.raises(raised):
+        command()
+    assert not held(session)
+    assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_lock_that_can_not_be_given_back_is_told(session: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the API away at the end, the operator is told how long others will wait."""
+    with cluster_lock(session, take_over=False):
+        session.tools.kube.unavailable = True
+    assert "60 s" in capsys.readouterr().err
