@@ -43,6 +43,7 @@ def controller(
     start: tuple[str, ...] = (),
     etcd: bool | None = True,
     running_for: float | None = None,
+    only_copy_runs: bool = False,
     containers: tuple[Container, ...] | Unknown = (),
     blocked: str = "",
 ) -> Controller:
@@ -50,7 +51,7 @@ def controller(
     host = Host(name, f"10.0.0.{name[-1]}")
     if running_for is not None:
         containers = (Container("kube-apiserver-abc", "kube-system", "kube-apiserver", "running"),)
-        containers = (replace(containers[0], started=NOW - running_for),)
+        containers = (replace(containers[0], started=NOW - running_for, copy=only_copy_runs),)
     copy = Copy(ACTIVE_PATH, active) if active is not None or in_place else None
     server: EtcdServer | Unknown = Unknown("no answer") if etcd is None else EtcdServer(healthy=etcd)
     workload = Workload("kube-system/kube-apiserver", "api-away", ACTIVE_PATH, generations, copy)

@@ -41,6 +41,7 @@ class World:
         self.notes: list[str] = []
         self.events: dict[float, str] = {}
         self.runs_for: float | None = 60.0
+        self.only_copy_runs = False
         self.helm.install(NAME, MANIFEST)
         self.hosts.files[NODE, ACTIVE_PATH] = b'{"metadata": {"labels": {"%s": "x"}}}' % CHECKPOINT_OF.encode()
         self.hosts.commands["sh"] = self._remove
@@ -88,6 +89,11 @@ class World:
         self.events[self.clock.monotonic() + 1] = "copy_goes"
         return CommandResult(0, "", "")
 
+    def look(self) -> Diagnosis:
+        """What the machine itself says."""
+        seen = controller(running_for=self.runs_for, only_copy_runs=self.only_copy_runs, active=4)
+        return Diagnosis(ApiSeen(answers=True), (seen,), ())
+
     def apply(self, cluster: Cluster) -> None:
         """Carry the step out."""
         step = HandOverStep(
@@ -96,7 +102,7 @@ class World:
             kube=self.kube,
             clock=self.clock,
             cluster=cluster,
-            look=lambda: Diagnosis(ApiSeen(answers=True), (controller(running_for=self.runs_for, active=4),), ()),
+            look=self.look,
             recovery=self.recovery,
         )
         step.apply(self.notes.append)
@@ -145,11 +151,13 @@ def test_checkpointer_that_hangs(world: World, cluster: Cluster) -> None:
     assert BESIDE_SECONDS <= world.clock.monotonic() < BESIDE_SECONDS + 10
 
 
-@pytest.mark.parametrize("runs_for", [None, 5.0])
-def test_pod_that_only_the_api_takes_for_ready(world: World, cluster: Cluster, runs_for: float | None) -> None:
+@pytest.mark.parametrize(("runs_for", "only_copy_runs"), [(None, False), (5.0, False), (60.0, True)])
+def test_pod_that_only_the_api_takes_for_ready(
+    world: World, cluster: Cluster, runs_for: float | None, only_copy_runs: bool
+) -> None:
     """What the API says of a pod may be from before a power cut: the copy stays until the machine says so too."""
     world.stands()
-    world.runs_for = runs_for
+    world.runs_for, world.only_copy_runs = runs_for, only_copy_runs
     with pytest.raises(StepFailed):
         world.apply(cluster)
     assert not world.withdrawn
