@@ -32,6 +32,7 @@ from upgrader.checkpointer.pods import (
     predates,
     workload_of,
 )
+from upgrader.checkpointer.provenance import Key, Provenance
 from upgrader.checkpointer.sanitise import Candidate, candidate
 from upgrader.checkpointer.store import Shelf
 
@@ -105,7 +106,8 @@ class Observer:
     instance: str
     own_ports: Mapping[int, int]
     clock: Callable[[], float] = time.monotonic
-    _contents: dict[tuple[str, str, str], tuple[float, Content | None]] = field(default_factory=dict)
+    _contents: dict[Key, tuple[float, Content | None]] = field(default_factory=dict)
+    _provenance: Provenance = field(default_factory=Provenance)
     _images: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
     def look(self, disk: Mapping[Workload, Shelf]) -> Look:
@@ -115,6 +117,7 @@ class Observer:
         state = ApiState.ANSWERING
         try:
             pods = [p for p in self.api.pods() if asks(p)]
+            self._provenance.see_pods(pods, self.clock())
         except ApiError as error:
             state = ApiState.AWAY if isinstance(error, ApiAway) else ApiState.UNKNOWN
             complaints.append(str(error))
@@ -193,8 +196,8 @@ class Observer:
             own = self.own(pod)
             if is_ready(pod) and not is_terminating(pod) and (not own or meta["name"] == self.instance):
                 ports = self.own_ports if own else {}
-                made, changed = self._candidate(pod, workload, ports)
-                if all(predates(when, pod) for when in changed):
+                made, held = self._candidate(pod, workload, ports)
+                if all(self._started_with(pod, key, content) for key, content in held.items()):
                     candidates[meta["uid"]], digest = made, made.digest
                 else:
                     problem = (
@@ -220,24 +223,31 @@ class Observer:
             problem=problem,
         )
 
-    def _candidate(self, pod: Pod, workload: Workload, ports: Mapping[int, int]) -> tuple[Candidate, list[str]]:
-        """What to keep of the pod, and when each Secret and ConfigMap in it was last changed."""
-        changed: list[str] = []
+    def _candidate(
+        self, pod: Pod, workload: Workload, ports: Mapping[int, int]
+    ) -> tuple[Candidate, dict[Key, Content]]:
+        """What to keep of the pod, and each Secret and ConfigMap in it."""
+        held: dict[Key, Content] = {}
 
         def fetch(kind: str, name: str) -> Mapping[str, bytes] | None:
-            content = self._content(kind, pod["metadata"]["namespace"], name)
+            key = (kind, pod["metadata"]["namespace"], name)
+            content = self._content(key)
             if content is None:
                 return None
-            changed.append(content.changed)
+            held[key] = content
             return content.data
 
-        return candidate(pod, workload, fetch, ports), changed
+        return candidate(pod, workload, fetch, ports), held
 
-    def _content(self, kind: str, namespace: str, name: str) -> Content | None:
-        key, now = (kind, namespace, name), self.clock()
-        known = self._contents.get(key)
+    def _started_with(self, pod: Pod, key: Key, content: Content) -> bool:
+        seen = self._provenance.started_with(pod, key)
+        return predates(content.changed, pod) if seen is None else seen
+
+    def _content(self, key: Key) -> Content | None:
+        now, known = self.clock(), self._contents.get(key)
         if known is None or now - known[0] >= _REFRESH:
-            known = self._contents[key] = (now, self.api.content(kind, namespace, name))
+            known = self._contents[key] = (now, self.api.content(*key))
+            self._provenance.see_content(key, known[1].data if known[1] else {}, now)
         return known[1]
 
     def _forget(self) -> None:

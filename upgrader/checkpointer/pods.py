@@ -18,7 +18,7 @@ _REVISION_HASH = "controller-revision-hash"
 _NAME_ROOM = 58
 """Kubernetes cuts a generated name's prefix to this many characters."""
 _LABEL_ROOM = 63
-_VOLUME_LAG = timedelta(minutes=2)
+VOLUME_LAG = timedelta(minutes=2)
 """How long the kubelet may take to bring a change into a running pod's volumes."""
 
 
@@ -120,13 +120,14 @@ def predates(changed: str, pod: Pod) -> bool:
     """Whether a Secret or ConfigMap that was last changed then is what all the pod's containers were started with.
 
     What is changed under a running pod reaches its files, not necessarily its process: such a pod proves nothing of it.
+    By timestamps of two clocks; ``provenance`` knows better of what was seen to happen.
     """
     when, since = datetime.fromisoformat(changed), started(pod)
     if since is None:
         return False
     if when <= datetime.fromisoformat(pod["metadata"]["creationTimestamp"]):
         return True
-    return when + _VOLUME_LAG <= since
+    return when + VOLUME_LAG <= since
 
 
 def condition(pod: Pod) -> tuple[str, str, str] | None:

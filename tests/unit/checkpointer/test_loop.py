@@ -158,7 +158,11 @@ def test_content_that_was_changed_under_a_running_pod_is_not_proven(tmp_path: Pa
     report = loop.board.get()[0]
     assert newest is not None and newest.number == 1
     assert report is not None and report.unready() == []
-    cluster.found[0]["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = "2026-01-01T01:30:00Z"
+    passes(loop, cluster, 60)
+    (again,) = cluster.found[0]["status"]["containerStatuses"]
+    again["state"]["running"]["startedAt"] = "2026-01-01T01:30:00Z"
+    again["containerID"] = "containerd://c-again"
+    cluster.sandboxes = [sandbox("again")]
     passes(loop, cluster, 12)
     newest = loop.store.read()[API].newest
     assert newest is not None and newest.number == 2
