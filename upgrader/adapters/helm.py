@@ -77,6 +77,9 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
             raise
         if process.returncode == 0:
             return stdout
+        if process.returncode is not None and process.returncode < 0:
+            # A killed Helm says nothing of it, nor may what it said before pass for the cause.
+            stderr += f"\nError: Helm was killed (signal {-process.returncode})".encode()
         words = stderr.decode(errors="replace")
         kind = pyhelm3.errors.ReleaseNotFoundError if "release: not found" in words else pyhelm3.errors.Error
         raise kind(process.returncode, stdout, stderr)

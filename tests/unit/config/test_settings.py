@@ -9,7 +9,7 @@ import pytest
 from upgrader.config.settings import Overrides, load_settings
 from upgrader.errors import ConfigError
 from upgrader.model.availability import Limits
-from upgrader.model.settings import BUILT_IN_CHARTS, Holding, PlaybookStep, ReleaseStep, WorkloadGate
+from upgrader.model.settings import BUILT_IN_CHARTS, Holding, PlaybookStep, RecoverySettings, ReleaseStep, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 
 MINIMAL = "kubernetesVersion: v1.36.3\n"
@@ -60,7 +60,7 @@ def test_every_key_is_read(folder: Path) -> None:
 kubernetesVersion: 1.37.1
 cluster: {kubeconfig: kc, context: demo, inventory: inv.yml}
 helm: {timeout: 1h}
-policy: {onFailure: stop, keepRuns: 3}
+policy: {onFailure: stop, keepRuns: 3, recovery: {after: 30s}}
 gates: {consecutive: 5, interval: 2s, deadline: 1m30s}
 availability: {requestsPerSecond: 0}
 pipeline:
@@ -77,6 +77,7 @@ pipeline:
     settings = load_settings(folder, {})
     assert (settings.kubeconfig, settings.context, settings.inventory) == (folder / "kc", "demo", folder / "inv.yml")
     assert (settings.helm_timeout_seconds, settings.on_failure, settings.keep_runs) == (3600, "stop", 3)
+    assert settings.recovery == RecoverySettings(enabled=True, after_seconds=30)
     assert settings.gates == Holding(5, 2, 90)
     assert settings.availability.requests_per_second == 0
     assert settings.pipeline == (

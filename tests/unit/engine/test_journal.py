@@ -25,6 +25,8 @@ from upgrader.model.event import (
     GateLooked,
     GatePassed,
     Note,
+    RecoveryEnded,
+    RecoveryStarted,
     RunEnded,
     RunStarted,
     StepApplied,
@@ -48,6 +50,8 @@ STORY: tuple[Event, ...] = (
     StepStarted("b", "install", RestorePoint("b", "kube-system", None)),
     StepEnded("b", "failed", 1.0, "unknown flag"),
     UndoStarted("b", "not installed"),
+    RecoveryStarted("connection refused"),
+    RecoveryEnded(True, 12.0),
     UndoEnded("b", True, 1.0),
     UndoStarted("a", "revision 4"),
     UndoEnded("a", False, 1.0, "no"),
@@ -72,8 +76,20 @@ def test_report_tells_the_whole_story(tmp_path: Path) -> None:
     assert report.steps[0].way_back == "revision 4" and report.steps[1].way_back == "not installed"
     assert [(gate.name, gate.outcome) for gate in report.steps[0].gates] == [("nodes", "held")]
     assert (report.outcome, report.reason) == ("failed", "unknown flag")
+    assert [(recovery.outcome, recovery.seconds, recovery.reason) for recovery in report.recoveries] == [
+        ("succeeded", 12.0, "connection refused")
+    ]
     assert report.availability["longest_gap_ms"] == 80.5
     json.dumps(report.as_json())
+
+
+def test_recovery_that_failed_says_why_and_one_that_was_cut_off_is_in_doubt(tmp_path: Path) -> None:
+    """What ended a recovery replaces what began it; without an end nothing is claimed."""
+    begun = RecoveryStarted("connection refused")
+    story = (STORY[0], begun, RecoveryEnded(False, 9.0, "etcd has lost its data"), begun)
+    failed, cut_off = fold(read_journal(write(tmp_path / "journal.jsonl", *story))).recoveries
+    assert (failed.outcome, failed.reason) == ("failed", "etcd has lost its data")
+    assert (cut_off.outcome, cut_off.reason) == ("in-doubt", "connection refused")
 
 
 @pytest.mark.parametrize("length", range(len(STORY)))

@@ -13,6 +13,8 @@ from upgrader.model.event import (
     Event,
     GatePassed,
     Note,
+    RecoveryEnded,
+    RecoveryStarted,
     RunEnded,
     StepEnded,
     UndoEnded,
@@ -67,6 +69,14 @@ def test_a_failure_shows_its_first_line_and_the_way_back() -> None:
     assert "back to revision 3" in picture(*failed, UndoStarted("kube-apiserver", "revision 3"))
     undone = picture(*failed, UndoStarted("kube-apiserver", "revision 3"), UndoEnded("kube-apiserver", True, 11.0))
     assert "↶ kube-apiserver" in undone and "rolled back" in undone
+
+
+def test_a_recovery_is_shown_with_the_step_that_waits_for_it() -> None:
+    """While the API is brought back, the step that is undone says that this is what it waits for."""
+    away = (*APPLIED, UndoStarted("kube-apiserver", "revision 3"), RecoveryStarted("connection refused"))
+    assert "bringing the API back over SSH" in picture(*away)
+    assert "the API is back" in picture(*away, RecoveryEnded(True, 12.0))
+    assert "etcd has lost its data" in picture(*away, RecoveryEnded(False, 12.0, "etcd has lost its data"))
 
 
 def test_an_undo_that_failed_stands_out() -> None:

@@ -14,6 +14,8 @@ from upgrader.model.event import (
     Event,
     GatePassed,
     Note,
+    RecoveryEnded,
+    RecoveryStarted,
     RunEnded,
     StepEnded,
     UndoEnded,
@@ -55,6 +57,8 @@ def test_a_line_for_each_event_with_its_time(log: Log) -> None:
         GatePassed("kube-apiserver", "deployment/kube-apiserver", 3.0, 3),
         StepEnded("kube-apiserver", "failed", 34.0, "unknown flag: --nope\nlog line"),
         UndoStarted("kube-apiserver", "revision 3"),
+        RecoveryStarted("connection refused"),
+        RecoveryEnded(True, 12.0),
         UndoEnded("kube-apiserver", True, 11.0),
         RunEnded("x", "rolled-back", 75.0),
     )
@@ -66,6 +70,8 @@ def test_a_line_for_each_event_with_its_time(log: Log) -> None:
         "01:00:00Z  kube-apiserver: failed after 34 s: unknown flag: --nope",
         "           log line",
         "01:00:00Z  kube-apiserver: rolling back to revision 3",
+        "01:00:00Z  API: away for too long, brought back over SSH now: connection refused",
+        "01:00:00Z  API: is back after 12 s",
         "01:00:00Z  kube-apiserver: rolled back after 11 s",
         "01:00:00Z  run x: rolled-back after 1 min 15 s",
     ]

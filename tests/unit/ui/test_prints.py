@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.ui.conftest import text
-from upgrader.engine.report import GateReport, Report, StepReport
+from upgrader.engine.report import GateReport, RecoveryReport, Report, StepReport
 from upgrader.errors import ConfigError, StepFailed
 from upgrader.model.finding import Finding
 from upgrader.model.plan import ObjectChange, Plan, PlannedPlaybook, PlannedRelease
@@ -106,6 +106,7 @@ def test_a_report_shows_outcome_steps_and_availability() -> None:
             StepReport("kube-apiserver", "undone", 34.0, undo_seconds=11.0, summary="a:v1 → a:v2"),
             StepReport("kubernetes", "in-doubt", summary="b:v1 → b:v2"),
         ),
+        recoveries=(RecoveryReport("succeeded", "", "connection refused", 12.0),),
         availability={
             "requests": 1234,
             "failed": 1,
@@ -122,6 +123,7 @@ def test_a_report_shows_outcome_steps_and_availability() -> None:
     assert "45 s  undone: a:v1 → a:v2" in shown
     assert " ? kubernetes" in shown
     assert "1,234 requests · 1 failed (3 at the first try) · longest gap 310 ms" in shown
+    assert "brought back over SSH in 12 s (connection refused)" in shown
     assert "12:00 kept GET /version: closed" in shown
     assert "/c/runs/x/report.json" in shown
 
