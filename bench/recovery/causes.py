@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import copy
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
 
-from bench.command import REPOSITORY
+from bench import pushed
 from bench.recovery.cuts import BAD, cut, good
 from bench.recovery.measure import Result, Site
 from tests.labs import OLD, TARGET
-from upgrader.ports import Kind
 
 __all__ = ["CAUSES", "Cause"]
 
-_BAD_FLAG = "no-such-flag"
 _CRASHING_SECONDS = 20.0
 """A bad change has had that long to do its worst before the power is cut."""
-_DEPLOYMENTS = Kind("apps/v1", "deployments")
 
 
 @dataclass(frozen=True)
@@ -53,20 +50,20 @@ def _as(result: Result, cause: str) -> Result:
 
 
 def _bad_flag_by_helm(site: Site) -> Result:
-    """A plain `helm upgrade` past `upgrader`, neither atomic nor waiting."""
-    chart = str(REPOSITORY / "charts" / "kube-apiserver")
-    site.cluster.helm("upgrade", "kube-apiserver", chart, "--reuse-values", "--set", f"extraArgs.{_BAD_FLAG}=true")
+    pushed.upgrade(site.cluster)
     return _recovered(site, "bad flag by `helm upgrade`, power cut")
 
 
 def _bad_flag_by_edit(site: Site) -> Result:
-    found = site.cluster.kube.get(_DEPLOYMENTS, "kube-apiserver", "kube-system")
-    deployment: Any = copy.deepcopy(found)
-    for container in deployment["spec"]["template"]["spec"]["containers"]:
-        if container["name"] == "kube-apiserver":
-            container["args"].append(f"--{_BAD_FLAG}=true")
-    site.cluster.kube.replace(_DEPLOYMENTS, deployment, "kube-system")
+    pushed.edit(site.cluster)
     return _recovered(site, "bad flag by `kubectl edit`, power cut")
+
+
+def _bad_flag_in_a_daemonset(site: Site) -> Result:
+    with tempfile.TemporaryDirectory() as folder:
+        pushed.install_old_style(site.cluster, Path(folder) / "values.yaml")
+        pushed.upgrade_old_style(site.cluster)
+    return _recovered(site, "bad flag in an old-style DaemonSet, power cut")
 
 
 def _recovered(site: Site, cause: str) -> Result:
@@ -80,7 +77,7 @@ def _recover(site: Site) -> str:
 
 
 def _bad_flag_by_run(site: Site) -> Result:
-    site.cluster.change_values("kube-apiserver", {"extraArgs": {_BAD_FLAG: "true"}})
+    site.cluster.change_values("kube-apiserver", {"extraArgs": {pushed.BAD_FLAG: "true"}})
     return site.without_outage("bad flag through `upgrader run`", "the run's rollback", lambda: _run(site))
 
 
@@ -121,6 +118,7 @@ CAUSES = (
     Cause("mid-failing-roll-out", _mid_failing_roll_out),
     Cause("helm-upgrade", _bad_flag_by_helm),
     Cause("kubectl-edit", _bad_flag_by_edit),
+    Cause("daemonset", _bad_flag_in_a_daemonset),
     Cause("run", _bad_flag_by_run),
     Cause("kubelet", _kubelet_down),
     Cause("containerd", _containerd_down),
