@@ -25,8 +25,8 @@ __all__ = [
 
 Protocols = Literal["HTTP/1.1", "HTTP/2"]
 PROTOCOLS: tuple[Protocols, ...] = ("HTTP/1.1", "HTTP/2")
-_IDLE = 4
-"""Idle connections that a pool keeps."""
+_IDLE = 10
+"""Idle connections that a pool keeps: as many as urllib3, the best known one, does."""
 _CLOSED = (Closed, BrokenPipeError, ConnectionResetError)
 BROKEN = (OSError, Closed, Unprocessed, BadAnswer)
 """What an exchange can break with; a timeout is an OSError."""

@@ -180,8 +180,7 @@ class Prober:
         return Watcher(endpoint, protocol, COLLECTION, OBJECT, deadline_seconds=DEADLINE_SECONDS, record=record)
 
     def _probed(self, address: str, client: str, request: str, due: float) -> Probed:
-        wall = datetime.fromtimestamp(time.time() - (self._loop.time() - due), UTC).isoformat(timespec="milliseconds")
-        return Probed(address, client, request, self._tally.phase, due, wall.replace("+00:00", "Z"))
+        return Probed(address, client, request, self._tally.phase, due, time.time() - (self._loop.time() - due))
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
@@ -221,7 +220,7 @@ class Prober:
             resumed=sum(watcher.resumed for watcher in self._watchers),
         )
         share = (time.process_time() - used) / max(now - began, 0.001)
-        counts = replace(self._tally.snapshot(now, watches, lanes=final), cpu_percent=round(share * 100, 2))
+        counts = replace(self._tally.snapshot(now, watches, final=final), cpu_percent=round(share * 100, 2))
         try:
             out.write(json.dumps({**asdict(counts), "final": final}) + "\n")
             out.flush()

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 __all__ = ["FRESH_PER_SECOND", "deal"]
 
-FRESH_PER_SECOND = 10.0
+FRESH_PER_SECOND = 5.0
 """New connections a second at most, through all addresses: each costs some 2 ms of a core for its TLS handshake."""
 
 Client = TypeVar("Client")

@@ -25,6 +25,8 @@ class Stream:
     def __init__(self, connected: ssl.SSLSocket) -> None:
         self._socket = connected
         self._loop = asyncio.get_running_loop()
+        self._reading: asyncio.Future[None] | None = None
+        self._listening = False
 
     @classmethod
     async def open(cls, endpoint: Endpoint, tls: ssl.SSLContext) -> Stream:
@@ -102,20 +104,34 @@ class Stream:
                 await self._ready(write=True)
 
     async def _ready(self, *, write: bool) -> None:
-        descriptor, ready = self._socket.fileno(), self._loop.create_future()
+        descriptor = self._socket.fileno()
         if descriptor < 0:
             raise OSError("the connection was closed meanwhile")
-        add, remove = (
-            (self._loop.add_writer, self._loop.remove_writer)
-            if write
-            else (self._loop.add_reader, self._loop.remove_reader)
-        )
-        add(descriptor, _done, ready)
+        ready = self._loop.create_future()
+        if write:
+            self._loop.add_writer(descriptor, _done, ready)
+            try:
+                await ready
+            finally:
+                if self._socket.fileno() == descriptor:  # otherwise it was closed meanwhile
+                    self._loop.remove_writer(descriptor)
+            return
+        self._reading = ready
+        if not self._listening:
+            # It stays so from one answer to the next: asking the kernel anew for each would cost more than reading.
+            self._loop.add_reader(descriptor, self._readable)
+            self._listening = True
         try:
             await ready
         finally:
-            if self._socket.fileno() == descriptor:  # otherwise it was closed meanwhile
-                remove(descriptor)
+            self._reading = None
+
+    def _readable(self) -> None:
+        if self._reading is None:  # nobody reads now; the loop would call again at once, and again
+            self._loop.remove_reader(self._socket.fileno())
+            self._listening = False
+        else:
+            _done(self._reading)
 
 
 def _done(ready: asyncio.Future[None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from upgrader.availability.histogram import Histogram
 from upgrader.availability.policy import Outcome
@@ -15,21 +16,25 @@ __all__ = ["KEPT_FAILURES", "Probed", "Tally"]
 KEPT_FAILURES = 500
 """How many failures are kept one by one: at 10 requests a second, close to a minute without any API."""
 
+NEWEST_FAILURES = 20
+"""How many are told while counting goes on."""
+
 
 @dataclass(frozen=True)
 class Probed:
-    """A request that was due at `due` (loop's time), which on the wall clock was `time` (ISO 8601)."""
+    """A request that was due at `due` (loop's time), which on the wall clock was `time` (seconds since 1970)."""
 
     address: str
     client: str
     request: str
     phase: str
     due: float
-    time: str
+    time: float
 
     def failure(self, error: str) -> Failure:
         """It, having failed."""
-        return Failure(self.time, self.address, self.client, self.request, error, self.phase)
+        time = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return Failure(time, self.address, self.client, self.request, error, self.phase)
 
 
 @dataclass
@@ -97,8 +102,8 @@ class Tally:
         if outcome.error and len(kept) < KEPT_FAILURES:
             kept.append(probed.failure(outcome.error))
 
-    def snapshot(self, now: float, watches: Watches, *, lanes: bool = False) -> Availability:
-        """All that was counted, with the gaps that are still open."""
+    def snapshot(self, now: float, watches: Watches, *, final: bool = True) -> Availability:
+        """All that was counted, with the gaps that are still open; unless it is final, in short (see Availability)."""
         for gap in self._gaps.values():
             self._credit(gap, now)
         return Availability(
@@ -106,9 +111,9 @@ class Tally:
             failed=self._all.failed,
             raw_failed=self._all.raw_failed,
             longest_gap_ms=round(self._all.gap * 1000, 1),
-            failures=tuple(self._failures),
-            raw_failures=tuple(self._raw_failures),
-            latency=_latency(lane.latency for lane in self._lanes.values()),
+            failures=tuple(self._failures if final else self._failures[-NEWEST_FAILURES:]),
+            raw_failures=tuple(self._raw_failures if final else self._raw_failures[-NEWEST_FAILURES:]),
+            latency=_latency(lane.latency for lane in self._lanes.values()) if final else Latency(),
             watches=watches,
             phases=tuple(
                 Phase(name, c.requests, c.failed, c.raw_failed, round(c.gap * 1000, 1))
@@ -118,7 +123,7 @@ class Tally:
                 Lane(*key, c.requests, c.failed, c.raw_failed, _latency([c.latency]))
                 for key, c in sorted(self._lanes.items())
             )
-            if lanes
+            if final
             else (),
             stalled_ms=round(self._stalled * 1000, 1),
         )

@@ -100,10 +100,11 @@ class Availability:
     raw_failed: int = 0
     longest_gap_ms: float = 0.0
     failures: tuple[Failure, ...] = ()
-    """The first failures, up to a few hundred; `failed` counts them all."""
+    """The first failures, up to a few hundred, or, while counting goes on, the newest; `failed` counts them all."""
     raw_failures: tuple[Failure, ...] = ()
     """The first requests that were answered only after their first try had failed, and why that was."""
     latency: Latency = Latency()
+    """Only at the end."""
     watches: Watches = Watches()
     phases: tuple[Phase, ...] = ()
     lanes: tuple[Lane, ...] = ()

@@ -300,9 +300,13 @@ class Listener:
         self._socket.close()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
+        while True:
+            try:
                 plain, _ = self._socket.accept()
+            except OSError:
+                return  # closed
+            with contextlib.suppress(OSError):  # the client may have gone already
                 plain.settimeout(60)
+                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 tls = self._tls.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
                 threading.Thread(target=Connection(self.state, tls).serve, daemon=True).start()

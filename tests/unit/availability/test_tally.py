@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from upgrader.availability.policy import Outcome
-from upgrader.availability.tally import KEPT_FAILURES, Probed, Tally
+from upgrader.availability.tally import KEPT_FAILURES, NEWEST_FAILURES, Probed, Tally
 from upgrader.model.availability import Availability, Failure, Watches
 
 GOOD, RETRIED, BAD = Outcome(True, False), Outcome(True, True, "HTTP 429"), Outcome(False, True, "connection refused")
 A, B = "10.0.0.1:6443", "10.0.0.2:6443"
-TIME = "2026-01-01T00:00:00.000Z"
+WALL, TIME = 1767225600.0, "2026-01-01T00:00:00.000Z"
 
 
 def record(tally: Tally, outcome: Outcome, now: float, *, due: float | None = None, address: str = A) -> None:
     """Record an outcome that came at `now` to a request that was due then, or a while before."""
-    probed = Probed(address, "kept", "get GET /x", tally.phase, now if due is None else due, TIME)
+    probed = Probed(address, "kept", "get GET /x", tally.phase, now if due is None else due, WALL)
     tally.record(probed, outcome, now)
 
 
 def seen(tally: Tally, now: float) -> Availability:
     """All that was counted until `now`."""
-    return tally.snapshot(now, Watches(), lanes=True)
+    return tally.snapshot(now, Watches())
 
 
 def test_counts_and_gaps() -> None:
@@ -76,7 +76,7 @@ def test_a_request_belongs_to_the_phase_in_which_it_was_due() -> None:
     """A request that was due in one step and failed during the next one is counted, and told, with the first."""
     tally = Tally(0.0, (A,))
     tally.enter("first")
-    probed = Probed(A, "kept", "get GET /x", tally.phase, 1.0, TIME)
+    probed = Probed(A, "kept", "get GET /x", tally.phase, 1.0, WALL)
     tally.enter("second")
     tally.record(probed, BAD, 9.0)
     record(tally, GOOD, 9.0)
@@ -131,3 +131,12 @@ def test_a_long_outage_keeps_the_first_failures() -> None:
         record(tally, BAD, float(second))
     counts = seen(tally, 0.0)
     assert (counts.failed, len(counts.failures)) == (KEPT_FAILURES + 5, KEPT_FAILURES)
+
+
+def test_what_is_told_meanwhile_is_short() -> None:
+    """Twice a second, only the newest failures are told, however many there are; all counts are complete."""
+    tally = Tally(0.0, (A,))
+    for second in range(100):
+        record(tally, BAD, float(second))
+    counts = tally.snapshot(100.0, Watches(), final=False)
+    assert (counts.failed, len(counts.failures), counts.lanes) == (100, NEWEST_FAILURES, ())
