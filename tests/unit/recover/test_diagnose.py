@@ -380,11 +380,11 @@ def test_lost_data_with_a_backup_gives_the_steps() -> None:
     )
     found = look(replace(SICK, etcd=lost)).findings[0]
     assert (
-        "etcdutl snapshot restore /var/backups/etcd/new.db --data-dir /var/lib/etcd --name cp-1 \\\n"
+        "etcdutl snapshot restore /var/backups/etcd/new.db --data-dir /var/lib/etcd/restored --name cp-1 \\\n"
         "    --initial-cluster cp-1=https://10.9.9.9:2380 --initial-advertise-peer-urls https://10.9.9.9:2380"
         in found.remedy
     )
-    assert "mv /var/lib/etcd /var/lib/etcd.lost" in found.remedy
+    assert "mv /var/lib/etcd/member /var/lib/etcd/member.lost" in found.remedy
     assert " rm " not in found.remedy
     assert "/root/old.db, 4 MiB" in found.diagnosis
 

@@ -132,7 +132,7 @@ def _lost(name: str, found: Etcd, what: str, answering: frozenset[str]) -> Cause
 
 
 def _restore(name: str, found: Etcd, backup: str) -> str:
-    """The steps for one member, word for word."""
+    """The steps for one member, word for word. The folder itself stays: it may be a mount."""
     member = found.flags.get("name", name)
     peer = found.flags.get("initial-advertise-peer-urls", "https://ADDRESS:2380")
     folder, manifest = found.data_dir, "/etc/kubernetes/manifests/etcd.yaml"
@@ -142,10 +142,11 @@ def _restore(name: str, found: Etcd, backup: str) -> str:
         stop, start = "", "  kubeadm init phase etcd local  # with --config, if kubeadm was given one"
     return f"""Restore the backup by hand on {name}, as root (etcdutl is in etcd's image; use etcd's own version):
   etcdutl snapshot status {backup} -w table
-{stop}  mv {folder} {folder}.lost  # kept, not deleted
-  etcdutl snapshot restore {backup} --data-dir {folder} --name {member} \\
+{stop}  [ ! -e {folder}/member ] || mv {folder}/member {folder}/member.lost  # kept, not deleted
+  etcdutl snapshot restore {backup} --data-dir {folder}/restored --name {member} \\
     --initial-cluster {member}={peer} --initial-advertise-peer-urls {peer} \\
     --bump-revision 1000000000 --mark-compacted  # or clients would trust what they have cached
+  mv {folder}/restored/member {folder}/member
 {start}
   upgrader recover
 With several members: restore the same backup on each, with the whole --initial-cluster."""

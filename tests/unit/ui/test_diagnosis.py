@@ -1,0 +1,54 @@
+"""A diagnosis as an operator sees it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.unit.recover.controllers import generation
+from tests.unit.recover.test_diagnose import CRASHED, HEALTHY, SICK, SILENT, STOPPED, kept, look
+from tests.unit.ui.conftest import text
+from upgrader.model.cluster import Host
+from upgrader.recover.diagnose import ApiSeen, diagnose
+from upgrader.recover.facts import Examined
+from upgrader.ui.diagnosis import draw_diagnosis
+
+WIDTH = 140
+
+
+def test_a_bad_flag() -> None:
+    """The state in a line, the cause with its remedy, and which copy would be restored."""
+    drawn = text(draw_diagnosis(look(replace(SICK, containers=(CRASHED,)))), width=WIDTH)
+    assert drawn.splitlines()[:3] == [
+        " ✘ The API does not answer: connection refused",
+        "   controller-1  containerd runs · kubelet runs · etcd healthy · kube-apiserver does not serve",
+        "",
+    ]
+    cause = drawn.splitlines()[3]
+    assert cause.startswith(" ✘ error  controller-1: kube-apiserver exits with 1: Error: unknown flag: --nonsense")
+    assert cause.endswith("apiserver.exits")
+    assert "controller-1: the last-known-good kube-apiserver is generation 4 of 2026-11-21T10:00:00Z (whole)" in drawn
+
+
+def test_the_cause_stands_first() -> None:
+    """Of two controllers the errors come first, and warnings after them."""
+    damaged = replace(HEALTHY, workloads=kept(generation(3), generation(4, damage="a was changed")))
+    down = replace(SICK, containerd=STOPPED, etcd=SILENT)
+    lines = text(draw_diagnosis(look(damaged, down)), width=WIDTH).splitlines()
+    first = [line for line in lines if line.startswith((" ✘ error", " ! warning"))]
+    assert "containerd is stopped" in first[0]
+    assert "is damaged" in first[1]
+
+
+def test_healthy() -> None:
+    """Nothing is listed where nothing is wrong."""
+    drawn = text(draw_diagnosis(look(replace(HEALTHY, workloads=kept(generation(4), active=4)), api=True)), width=WIDTH)
+    assert "copy of generation 4 in place" in drawn
+    assert "✘" not in drawn
+
+
+def test_a_controller_that_was_not_reached() -> None:
+    """It is listed, with the reason."""
+    seen = diagnose([Examined(Host("controller-1", "10.0.0.1"), None, "No route to host")], ApiSeen(False))
+    drawn = text(draw_diagnosis(seen), width=WIDTH)
+    assert "controller-1  not reached" in drawn
+    assert "controller-1 can't be examined: No route to host" in drawn
