@@ -16,6 +16,9 @@ CRASHES_UNTIL_BROKEN = 2
 _WONT_START = frozenset({"CreateContainerConfigError", "InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff"})
 """The kubelet would go on trying, but with the same input: a missing Secret, a name or an image that isn't there."""
 
+_NOT_READ_YET = "services have not yet been read"
+"""What a kubelet that has just started says of every container, until it has read the Services."""
+
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 _LOST = frozenset({"Unknown", "ContainerStatusUnknown"})
@@ -86,7 +89,7 @@ def container_fault(pod: Pod, container: Container) -> Fault | None:
         if _loops(container, end):
             return fault(Severity.BROKEN, f"{what} (restarted {container.restarts} times)", words)
         return fault(Severity.FAILING, what, words)
-    if reason in _WONT_START:
+    if reason in _WONT_START and _NOT_READ_YET not in container.waiting_message:
         return fault(Severity.BROKEN, *_no_start(container))
     if reason not in _STARTING:
         again = reason == "RunContainerError" and container.restarts >= CRASHES_UNTIL_BROKEN

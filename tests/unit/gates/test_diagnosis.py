@@ -175,6 +175,13 @@ def test_first_failed_pull_is_pending(kube: FakeKube) -> None:
     assert "connection reset" in verdict.reason
 
 
+def test_kubelet_that_has_just_started_breaks_nothing(kube: FakeKube) -> None:
+    """Until it has read the Services, a kubelet gives every container the reason of one that can't be configured."""
+    words = "services have not yet been read at least once, cannot construct envvars"
+    rolling(kube, waiting("CreateContainerConfigError", words), phase="Pending")
+    assert look(kube).kind is VerdictKind.PENDING
+
+
 def test_missing_secret_is_broken_at_once(kube: FakeKube) -> None:
     """CreateContainerConfigError carries its own reason."""
     rolling(kube, waiting("CreateContainerConfigError", 'secret "pki" not found'), phase="Pending")
