@@ -10,6 +10,8 @@ import click
 
 from upgrader.cli.folder import runs_folder
 from upgrader.engine.history import past_runs
+from upgrader.engine.lock import folder_holder
+from upgrader.engine.status import status_of
 from upgrader.ui.runs import print_history
 
 __all__ = ["history"]
@@ -27,4 +29,5 @@ def history(folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([run.as_json() for run in runs], indent=2))
     else:
-        print_history(runs, sys.stdout)
+        status = status_of(folder_holder(folder), runs[-1] if runs else None)
+        print_history(runs, running=status.state == "running", stream=sys.stdout)

@@ -27,13 +27,13 @@ from upgrader.model.settings import Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe import observe
 from upgrader.planner import plan_run
-from upgrader.ports import Hosts, Recovery
+from upgrader.ports import Hosts, Kube, Recovery
 from upgrader.preflight.checks import PreflightContext, run_checks
 from upgrader.recover.api import ApiRecovery
 from upgrader.recover.look import Look
 from upgrader.recover.pipeline import RecoverTools
 
-__all__ = ["Session", "open_session"]
+__all__ = ["Session", "open_kube", "open_session"]
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,19 @@ class Session:
             observed=observed,
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
         )
+
+
+@contextmanager
+def open_kube(folder: Path, timeout_seconds: float) -> Iterator[Kube]:
+    """The API of a cluster folder's cluster, and nothing else; each call ends after that time."""
+    settings = load_settings(folder, os.environ)
+    kube = KubeAdapter(
+        settings.kubeconfig, check_context(settings.kubeconfig, settings.context), timeout_seconds=timeout_seconds
+    )
+    try:
+        yield kube
+    finally:
+        kube.close()
 
 
 @contextmanager

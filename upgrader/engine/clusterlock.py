@@ -14,11 +14,11 @@ from dataclasses import replace
 
 from upgrader.engine.lease import LEASES, NAME, NAMESPACE, Holder, Lease, manifest
 from upgrader.engine.report import Report, follow
-from upgrader.errors import ApiError, ApiUnavailable, Locked
+from upgrader.errors import ApiError, ApiUnavailable, Locked, UpgraderError
 from upgrader.model.event import Event, LockTakenOver
 from upgrader.ports import Clock, Kube
 
-__all__ = ["ClusterLock", "acquire"]
+__all__ = ["ClusterLock", "acquire", "read_lease"]
 
 _LOOK_SECONDS = 1.0
 _PATIENCE = 3
@@ -52,10 +52,10 @@ class ClusterLock:
         with self._one:
             try:
                 self._renew()
-            except ApiError as error:
+            except UpgraderError as error:
                 # 409: it was changed since we read it, by an answer of our own that we never saw, or by somebody else.
                 # 404: somebody removed it. Everything else says nothing about the lock.
-                if error.status in (404, 409):
+                if isinstance(error, ApiError) and error.status in (404, 409):
                     self._look_again()
             return not self.lost_to
 
@@ -89,7 +89,7 @@ class ClusterLock:
 
     def _look_again(self) -> None:
         try:
-            found = _read(self._kube)
+            found = read_lease(self._kube)
             if found is None:
                 self._lease = _create(self._kube, self._clock, self._holder)
             elif found.holder is not None and found.holder.identity == self._holder.identity:
@@ -111,7 +111,7 @@ def acquire(kube: Kube, clock: Clock, holder: Holder, *, take_over: bool, note: 
     since = began = clock.monotonic()
     while True:
         try:
-            lease = _read(kube)
+            lease = read_lease(kube)
             if lease is None:
                 return ClusterLock(kube, clock, holder, _create(kube, clock, holder), None)
             if lease.holder is None:
@@ -155,7 +155,8 @@ def _take(kube: Kube, clock: Clock, holder: Holder, lease: Lease, why: str | Non
     return ClusterLock(kube, clock, holder, _hold(kube, clock, holder, taken, acquired=""), event)
 
 
-def _read(kube: Kube) -> Lease | None:
+def read_lease(kube: Kube) -> Lease | None:
+    """The cluster's lock as it is; None when it was never taken. Raises ApiError."""
     found = kube.get(LEASES, NAME, NAMESPACE)
     return None if found is None else Lease.read(found)
 

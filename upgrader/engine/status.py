@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from upgrader.engine.history import PastRun
+from upgrader.engine.lease import Holder, Lease
 from upgrader.engine.lock import FolderHolder
 
 __all__ = ["Status", "status_of"]
@@ -23,6 +24,15 @@ class Status:
     holder: FolderHolder | None
     run: PastRun | None
     """The newest run; None when there never was one."""
+    cluster: Lease | None = None
+    """The cluster's own lock, which another machine may hold; None when it was never taken, or is not known."""
+    cluster_problem: str = ""
+    """Why the cluster's lock is not known."""
+
+    @property
+    def cluster_holder(self) -> Holder | None:
+        """Who holds the cluster's lock, as far as it is known."""
+        return self.cluster.holder if self.cluster else None
 
     @property
     def resumable(self) -> bool:
@@ -33,7 +43,14 @@ class Status:
         """For machines; times are ISO 8601 in UTC."""
         holder = self.holder and {"holder": self.holder.holder, "since": _iso(self.holder.since)}
         run = self.run and self.run.as_json()
-        return {"state": self.state, "holder": holder, "resumable": self.resumable, "run": run}
+        seen = self.cluster
+        lock = {
+            "holder": asdict(seen.holder) if seen and seen.holder else None,
+            "since": seen.acquired if seen else "",
+            "renewed": seen.renewed if seen else "",
+            "problem": self.cluster_problem,
+        }
+        return {"state": self.state, "holder": holder, "resumable": self.resumable, "run": run, "cluster_lock": lock}
 
 
 def status_of(holder: FolderHolder | None, newest: PastRun | None) -> Status:

@@ -21,8 +21,11 @@ __all__ = ["print_history", "print_status"]
 _UNKNOWN = ("?", "can't be read", "magenta")
 
 
-def print_history(runs: Sequence[PastRun], stream: TextIO | None = None) -> None:
-    """Print a line for each run: when, where to, how it ended, how long it took, and why it failed."""
+def print_history(runs: Sequence[PastRun], *, running: bool = False, stream: TextIO | None = None) -> None:
+    """Print a line for each run: when, where to, how it ended, how long it took, and why it failed.
+
+    `running`: the last one is still at work.
+    """
     out = console(stream)
     table = Table.grid(padding=(0, 2))
     for _ in range(3):
@@ -30,7 +33,7 @@ def print_history(runs: Sequence[PastRun], stream: TextIO | None = None) -> None
     table.columns[2].justify = "right"
     table.add_column(overflow="fold")
     for run in runs:
-        mark, words, style = _outcome(run)
+        mark, words, style = ("▸", "is running", "cyan") if running and run is runs[-1] else _outcome(run)
         reason = _problem(run) or run.report.reason
         why = reason.splitlines()[0] if reason else _stopped_at(run.report)
         seconds = duration(run.seconds) if run.seconds else ""
@@ -46,9 +49,17 @@ def print_status(status: Status, now: datetime, stream: TextIO | None = None) ->
     out = console(stream)
     if status.holder is not None:
         held = duration((now - status.holder.since).total_seconds())
-        out.print(Text.assemble("held by ", (status.holder.holder, "bold"), f" for {held}"), soft_wrap=True)
+        out.print(
+            Text.assemble("at work from this folder: ", (status.holder.holder, "bold"), f" for {held}"), soft_wrap=True
+        )
     else:
-        out.print("nobody is at work in this folder")
+        out.print("nobody is at work from this folder")
+    if status.cluster_problem:
+        out.print(Text(f"the cluster's lock is not known: {status.cluster_problem}", style="magenta"), soft_wrap=True)
+    elif status.cluster_holder is None:
+        out.print("the cluster's lock is free")
+    else:
+        out.print(Text.assemble("the cluster's lock is held by ", (str(status.cluster_holder), "bold")), soft_wrap=True)
     run = status.run
     if run is None:
         out.print("no run yet")

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.fakes.clock import FakeClock
+from upgrader.adapters.clock import SystemClock
 from upgrader.cli.main import cli
 from upgrader.engine.journal import Journal
 from upgrader.engine.lock import folder_lock
@@ -24,6 +25,7 @@ from upgrader.model.event import (
     StepStarted,
 )
 from upgrader.model.outcome import pending
+from upgrader.ports import Clock
 
 NAME = "20260101T000000-v1.37.1"
 BEGIN: tuple[Event, ...] = (
@@ -44,11 +46,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def a_run(folder: Path, *events: Event, name: str = NAME) -> Path:
+def a_run(folder: Path, *events: Event, name: str = NAME, clock: Clock | None = None) -> Path:
     """Add a run with these events to the folder; returns its journal."""
     path = folder / "runs" / name / "journal.jsonl"
     path.parent.mkdir(parents=True)
-    journal = Journal(path, FakeClock())
+    journal = Journal(path, clock or FakeClock())
     for event in events:
         journal.emit(event)
     journal.close()
@@ -64,7 +66,7 @@ def test_status_of_a_run_that_was_cut_off(folder: Path) -> None:
     """Each step is told, where it was cut off, which gate it waited for, and that it can be gone on with."""
     a_run(folder, *BEGIN)
     said = upgrader(folder, "status").stdout
-    assert "nobody is at work" in said
+    assert "nobody is at work from this folder" in said
     assert "last: kube-apiserver: waiting for its gates" in said
     assert [line.split()[:2] for line in said.splitlines() if line[:2] in (" ✔", " ?", " ·")] == [
         ["✔", "pod-checkpointer"],
@@ -87,8 +89,20 @@ def test_status_names_the_holder(folder: Path) -> None:
     """Who holds the folder's lock is named, also when no run has begun."""
     with folder_lock(folder, "anna@laptop (process 7)"):
         said = upgrader(folder, "status").stdout
-    assert "held by anna@laptop (process 7)" in said
+    assert "at work from this folder: anna@laptop (process 7)" in said
     assert "no run yet" in said
+
+
+def test_status_works_without_the_api(folder: Path) -> None:
+    """With an API that doesn't answer, the folder's part is told all the same, and the cluster's lock is not known."""
+    (folder / "kubeconfig").write_text(
+        'apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]\nusers: []\n'
+        'contexts: [{name: c, context: {cluster: c, user: ""}}]\ncurrent-context: c\n'
+    )
+    a_run(folder, *BEGIN)
+    said = upgrader(folder, "status").stdout
+    assert "the cluster's lock is not known" in said and "127.0.0.1" in said
+    assert "last: kube-apiserver" in said
 
 
 def test_history_has_a_line_for_each_run(folder: Path) -> None:
@@ -102,6 +116,14 @@ def test_history_has_a_line_for_each_run(folder: Path) -> None:
     assert "rolled back" in lines[0] and "1 min 01 s" in lines[0] and lines[0].endswith("bad flag")
     assert "can't be read" in lines[1] and "journal.jsonl:1" in lines[1]
     assert "20260103T000000-adopt" in lines[2] and "succeeded" in lines[2] and "42 s" in lines[2]
+
+
+def test_history_tells_a_run_at_work_from_one_that_was_cut_off(folder: Path) -> None:
+    """The newest run is running while the process that began it holds the folder, and was interrupted afterwards."""
+    with folder_lock(folder, "anna@laptop (process 7)"):
+        a_run(folder, *BEGIN, name="20990101T000000-v1.37.1", clock=SystemClock())
+        assert "is running" in upgrader(folder, "history").stdout
+    assert "was interrupted" in upgrader(folder, "history").stdout
 
 
 def test_history_for_machines(folder: Path) -> None:

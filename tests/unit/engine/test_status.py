@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.fakes.clock import FakeClock
 from upgrader.engine.history import newest_run
 from upgrader.engine.journal import Journal
+from upgrader.engine.lease import Holder, Lease, manifest
 from upgrader.engine.lock import FolderHolder
 from upgrader.engine.status import status_of
 from upgrader.model.event import Event, RunEnded, RunStarted, StepApplied, StepEnded, StepStarted, UndoStarted
@@ -77,3 +79,14 @@ def test_nothing_yet(tmp_path: Path) -> None:
     """A folder without runs is idle, and a first command that holds the lock is preparing one."""
     assert status_of(None, newest_run(tmp_path)).state == "idle"
     assert status_of(BEFORE, newest_run(tmp_path)).state == "preparing"
+
+
+def test_lock_of_the_cluster_is_told(tmp_path: Path) -> None:
+    """Who holds the cluster's lock from another machine, and what it does, is in the JSON, beside this folder's run."""
+    holder = Holder("ben@ci (process 9) b2", "", "20260102T000000-v1.37.1", "kube-apiserver: waiting for its gates")
+    lease = Lease.read(manifest(holder, now=BEGUN))
+    status = replace(status_of(None, None), cluster=lease)
+    assert status.cluster_holder == holder
+    lock = status.as_json()["cluster_lock"]
+    assert lock["holder"]["identity"] == "ben@ci (process 9) b2"
+    assert lock["since"] == "2026-01-01T00:00:00.000000Z"
