@@ -49,14 +49,14 @@ def main() -> int:
                 missed += 1
                 said = f"NOT BACK: {error}"
             _say(f"{number} of {len(jobs)}  {name}: {said} ({time.monotonic() - begun:.0f} s)")
+            if options.json:  # each time: somebody may end this before it is done
+                figures = {"causes": as_json(by_cause), "seed": seed, "cuts": as_json(cuts), "not_back": missed}
+                options.json.write_text(json.dumps(figures, indent=2) + "\n")
     if by_cause:
         print(cause_table(by_cause))
         print(boot_table([r for r in by_cause if r.cause == by_cause[0].cause]))
     if cuts:
         print(f"Seed {seed}.\n\n{cut_table(cuts)}")
-    if options.json:
-        figures = {"causes": as_json(by_cause), "seed": seed, "cuts": as_json(cuts), "not_back": missed}
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
     return 1 if missed else 0
 
 
