@@ -138,7 +138,7 @@ class Availability(_Model):
         description="Further addresses of the API to ask, as https://HOST:PORT: each controller's, a load balancer's.",
     )
     max_failed: int = Field(
-        default=10, ge=0, description="How many requests may fail during a step before it is rolled back."
+        default=100, ge=0, description="How many requests may fail during a step before it is rolled back."
     )
     max_gap: Duration = Field(
         default=10.0,

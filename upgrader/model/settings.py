@@ -27,8 +27,8 @@ __all__ = [
 BUILT_IN_CHARTS = ("pod-checkpointer", "kube-apiserver", "kubernetes")
 """The charts that come with upgrader, in the order in which the default pipeline upgrades them."""
 
-USUAL_LIMITS = Limits(max_failed=10, max_gap_seconds=10.0)
-"""At 10 requests a second, one second of refusals or ten of silence: an outage, and not one request that went wrong."""
+USUAL_LIMITS = Limits(max_failed=100, max_gap_seconds=10.0)
+"""At 10 requests a second, ten seconds of refusals or of silence: an outage, and no disk that was slow for a moment."""
 
 OnFailure = Literal["rollback-run", "rollback-step", "stop"]
 """What a failed step leads to: undo the whole run, undo that step only, or leave all as it is."""
