@@ -1,0 +1,144 @@
+"""The pod-checkpointer on a node: Secrets that stay where they belong, and what a person there can do."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.labs import OLD, LabCluster, until
+from upgrader.ports import Kind
+
+_DEPLOYMENTS, _SECRETS = Kind("apps/v1", "deployments"), Kind("v1", "secrets")
+_FOLDER = "/etc/kubernetes/checkpointer/workloads/kube-system.canary"
+_MANIFEST = "/etc/kubernetes/manifests/checkpoint-kube-system.canary.json"
+_USER = 12345
+_KUBECTL = ("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "-n", "kube-system")
+
+
+@pytest.fixture
+def canary(cluster: LabCluster) -> Iterator[str]:
+    """A workload that asks for a checkpoint and reads a Secret; the Secret's value."""
+    value = secrets.token_hex(16)
+    meta = {"name": "canary", "namespace": "kube-system"}
+    cluster.kube.apply(
+        _SECRETS, {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {"key": value}}, "kube-system"
+    )
+    cluster.kube.apply(_DEPLOYMENTS, _deployment(meta, cluster), "kube-system")
+    try:
+        yield value
+    finally:
+        cluster.kube.delete(_DEPLOYMENTS, "canary", "kube-system")
+        cluster.kube.delete(_SECRETS, "canary", "kube-system")
+        until("the pod's end", lambda: not _pod(cluster), timeout_seconds=60)
+        # The generations of a workload that isn't wanted any more are a person's to remove.
+        cluster.on_controller("rm", "-rf", _MANIFEST, _FOLDER)
+        until("the end of its copy", lambda: "canary" not in _containers(cluster), timeout_seconds=60)
+
+
+def test_a_secret_stays_private_and_a_person_can_start_the_copy(cluster: LabCluster, canary: str) -> None:
+    """Its files are for their reader alone, its value is in no log and no run's folder; `restore` starts the copy where
+    the workload's own pod is gone.
+    """
+    until("a generation of the canary", lambda: _rows(cluster, "generations") != [], timeout_seconds=90)
+    (row,) = _rows(cluster, "generations")
+    assert (row["generation"], row["state"], row["images"], row["active"]) == (1, "intact", "here", False)
+
+    path = f"{_FOLDER}/generations/1/volumes/secret"
+    assert cluster.on_controller("stat", "-c", "%a %u", path, f"{path}/key").split() == [
+        "700",
+        str(_USER),
+        "600",
+        str(_USER),
+    ]
+    assert cluster.on_controller("cat", f"{path}/key").strip() == canary
+
+    cluster.on_controller(*_KUBECTL, "scale", "deployment", "canary", "--replicas=0")
+    until("no pod of its own", lambda: not _pod(cluster), timeout_seconds=60)
+    restored = _checkpointer(cluster, "restore", "canary", "--generation", "1")
+    assert "generation 1 is put in place" in restored
+    assert "was already in place" in _checkpointer(cluster, "restore", "kube-system/canary")
+    until("the copy's container", lambda: "canary" in _containers(cluster), timeout_seconds=60)
+    (status,) = _rows(cluster, "status")
+    assert (status["active"], status["active_generation"]) == (True, 1)
+
+    assert cluster.upgrader("plan", "--to", OLD).exit_code == 0
+    assert _places_that_show(cluster, canary) == []
+
+
+def _places_that_show(cluster: LabCluster, value: str) -> list[str]:
+    """Files and logs that hold the value: on the node all logs and what its processes were started with, here the
+    folders of the runs.
+    """
+    script = (
+        "grep -rlF -f /run/canary /var/log/pods /etc/kubernetes/manifests; "
+        "journalctl --no-pager -q | grep -qF -f /run/canary && echo journal; "
+        "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | grep -aqF -f /run/canary && echo processes; "
+        "rm /run/canary"
+    )
+    # Through a file, so that the search itself shows nothing; the value that is found first proves that it works.
+    cluster.on_controller("cp", f"{_FOLDER}/generations/1/volumes/secret/key", "/run/canary")
+    assert cluster.on_controller("grep", "-rlF", "-f", "/run/canary", _FOLDER).strip()
+    found = cluster.on_controller("sh", "-c", script).split()
+    return found + [str(p) for p in cluster.folder.rglob("*") if p.is_file() and value.encode() in p.read_bytes()]
+
+
+def _deployment(meta: dict[str, str], cluster: LabCluster) -> dict[str, Any]:
+    image = cluster.on_controller("sh", "-c", "ctr -n k8s.io images ls -q | grep /tools:").split()[0]
+    container = {
+        "name": "canary",
+        "image": image,
+        "command": ["sleep", "infinity"],
+        "securityContext": {"runAsUser": _USER},
+        "volumeMounts": [{"name": "secret", "mountPath": "/secret", "readOnly": True}],
+    }
+    spec = {
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [container],
+        "volumes": [{"name": "secret", "secret": {"secretName": "canary"}}],
+    }
+    template = {
+        "metadata": {"labels": {"app": "canary"}, "annotations": {"checkpointer.upgrader.io/checkpoint": "true"}},
+        "spec": spec,
+    }
+    selector = {"matchLabels": {"app": "canary"}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": meta,
+        "spec": {"selector": selector, "template": template},
+    }
+
+
+def _pod(cluster: LabCluster) -> bool:
+    return bool(cluster.kube.list(Kind("v1", "pods"), "kube-system", labels="app=canary"))
+
+
+def _rows(cluster: LabCluster, command: str) -> list[dict[str, Any]]:
+    """The canary's rows of `status` or `generations`."""
+    rows: list[dict[str, Any]] = json.loads(_checkpointer(cluster, command, "--json"))
+    return [row for row in rows if row["workload"] == "kube-system/canary"]
+
+
+def _checkpointer(cluster: LabCluster, *arguments: str) -> str:
+    """Run a command of the pod-checkpointer on the node, as a person would without an API: in its own container."""
+    listed = cluster.on_controller("ctr", "-n", "k8s.io", "containers", "ls")
+    running = cluster.on_controller("ctr", "-n", "k8s.io", "tasks", "ls", "-q").split()
+    container = next(c.split()[0] for c in listed.splitlines() if "/pod-checkpointer:" in c and c.split()[0] in running)
+    identity = f"test-{secrets.token_hex(4)}"
+    command = ("ctr", "-n", "k8s.io", "tasks", "exec", "--exec-id", identity, container, "python3", "-m")
+    return cluster.on_controller(*command, "upgrader.checkpointer", *arguments)
+
+
+def _containers(cluster: LabCluster) -> list[str]:
+    """Names of the containers that run on the node; the canary's and its copy's have the same."""
+    found = cluster.on_controller(
+        "sh", "-c", "for t in $(ctr -n k8s.io tasks ls -q); do ctr -n k8s.io containers info $t; done"
+    )
+    return [line.split('"')[3] for line in found.splitlines() if '"io.kubernetes.container.name":' in line]
