@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from upgrader.cli.carry_out import carry_out
-from upgrader.cli.locking import lock_holder
+from upgrader.cli.locking import cluster_lock, lock_holder
 from upgrader.cli.wiring import Session, open_session
 from upgrader.engine.lock import folder_lock
 from upgrader.errors import RollbackFailed, UsageError
@@ -66,7 +67,10 @@ def _recover(session: Session, only: tuple[str, ...], *, dry_run: bool, yes: boo
         raise _for_a_person(seen)
     if not yes:
         click.confirm("Start?", abort=True, err=True)
-    carry_out(_unobserved(session), pipeline, label="recover", on_failure="stop")
+    # Without an API there is no lock to take, and no Helm of another run can be at work either.
+    lock = cluster_lock(session, take_over=False) if seen.api.answers else nullcontext(None)
+    with lock as held:
+        carry_out(_unobserved(session), pipeline, label="recover", on_failure="stop", held=held)
 
 
 def _unobserved(session: Session) -> Session:

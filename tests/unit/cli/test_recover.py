@@ -33,6 +33,7 @@ class Site:
         self.kube, self.helm, self.hosts = FakeKube(), FakeHelm(), FakeHosts()
         self.seen: tuple[Controller, ...] = (controller(),)
         self.ran: list[tuple[str, ...]] = []
+        self.locked = 0
         self.asked_only: tuple[str, ...] = ()
         self.cluster = Cluster(folder, folder / "kubeconfig", "lab", folder / "hosts.yml", (self.seen[0].host,))
 
@@ -79,7 +80,13 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     def carried_out(_session: object, pipeline: Pipeline, **_options: object) -> None:
         site.ran.append(tuple(item.step.name for item in pipeline.steps))
 
+    @contextmanager
+    def locked(_session: object, *, take_over: bool) -> Iterator[None]:
+        site.locked += 1
+        yield
+
     monkeypatch.setattr(command, "open_session", opened)
+    monkeypatch.setattr(command, "cluster_lock", locked)
     monkeypatch.setattr(command, "carry_out", carried_out)
     monkeypatch.setattr(command, "_unobserved", lambda session: session)
     return site
@@ -103,9 +110,9 @@ def test_it_asks_before_it_starts(site: Site) -> None:
 
 
 def test_yes_asks_nobody(site: Site) -> None:
-    """With --yes it starts at once."""
+    """With --yes it starts at once; without an API there is no lock of the cluster's to wait for."""
     assert site.invoke("--yes").exit_code == 0
-    assert len(site.ran) == 1
+    assert (len(site.ran), site.locked) == (1, 0)
 
 
 def test_healthy_cluster(site: Site) -> None:
@@ -119,13 +126,13 @@ def test_healthy_cluster(site: Site) -> None:
 
 
 def test_api_that_answers_over_a_broken_release(site: Site) -> None:
-    """An API that is back is not all: what is still wrong is said, and mended."""
+    """An API that is back is not all: what is still wrong is said, and mended, under the cluster's lock."""
     site.kube.unavailable = False
     site.healthy()
     site.helm.install("kube-apiserver", "", "failed")
     result = site.invoke("--yes")
     assert "The API answers, but: release kube-apiserver: revision 2 is failed" in result.stderr
-    assert len(site.ran) == 1
+    assert (len(site.ran), site.locked) == (1, 1)
 
 
 @pytest.mark.parametrize("flags", [(), ("--yes",)])
