@@ -224,6 +224,10 @@ CASES: Mapping[str, Case] = {
         replace(SICK, etcd=replace(ETCD, server=replace(SERVER, healthy=False, leader="", said="RAFT NO LEADER"))),
         ("etcd has no leader: 1 of 3 members answer, 2 are needed",),
     ),
+    "etcd restarted without a quorum": Case(
+        replace(SICK, etcd=replace(ETCD, server=EtcdServer(False, "RAFT NO LEADER"))),
+        ("etcd has no leader: it waits for a majority of its members",),
+    ),
     "etcd's quota used up": Case(
         replace(
             SICK,

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +301,30 @@ def test_etcds_manifest_data_and_backups(disk: Disk) -> None:
     assert not isinstance(etcd.server, EtcdServer)
     disk.write("/var/lib/etcd/member/snap/db", "x")
     assert disk.examine().etcd.data == "present"
+
+
+def test_an_etcd_that_waits_for_the_others_is_told_from_a_silent_one(disk: Disk) -> None:
+    """Started without a quorum it serves no clients; what it says to monitors is the answer then."""
+
+    class Monitor(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b'{"health":"false","reason":"RAFT NO LEADER"}'
+            self.send_response(503)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Monitor) as monitor:
+        threading.Thread(target=monitor.serve_forever, daemon=True).start()
+        flags = [*FLAGS, f"--listen-metrics-urls=http://127.0.0.1:{monitor.server_port}"]
+        disk.write("/etc/kubernetes/manifests/etcd.yaml", "\n".join(f"    - {flag}" for flag in flags))
+        server = disk.examine().etcd.server
+        monitor.shutdown()
+    assert isinstance(server, EtcdServer)
+    assert (server.healthy, server.said, server.leader) == (False, "RAFT NO LEADER", "")
 
 
 def test_the_manifests_folder_may_be_gone(disk: Disk) -> None:

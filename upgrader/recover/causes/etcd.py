@@ -82,9 +82,8 @@ def _answers(name: str, server: EtcdServer, answering: frozenset[str]) -> Iterat
         voters = [m for m in members if not m.learner]
         up = [m for m in voters if m.id in answering]
         down = ", ".join(m.name or m.id for m in voters if m.id not in answering)
-        title = (
-            f"{name}: etcd has no leader: {len(up)} of {len(voters)} members answer, {len(voters) // 2 + 1} are needed"
-        )
+        count = f"{len(up)} of {len(voters)} members answer, {len(voters) // 2 + 1} are needed"
+        title = f"{name}: etcd has no leader: {count if voters else 'it waits for a majority of its members'}"
         remedy = f"Bring back: {down}." if down else "Look at the network between the members, port 2380."
         yield Cause(Finding("etcd.no-quorum", "error", title, f"It says: {server.said}", remedy), explains=True)
         return

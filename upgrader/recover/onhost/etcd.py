@@ -10,10 +10,14 @@ import os
 import re
 from typing import Any
 
-from .probe import Failed, attempt, read
-from .tls import context, get
+from .probe import Failed, attempt, read, unknown
+from .tls import context, get, plain
 
 _PKI = "/etc/kubernetes/pki/etcd"
+_METRICS = "http://127.0.0.1:2381"
+"""kubeadm's, on every member."""
+
+_NO_MEMBERS = "it tells its members only when a majority of them runs"
 _TOLD = ("name", "initial-advertise-peer-urls", "initial-cluster")
 """What somebody needs who restores a backup."""
 
@@ -51,6 +55,16 @@ def _data(folder: str) -> str:
 def server(root: str) -> dict[str, Any]:
     """What the member on this host answers."""
     flags = _flags(root)
+    try:
+        return _asked(root, flags)
+    except Failed:
+        waiting: dict[str, Any] = attempt(lambda: _waiting(flags))
+        if "unknown" in waiting:
+            raise
+        return waiting
+
+
+def _asked(root: str, flags: dict[str, str]) -> dict[str, Any]:
     files = {
         "ca": flags.get("trusted-ca-file", _PKI + "/ca.crt"),
         "cert": _PKI + "/healthcheck-client.crt",
@@ -87,6 +101,16 @@ def server(root: str) -> dict[str, Any]:
     except Failed as error:
         found.update(healthy=False, said=str(error))
     return found
+
+
+def _waiting(flags: dict[str, str]) -> dict[str, Any]:
+    """A member that was started while too few others run doesn't serve clients at all, but says so to monitors."""
+    url = next((u for u in flags.get("listen-metrics-urls", _METRICS).split(",") if u.startswith("http://")), "")
+    address, _, port = url[len("http://") :].rpartition(":")
+    status, text = plain(address, int(port), "/health")
+    if status == 200:
+        raise Failed("it is healthy, and yet serves no clients")
+    return dict(_status({}), healthy=False, said=str(json.loads(text).get("reason", "")), members=unknown(_NO_MEMBERS))
 
 
 def _status(status: dict[str, Any]) -> dict[str, Any]:

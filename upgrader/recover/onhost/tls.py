@@ -1,4 +1,4 @@
-"""HTTPS with a verified certificate, to one address under one name."""
+"""HTTPS with a verified certificate, to one address under one name; and HTTP, to this host itself."""
 
 from __future__ import annotations
 
@@ -19,15 +19,26 @@ def context(authority: str) -> ssl.SSLContext:
 def get(tls: ssl.SSLContext, address: str, port: int, name: str, path: str, body: str | None = None) -> tuple[int, str]:
     """Status and text of a GET, or of a POST when there is a body. Raises Failed with the reason."""
     try:
-        plain = socket.create_connection((address, port), timeout=SECONDS)
-        with plain:
-            link = tls.wrap_socket(plain, server_hostname=name)
+        connected = socket.create_connection((address, port), timeout=SECONDS)
+        with connected:
+            link = tls.wrap_socket(connected, server_hostname=name)
             with link:
                 connection = http.client.HTTPConnection(address, port, timeout=SECONDS)
                 connection.sock = link
                 connection.request("GET" if body is None else "POST", path, body=body)
                 answer = connection.getresponse()
                 return answer.status, answer.read(1 << 20).decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as error:
+        raise Failed(f"{address}:{port}: {_words(error)}") from error
+
+
+def plain(address: str, port: int, path: str) -> tuple[int, str]:
+    """Status and text of a GET without TLS. Raises Failed with the reason."""
+    try:
+        connection = http.client.HTTPConnection(address, port, timeout=SECONDS)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read(1 << 20).decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as error:
         raise Failed(f"{address}:{port}: {_words(error)}") from error
 
