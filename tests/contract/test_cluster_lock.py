@@ -1,0 +1,68 @@
+"""The cluster's lock through a real API server: of rivals at the same instant, exactly one has it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from upgrader.adapters.clock import SystemClock
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.engine.clusterlock import ClusterLock, acquire, read_lease
+from upgrader.engine.heartbeat import kept_alive
+from upgrader.engine.lease import LEASES, NAME, NAMESPACE, Holder
+from upgrader.errors import Locked
+
+ROUNDS = 10
+
+
+@pytest.fixture
+def kubes(lab_folder: Path) -> Iterator[tuple[KubeAdapter, KubeAdapter]]:
+    """Two clients of the same API, with connections of their own; the lock was never taken."""
+    pair = KubeAdapter(lab_folder / "kubeconfig"), KubeAdapter(lab_folder / "kubeconfig")
+    pair[0].delete(LEASES, NAME, NAMESPACE)
+    yield pair
+    for kube in pair:
+        kube.close()
+
+
+@dataclass
+class Round:
+    """One start of two rivals, and what became of them."""
+
+    ready: threading.Barrier = field(default_factory=lambda: threading.Barrier(2))
+    decided: threading.Event = field(default_factory=threading.Event)
+    won: list[ClusterLock] = field(default_factory=list)
+    refused: list[Locked] = field(default_factory=list)
+
+    def rival(self, kube: KubeAdapter, name: str) -> None:
+        """Try to take the lock at the same instant as the other; hold it until the other was turned away."""
+        kube.get(LEASES, NAME, NAMESPACE)  # the connection is there when it counts
+        self.ready.wait(60)
+        try:
+            lock = acquire(kube, SystemClock(), Holder(name), take_over=False, note=lambda text: None)
+        except Locked as error:
+            self.refused.append(error)
+            self.decided.set()
+            return
+        self.won.append(lock)
+        with kept_alive(lock, lambda other: None, every_seconds=0.2):
+            self.decided.wait(30)
+
+
+def test_one_of_two_rivals_has_the_lock(kubes: tuple[KubeAdapter, KubeAdapter]) -> None:
+    """Started together over and over, on no Lease and on a free one, one gets the lock and the other is turned away."""
+    for _ in range(ROUNDS):
+        this = Round()
+        threads = [threading.Thread(target=this.rival, args=pair) for pair in zip(kubes, "ab", strict=True)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        assert (len(this.won), len(this.refused)) == (1, 1)
+        assert this.won[0].release()
+        lease = read_lease(kubes[0])
+        assert lease is not None and lease.holder is None

@@ -1,0 +1,43 @@
+"""One run at a time on a real cluster: from another folder, and after a kill."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.command import upgrader
+from tests.labs import OLD, LabCluster, until
+from upgrader.engine.clusterlock import read_lease
+
+
+def holder(cluster: LabCluster) -> str:
+    """Who has the cluster's lock; "" when nobody has."""
+    lease = read_lease(cluster.kube)
+    return str(lease.holder) if lease and lease.holder else ""
+
+
+def test_second_run_is_turned_away_and_a_killed_one_is_no_obstacle(cluster: LabCluster, tmp_path: Path) -> None:
+    """While a run is at work, one from another folder ends with 6 and its name; when it was killed, the same folder
+    goes on at once, says from whom it took over, and leaves the lock free."""
+    cluster.change_settings({"gates": {"consecutive": 100}})
+    command = [sys.executable, "-m", "upgrader", "-C", str(cluster.folder), "run", "--to", OLD, "--yes"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        try:
+            until("a run that holds the lock", lambda: "-v1.36.3" in holder(cluster), timeout_seconds=120)
+            copy = tmp_path / "copy"
+            shutil.copytree(cluster.folder, copy, ignore=shutil.ignore_patterns("runs", "*.img", "machines"))
+            second = upgrader("-C", copy, "run", "--to", OLD, "--yes", timeout_seconds=120)
+            assert second.exit_code == 6, second
+            assert f"process {first.pid}" in second.stderr, second
+        finally:
+            first.send_signal(signal.SIGKILL)
+    assert f"process {first.pid}" in holder(cluster), "nobody gave the lock back"
+    cluster.restore_files()
+    again = cluster.upgrader("run", "--to", OLD, "--yes")
+    assert again.exit_code == 0, again
+    taken = [record["data"] for record in cluster.journal() if record["type"] == "LockTakenOver"]
+    assert len(taken) == 1 and taken[0]["why"] == "its process is gone"
+    assert holder(cluster) == ""
