@@ -19,7 +19,7 @@ Made from `upgrader --help`; `make docs` makes it anew.
 
 def render() -> str:
     """The reference as Markdown: one section for each command, in the order of the help."""
-    return "\n".join([_HEAD, *_sections(cli, click.Context(cli, info_name="upgrader"))])
+    return "\n".join([_HEAD, *_sections(cli, click.Context(cli, info_name="upgrader", **cli.context_settings))])
 
 
 def _sections(command: click.Command, context: click.Context) -> Iterator[str]:

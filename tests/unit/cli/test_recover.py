@@ -17,6 +17,7 @@ from tests.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_deployment, add_node, add_pod, running
 from tests.unit.recover.controllers import controller
 from upgrader.cli import recover as command
+from upgrader.cli.main import cli
 from upgrader.errors import RollbackFailed, UsageError
 from upgrader.model.cluster import Cluster
 from upgrader.model.settings import Holding
@@ -64,7 +65,7 @@ class Site:
 
     def invoke(self, *arguments: str, answer: str = "") -> Result:
         """Run the command."""
-        return CliRunner().invoke(command.recover, arguments, obj=self.folder, input=answer)
+        return CliRunner().invoke(cli, ["-C", str(self.folder), "recover", *arguments], input=answer)
 
 
 @pytest.fixture
