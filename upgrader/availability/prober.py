@@ -12,6 +12,7 @@ when its stdin does, so it never outlives its parent, and takes its object out o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -86,6 +87,9 @@ class _Lane:
 
     address: str
     client: Client
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
+    """A client's writes are all of one object, so it makes one after the other, as controllers do. One that has to wait
+    counts with its wait. Were they all under way at a time, a slow server would be kept busy with their conflicts."""
 
 
 class Prober:
@@ -157,9 +161,10 @@ class Prober:
         name, make = kind
         request = make()
         probed = self._probed(lane.address, lane.client.name, f"{name} {request.method} {request.path}", due)
-        outcome = await ask(
-            lane.client, request, deadline=due + DEADLINE_SECONDS, monotonic=self._loop.time, sleep=asyncio.sleep
-        )
+        async with lane.writing if name == "write" else contextlib.nullcontext():
+            outcome = await ask(
+                lane.client, request, deadline=due + DEADLINE_SECONDS, monotonic=self._loop.time, sleep=asyncio.sleep
+            )
         now = self._loop.time()
         self._tally.record(probed, outcome, now)
         if name == "write" and outcome.ok:

@@ -53,6 +53,9 @@ class ApiServer:
     """Ends all hanging."""
     changed: threading.Condition = field(default_factory=threading.Condition)
     version: int = 100
+    hang_writes: bool = False
+    """Whether no PUT is answered."""
+    open_writes: int = 0
 
     def write(self, name: str) -> bytes:
         """Change an object; tells watches."""
@@ -216,6 +219,9 @@ def answer(
         return None, (200, _object(state.version))
     state.requests.append((method, path))
     step = state.next_step(state.script)
+    if state.hang_writes and method == "PUT":
+        state.open_writes += 1
+        step = "hang"
     if step == "hang":
         state.hanging.set()
         state.release.wait()

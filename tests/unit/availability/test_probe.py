@@ -104,3 +104,19 @@ def test_it_ends_with_its_parent(api: ApiServer) -> None:
         process.stdin.close()
         assert process.wait(30) == 0
     assert api.requests[-1] == ("DELETE", f"{COLLECTION}/{OBJECT}")
+
+
+def test_a_client_writes_one_thing_at_a_time(api: ApiServer) -> None:
+    """A server that answers no write has one of each client to bear, however many are due; reads go on meanwhile."""
+    api.hang_writes = True
+    enough = threading.Event()
+
+    def look(seen: Availability) -> None:
+        if seen.requests >= 60:
+            enough.set()
+
+    with AvailabilityProbe(api.kubeconfig, requests_per_second=60, on_change=look):
+        until(enough)
+        # By HTTP/2 the test's server does one thing after the other, so a fresh and a kept client's may wait there.
+        assert 1 <= api.open_writes <= 4
+        api.release.set()
