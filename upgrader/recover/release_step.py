@@ -53,7 +53,7 @@ class ReleaseStep:
     name: str = RELEASE
 
     def summary(self) -> str:
-        return "its release goes back to the good revision that the last-known-good copy was made of, if it isn't there"
+        return "its release goes back to what the last-known-good copy was made of, if need be"
 
     def capture(self) -> None:
         """Nothing to take back: nobody wants the revision again that took the API away."""

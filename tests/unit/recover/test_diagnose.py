@@ -364,6 +364,17 @@ def test_the_newest_usable_generation_would_be_restored() -> None:
     ]
 
 
+def test_the_remedy_for_having_nothing_fits_the_reason() -> None:
+    """A whole generation lacks just its image, as kubeadm's manifests would: the image is what to bring."""
+
+    def remedy(*generations: Generation) -> str:
+        seen = look(replace(SICK, workloads=kept(*generations)))
+        return next(f.remedy for f in seen.findings if f.id == "checkpoint.none")
+
+    assert "images pull registry/x:v1`" in remedy(generation(3, missing=("registry/x:v1",)), generation(4, damage="x"))
+    assert "/etc/kubernetes/upgrader/adopted" in remedy(generation(4, damage="x"))
+
+
 def test_a_generation_may_be_restored_while_its_images_are_unknown() -> None:
     """With containerd down nobody knows of images: that is no reason to give up, as it will be started first."""
     assert (

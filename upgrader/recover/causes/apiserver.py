@@ -157,14 +157,22 @@ def checkpoints(name: str, facts: HostFacts) -> Iterator[Cause]:
     found = facts.workload()
     if not serves and (found is None or found.restorable is None):
         title = f"{name}: there is no checkpoint of kube-apiserver that could be restored"
-        why = (
-            "None was ever kept here."
-            if found is None or not found.generations
-            else "Each one is named above or below."
-        )
-        remedy = (
-            "If `upgrader adopt` was used, kubeadm's own manifests are in /etc/kubernetes/upgrader/adopted on "
-            f"{name}: moved to /etc/kubernetes/manifests they run again. Otherwise: "
-            "`kubeadm init phase control-plane apiserver`."
-        )
+        why, remedy = _none(name, found)
         yield Cause(Finding("checkpoint.none", "error", title, why, remedy), blocks=True)
+
+
+def _none(name: str, found: Workload | None) -> tuple[str, str]:
+    """Why there is nothing to restore, and the nearest way to something."""
+    whole = [g for g in found.generations if g.intact] if found is not None else []
+    if whole and not isinstance(whole[-1].missing, Unknown):
+        images = " ".join(image.partition(" ")[0] for image in whole[-1].missing)
+        why = f"Generation {whole[-1].number} is whole, but can't be started without its images."
+        remedy = f"Bring them to {name}: `ctr -n k8s.io images pull {images}`, or `ctr -n k8s.io images import FILE`."
+        return why, remedy
+    why = "Every generation is damaged." if found is not None and found.generations else "None was ever kept here."
+    remedy = (
+        "If `upgrader adopt` was used, kubeadm's own manifests are in /etc/kubernetes/upgrader/adopted on "
+        f"{name}: moved to /etc/kubernetes/manifests they run again. Otherwise: "
+        "`kubeadm init phase control-plane apiserver`."
+    )
+    return why, remedy
