@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bench.recovery import boot
-from bench.recovery.watch import Watch, back, outages
+from bench.recovery.watch import Watch, back, gaps
 from tests.labs import LabCluster, until
 from upgrader.lab import Lab
 from upgrader.lab.machine import machine_of
@@ -26,8 +26,8 @@ class Result:
 
     `ssh`: from when the controller was switched on until its sshd answered. `api` and `done` begin there, or, where no
     power was cut, when the API ceased to answer. `done`: every pod of the control plane is Ready, the releases
-    are deployed, and no copy of kube-apiserver stands in any more. `lost_again`: how often the API was away once more
-    in between. `milestones`: see `boot.milestones`.
+    are deployed, and no copy of kube-apiserver stands in any more. `lost_again`: for how long the API was away once
+    more, each time. `milestones`: see `boot.milestones`.
     """
 
     cause: str
@@ -35,7 +35,7 @@ class Result:
     ssh: float | None = None
     api: float | None = None
     done: float | None = None
-    lost_again: int = 0
+    lost_again: tuple[float, ...] = ()
     note: str = ""
     milestones: Mapping[str, float] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ class Site:
             done = watch.seconds
         note = "; ".join(text for text in (*notes, problem) if text)
         ended = done - ssh if settle and not problem else None
-        return Result(cause, mended_by, ssh, api - ssh, ended, outages(watch.api, api), note, milestones)
+        return Result(cause, mended_by, ssh, api - ssh, ended, gaps(watch.api, api), note, milestones)
 
     def damage(
         self,
@@ -104,7 +104,7 @@ class Site:
             done = watch.seconds
         note = "; ".join(text for text in (*notes, problem) if text)
         ended = None if problem else done - away
-        return Result(cause, mended_by, None, api - away, ended, outages(watch.api, api), note)
+        return Result(cause, mended_by, None, api - away, ended, gaps(watch.api, api), note)
 
     def without_outage(self, cause: str, mended_by: str, mend: Callable[[], str]) -> Result:
         """Damage that `mend()` does and mends itself; `done` counts from there, `api` is 0 if the API never left."""
@@ -112,7 +112,7 @@ class Site:
             began = watch.wait_for_api()
             note = mend()
             problem = self._settle()
-            done, lost = watch.seconds - began, outages(watch.api, began)
+            done, lost = watch.seconds - began, gaps(watch.api, began)
         note = "; ".join(text for text in (note, problem) if text)
         return Result(cause, mended_by, None, None if lost else 0.0, None if problem else done, lost, note)
 

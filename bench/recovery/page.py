@@ -24,17 +24,18 @@ def cause_table(results: Sequence[Result]) -> str:
             _median(r.ssh for r in group),
             _median(r.api for r in group),
             _median(r.done for r in group),
+            _gaps(group),
             str(len(group)),
             "; ".join(dict.fromkeys(r.note for r in group if r.note)),
         )
         for (cause, mender), group in groups.items()
     ]
-    return _table(("cause", "mended by", "SSH, s", "API, s", "all done, s", "times", ""), rows)
+    return _table(("cause", "mended by", "SSH, s", "API, s", "all done, s", "lost again", "times", ""), rows)
 
 
 def cut_table(results: Sequence[Result]) -> str:
     """Markdown: one row for each power cut, in the order of time."""
-    rows = [(r.cause, _seconds(r.ssh), _seconds(r.api), _seconds(r.done), str(r.lost_again), r.note) for r in results]
+    rows = [(r.cause, _seconds(r.ssh), _seconds(r.api), _seconds(r.done), _gaps([r]), r.note) for r in results]
     return _table(("cut", "SSH, s", "API, s", "all done, s", "lost again", "the run"), rows)
 
 
@@ -51,6 +52,12 @@ def boot_table(results: Iterable[Result]) -> str:
 def as_json(results: Iterable[Result]) -> list[Mapping[str, Any]]:
     """The results, field by field."""
     return [asdict(result) for result in results]
+
+
+def _gaps(results: Iterable[Result]) -> str:
+    """How often and for how long at most the API went away once more."""
+    found = [gap for result in results for gap in result.lost_again]
+    return f"{len(found)} × ≤ {max(found):.1f} s" if found else "no"
 
 
 def _median(values: Iterable[float | None]) -> str:

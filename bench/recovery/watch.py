@@ -9,13 +9,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from bench.load import connection_of
 
-__all__ = ["Seen", "Watch", "back", "outages"]
+__all__ = ["Seen", "Watch", "back", "gaps"]
 
 _PAUSE_SECONDS = 0.1
 _TIMEOUT_SECONDS = 2.0
@@ -35,9 +36,10 @@ def back(changes: list[Seen], after: float = 0.0) -> float | None:
     return next((change.seconds for change in changes if change.up and change.seconds >= after), None)
 
 
-def outages(changes: list[Seen], after: float) -> int:
-    """How often it ceased to answer later than `after`."""
-    return sum(not change.up for change in changes if change.seconds > after)
+def gaps(changes: list[Seen], after: float) -> tuple[float, ...]:
+    """For how many seconds it ceased to answer, each time that it did so later than `after` and came back."""
+    later = [change for change in changes if change.seconds > after]
+    return tuple(up.seconds - down.seconds for down, up in pairwise(later) if up.up and not down.up)
 
 
 class Watch:

@@ -8,14 +8,14 @@ from bench.recovery.boot import milestones, parse
 from bench.recovery.cuts import moments, phase_of
 from bench.recovery.measure import Result
 from bench.recovery.page import boot_table, cause_table
-from bench.recovery.watch import Seen, back, outages
+from bench.recovery.watch import Seen, back, gaps
 
 
 def test_back_is_the_first_answer_after_the_outage() -> None:
-    """What answered before the damage doesn't count, and what went away again is counted as lost."""
+    """What answered before the damage doesn't count, and going away again is told with its length."""
     changes = [Seen(0.1, True), Seen(5.0, False), Seen(9.0, True), Seen(12.0, False), Seen(13.0, True)]
     assert back(changes, after=5.0) == 9.0
-    assert outages(changes, after=9.0) == 1
+    assert gaps(changes, after=9.0) == (1.0,)
     assert back([Seen(5.0, False)]) is None
 
 
@@ -63,5 +63,5 @@ def test_the_phase_is_that_of_the_last_line() -> None:
 def test_tables_have_medians_and_leave_out_what_did_not_happen() -> None:
     """A median over the measurements of a cause; a time that was never met is an empty cell, not a zero."""
     results = [Result("cut", "checkpoint", 1.0, api, None, milestones={"a": api}) for api in (8.0, 30.0, 9.0)]
-    assert "| cut | checkpoint | 1.0 | 9.0 |  | 3 |  |" in cause_table(results)
+    assert "| cut | checkpoint | 1.0 | 9.0 |  | no | 3 |  |" in cause_table(results)
     assert "| a | 9.00 |" in boot_table(results)
