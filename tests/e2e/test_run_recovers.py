@@ -1,0 +1,128 @@
+"""Runs that Helm's own rollback can't save: it is killed in the middle, or the API that it needs is gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.command import REPOSITORY, start
+from tests.labs import OLD, LabCluster, until
+from upgrader.ports import Kind
+
+_DEPLOYMENTS = Kind("apps/v1", "deployments")
+_OLD_STYLE = REPOSITORY / "tests" / "e2e" / "charts" / "old-style-kube-apiserver"
+_BAD_FLAG = {"no-such-flag": "1"}
+_OWN_FLAGS = ("advertise-address", "bind-address", "endpoint-reconciler-type", "permit-port-sharing")
+"""Flags that the old-style chart sets itself, or that only make sense beside HAProxy."""
+
+
+def test_helm_killed_in_the_middle_of_a_bad_change(cluster: LabCluster) -> None:
+    """A bad flag, and nobody left to roll it back: the run does it, ends with 4, and the API answers all the while."""
+    before = cluster.manifests()
+    cluster.change_values("kube-apiserver", {"extraArgs": _BAD_FLAG})
+    with running(cluster) as run:
+        until("Helm at work on kube-apiserver", lambda: _pending(cluster), timeout_seconds=120)
+        os.kill(_helm_of(run.pid), signal.SIGKILL)
+        output, _ = run.communicate(timeout=240)
+
+    assert run.returncode == 4, output
+    assert "Helm was killed (signal 9)" in output
+    cluster.wait_healthy(OLD)
+    assert cluster.manifests() == before
+    report = cluster.report()
+    assert report["outcome"] == "rolled-back"
+    assert report["recoveries"] == [], "the API was never away"
+    assert report["availability"]["failed"] == 0, report["availability"]
+
+
+def test_change_that_takes_the_api_away(cluster: LabCluster) -> None:
+    """An old-style DaemonSet that never serves replaces kube-apiserver: the API is brought back, the run rolled back.
+
+    Helm takes it for ready (helm#10845) and removes the Deployment, and a wrong etcd isn't certain at the first crash.
+    """
+    before = cluster.manifests()
+    (cluster.folder / "values" / "old-style.yaml").write_text(
+        yaml.safe_dump({"kubernetesVersion": OLD, "flags": {**_flags(cluster), "etcd-servers": "https://127.0.0.1:1"}})
+    )
+    old_style = {"release": "kube-apiserver", "namespace": "kube-system", "chart": str(_OLD_STYLE)}
+    cluster.change_settings(
+        {
+            "pipeline": [
+                {"release": "pod-checkpointer"},
+                {**old_style, "values": "values/old-style.yaml"},
+                {"release": "kubernetes"},
+            ],
+            # Before the pod-checkpointer, which waits for a minute whether a crash loop mends itself.
+            "policy": {"recovery": {"after": "15s"}},
+        }
+    )
+    ended = cluster.run(OLD)
+
+    assert ended.exit_code == 4, ended
+    cluster.wait_healthy(OLD)
+    assert cluster.manifests() == before
+    report = cluster.report()
+    assert report["outcome"] == "rolled-back"
+    assert [recovery["outcome"] for recovery in report["recoveries"]] == ["succeeded"], ended
+    told = [record["type"] for record in cluster.journal()]
+    assert told.index("StepEnded") < told.index("RecoveryStarted") < told.index("RecoveryEnded")
+    until("the copy to be withdrawn", lambda: _copies(cluster) == [], timeout_seconds=90)
+
+
+@contextmanager
+def running(cluster: LabCluster) -> Iterator[subprocess.Popen[str]]:
+    """`upgrader run` to the old version, in the background; killed if it is still there at the end."""
+    run = start("-C", cluster.folder, "run", "--to", OLD, "--yes")
+    try:
+        yield run
+    finally:
+        if run.poll() is None:
+            run.kill()
+        run.wait()
+        if run.stdout:
+            run.stdout.close()
+
+
+def _pending(cluster: LabCluster) -> bool:
+    return bool(cluster.releases()["kube-apiserver"]["status"] == "pending-upgrade")
+
+
+def _helm_of(pid: int) -> int:
+    """The one `helm upgrade` among the children of a process."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended
+        if parent == pid and words[0].endswith(b"helm") and b"upgrade" in words:
+            found.append(int(entry.name))
+    assert len(found) == 1, found
+    return found[0]
+
+
+def _flags(cluster: LabCluster) -> Mapping[str, str | list[str]]:
+    """The flags that kube-apiserver runs with, as the old-style chart takes them."""
+    deployment: Any = cluster.kube.get(_DEPLOYMENTS, "kube-apiserver", "kube-system")
+    containers = deployment["spec"]["template"]["spec"]["containers"]
+    container = next(item for item in containers if item["name"] == "kube-apiserver")
+    flags: dict[str, str | list[str]] = {}
+    for word in (*container.get("command", ()), *container.get("args", ())):
+        name, equals, value = word.removeprefix("--").partition("=")
+        if word.startswith("--") and equals and name not in _OWN_FLAGS:
+            flags[name] = value
+    return flags
+
+
+def _copies(cluster: LabCluster) -> list[str]:
+    """The copies of kube-apiserver that the controller is told to run."""
+    listed = cluster.on_controller("ls", "/etc/kubernetes/manifests").split()
+    return [name for name in listed if name.startswith("checkpoint-") and "kube-apiserver" in name]
