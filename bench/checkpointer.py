@@ -1,0 +1,92 @@
+"""`make bench-checkpointer`: what the pod-checkpointer costs a controller on which nothing happens."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.labs import LabCluster, make_cluster
+
+__all__ = ["Sample", "main", "table"]
+
+_TASKS = "ctr -n k8s.io tasks ls | awk '$3 == \"RUNNING\" {print $1, $2}'"
+_IMAGE_OF = "ctr -n k8s.io containers info {container} | grep -m1 '\"Image\"'"
+_OF_PROCESS = "grep -E '^Vm(RSS|HWM)' /proc/{pid}/status; cut -d ' ' -f 14,15 /proc/{pid}/stat; getconf CLK_TCK"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One process at one moment: resident memory now and at most, MiB; CPU time since its start, s (/proc)."""
+
+    rss: float
+    peak: float
+    cpu: float
+
+
+def main() -> int:
+    """Look twice, at both ends of a quiet while; a table on standard output."""
+    parser = argparse.ArgumentParser(prog="make bench-checkpointer", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=120.0, metavar="S", help="how long to look (default: 120)")
+    parser.add_argument("--settle", type=float, default=90.0, metavar="S", help="quiet before that (default: 90)")
+    parser.add_argument("--lab", type=Path, metavar="FOLDER", help="an adopted lab to look at")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home:
+        if options.lab:
+            cluster = LabCluster(options.lab.name, options.lab.resolve().parents[1], Path(home))
+            print(_measure(cluster, options.settle, options.seconds))
+            return 0
+        cluster = make_cluster(f"bench-{os.getpid()}", Path(home))
+        try:
+            print(_measure(cluster, options.settle, options.seconds))
+        finally:
+            cluster.down()
+    return 0
+
+
+def table(samples: dict[str, tuple[Sample, Sample]], seconds: float) -> str:
+    """Markdown: one row for each process, from its samples at the begin and at the end of so many seconds."""
+    rows = ["| process | memory (RSS) | at most | CPU |", "|---|---|---|---|"]
+    for name, (before, after) in samples.items():
+        share = (after.cpu - before.cpu) / seconds
+        rows.append(f"| {name} | {after.rss:.1f} MiB | {after.peak:.1f} MiB | {share:.2%} of a core |")
+    return "\n".join(rows)
+
+
+def _measure(cluster: LabCluster, settle: float, seconds: float) -> str:
+    print(f"waiting {settle:.0f} s for quiet, then looking for {seconds:.0f} s…", file=sys.stderr, flush=True)
+    time.sleep(settle)
+    processes = _processes(cluster)
+    begun = time.monotonic()
+    before = {name: _sample(cluster, pid) for name, pid in processes.items()}
+    time.sleep(seconds)
+    after = {name: _sample(cluster, pid) for name, pid in processes.items()}
+    passed = time.monotonic() - begun
+    return table({name: (before[name], after[name]) for name in processes}, passed)
+
+
+def _processes(cluster: LabCluster) -> dict[str, int]:
+    """What runs the checkpointer's image: the acting one and the one that stands by, by PID on the controller."""
+    found = {}
+    for line in cluster.on_controller("sh", "-c", _TASKS).splitlines():
+        container, pid = line.split()
+        if "/pod-checkpointer:" in cluster.on_controller("sh", "-c", _IMAGE_OF.format(container=container)):
+            command = cluster.on_controller("sh", "-c", f"tr '\\0' ' ' < /proc/{pid}/cmdline").strip()
+            found[f"`{command}` ({pid})"] = int(pid)
+    if not found:
+        raise SystemExit("no pod-checkpointer runs on controller-1")
+    return found
+
+
+def _sample(cluster: LabCluster, pid: int) -> Sample:
+    peak, rss, ticks, hertz = cluster.on_controller("sh", "-c", _OF_PROCESS.format(pid=pid)).splitlines()
+    cpu = sum(int(count) for count in ticks.split()) / int(hertz)
+    return Sample(int(rss.split()[1]) / 1024, int(peak.split()[1]) / 1024, cpu)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
