@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from upgrader.engine.journal import JOURNAL, read_journal
 from upgrader.engine.report import Report, fold
 from upgrader.errors import UsageError
 
-__all__ = ["PastRun", "newest_run", "past_runs", "prune"]
+__all__ = ["PastRun", "newest_run", "past_runs", "prune", "surplus"]
 
 _NAME = re.compile(r"\d{8}T\d{6}-.")
 _GOING = ".removing-"
@@ -77,20 +78,26 @@ def prune(runs: Path, keep: int) -> tuple[str, ...]:
         ) from error
 
 
+def surplus(names: Sequence[str], succeeded: Callable[[str], bool], keep: int) -> tuple[str, ...]:
+    """Of runs, the oldest first, those that are neither among the newest `keep` nor the last that succeeded."""
+    old = tuple(names[:-keep])
+    if not old:
+        return ()
+    # Newest first, and no further than needed: most often the last run is the one.
+    last = next((name for name in reversed(names) if succeeded(name)), None)
+    return tuple(name for name in old if name != last)
+
+
 def _prune(runs: Path, keep: int) -> tuple[str, ...]:
-    folders = _folders(runs)
-    old = folders[:-keep]
-    if old:
-        # Newest first, and no further than needed: most often the last run is the one.
-        succeeded = (folder for folder in reversed(folders) if _past_run(folder).outcome == "succeeded")
-        last = next(succeeded, None)
-        old = [folder for folder in old if folder != last]
+    names = [folder.name for folder in _folders(runs)]
+    going = surplus(names, lambda name: _past_run(runs / name).outcome == "succeeded", keep)
+    old = [runs / name for name in going]
     for folder in old:
         # Under a name that nothing takes for a run, so that a crash in the middle leaves no run without a journal.
         folder.rename(folder.with_name(_GOING + folder.name))
-    for going in runs.glob(f"{_GOING}*"):
-        shutil.rmtree(going)
-    return tuple(folder.name for folder in old)
+    for folder in runs.glob(f"{_GOING}*"):
+        shutil.rmtree(folder)
+    return going
 
 
 def _folders(runs: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from upgrader.errors import JournalError, UsageError
 from upgrader.model.event import Event, GateLooked, Note
 from upgrader.ports import Clock
 
-__all__ = ["DETAIL_BYTES", "JOURNAL", "Journal", "read_journal"]
+__all__ = ["DETAIL_BYTES", "JOURNAL", "Journal", "parse_journal", "read_journal"]
 
 JOURNAL = "journal.jsonl"
 """The file's name in a run's folder."""
@@ -98,23 +98,28 @@ class Journal:
 
 def read_journal(path: Path) -> tuple[Record, ...]:
     """Every record of a journal. Raises UsageError that names file and line where one is damaged, and how."""
-    return tuple(_records(path))
-
-
-def _records(path: Path) -> Iterator[Record]:
     try:
-        lines = path.read_bytes().split(b"\n")
+        content = path.read_bytes()
     except OSError as error:
         raise UsageError(
             f"the journal {path} can't be read: {error.strerror}", remedy="Restore the file from a copy."
         ) from error
+    return parse_journal(content, str(path))
+
+
+def parse_journal(content: bytes, where: str) -> tuple[Record, ...]:
+    """The same of a journal's bytes; `where` names them in errors."""
+    return tuple(_records(content, where))
+
+
+def _records(content: bytes, where: str) -> Iterator[Record]:
     checksum = ""
-    for number, line in enumerate(lines[:-1]):
+    for number, line in enumerate(content.split(b"\n")[:-1]):
         try:
             record, checksum = checked(line, number, checksum)
         except ValueError as error:
             raise UsageError(
-                f"{path}:{number + 1}: this line of the journal can't be believed: {error}",
+                f"{where}:{number + 1}: this line of the journal can't be believed: {error}",
                 remedy="Restore the file from a copy, or use the version of upgrader that wrote it; "
                 "a journal is never guessed at.",
             ) from error

@@ -1,0 +1,152 @@
+"""Finds runs wherever their journals are: in this folder, in the cluster, on the controllers.
+
+Of a run's copies the most complete one that can be believed wins; the others must be beginnings of it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from upgrader.engine.copies import Copies
+from upgrader.engine.journal import JOURNAL, parse_journal
+from upgrader.engine.record import Record
+from upgrader.engine.report import Report, fold
+from upgrader.errors import JournalError, UpgraderError
+
+__all__ = ["Found", "FoundRun", "bring_home", "find_runs"]
+
+_NEWEST = 50
+"""How many runs are looked at in each place."""
+
+
+@dataclass(frozen=True)
+class _Copy:
+    place: str
+    run: str
+    content: bytes
+    """Whole lines only: a crash tears the last one."""
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run, by the most complete copy of its journal."""
+
+    name: str
+    place: str
+    """Where that copy is."""
+    content: bytes
+    records: tuple[Record, ...]
+    problem: str = ""
+    """Why it must not be gone on with: two machines did so already."""
+
+    @cached_property
+    def report(self) -> Report:
+        """What the run came to, as far as is known."""
+        return fold(self.records)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found, oldest run first, and which places or copies could not be read."""
+
+    runs: tuple[FoundRun, ...]
+    problems: tuple[str, ...]
+
+    def get(self, name: str) -> FoundRun | None:
+        """The run of that name."""
+        return next((run for run in self.runs if run.name == name), None)
+
+
+def find_runs(places: Sequence[Copies]) -> Found:
+    """Look in all places at once; of copies that are alike, the first place's counts.
+
+    A place that can't be reached and a copy that can't be believed are told, and hide nothing that another place has.
+    """
+    with ThreadPoolExecutor(len(places) or 1) as pool:
+        looked = list(pool.map(_look, places))
+    copies = [copy for found, _ in looked for copy in found]
+    names = sorted({copy.run for copy in copies})
+    runs = tuple(_merged(name, [copy for copy in copies if copy.run == name]) for name in names)
+    return Found(runs, tuple(problem for _, problems in looked for problem in problems))
+
+
+def bring_home(found: FoundRun, runs: Path) -> Path:
+    """The run's folder below `runs`, with that journal in it, so that it can be read and gone on with here.
+
+    Raises JournalError where the run must not be gone on with, or the folder can't be written.
+    """
+    if found.problem:
+        raise JournalError(
+            f"run {found.name} can't be gone on with: {found.problem}",
+            remedy="Look at both with `upgrader status` on the machines that they come from; then run again.",
+        )
+    folder = runs / found.name
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / JOURNAL
+        before = path.read_bytes() if path.exists() else b""
+        if not found.content.startswith(before[: before.rfind(b"\n") + 1]):
+            # Damaged, or it would have been the most complete: still what somebody may want to read.
+            path.replace(path.with_name(f"{JOURNAL}.damaged"))
+        if before != found.content:
+            _write(path, found.content)
+    except OSError as error:
+        raise JournalError(
+            f"the journal of run {found.name} can't be written to {folder}: {error.strerror}",
+            remedy="Make room, or mend the folder's permissions.",
+        ) from error
+    return folder
+
+
+def _look(place: Copies) -> tuple[list[_Copy], list[str]]:
+    try:
+        names = place.names()[-_NEWEST:]
+    except UpgraderError as error:
+        return [], [f"{place.place} could not be looked into for runs: {error.message}"]
+    copies, problems = [], []
+    for name in names:
+        try:
+            content = place.read(name)
+            if content is not None:
+                whole = content[: content.rfind(b"\n") + 1]
+                copies.append(_Copy(place.place, name, whole, parse_journal(whole, f"{place.place}: {name}")))
+        except UpgraderError as error:
+            problems.append(error.message)
+    return copies, problems
+
+
+def _merged(name: str, copies: list[_Copy]) -> FoundRun:
+    best = max(copies, key=lambda copy: len(copy.content))
+    other = next((copy for copy in copies if not best.content.startswith(copy.content)), None)
+    problem = (
+        f"its journals differ in {best.place} and in {other.place}: two machines have gone on with it" if other else ""
+    )
+    return FoundRun(name, best.place, best.content, best.records, problem)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """All of it or nothing, for its owner only."""
+    file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(file, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
