@@ -37,6 +37,23 @@ def test_anti_affinity_matches_the_pods_it_is_about(render: Render) -> None:
     assert term["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
 
 
+def test_each_controller_gets_an_instance(render: Render) -> None:
+    """Of one revision no node gets two while another has none, whatever was deleted; older ones don't count."""
+    pod = render("kube-apiserver", THREE).pod(*NAME)
+    (spread,) = pod["spec"]["topologySpreadConstraints"]
+    assert (spread["maxSkew"], spread["whenUnsatisfiable"]) == (1, "DoNotSchedule")
+    assert spread["topologyKey"] == "kubernetes.io/hostname"
+    assert spread["matchLabelKeys"] == ["pod-template-hash"]
+    assert spread["labelSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_first_instances_may_take_turns(render: Render) -> None:
+    """Fewer instances than controllers differ from all of them in their number alone: the pods stay as they are."""
+    all_of_them, first = (render("kube-apiserver", THREE | {"rollout": {"instances": n}}) for n in (None, 1))
+    assert [rendered.get(*NAME)["spec"]["replicas"] for rendered in (all_of_them, first)] == [3, 1]
+    assert all_of_them.pod(*NAME) == first.pod(*NAME)
+
+
 def test_no_probe_goes_to_the_shared_address(render: Render) -> None:
     """Every probe runs in the pod: a request to the node's address would be answered by the other instance."""
     pod = render("kube-apiserver", ONE).pod(*NAME)["spec"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from upgrader.adopt.facts import KubeadmFacts
+from upgrader.adopt.in_turn import InTurnStep
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.originals import SaveOriginalsStep
 from upgrader.adopt.release_step import ForgetCheckpointsStep, TakeOverStep, UninstallStep
@@ -45,6 +46,7 @@ def adopt_pipeline(
     """
     checkpointer, api_server, kubernetes = (item for item in charts.steps if item.step.name in BUILT_IN_CHARTS)
     pods = StaticPods(hosts, tools.kube, tools.clock, cluster.controllers, version)
+    in_turn = _in_turn(api_server.step, tools, cluster)
     restart = needs_port_sharing(facts)
     steps: list[PipelineStep] = []
     if restart:
@@ -52,7 +54,7 @@ def adopt_pipeline(
     steps += [
         _gated(SaveOriginalsStep(tools.kube), ()),
         checkpointer,
-        PipelineStep(api_server.step, api_server.gates + checkpointer.gates, api_server.undo_gates),
+        PipelineStep(in_turn, api_server.gates + checkpointer.gates, api_server.undo_gates),
         _gated(RetireStep("retire kube-apiserver", pods, ("kube-apiserver",)), api_server.gates),
         PipelineStep(_taking_over(kubernetes.step, tools, version), kubernetes.gates, kubernetes.undo_gates),
         _gated(RetireStep("retire controllers", pods, _LEADERS), kubernetes.gates),
@@ -93,3 +95,8 @@ def _gated(step: Step, gates: tuple[GateRun, ...]) -> PipelineStep:
 def _taking_over(step: Step, tools: Tools, version: KubernetesVersion) -> Step:
     """The step as it is, unless it would install over kubeadm's objects."""
     return TakeOverStep(step, tools.kube, version) if isinstance(step, ChartStep) else step
+
+
+def _in_turn(step: Step, tools: Tools, cluster: Cluster) -> Step:
+    """The step as it is, unless it would start a kube-apiserver on every controller at the same time."""
+    return InTurnStep(step, tools.kube, len(cluster.controllers)) if isinstance(step, ChartStep) else step

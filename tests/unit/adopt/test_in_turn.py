@@ -1,0 +1,71 @@
+"""kube-apiserver's first installation: one controller after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.fakes.helm import FakeHelm
+from tests.fakes.kube import FakeKube
+from upgrader.adopt.in_turn import InTurnStep
+from upgrader.errors import HelmError, StepFailed
+from upgrader.model.outcome import Verdict
+from upgrader.model.release import ReleaseSpec
+from upgrader.ports import Kind
+from upgrader.steps.chart import ChartStep
+
+NAME, SYSTEM = "kube-apiserver", "kube-system"
+VALUES = {"replicas": 3, "rollout": {"minReadySeconds": 5}}
+
+
+class _Unwatched:
+    last: tuple[Verdict, ...] = ()
+
+    def __call__(self) -> None:
+        """See nothing."""
+
+
+def step(helm: FakeHelm, kube: FakeKube, instances: int = 3) -> InTurnStep:
+    """The installation on that many controllers."""
+    spec = ReleaseSpec(NAME, SYSTEM, Path("charts/kube-apiserver"), VALUES)
+    return InTurnStep(ChartStep(spec, "install", helm, 60.0, _Unwatched), kube, instances)
+
+
+def installed(helm: FakeHelm) -> list[object]:
+    """How many instances each revision has, in their order; None is all."""
+    values = [yaml.safe_load(helm.manifest(NAME, SYSTEM, revision.number)) for revision in helm.history(NAME, SYSTEM)]
+    assert all(value["replicas"] == 3 and value["rollout"]["minReadySeconds"] == 5 for value in values)
+    return [value["rollout"].get("instances") for value in values]
+
+
+def test_one_instance_more_each_time() -> None:
+    """No two new kube-apiservers start at a time, and the last revision is just what the operator's values say."""
+    helm = FakeHelm()
+    step(helm, FakeKube()).apply(lambda _: None)
+    assert installed(helm) == [1, 2, None]
+
+
+def test_one_controller_is_one_installation() -> None:
+    """With one controller there is nothing to take turns in."""
+    helm = FakeHelm()
+    step(helm, FakeKube(), instances=1).apply(lambda _: None)
+    assert installed(helm) == [None]
+
+
+def test_goes_on_where_it_was_stopped() -> None:
+    """No instance that runs already is taken away again by an adoption that is run once more."""
+    helm, kube = FakeHelm(), FakeKube()
+    kube.put(Kind("apps/v1", "deployments"), {"metadata": {"name": NAME}, "spec": {"replicas": 2}}, SYSTEM)
+    step(helm, kube).apply(lambda _: None)
+    assert installed(helm) == [None]
+
+
+def test_first_instance_that_fails_is_the_last() -> None:
+    """What doesn't work on one controller isn't tried on the next."""
+    helm = FakeHelm()
+    helm.fail_upgrade[NAME] = HelmError("timed out")
+    with pytest.raises(StepFailed, match="timed out"):
+        step(helm, FakeKube()).apply(lambda _: None)
+    assert helm.calls == [f"upgrade {NAME}"]
