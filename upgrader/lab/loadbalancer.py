@@ -8,28 +8,46 @@ __all__ = ["haproxy_files"]
 
 
 def haproxy_files(placement: Placement, ca: str) -> dict[str, tuple[str, int]]:
-    """Files of lb-1. A controller gets connections only while its `/readyz`, over verified TLS, says 200."""
-    servers = "\n".join(
-        f"    server {node.name} {node.address}:6443" for node in placement.nodes if node.role == "controller"
-    )
+    """Files of lb-1. A controller gets new connections only while its `/readyz`, over verified TLS, says 200.
+
+    Slow is not dead. A controller that fails its checks keeps the connections that it has: they are cut only when its
+    machine doesn't answer any more, which TCP finds out by itself (tcp-ut, srvtcpka). And when all fail their checks,
+    a slow answer beats none. Checks with a timeout of a second that cut connections took the API from its clients
+    whenever the controllers were busy: 707 of 2,224 requests failed during one adoption.
+    """
+    controllers = [node for node in placement.nodes if node.role == "controller"]
+    checked = "\n".join(f"    server {node.name} {node.address}:6443 check" for node in controllers)
+    unchecked = "\n".join(f"    server {node.name} {node.address}:6443" for node in controllers)
     config = f"""defaults
     mode tcp
-    timeout connect 5s
+    timeout connect 2s
+    timeout check 5s
     timeout client 1h
     timeout server 1h
+    retries 3
+    option redispatch 1
+    option srvtcpka
+    srvtcpka-idle 5s
+    srvtcpka-intvl 1s
+    srvtcpka-cnt 3
+    balance leastconn
+    default-server tcp-ut 5s
 
 frontend kube-apiserver
     bind :6443
-    default_backend controllers
+    use_backend any if {{ nbsrv(ready) eq 0 }}
+    default_backend ready
 
-backend controllers
-    balance leastconn
+backend ready
     option httpchk
     http-check send meth GET uri /readyz
     http-check expect status 200
-    default-server inter 1s fall 2 rise 1 on-marked-down shutdown-sessions
-    default-server check check-ssl check-sni kubernetes
+    default-server inter 1s fastinter 500ms fall 3 rise 1
+    default-server check-ssl check-sni kubernetes
     default-server verify required verifyhost kubernetes ca-file /etc/haproxy/ca.crt
-{servers}
+{checked}
+
+backend any
+{unchecked}
 """
     return {"/etc/haproxy/lab.cfg": (config, 0o644), "/etc/haproxy/ca.crt": (ca, 0o644)}

@@ -77,11 +77,28 @@ def test_secrets_do_not_show_up_in_messages() -> None:
 def test_the_load_balancer_checks_every_controller_over_verified_tls() -> None:
     """Each controller is a server, and a check that can't verify its certificate fails."""
     placement = _placement()
-    config, _ = haproxy_files(placement, "CA")["/etc/haproxy/lab.cfg"]
+    ready = _load_balancer(placement)["backend ready"]
     for node in placement.nodes:
-        assert (f"server {node.name} {node.address}:6443" in config) is (node.role == "controller")
-    assert "verify required verifyhost kubernetes" in config
-    assert "GET uri /readyz" in config
+        assert (f"server {node.name} {node.address}:6443 check" in ready) is (node.role == "controller")
+    assert "verify required verifyhost kubernetes" in ready
+    assert "GET uri /readyz" in ready
+
+
+def test_the_load_balancer_takes_no_slow_controller_for_a_dead_one() -> None:
+    """A busy one may take seconds to answer, keeps its connections, and is better than none at all."""
+    placement = _placement()
+    sections = _load_balancer(placement)
+    assert "timeout check 5s" in sections["defaults"]
+    assert "shutdown-sessions" not in "".join(sections.values())
+    assert "tcp-ut" in sections["defaults"]  # a machine without power is found out by TCP
+    assert "use_backend any if { nbsrv(ready) eq 0 }" in sections["frontend kube-apiserver"]
+    assert sections["backend any"].count("server ") == placement.spec.controllers
+
+
+def _load_balancer(placement: Placement) -> dict[str, str]:
+    """Sections of HAProxy's configuration, by their first line."""
+    config, _ = haproxy_files(placement, "CA")["/etc/haproxy/lab.cfg"]
+    return {section.partition("\n")[0]: section for section in config.split("\n\n")}
 
 
 def test_pods_get_addresses_from_the_nodes_own_pod_network() -> None:
