@@ -9,7 +9,7 @@ from typing import Protocol
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import RestorePoint
 
-__all__ = ["Gate", "GateRun", "Pipeline", "PipelineStep", "Step"]
+__all__ = ["AGAIN", "Doubt", "Found", "Gate", "GateRun", "Pipeline", "PipelineStep", "Step"]
 
 
 class Gate(Protocol):
@@ -64,12 +64,49 @@ class GateRun:
 
 
 @dataclass(frozen=True)
+class Found:
+    """What became of a step that was cut off: whether its change is in, and in words what was seen."""
+
+    applied: bool
+    words: str
+
+
+class Doubt(Protocol):
+    """How to learn what became of a step whose process ended in its middle. `point` is what it had captured."""
+
+    def settle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
+        """Wait for what may still be at work on the step, and free what was left stuck; then nothing is under way.
+
+        Raises UpgraderError when that can't be reached.
+        """
+        ...
+
+    def look(self, point: RestorePoint | None) -> Found:
+        """Whether the change is in; reads only. Raises UpgraderError when somebody else has changed it since."""
+        ...
+
+
+class _Again:
+    """For a step that can be repeated from whatever state it was left in, and whose work ends with its process."""
+
+    def settle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
+        """Nobody is at work."""
+
+    def look(self, point: RestorePoint | None) -> Found:
+        return Found(False, "it can be repeated from any state")
+
+
+AGAIN: Doubt = _Again()
+
+
+@dataclass(frozen=True)
 class PipelineStep:
     """A step, the gates that must hold after it, and those that must hold after it was undone."""
 
     step: Step
     gates: tuple[GateRun, ...]
     undo_gates: tuple[GateRun, ...]
+    doubt: Doubt = AGAIN
 
 
 @dataclass(frozen=True)

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.availability.guard import guarded
 from upgrader.availability.phases import Phases
-from upgrader.availability.probe import AvailabilityProbe
 from upgrader.cli.locking import HeldLock
+from upgrader.cli.probing import probe_of, probing
 from upgrader.cli.wiring import Session
+from upgrader.engine.decode import UnknownEvent
 from upgrader.engine.history import prune
+from upgrader.engine.inputs import step_inputs
 from upgrader.engine.journal import JOURNAL, Journal, read_journal
 from upgrader.engine.report import Report, fold
 from upgrader.engine.runner import Runner, RunResult
+from upgrader.engine.state import state_of
 from upgrader.engine.stop import StopRequest, stop_on_signals
 from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed
-from upgrader.model.availability import Availability
-from upgrader.model.event import AvailabilityMeasured, Event, Note
+from upgrader.model.event import Event, Note, RollbackAsked, RunResumed, RunStarted
+from upgrader.model.plan import Plan
 from upgrader.model.settings import OnFailure
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
 from upgrader.ui.reporters import choose_reporter
 from upgrader.ui.summary import print_report
 
-__all__ = ["carry_out"]
+__all__ = ["carry_on", "carry_out"]
 
 
 def carry_out(
@@ -36,44 +39,74 @@ def carry_out(
     *,
     label: str,
     on_failure: OnFailure | None = None,
-    undisturbed: bool = False,
+    plan: Plan | None = None,
     held: HeldLock | None = None,
 ) -> None:
     """Run a pipeline and print its report. Raises what its outcome means (StepFailed, RollbackFailed, Interrupted).
 
     `label` ends the run's name: the target version, or what else the run is for. `on_failure` None means policy's.
-    `undisturbed`: a step that disturbs the API's clients more than the settings allow has failed.
-    `held` is the cluster's lock; only what has to work without the API goes without.
+    `plan` is what an upgrade was made from: it is recorded, for whoever has to go on with the run, and a step that
+    disturbs the API's clients more than the settings allow has failed. `held` is the cluster's lock; only what has to
+    work without the API goes without.
     """
-    policy = on_failure or session.settings.on_failure
-    result, report, folder = _run(session, pipeline, label, policy, undisturbed, held)
-    print_report(report, folder)
-    match result.outcome:
-        case "rolled-back":
-            raise StepFailed(
-                f"The run failed and was rolled back; the cluster is healthy.\n{result.reason}", remedy=result.remedy
-            )
-        case "failed":
-            raise RollbackFailed(result.reason, remedy=result.remedy or "Look at the cluster before anything else.")
-        case "interrupted":
-            raise Interrupted(result.reason, remedy=result.remedy)
-
-
-def _run(
-    session: Session, pipeline: Pipeline, label: str, on_failure: OnFailure, undisturbed: bool, held: HeldLock | None
-) -> tuple[RunResult, Report, Path]:
-    settings, tools = session.settings, session.tools
-    stop = held.stop if held else StopRequest()
-    name = f"{tools.clock.now():%Y%m%dT%H%M%S}-{label}"
+    settings, clock = session.settings, session.tools.clock
+    name = f"{clock.now():%Y%m%dT%H%M%S}-{label}"
     runs = settings.folder / "runs"
     prune(runs, settings.keep_runs)
     folder = runs / name
     folder.mkdir(mode=0o700, parents=True)
+    began = RunStarted(
+        name,
+        label,
+        tuple(item.step.name for item in pipeline.steps),
+        f"runs/{name}",
+        came_from=str(plan.current) if plan else "",
+        on_failure=on_failure or settings.on_failure,
+        inputs=step_inputs(plan) if plan else (),
+    )
+    job = _Job(folder, pipeline, plan is not None, (), lambda runner, steps: runner.run(steps, began))
+    journal = Journal(folder / JOURNAL, clock)
+    _raise(_show(_run(session, job, journal, held), folder))
+
+
+def carry_on(
+    session: Session, pipeline: Pipeline, *, folder: Path, why: RunResumed | RollbackAsked, held: HeldLock
+) -> None:
+    """Go on with the run whose journal is in `folder`, in the same journal, and print its report.
+
+    Raises what its outcome means, as `carry_out` does; but a rollback that somebody asked for has not failed.
+    """
     path = folder / JOURNAL
-    journal = Journal(path, tools.clock)
+    records = read_journal(path)
+    state = state_of(records)
+    earlier = tuple(record.event for record in records)
+    forward = isinstance(why, RunResumed)
+    job = _Job(folder, pipeline, forward, earlier, lambda runner, steps: runner.go_on(steps, state, why))
+    journal = Journal.reopen(path, session.tools.clock)
+    result = _show(_run(session, job, journal, held), folder)
+    if forward or result.outcome != "rolled-back":
+        _raise(result)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What the runner has to do; `earlier` is what the run did in other processes."""
+
+    folder: Path
+    pipeline: Pipeline
+    undisturbed: bool
+    """Whether a step that disturbs the API's clients too much has failed."""
+    earlier: tuple[Event | UnknownEvent, ...]
+    work: Callable[[Runner, Pipeline], RunResult]
+
+
+def _run(session: Session, job: _Job, journal: Journal, held: HeldLock | None) -> RunResult:
+    settings, tools = session.settings, session.tools
+    stop = held.stop if held else StopRequest()
     try:
         with choose_reporter(sys.stderr) as display, stop_on_signals(stop, lambda text: display.emit(Note(text))):
-            probe = _probe(session, display)
+            display.catch_up(job.earlier)
+            probe = probe_of(session, display)
             others: list[Reporter] = [*([Phases(probe.enter)] if probe else []), *([held.lock] if held else [])]
             reporter = _Everyone(journal, display, *others)
             if held and held.lock.taken_over:
@@ -83,61 +116,33 @@ def _run(
                 clock=tools.clock,
                 reporter=reporter,
                 stop=stop,
-                on_failure=on_failure,
                 recovery=session.recovery(),
                 patience_seconds=settings.recovery.patience_seconds,
             )
-            if probe and undisturbed:
-                pipeline = guarded(pipeline, probe.counts, settings.limits)
-            with _probing(probe, reporter):
-                result = runner.run(pipeline, run=name, target=label, folder=str(folder))
+            watched = probe and job.undisturbed
+            pipeline = guarded(job.pipeline, probe.counts, settings.limits) if probe and watched else job.pipeline
+            with probing(probe, reporter):
+                return job.work(runner, pipeline)
     finally:
         journal.close()
-        report = fold(read_journal(path))
-        _write_report(folder / "report.json", report)
-    return result, report, folder
+        _write_report(job.folder / "report.json", fold(read_journal(job.folder / JOURNAL)))
 
 
-def _probe(session: Session, display: Reporter) -> AvailabilityProbe | None:
-    """What asks the API all the while, as its clients do, and shows what they see; None when it is turned off."""
-    settings = session.settings
-    rate = settings.availability.requests_per_second
-    if rate <= 0:
-        return None
-    return AvailabilityProbe(
-        settings.kubeconfig,
-        context=session.cluster.context,
-        requests_per_second=rate,
-        addresses=settings.availability.addresses,
-        on_change=lambda seen: display.emit(_measured(seen)),
-    )
+def _show(result: RunResult, folder: Path) -> RunResult:
+    print_report(fold(read_journal(folder / JOURNAL)), folder)
+    return result
 
 
-@contextmanager
-def _probing(probe: AvailabilityProbe | None, reporter: Reporter) -> Iterator[None]:
-    """Probe all the while, and journal what was seen at the end."""
-    if probe is None:
-        yield
-        return
-    with probe:
-        try:
-            yield
-        finally:
-            reporter.emit(_measured(probe.stop()))
-
-
-def _measured(seen: Availability) -> AvailabilityMeasured:
-    return AvailabilityMeasured(
-        seen.requests,
-        seen.failed,
-        seen.raw_failed,
-        seen.longest_gap_ms,
-        failures=tuple(map(str, seen.failures[:20])),
-        raw_failures=tuple(map(str, seen.raw_failures[:20])),
-        latency=seen.latency,
-        watches=seen.watches,
-        phases=tuple(phase for phase in seen.phases if phase.requests),
-    )
+def _raise(result: RunResult) -> None:
+    match result.outcome:
+        case "rolled-back":
+            raise StepFailed(
+                f"The run failed and was rolled back; the cluster is healthy.\n{result.reason}", remedy=result.remedy
+            )
+        case "failed":
+            raise RollbackFailed(result.reason, remedy=result.remedy or "Look at the cluster before anything else.")
+        case "interrupted":
+            raise Interrupted(result.reason, remedy=result.remedy)
 
 
 class _Everyone:

@@ -53,7 +53,7 @@ def cluster_lock(session: Session, *, take_over: bool) -> Iterator[HeldLock]:
             tools.kube, tools.clock, holder, take_over=take_over, note=lambda text: click.echo(text, err=True)
         )
         try:
-            with kept_alive(lock, lambda other: stop.ask(f"the cluster's lock was taken over by {other}")):
+            with kept_alive(lock, lambda other: stop.forbid(f"the cluster's lock was taken over by {other}")):
                 yield HeldLock(lock, stop)
         finally:
             if not lock.release():

@@ -50,4 +50,4 @@ def run(folder: Path, to: str | None, yes: bool, take_over: bool) -> None:
         if not yes:
             click.confirm("Start?", abort=True, err=True)
         pipeline = assemble(planned, session.settings, session.cluster, session.tools)
-        carry_out(session, pipeline, label=str(planned.target), undisturbed=True, held=held)
+        carry_out(session, pipeline, label=str(planned.target), plan=planned, held=held)

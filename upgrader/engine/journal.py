@@ -6,10 +6,12 @@ name, for a journal that is partly believed is worse than none. `record.py` says
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from upgrader.engine.record import Record, checked, encode
 from upgrader.errors import JournalError, UsageError
@@ -30,22 +32,36 @@ _FULL = f"The journal has {DETAIL_BYTES // 2**20} MiB: from here on it has no no
 class Journal:
     """A Reporter that writes events to `journal.jsonl` and returns only when they are on disk."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        """Start a new journal (mode 0600); raises FileExistsError where there is one already."""
+    def __init__(self, path: Path, clock: Clock, *, file: int | None = None, seq: int = 0, checksum: str = "") -> None:
+        """Start a new journal (mode 0600); raises FileExistsError where there is one already.
+
+        `reopen` goes on with one: an open `file` that ends with record `seq` - 1 and its checksum.
+        """
         self._path = path
         self._clock = clock
-        self._seq = 0
-        self._checksum = ""
-        self._bytes = 0
-        self._full = False
+        self._seq = seq
+        self._checksum = checksum
         self._failure: JournalError | None = None
         self._seen: dict[tuple[str, str], tuple[str, str]] = {}
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        self._file = _new(path) if file is None else file
+        self._bytes = os.fstat(self._file).st_size
+        self._full = self._bytes >= DETAIL_BYTES
+
+    @classmethod
+    def reopen(cls, path: Path, clock: Clock) -> Self:
+        """Go on with a journal whose process is gone; what a crash tore off its last line is cut away first.
+
+        The caller holds the run's locks. Raises UsageError where the journal can't be believed or written.
+        """
+        content = _content(path)
+        records = parse_journal(content, str(path))
+        whole = content[: content.rfind(b"\n") + 1]
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            os.ftruncate(file, len(whole))
+        except OSError as error:
+            raise UsageError(f"the journal {path} can't be written: {error.strerror}") from error
+        return cls(path, clock, file=file, seq=len(records), checksum=_last_checksum(whole))
 
     def emit(self, event: Event) -> None:
         """Write an event.
@@ -80,7 +96,7 @@ class Journal:
                 os.ftruncate(self._file, self._bytes)
             self._failure = JournalError(
                 f"{self._path} can't be written: {error.strerror}; the run stopped where it was",
-                remedy="Make room (or mend the disk), and run the same command again: it goes on from there.",
+                remedy="Make room (or mend the disk): `upgrader resume` then goes on from there.",
             )
             raise self._failure from error
         self._seq += 1
@@ -98,13 +114,32 @@ class Journal:
 
 def read_journal(path: Path) -> tuple[Record, ...]:
     """Every record of a journal. Raises UsageError that names file and line where one is damaged, and how."""
+    return parse_journal(_content(path), str(path))
+
+
+def _new(path: Path) -> int:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        content = path.read_bytes()
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return file
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except OSError as error:
         raise UsageError(
             f"the journal {path} can't be read: {error.strerror}", remedy="Restore the file from a copy."
         ) from error
-    return parse_journal(content, str(path))
+
+
+def _last_checksum(whole: bytes) -> str:
+    """Of the last line, which was checked; "" where there is none."""
+    lines = whole.splitlines()
+    return str(json.loads(lines[-1])["checksum"]) if lines else ""
 
 
 def parse_journal(content: bytes, where: str) -> tuple[Record, ...]:

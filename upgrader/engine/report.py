@@ -16,10 +16,13 @@ from upgrader.model.event import (
     LockTakenOver,
     RecoveryEnded,
     RecoveryStarted,
+    RollbackAsked,
     RunEnded,
+    RunResumed,
     RunStarted,
     StepApplied,
     StepEnded,
+    StepSettled,
     StepStarted,
     UndoEnded,
     UndoStarted,
@@ -76,6 +79,7 @@ class Report:
     ended: str = ""
     """When the last record was written."""
     seconds: float = 0.0
+    """How long it was at work, in all processes that came to an end of their own."""
     reason: str = ""
     complete: bool = False
     """Whether the journal has the run's end; without it, the run was cut off, or is still at work."""
@@ -86,6 +90,10 @@ class Report:
     steps: tuple[StepReport, ...] = ()
     """The steps that were begun."""
     recoveries: tuple[RecoveryReport, ...] = ()
+    resumed_by: tuple[str, ...] = ()
+    """Who went on with the run after it was interrupted, one after the other."""
+    rollback_by: str = ""
+    """Who asked for the run to be taken back, if anybody did."""
     lock_taken_from: str = ""
     """Who held the cluster's lock before this run took it over, and why it could; empty when nobody did."""
     availability: dict[str, Any] = field(default_factory=dict)
@@ -113,6 +121,13 @@ def follow(report: Report, event: Event | UnknownEvent, when: str) -> Report:
             return replace(
                 report, run=event.run, target=event.target, started=when, planned=event.steps, doing="beginning"
             )
+        case RunResumed():
+            again = _open_again(report, event.run)
+            return replace(again, resumed_by=(*report.resumed_by, event.by), doing="going on")
+        case RollbackAsked():
+            return replace(_open_again(report, event.run), rollback_by=event.by, doing="going back")
+        case StepSettled():
+            return replace(report, doing=f"{event.step}: {event.found}")
         case StepStarted():
             way_back = "" if event.way_back is None else str(event.way_back)
             step = StepReport(event.step, "in-doubt", summary=event.summary, way_back=way_back)
@@ -143,13 +158,18 @@ def follow(report: Report, event: Event | UnknownEvent, when: str) -> Report:
         case AvailabilityMeasured():
             return replace(report, availability=asdict(event))
         case RunEnded():
-            over = replace(report, outcome=event.outcome, seconds=event.seconds, reason=event.reason)
+            seconds = report.seconds + event.seconds
+            over = replace(report, outcome=event.outcome, seconds=seconds, reason=event.reason)
             return replace(over, complete=True, doing="")
         case UnknownEvent():
             known = event.type in report.unknown
             return report if known else replace(report, unknown=(*report.unknown, event.type))
         case _:
             return report
+
+
+def _open_again(report: Report, run: str) -> Report:
+    return replace(report, run=run, outcome="interrupted", complete=False, reason="")
 
 
 def _step(report: Report, name: str, **changes: Any) -> Report:

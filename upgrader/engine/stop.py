@@ -20,16 +20,19 @@ class StopRequest:
     def __init__(self) -> None:
         self.requested = False
         self.reason = "stopped on request"
+        self._at_once = False
 
-    def ask(self, reason: str) -> None:
-        """Ask for a stop, and say why."""
+    def forbid(self, reason: str) -> None:
+        """Somebody else decides from now on: nothing more must be begun, not even to make a failed step good."""
         self.reason = reason
-        self.requested = True
+        self.requested = self._at_once = True
 
-    def check(self) -> None:
-        """Raise Interrupted when a stop was asked for; called where stopping is safe."""
-        if self.requested:
-            raise Interrupted(self.reason, remedy="Run the same command again to go on.")
+    def check(self, *, safe: bool) -> None:
+        """Raise Interrupted when a stop was asked for, and stopping is `safe` here or must be done anyway."""
+        if self.requested and (safe or self._at_once):
+            raise Interrupted(
+                self.reason, remedy="`upgrader resume` goes on with it, `upgrader rollback` takes it back."
+            )
 
 
 @contextmanager

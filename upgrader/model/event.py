@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from upgrader.model.availability import Latency, Phase, Watches
 from upgrader.model.outcome import RunOutcome, StepOutcome, Verdict
 from upgrader.model.release import RestorePoint
+from upgrader.model.settings import OnFailure
 
 __all__ = [
     "AvailabilityMeasured",
@@ -17,14 +18,26 @@ __all__ = [
     "Note",
     "RecoveryEnded",
     "RecoveryStarted",
+    "RollbackAsked",
     "RunEnded",
+    "RunResumed",
     "RunStarted",
     "StepApplied",
     "StepEnded",
+    "StepInput",
+    "StepSettled",
     "StepStarted",
     "UndoEnded",
     "UndoStarted",
 ]
+
+
+@dataclass(frozen=True)
+class StepInput:
+    """What a step was made from: a digest of its chart and values, or of its playbook."""
+
+    step: str
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,27 @@ class RunStarted:
     target: str
     steps: tuple[str, ...]
     folder: str
+    came_from: str = ""
+    """The API server's version before the run; "" for what is no upgrade."""
+    on_failure: OnFailure = "rollback-run"
+    inputs: tuple[StepInput, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunResumed:
+    """A run that was interrupted goes on, in another process (`by`)."""
+
+    run: str
+    by: str
+
+
+@dataclass(frozen=True)
+class RollbackAsked:
+    """A person (`by`) wants the run taken back: all that it did after the step `to`; "" means all of it."""
+
+    run: str
+    by: str
+    to: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,6 +79,15 @@ class StepStarted:
     summary: str
     way_back: RestorePoint | None
     """None: there is nothing to take back."""
+
+
+@dataclass(frozen=True)
+class StepSettled:
+    """A step that was interrupted was looked at: whether its change is in, and what was found."""
+
+    step: str
+    applied: bool
+    found: str
 
 
 @dataclass(frozen=True)
@@ -85,6 +128,7 @@ class StepEnded:
     outcome: StepOutcome
     seconds: float
     reason: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +147,7 @@ class UndoEnded:
     succeeded: bool
     seconds: float
     reason: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,7 +213,10 @@ class RunEnded:
 
 Event = (
     RunStarted
+    | RunResumed
+    | RollbackAsked
     | StepStarted
+    | StepSettled
     | StepApplied
     | GateLooked
     | GatePassed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -16,7 +16,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.model.event import Event, GateLooked, Note
+from upgrader.engine.decode import UnknownEvent
+from upgrader.model.event import AvailabilityMeasured, Event, GateLooked, Note
 from upgrader.model.outcome import VerdictKind
 from upgrader.ui.availability import availability_line
 from upgrader.ui.progress import Progress, State, StepProgress, follow
@@ -68,6 +69,13 @@ class ConsoleReporter:
         # A run that ends well is followed by its report; one that breaks off leaves the last picture standing.
         self._live.transient = kind is None
         self._live.stop()
+
+    def catch_up(self, earlier: Iterable[Event | UnknownEvent]) -> None:
+        """Show what another process did of this run before."""
+        with self._lock:
+            for event in earlier:
+                if not isinstance(event, UnknownEvent | AvailabilityMeasured):
+                    self._progress = follow(self._progress, event, self._monotonic())
 
     def emit(self, event: Event) -> None:
         """Take note of an event; the next redraw shows it."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self, TextIO
 
+from upgrader.engine.decode import UnknownEvent
 from upgrader.model.event import (
     AvailabilityMeasured,
     Event,
@@ -17,10 +18,13 @@ from upgrader.model.event import (
     Note,
     RecoveryEnded,
     RecoveryStarted,
+    RollbackAsked,
     RunEnded,
+    RunResumed,
     RunStarted,
     StepApplied,
     StepEnded,
+    StepSettled,
     StepStarted,
     UndoEnded,
     UndoStarted,
@@ -55,6 +59,9 @@ class PlainReporter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stream.flush()
+
+    def catch_up(self, earlier: Iterable[Event | UnknownEvent]) -> None:
+        """What another process did, it has told: nothing to say."""
 
     def emit(self, event: Event) -> None:
         """Write the event, unless it repeats what was said a moment ago."""
@@ -104,6 +111,13 @@ def _line(event: Event) -> str:
             return f"run {event.run}: {goal}: {', '.join(event.steps)}"
         case StepStarted():
             return f"{event.step}: started: {event.summary}"
+        case RunResumed():
+            return f"run {event.run}: goes on, by {event.by}"
+        case RollbackAsked():
+            kept = f", to {event.to}" if event.to else ""
+            return f"run {event.run}: is taken back{kept}, by {event.by}"
+        case StepSettled():
+            return f"{event.step}: was cut off: {event.found}"
         case StepApplied():
             return f"{event.step}: applied in {duration(event.seconds)}"
         case GateLooked():

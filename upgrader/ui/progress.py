@@ -14,10 +14,13 @@ from upgrader.model.event import (
     Note,
     RecoveryEnded,
     RecoveryStarted,
+    RollbackAsked,
     RunEnded,
+    RunResumed,
     RunStarted,
     StepApplied,
     StepEnded,
+    StepSettled,
     StepStarted,
     UndoEnded,
     UndoStarted,
@@ -70,6 +73,10 @@ def follow(progress: Progress, event: Event, now: float) -> Progress:
             return Progress(event.run, event.target, now, steps)
         case StepStarted():
             return _step(progress, event.step, state="applying", summary=event.summary, since=now)
+        case RunResumed() | RollbackAsked():
+            return replace(progress, started=now, ended=None)
+        case StepSettled():
+            return _step(progress, event.step, state="applying", since=now, note=event.found)
         case StepApplied():
             return _step(progress, event.step, state="gating", note="")
         case GateLooked():

@@ -13,7 +13,7 @@ from tests.fakes.recovery import FakeRecovery
 from upgrader.engine.runner import Runner
 from upgrader.engine.stop import StopRequest
 from upgrader.errors import UpgraderError
-from upgrader.model.event import Event
+from upgrader.model.event import Event, RunStarted
 from upgrader.model.outcome import Verdict, holds
 from upgrader.model.release import RestorePoint
 from upgrader.model.settings import OnFailure
@@ -91,14 +91,13 @@ class Bench:
         step = ScriptedStep(name, self.diary, **script)  # type: ignore[arg-type]
         return PipelineStep(step, tuple(map(_run, gates)), tuple(map(_run, undo_gates)))
 
-    def runner(self, on_failure: OnFailure = "rollback-run", *, patience_seconds: float = 60.0) -> Runner:
-        """A runner with the given policies."""
+    def runner(self, *, patience_seconds: float = 60.0) -> Runner:
+        """A runner with the given patience."""
         return Runner(
             kube=self.kube,
             clock=self.clock,
             reporter=self.recorder,
             stop=self.stop,
-            on_failure=on_failure,
             recovery=self.recovery,
             patience_seconds=patience_seconds,
         )
@@ -108,9 +107,10 @@ def _run(gate: ScriptedGate) -> GateRun:
     return GateRun(gate, needed=3, interval_seconds=1.0, deadline_seconds=10.0)
 
 
-def run(runner: Runner, *steps: PipelineStep) -> object:
+def run(runner: Runner, *steps: PipelineStep, on_failure: OnFailure = "rollback-run") -> object:
     """Run these steps as a pipeline."""
-    return runner.run(Pipeline(steps), run="r1", target="v1.37.1", folder="/tmp/r1")
+    names = tuple(item.step.name for item in steps)
+    return runner.run(Pipeline(steps), RunStarted("r1", "v1.37.1", names, "/tmp/r1", on_failure=on_failure))
 
 
 @pytest.fixture

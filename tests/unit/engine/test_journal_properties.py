@@ -15,7 +15,7 @@ from tests.fakes.clock import FakeClock
 from upgrader.engine.journal import Journal, read_journal
 from upgrader.engine.report import fold
 from upgrader.errors import UsageError
-from upgrader.model.event import Event, GateLooked, RunEnded, StepStarted
+from upgrader.model.event import Event, GateLooked, RollbackAsked, RunEnded, RunResumed, StepStarted
 from upgrader.model.outcome import Verdict
 
 st.register_type_strategy(float, st.floats(allow_nan=False))  # NaN is no JSON, and not even equal to itself
@@ -103,12 +103,12 @@ def test_no_rearranged_lines_are_believed(events: list[Event], data: st.DataObje
 
 @given(EVENTS)
 def test_any_story_has_a_report(events: list[Event]) -> None:
-    """Whatever the order of events, the report says how the run ended only when it did, and has every step begun."""
+    """Whatever the order of events, a report has an outcome only where the run came to its end, and every step begun."""
     content = written(events)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.jsonl"
         path.write_bytes(content)
         report = fold(read_journal(path))
-    ends = [event.outcome for event in events if isinstance(event, RunEnded)]
-    assert report.outcome == (ends[-1] if ends else "interrupted")
+    last = [event for event in events if isinstance(event, RunEnded | RunResumed | RollbackAsked)][-1:]
+    assert report.outcome == (last[0].outcome if last and isinstance(last[0], RunEnded) else "interrupted")
     assert [step.name for step in report.steps] == [event.step for event in events if isinstance(event, StepStarted)]

@@ -100,7 +100,7 @@ def test_undone_step_is_gated_again(bench: Bench) -> None:
 def test_policy_says_how_far_back(bench: Bench, policy: str, undone: list[str]) -> None:
     """Policy can keep the earlier steps, or leave everything as the failure left it."""
     bad = bench.step("b", apply_error=StepFailed("bad"))
-    result = run(bench.runner(policy), bench.step("a"), bad)  # type: ignore[arg-type]
+    result = run(bench.runner(), bench.step("a"), bad, on_failure=policy)  # type: ignore[arg-type]
     assert isinstance(result, RunResult)
     assert result.outcome == ("rolled-back" if undone else "failed")
     assert bench.diary[2:] == undone
