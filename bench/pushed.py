@@ -20,7 +20,15 @@ OLD_STYLE = REPOSITORY / "tests" / "e2e" / "charts" / "old-style-kube-apiserver"
 
 _CHART = REPOSITORY / "charts" / "kube-apiserver"
 _DEPLOYMENTS = Kind("apps/v1", "deployments")
-_HAND_OVER_FLAGS = ("bind-address", "advertise-address", "endpoint-reconciler-type", "permit-port-sharing")
+_HAND_OVER_FLAGS = (  # what only this project's chart gives it
+    "bind-address",
+    "advertise-address",
+    "endpoint-reconciler-type",
+    "goaway-chance",
+    "permit-port-sharing",
+    "shutdown-send-retry-after",
+    "shutdown-watch-termination-grace-period",
+)
 _GENERATIONS = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/generations"
 
 
@@ -33,7 +41,7 @@ def upgrade(cluster: LabCluster) -> None:
 
 def edit(cluster: LabCluster) -> None:
     """`kubectl edit`: a flag, and a variable that no rollback would take out again."""
-    found: Any = copy.deepcopy(cluster.kube.get(_DEPLOYMENTS, "kube-apiserver", "kube-system"))
+    found = copy.deepcopy(_deployment(cluster))
     for container in found["spec"]["template"]["spec"]["containers"]:
         if container["name"] == "kube-apiserver":
             container["args"].append(f"--{BAD_FLAG}=true")
@@ -41,16 +49,19 @@ def edit(cluster: LabCluster) -> None:
     cluster.kube.replace(_DEPLOYMENTS, found, "kube-system")
 
 
-def install_old_style(cluster: LabCluster, values: Path) -> None:
-    """The same kube-apiserver as a DaemonSet with maxUnavailable 1, and wait until there is a checkpoint of it.
+def install_old_style(cluster: LabCluster, values: Path, *, kind: str = "DaemonSet") -> None:
+    """The same kube-apiserver as charts used to have it, and wait until there is a checkpoint of it.
 
-    `values` is where its values are written.
+    `values` is where its values are written. `kind`: a DaemonSet with maxUnavailable 1, or a Deployment with maxSurge 1
+    and one replica for each controller.
     """
     flags = {name: value for name, value in _flags(cluster).items() if name not in _HAND_OVER_FLAGS}
-    values.write_text(yaml.safe_dump({"kubernetesVersion": OLD, "flags": flags}))
+    replicas = _deployment(cluster)["spec"]["replicas"]
+    chosen = {"kubernetesVersion": OLD, "kind": kind, "replicas": replicas, "flags": flags}
+    values.write_text(yaml.safe_dump(chosen))
     chart = ["upgrade", "kube-apiserver", str(OLD_STYLE), "--reset-values", "--force-conflicts"]
     cluster.helm(*chart, "--values", str(values))
-    until("a checkpoint of the DaemonSet's pod", lambda: _kept_without_haproxy(cluster), timeout_seconds=180)
+    until("a checkpoint of its pod", lambda: _kept_without_haproxy(cluster), timeout_seconds=180)
 
 
 def upgrade_old_style(cluster: LabCluster) -> None:
@@ -61,9 +72,12 @@ def upgrade_old_style(cluster: LabCluster) -> None:
     until("the API to be gone", lambda: not _answers(cluster), timeout_seconds=60)
 
 
+def _deployment(cluster: LabCluster) -> Any:
+    return cluster.kube.get(_DEPLOYMENTS, "kube-apiserver", "kube-system")
+
+
 def _flags(cluster: LabCluster) -> dict[str, str]:
-    found: Any = cluster.kube.get(_DEPLOYMENTS, "kube-apiserver", "kube-system")
-    containers = found["spec"]["template"]["spec"]["containers"]
+    containers = _deployment(cluster)["spec"]["template"]["spec"]["containers"]
     (args,) = (container["args"] for container in containers if container["name"] == "kube-apiserver")
     return dict(arg.removeprefix("--").split("=", 1) for arg in args)
 

@@ -92,10 +92,13 @@ class LabCluster:
         listed = json.loads(self.helm("list", "--output", "json"))
         return {release["name"]: release for release in listed}
 
-    def helm(self, *arguments: str) -> str:
-        """Standard output of `helm ARGUMENTS` in kube-system; raises ApiError when it fails."""
+    def helm(self, *arguments: str, timeout_seconds: float = 60.0) -> str:
+        """Standard output of `helm ARGUMENTS` in kube-system; raises ApiError when it fails, or takes longer."""
         command = [str(_HELM), "--kubeconfig", str(self.folder / "kubeconfig"), "-n", "kube-system", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            raise ApiError(f"helm {' '.join(arguments)} took longer than {timeout_seconds:.0f} s") from None
         if done.returncode:
             raise ApiError(f"helm {' '.join(arguments)} failed: {done.stderr.strip()}")
         return done.stdout

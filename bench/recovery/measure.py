@@ -42,7 +42,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Site:
-    """A one-controller lab to do damage to."""
+    """A lab to do damage to; one with a single controller, other than for `wait_done` and `unfinished`."""
 
     cluster: LabCluster
 
@@ -121,7 +121,7 @@ class Site:
         found: list[str] = []
 
         def holds() -> bool:
-            found[:] = self._unfinished()
+            found[:] = self.unfinished()
             return not found
 
         try:
@@ -138,10 +138,12 @@ class Site:
         return ""
 
     def copy_stands_in(self) -> bool:
-        """Whether kube-apiserver's copy is active."""
-        return bool(self.lab.run("controller-1", f"ls {_COPY} 2>/dev/null || true").strip())
+        """Whether a copy of kube-apiserver is active on any controller."""
+        names = [node.name for node in self.lab.placement.nodes if node.role == "controller"]
+        return any(self.lab.run(name, f"ls {_COPY} 2>/dev/null || true").strip() for name in names)
 
-    def _unfinished(self) -> list[str]:
+    def unfinished(self) -> list[str]:
+        """What is left to be mended, one line each; raises ApiError."""
         placement = self.lab.placement
         on = {n.name: machine_of(placement, n).switched_on() for n in placement.nodes if n.kubernetes}
         kube = self.cluster.kube

@@ -1,0 +1,87 @@
+"""Bare Helm, in the hands of somebody patient: when it gives up they look, and go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from bench.recovery.measure import Site
+from upgrader.errors import ApiError
+from upgrader.ports import Kind
+
+__all__ = ["api_answers", "deployed_revision", "roll_back", "rolled_out", "upgrade"]
+
+_PATIENCE_SECONDS = 600.0
+_WAIT = ("--wait", "--timeout", "3m")
+
+
+def upgrade(site: Site, release: str, words: Sequence[str], *, wait: bool = True) -> list[str]:
+    """`helm upgrade RELEASE WORDS`, again and again until it succeeds; what went wrong before that.
+
+    A release that was left pending is rolled back first, as nothing else is allowed then. Raises TimeoutError.
+    """
+    end = time.monotonic() + _PATIENCE_SECONDS
+    good = deployed_revision(site, release)
+    wrong: list[str] = []
+    while True:
+        try:
+            site.cluster.helm("upgrade", release, *words, *(_WAIT if wait else ()), timeout_seconds=200)
+            return wrong
+        except ApiError as error:
+            wrong.append(error.message.splitlines()[-1][-200:])
+        if time.monotonic() > end:
+            raise TimeoutError(f"helm upgrade {release}: {wrong[-1]}")
+        if _pending(site, release):
+            roll_back(site, release, good, end - time.monotonic())
+        time.sleep(1)
+
+
+def roll_back(site: Site, release: str, revision: int, patience_seconds: float) -> int:
+    """`helm rollback --wait`, repeated until Helm takes it: how many tries it took. Raises TimeoutError."""
+    end = time.monotonic() + patience_seconds
+    tries = 1
+    while True:
+        try:
+            site.cluster.helm("rollback", release, str(revision), *_WAIT, timeout_seconds=200)
+            return tries
+        except ApiError as error:
+            if time.monotonic() > end:
+                raise TimeoutError(f"helm rollback {release}: {error.message}") from error
+        tries += 1
+        time.sleep(1)
+
+
+def deployed_revision(site: Site, release: str) -> int:
+    """The revision that is there now."""
+    return int(site.cluster.releases()[release]["revision"])
+
+
+def rolled_out(site: Site, plural: str, name: str) -> bool:
+    """What `kubectl rollout status` waits for, of a DaemonSet or a Deployment."""
+    found: Any = site.cluster.kube.get(Kind("apps/v1", plural), name, "kube-system")
+    status = found["status"]
+    wanted = status.get("desiredNumberScheduled", found["spec"].get("replicas"))
+    updated = status.get("updatedNumberScheduled", status.get("updatedReplicas", 0))
+    available = status.get("numberAvailable", status.get("availableReplicas", 0))
+    return bool(
+        status.get("observedGeneration") == found["metadata"]["generation"]
+        and updated == wanted
+        and available == wanted
+    )
+
+
+def api_answers(site: Site) -> bool:
+    """Whether the API says that it is ready."""
+    try:
+        site.cluster.kube.raw("/readyz")
+    except ApiError:
+        return False
+    return True
+
+
+def _pending(site: Site, release: str) -> bool:
+    try:
+        return str(site.cluster.releases()[release]["status"]).startswith("pending")
+    except (ApiError, KeyError):
+        return False

@@ -1,0 +1,78 @@
+"""kubeadm's own upgrade, over SSH on the controllers, as its documentation has it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import yaml
+
+from bench.pushed import BAD_FLAG
+from bench.recovery.measure import Site
+from upgrader.ports import Kind
+
+__all__ = ["PROGRAM", "announced", "put_manifest_back", "upgrade_first", "upgrade_others", "want_bad_flag"]
+
+PROGRAM = "/opt/kubeadm-target"
+"""Where the target version's kubeadm is on the controllers."""
+
+_CONFIG_MAPS = Kind("v1", "configmaps")
+# What was ignored when the cluster was made (a lab's node has no kernel of its own); etcd's version stays, as it does
+# in every other way; and the patches that the cluster was made with.
+_OPTIONS = (
+    "--etcd-upgrade=false --patches /etc/lab/patches --ignore-preflight-errors=SystemVerification,Swap,NumCPU,Mem"
+)
+
+
+def upgrade_first(site: Site, target: str, mark: Callable[[str], None], *, timeout_seconds: float = 900.0) -> int:
+    """`kubeadm upgrade apply` on the first controller: its exit code, 124 if it was ended at the timeout."""
+    command = f"timeout {timeout_seconds:.0f} {PROGRAM} upgrade apply {target} --yes {_OPTIONS}"
+    return _follow([*site.lab.ssh("controller-1"), command], mark)
+
+
+def upgrade_others(site: Site, others: Sequence[str], mark: Callable[[str], None]) -> int:
+    """`kubeadm upgrade node` on each other controller in turn; the first exit code that isn't 0, or 0."""
+    for name in others:
+        mark(name)
+        code = _follow([*site.lab.ssh(name), f"timeout 900 {PROGRAM} upgrade node {_OPTIONS}"], mark)
+        if code:
+            return code
+    return 0
+
+
+def want_bad_flag(site: Site) -> None:
+    """Put a flag that kube-apiserver doesn't know into kubeadm's configuration of the cluster."""
+    found: Any = site.cluster.kube.get(_CONFIG_MAPS, "kubeadm-config", "kube-system")
+    configuration = yaml.safe_load(found["data"]["ClusterConfiguration"])
+    configuration["apiServer"].setdefault("extraArgs", []).append({"name": BAD_FLAG, "value": "true"})
+    found["data"]["ClusterConfiguration"] = yaml.safe_dump(configuration)
+    site.cluster.kube.replace(_CONFIG_MAPS, found, "kube-system")
+
+
+def put_manifest_back(site: Site) -> None:
+    """What a person does: the manifest that kubeadm had kept, back in its place on the first controller."""
+    kept = "$(ls -d /etc/kubernetes/tmp/kubeadm-backup-manifests-* | tail -n 1)"
+    site.lab.run("controller-1", f"cp {kept}/kube-apiserver.yaml /etc/kubernetes/manifests/kube-apiserver.yaml")
+
+
+def announced(line: str) -> str:
+    """The component that kubeadm says it begins to replace in a line of its output; "" for any other line."""
+    found = re.search(r'Preparing for "([\w-]+)" upgrade', line)
+    return found[1] if found else ""
+
+
+def _follow(command: Sequence[str], mark: Callable[[str], None]) -> int:
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if component := announced(line):
+                mark(component)
+    if process.returncode not in (0, 124):
+        print("".join(said[-15:]))
+    return process.returncode

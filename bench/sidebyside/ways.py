@@ -1,0 +1,214 @@
+"""The ways to upgrade a control plane, and what each does about a bad flag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from bench.command import REPOSITORY
+from bench.pushed import BAD_FLAG, OLD_STYLE
+from bench.recovery.measure import Site
+from bench.sidebyside import helm, kubeadm, stages
+from bench.sidebyside.trial import BAD_FLAG_PUSHED, Mark
+from tests.labs import until
+from upgrader.errors import ApiError
+
+__all__ = ["WAYS", "MarkIt", "Way", "journal_marks"]
+
+_CHARTS = REPOSITORY / "charts"
+_APISERVER, _REST = "kube-apiserver", "kubernetes"
+
+
+class MarkIt(Protocol):
+    """Notes that something begins: now, or `wall` seconds after 1970."""
+
+    def __call__(self, text: str, wall: float | None = None) -> None: ...
+
+
+class Way(Protocol):
+    """One way."""
+
+    @property
+    def name(self) -> str:
+        """What it is called on the command line and in the figures."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What it is called on the page."""
+        ...
+
+    @property
+    def stage(self) -> str:
+        """The state of the lab that it begins from."""
+        ...
+
+    def upgrade(self, site: Site, target: str, mark: MarkIt) -> str:
+        """Upgrade, until its commands have ended; what went wrong on the way. Raises what ended it."""
+        ...
+
+    def bad_flag(self, site: Site, target: str, mark: MarkIt, patience_seconds: float) -> str:
+        """Push a flag that kube-apiserver doesn't know, and go back: who did, and how.
+
+        Marks the moment that kube-apiserver's change begins as BAD_FLAG_PUSHED. Raises TimeoutError after
+        `patience_seconds` without a way back.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Kubeadm:
+    """Static pods; kubeadm changes one manifest after the other."""
+
+    name: str = "kubeadm"
+    title: str = "(a) `kubeadm upgrade apply`"
+    stage: str = stages.KUBEADM
+
+    def upgrade(self, site: Site, target: str, mark: MarkIt) -> str:
+        code = kubeadm.upgrade_first(site, target, mark)
+        code = code or kubeadm.upgrade_others(site, stages.controllers(site)[1:], mark)
+        if code:
+            raise AssertionError(f"kubeadm ended with {code}")
+        return ""
+
+    def bad_flag(self, site: Site, target: str, mark: MarkIt, patience_seconds: float) -> str:
+        kubeadm.want_bad_flag(site)
+
+        def first(text: str) -> None:
+            mark(BAD_FLAG_PUSHED if text == _APISERVER else text)
+
+        code = kubeadm.upgrade_first(site, target, first, timeout_seconds=patience_seconds)
+        if code != 124:
+            return f"kubeadm itself, exit code {code}"
+        mark("manifest put back")
+        kubeadm.put_manifest_back(site)
+        return f"not by itself in {patience_seconds:.0f} s; a person put the old manifest back"
+
+
+@dataclass(frozen=True)
+class OldStyle:
+    """kube-apiserver by a chart as they used to be, checkpointed; bare Helm."""
+
+    name: str
+    title: str
+    stage: str
+    plural: str
+    wait: bool
+    """Whether Helm can wait for it: not where the API goes away meanwhile."""
+
+    def upgrade(self, site: Site, target: str, mark: MarkIt) -> str:
+        mark(_APISERVER)
+        words = [str(OLD_STYLE), "--reuse-values", "--set-string", f"kubernetesVersion={target}"]
+        wrong = helm.upgrade(site, _APISERVER, words, wait=self.wait)
+        until("the new pods", lambda: helm.rolled_out(site, self.plural, _APISERVER), timeout_seconds=300)
+        mark(_REST)
+        wrong += helm.upgrade(site, _REST, _own(site, _REST, target))
+        return "; ".join(wrong)
+
+    def bad_flag(self, site: Site, target: str, mark: MarkIt, patience_seconds: float) -> str:
+        words = [str(OLD_STYLE), "--reuse-values", "--set-string", f"flags.{BAD_FLAG}=true"]
+        return _push_and_roll_back(site, words, mark, patience_seconds, wait=self.wait)
+
+
+@dataclass(frozen=True)
+class BareCharts:
+    """This project's charts, without `upgrader`: bare Helm, no gates."""
+
+    name: str = "charts"
+    title: str = "the charts of (d), bare `helm upgrade --wait`"
+    stage: str = stages.ADOPTED
+
+    def upgrade(self, site: Site, target: str, mark: MarkIt) -> str:
+        wrong = []
+        for release in (_APISERVER, _REST):
+            mark(release)
+            wrong += helm.upgrade(site, release, _own(site, release, target))
+        return "; ".join(wrong)
+
+    def bad_flag(self, site: Site, target: str, mark: MarkIt, patience_seconds: float) -> str:
+        words = [*_own(site, _APISERVER, target), "--set-string", f"extraArgs.{BAD_FLAG}=true"]
+        return _push_and_roll_back(site, words, mark, patience_seconds, wait=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """`upgrader run`."""
+
+    name: str = "run"
+    title: str = "(d) `upgrader run`"
+    stage: str = stages.ADOPTED
+
+    def upgrade(self, site: Site, target: str, mark: MarkIt) -> str:
+        code = self._run(site, target, mark)
+        if code:
+            raise AssertionError(f"upgrader run ended with {code}")
+        return ""
+
+    def bad_flag(self, site: Site, target: str, mark: MarkIt, patience_seconds: float) -> str:
+        site.cluster.change_values(_APISERVER, {"extraArgs": {BAD_FLAG: "true"}})
+
+        def first(text: str, wall: float | None = None) -> None:
+            mark(BAD_FLAG_PUSHED if text == _APISERVER else text, wall)
+
+        return f"upgrader itself, exit code {self._run(site, target, first)}"
+
+    def _run(self, site: Site, target: str, mark: MarkIt) -> int:
+        ended = site.cluster.run(target)
+        for found in journal_marks(site.cluster.journal()):
+            mark(found.text, found.seconds)
+        return ended.exit_code
+
+
+def journal_marks(journal: list[Any]) -> list[Mark]:
+    """When steps and undos of a run began, in seconds after 1970, from the lines of its journal."""
+    names = {"StepStarted": "{}", "StepApplied": "gates", "UndoStarted": "undo {}", "RunEnded": "end"}
+    return [
+        Mark(datetime.fromisoformat(line["time"]).timestamp(), names[line["type"]].format(line["data"].get("step", "")))
+        for line in journal
+        if line["type"] in names
+    ]
+
+
+def _push_and_roll_back(site: Site, words: list[str], mark: MarkIt, patience_seconds: float, *, wait: bool) -> str:
+    good = helm.deployed_revision(site, _APISERVER)
+    mark(BAD_FLAG_PUSHED)
+    waiting = ("--wait", "--timeout", f"{patience_seconds:.0f}s") if wait else ()
+    said = "Helm was content"
+    try:
+        site.cluster.helm("upgrade", _APISERVER, *words, *waiting, timeout_seconds=patience_seconds + 20)
+    except ApiError as error:
+        said = f"Helm gave up ({error.message.splitlines()[-1][-120:]})"
+    if not wait:  # a person notices when the API is gone
+        until("the API to be gone", lambda: not helm.api_answers(site), timeout_seconds=patience_seconds)
+    mark("helm rollback")
+    tries = helm.roll_back(site, _APISERVER, good, patience_seconds)
+    return f"{said}; a person's `helm rollback`, which took {tries} {'try' if tries == 1 else 'tries'}"
+
+
+def _own(site: Site, release: str, target: str) -> list[str]:
+    """This project's chart with the cluster's own values."""
+    values: Path = site.cluster.folder / "values" / f"{release}.yaml"
+    return [str(_CHARTS / release), "--values", str(values), "--set-string", f"kubernetesVersion={target}"]
+
+
+WAYS: tuple[Way, ...] = (
+    Kubeadm(),
+    OldStyle(
+        "daemonset",
+        "(b) checkpointed DaemonSet, bare `helm upgrade`",
+        stages.DAEMONSET,
+        "daemonsets",
+        wait=False,
+    ),
+    OldStyle(
+        "shared-port",
+        "(c) Deployment on a shared port, bare `helm upgrade --wait`",
+        stages.SHARED_PORT,
+        "deployments",
+        wait=True,
+    ),
+    BareCharts(),
+    Run(),
+)
