@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +19,9 @@ from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
 from upgrader.config.kubeconfig import check_context
 from upgrader.config.settings import Overrides, load_settings
+from upgrader.engine.anywhere import Found, find_runs
+from upgrader.engine.copies import ClusterCopies, ControllerCopies, LocalCopies
+from upgrader.engine.mirror import Mirror
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
@@ -35,6 +38,8 @@ from upgrader.recover.pipeline import RecoverTools
 
 __all__ = ["Session", "open_kube", "open_session"]
 
+_BRIEF_SECONDS = 3.0
+
 
 @dataclass(frozen=True)
 class Session:
@@ -44,6 +49,8 @@ class Session:
     cluster: Cluster
     tools: Tools
     hosts: Hosts
+    brief_kube: Kube
+    """The same API with a short deadline, for what must not hold a run up."""
 
     def observe(self) -> Observed:
         """Look at the cluster as the pipeline needs it."""
@@ -63,6 +70,26 @@ class Session:
             step.name for step in plan.steps if isinstance(step, PlannedRelease) and step.action != "unchanged"
         )
         return run_checks(replace(self.preflight_context(observed), changing=changing))
+
+    def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> Mirror:
+        """What copies a run's journal to where it outlives this machine; `note` takes what an operator should know."""
+        return Mirror(
+            journal,
+            run,
+            cluster=ClusterCopies(self.brief_kube),
+            controllers=self._controllers(),
+            clock=self.tools.clock,
+            keep=self.settings.keep_runs,
+            note=note,
+        )
+
+    def find_runs(self) -> Found:
+        """All runs of this cluster that are known anywhere: here, in the cluster, on its controllers."""
+        here = LocalCopies(self.settings.folder / "runs")
+        return find_runs((here, ClusterCopies(self.brief_kube), *self._controllers()))
+
+    def _controllers(self) -> tuple[ControllerCopies, ...]:
+        return tuple(ControllerCopies(self.hosts, host) for host in self.cluster.controllers)
 
     def recovery(self) -> Recovery:
         """The way to an API that doesn't come back by itself."""
@@ -126,5 +153,7 @@ def open_session(folder: Path, to: str | None = None) -> Iterator[Session]:
         stack.callback(hosts.close)
         kube = KubeAdapter(settings.kubeconfig, context)
         stack.callback(kube.close)
+        brief_kube = KubeAdapter(settings.kubeconfig, context, timeout_seconds=_BRIEF_SECONDS)
+        stack.callback(brief_kube.close)
         tools = Tools(helm, kube, AnsiblePlaybooks(), SystemClock())
-        yield Session(settings, cluster.result(), tools, hosts)
+        yield Session(settings, cluster.result(), tools, hosts, brief_kube)

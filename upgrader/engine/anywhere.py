@@ -1,6 +1,6 @@
 """Finds runs wherever their journals are: in this folder, in the cluster, on the controllers.
 
-Of a run's copies the most complete one that can be believed wins; the others must be beginnings of it.
+Of a run's copies the one that goes furthest (`copies.progress`) and can be believed wins.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from upgrader.engine.copies import Copies
+from upgrader.engine.copies import Source, progress
 from upgrader.engine.journal import JOURNAL, parse_journal
 from upgrader.engine.record import Record
 from upgrader.engine.report import Report, fold
@@ -33,6 +33,7 @@ class _Copy:
     content: bytes
     """Whole lines only: a crash tears the last one."""
     records: tuple[Record, ...]
+    progress: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Found:
         return next((run for run in self.runs if run.name == name), None)
 
 
-def find_runs(places: Sequence[Copies]) -> Found:
+def find_runs(places: Sequence[Source]) -> Found:
     """Look in all places at once; of copies that are alike, the first place's counts.
 
     A place that can't be reached and a copy that can't be believed are told, and hide nothing that another place has.
@@ -94,8 +95,8 @@ def bring_home(found: FoundRun, runs: Path) -> Path:
         path = folder / JOURNAL
         before = path.read_bytes() if path.exists() else b""
         if not found.content.startswith(before[: before.rfind(b"\n") + 1]):
-            # Damaged, or it would have been the most complete: still what somebody may want to read.
-            path.replace(path.with_name(f"{JOURNAL}.damaged"))
+            # Damaged, or written by a run that another machine has gone on with: somebody may want to read it.
+            path.replace(path.with_name(f"{JOURNAL}.superseded"))
         if before != found.content:
             _write(path, found.content)
     except OSError as error:
@@ -106,7 +107,7 @@ def bring_home(found: FoundRun, runs: Path) -> Path:
     return folder
 
 
-def _look(place: Copies) -> tuple[list[_Copy], list[str]]:
+def _look(place: Source) -> tuple[list[_Copy], list[str]]:
     try:
         names = place.names()[-_NEWEST:]
     except UpgraderError as error:
@@ -117,15 +118,17 @@ def _look(place: Copies) -> tuple[list[_Copy], list[str]]:
             content = place.read(name)
             if content is not None:
                 whole = content[: content.rfind(b"\n") + 1]
-                copies.append(_Copy(place.place, name, whole, parse_journal(whole, f"{place.place}: {name}")))
+                where = f"{place.place}: {name}"
+                copies.append(_Copy(place.place, name, whole, parse_journal(whole, where), progress(whole, where)))
         except UpgraderError as error:
             problems.append(error.message)
     return copies, problems
 
 
 def _merged(name: str, copies: list[_Copy]) -> FoundRun:
-    best = max(copies, key=lambda copy: len(copy.content))
-    other = next((copy for copy in copies if not best.content.startswith(copy.content)), None)
+    best = max(copies, key=lambda copy: copy.progress)
+    rivals = (copy for copy in copies if copy.progress[0] == best.progress[0])
+    other = next((copy for copy in rivals if not best.content.startswith(copy.content)), None)
     problem = (
         f"its journals differ in {best.place} and in {other.place}: two machines have gone on with it" if other else ""
     )

@@ -1,7 +1,8 @@
 """Where a run's journal is kept besides the folder of the machine that runs it: in the cluster, and on controllers.
 
-Copies of one journal are beginnings of each other, as it only ever grows. A place that holds something else has it
-from a machine that went on with the same run, and is never written over.
+Copies of one journal are beginnings of each other, as it only ever grows. They part where a machine died with records
+that no copy had yet, and another one went on: the journal that was gone on with more often is the one that counts,
+and what two machines wrote that went on equally often is never written over.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-from upgrader.engine.journal import JOURNAL
+from upgrader.engine.journal import JOURNAL, parse_journal
 from upgrader.errors import ApiError, JournalError
 from upgrader.model.cluster import Host
+from upgrader.model.event import RollbackAsked, RunResumed
 from upgrader.ports import Hosts, Kind, Kube, KubeObject
 
 __all__ = [
@@ -27,7 +29,9 @@ __all__ = [
     "ControllerCopies",
     "Copies",
     "LocalCopies",
+    "Source",
     "is_run",
+    "progress",
     "secret_name",
 ]
 
@@ -45,8 +49,8 @@ _RUN = re.compile(r"\d{8}T\d{6}-[A-Za-z0-9]([A-Za-z0-9._-]{0,44}[A-Za-z0-9])?")
 _LIST = '[ -d "$1" ] || exit 0; exec ls -1 -- "$1"'
 
 
-class Copies(Protocol):
-    """One place that keeps journals. Every method raises UpgraderError when the place can't be reached."""
+class Source(Protocol):
+    """One place that journals can be read from. Every method raises UpgraderError when it can't be reached."""
 
     @property
     def place(self) -> str:
@@ -61,8 +65,12 @@ class Copies(Protocol):
         """A run's journal; None when it has none. Raises JournalError for one that can't be unpacked."""
         ...
 
+
+class Copies(Source, Protocol):
+    """One place outside this machine that keeps copies."""
+
     def write(self, run: str, content: bytes) -> None:
-        """Keep a run's journal in place of what it has. Raises JournalError when that is no beginning of it."""
+        """Keep a run's journal in place of what it has. Raises JournalError where another machine has gone on since."""
         ...
 
     def remove(self, run: str) -> None:
@@ -216,9 +224,22 @@ def _unpacked(found: KubeObject) -> bytes:
     return content
 
 
+def progress(content: bytes, where: str) -> tuple[int, int]:
+    """How far a journal goes, to be compared: how often the run was gone on with, then its length.
+
+    Each time it was, by whoever held the cluster's lock then; so what another machine wrote past that point is of the
+    past, however long it is. Raises UsageError for a journal that can't be believed.
+    """
+    records = parse_journal(content, where)
+    return sum(isinstance(record.event, RunResumed | RollbackAsked) for record in records), len(content)
+
+
 def _check_grown(before: bytes, content: bytes, place: str) -> None:
-    """Nothing that is longer, or says something else, is ever replaced."""
-    if not content.startswith(before):
+    """What another machine has written since is never replaced."""
+    if content.startswith(before):
+        return
+    (theirs, _), (ours, _) = progress(before, place), progress(content, "this run's folder")
+    if theirs >= ours:
         raise JournalError(
             f"{place} has another journal of this run: another machine has gone on with it",
             remedy="See what it did: upgrader status. Of two machines, only one should go on.",

@@ -22,10 +22,13 @@ from upgrader.model.event import (
     Event,
     RecoveryEnded,
     RecoveryStarted,
+    RollbackAsked,
     RunEnded,
+    RunResumed,
     RunStarted,
     StepApplied,
     StepEnded,
+    StepSettled,
     StepStarted,
     UndoEnded,
     UndoStarted,
@@ -36,6 +39,8 @@ __all__ = ["AGAIN_SECONDS", "MATTERS", "Mirror"]
 
 MATTERS = (
     RunStarted,
+    RunResumed,
+    RollbackAsked,
     StepStarted,
     StepApplied,
     StepEnded,
@@ -43,6 +48,7 @@ MATTERS = (
     UndoEnded,
     RecoveryStarted,
     RecoveryEnded,
+    StepSettled,
     RunEnded,
 )
 """Whoever goes on with a run needs these; all records before them are copied along."""
