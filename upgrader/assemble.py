@@ -20,16 +20,17 @@ from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.planner import IntendedRelease
 from upgrader.ports import Clock, Helm, Kube, Playbooks
 from upgrader.steps.chart import ChartStep
+from upgrader.steps.doubt import ReleaseDoubt
 from upgrader.steps.playbook import PlaybookStep
 from upgrader.steps.unstick import UnstickStep
 from upgrader.steps.verify import VerifyStep
 
-__all__ = ["VERSIONED_RELEASES", "Tools", "assemble", "intended", "release_specs"]
+__all__ = ["PLAYBOOK_SECONDS", "VERSIONED_RELEASES", "Tools", "assemble", "intended", "release_specs"]
 
 VERSIONED_RELEASES = ("kube-apiserver", "kubernetes")
 """The built-in charts whose `kubernetesVersion` value a run sets to its target."""
 
-_PLAYBOOK_SECONDS = 1800.0
+PLAYBOOK_SECONDS = 1800.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ def _free(planned: PlannedRelease, plan: Plan, settings: Settings, cluster: Clus
     """Free a release, and hold the gates of the revision that it goes back to."""
     spec, timeout = planned.spec, settings.helm_timeout_seconds
     step = UnstickStep(spec.name, spec.namespace, tools.helm, tools.clock, timeout)
-    return PipelineStep(step, _gates(spec, planned.before, plan.current, settings, cluster, tools), ())
+    gates = _gates(spec, planned.before, plan.current, settings, cluster, tools)
+    return PipelineStep(step, gates, (), ReleaseDoubt(spec, tools.helm, tools.clock, timeout))
 
 
 def _step(
@@ -119,7 +121,7 @@ def _step(
     own = tuple(workload_gate(gate, tools.kube, tools.clock) for gate in item.gates)
     if isinstance(planned, PlannedPlaybook):
         assert isinstance(item, PlaybookSettings)
-        step = PlaybookStep(planned.playbook, cluster.inventory, tools.playbooks, _PLAYBOOK_SECONDS)
+        step = PlaybookStep(planned.playbook, cluster.inventory, tools.playbooks, PLAYBOOK_SECONDS)
         gates = _gates(None, "", plan.current, settings, cluster, tools)
         return PipelineStep(step, gates + own, gates)
     gates = _gates(planned.spec, planned.after, plan.target, settings, cluster, tools)
@@ -140,7 +142,8 @@ def _step(
         ),
         take_ownership=planned.name in take_ownership,
     )
-    return PipelineStep(chart, gates + own, undo_gates)
+    doubt = ReleaseDoubt(planned.spec, tools.helm, tools.clock, settings.helm_timeout_seconds)
+    return PipelineStep(chart, gates + own, undo_gates, doubt)
 
 
 def _gates(

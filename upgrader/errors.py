@@ -10,6 +10,7 @@
     │   ├── ApiLost               4  …the API has been away for longer than is waited for
     │   └── WorkloadFailed        4  …a workload can't become ready, and this is why
     ├── RollbackFailed            5  the way back failed as well: a person is needed
+    ├── ChangedMeanwhile          5  somebody else has changed what an interrupted run was about
     ├── HelmError                 5  Helm refused or failed
     │   └── ReleaseLocked         3  a release is stuck in pending-*
     ├── ApiError                  5  the Kubernetes API answered, but not with what was asked for
@@ -30,6 +31,7 @@ __all__ = [
     "ApiError",
     "ApiLost",
     "ApiUnavailable",
+    "ChangedMeanwhile",
     "ConfigError",
     "GateFailed",
     "HelmError",
@@ -101,6 +103,12 @@ class WorkloadFailed(StepFailed):
 
 class RollbackFailed(UpgraderError):
     """The way back failed too; a person has to look."""
+
+    exit_code = 5
+
+
+class ChangedMeanwhile(UpgraderError):
+    """Somebody else has changed what an interrupted run was about; it is left as it is, and so is the run."""
 
     exit_code = 5
 

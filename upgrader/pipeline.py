@@ -82,7 +82,7 @@ class Doubt(Protocol):
         ...
 
     def look(self, point: RestorePoint | None) -> Found:
-        """Whether the change is in; reads only. Raises UpgraderError when somebody else has changed it since."""
+        """Whether the change is in; reads only. Raises ChangedMeanwhile when somebody else has changed it."""
         ...
 
 

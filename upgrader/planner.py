@@ -9,14 +9,13 @@ from typing import Any, Literal
 
 import yaml
 
+from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedRelease, PlannedStep
-from upgrader.model.release import ReleaseSpec, without_revision
+from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["IntendedRelease", "object_changes", "plan_run"]
-
-Manifest = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ def _plan_release(item: IntendedRelease, now: ObservedRelease) -> PlannedRelease
 
 def object_changes(before: str, after: str) -> tuple[ObjectChange, ...]:
     """The objects that differ between two manifests, in the order of the new one, the removed last."""
-    old, new = _objects(before), _objects(after)
+    old, new = objects_in(before), objects_in(after)
     changes = []
     for key, manifest in new.items():
         if key not in old:
@@ -62,20 +61,6 @@ def object_changes(before: str, after: str) -> tuple[ObjectChange, ...]:
             changes.append(_change(key, "changed", old[key], manifest))
     changes += [_change(key, "removed", manifest, {}) for key, manifest in old.items() if key not in new]
     return tuple(changes)
-
-
-def _objects(manifest: str) -> dict[str, Manifest]:
-    found = {}
-    for document in yaml.load_all(without_revision(manifest), Loader=_LOADER):
-        if document:
-            meta = document["metadata"]
-            place = f"{meta['namespace']}/" if meta.get("namespace") else ""
-            found[f"{document['kind']} {place}{meta['name']}"] = document
-    return found
-
-
-# libyaml's loader is ten times faster, and a plan reads nine manifests; the pure one is the same, slower.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _change(key: str, change: Literal["added", "changed", "removed"], old: Manifest, new: Manifest) -> ObjectChange:
@@ -130,7 +115,7 @@ def _named(changes: Iterable[ObjectChange]) -> str:
 def _images(manifest: str) -> dict[str, str]:
     """Each container's image, shortened to name:tag, by workload and container."""
     images = {}
-    for key, document in _objects(manifest).items():
+    for key, document in objects_in(manifest).items():
         spec = (document.get("spec") or {}).get("template", {}).get("spec", {})
         for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
             images[f"{key}/{container['name']}"] = container["image"].rpartition("/")[2]

@@ -108,7 +108,8 @@ def _run(session: Session, job: _Job, journal: Journal, held: HeldLock | None) -
             display.catch_up(job.earlier)
             probe = probe_of(session, display)
             others: list[Reporter] = [*([Phases(probe.enter)] if probe else []), *([held.lock] if held else [])]
-            reporter = _Everyone(journal, display, *others)
+            mirror = session.mirror(job.folder / JOURNAL, job.folder.name, lambda text: display.emit(Note(text)))
+            reporter = _Everyone(journal, display, mirror, *others)
             if held and held.lock.taken_over:
                 reporter.emit(held.lock.taken_over)
             runner = Runner(

@@ -16,6 +16,8 @@ __all__ = ["cli", "main"]
 _COMMANDS = {
     "plan": ("upgrader.cli.plan", "Show what a run would change; changes nothing."),
     "run": ("upgrader.cli.run", "Upgrade the cluster, step by step, with a way back."),
+    "resume": ("upgrader.cli.resume", "Go on with a run that was interrupted, here or elsewhere."),
+    "rollback": ("upgrader.cli.rollback", "Take back what a run did."),
     "adopt": ("upgrader.cli.adopt", "Move a kubeadm control plane into Helm charts, or back."),
     "status": ("upgrader.cli.status", "What the newest run is doing, or how it ended."),
     "history": ("upgrader.cli.history", "The runs of this cluster folder."),

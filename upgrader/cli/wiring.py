@@ -25,11 +25,11 @@ from upgrader.engine.mirror import Mirror
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedRelease
+from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
 from upgrader.model.settings import Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe import observe
-from upgrader.planner import plan_run
+from upgrader.planner import IntendedRelease, plan_run
 from upgrader.ports import Hosts, Kube, Recovery
 from upgrader.preflight.checks import PreflightContext, run_checks
 from upgrader.recover.api import ApiRecovery
@@ -60,9 +60,11 @@ class Session:
 
     def plan(self, observed: Observed) -> Plan:
         """What a run would change."""
-        target = self.settings.kubernetes_version
-        wanted = tuple(intended(self.settings, charts_folder(), target, self.tools.helm))
-        return plan_run(wanted, observed, target)
+        return plan_run(self.intended(), observed, self.settings.kubernetes_version)
+
+    def intended(self) -> tuple[IntendedRelease | PlannedPlaybook, ...]:
+        """The pipeline as it should be at the target."""
+        return tuple(intended(self.settings, charts_folder(), self.settings.kubernetes_version, self.tools.helm))
 
     def preflight(self, observed: Observed, plan: Plan) -> tuple[Finding, ...]:
         """Every check's findings."""

@@ -16,7 +16,7 @@ from upgrader.engine.gatekeeper import hold_all
 from upgrader.engine.lifeline import Lifeline
 from upgrader.engine.state import RunState, follow
 from upgrader.engine.stop import StopRequest
-from upgrader.errors import ApiLost, ApiUnavailable, Interrupted, UpgraderError
+from upgrader.errors import ApiLost, ApiUnavailable, ChangedMeanwhile, Interrupted, UpgraderError
 from upgrader.gates.absence import ApiAbsence
 from upgrader.model.event import (
     Event,
@@ -79,11 +79,14 @@ class Runner:
         """Whether the API was waited for in vain already, by the step that failed last."""
 
     def run(self, pipeline: Pipeline, began: RunStarted) -> RunResult:
-        """Run to the end and say how it ended; raises only for a bug, a second Ctrl-C, and a journal that is full."""
+        """Run to the end and say how it ended; raises for a bug, a second Ctrl-C, and a full disk only."""
         return self._work(pipeline, began)
 
     def go_on(self, pipeline: Pipeline, state: RunState, why: RunResumed | RollbackAsked) -> RunResult:
-        """The same for a run that another process has begun. The pipeline must have every step that is left to do."""
+        """The same for a run that another process has begun. The pipeline must have every step that is left to do.
+
+        Raises ChangedMeanwhile, and leaves the run as it was, where somebody else has changed what it was about.
+        """
         self._state = state
         return self._work(pipeline, why)
 
@@ -122,6 +125,8 @@ class Runner:
         try:
             change(began)
             self._hold(name, item.gates)
+        except ChangedMeanwhile:
+            raise  # to take this back would undo somebody else's work
         except UpgraderError as error:
             self._overdue = isinstance(error, ApiLost)
             spent = self._clock.monotonic() - began

@@ -11,12 +11,13 @@ from rich.text import Text
 
 from upgrader.engine.history import PastRun
 from upgrader.engine.report import Report, StepReport
+from upgrader.engine.state import StepState
 from upgrader.engine.status import Status
 from upgrader.ui.console import MARKS
 from upgrader.ui.summary import OUTCOMES, step_row
 from upgrader.ui.terminal import console, duration, show
 
-__all__ = ["print_history", "print_status"]
+__all__ = ["print_history", "print_run", "print_status", "print_way_back"]
 
 _UNKNOWN = ("?", "can't be read", "magenta")
 
@@ -42,6 +43,33 @@ def print_history(runs: Sequence[PastRun], *, running: bool = False, stream: Tex
         show(out, table)
     else:
         out.print("no run yet")
+
+
+def print_run(report: Report, stream: TextIO | None = None) -> None:
+    """Print a run and its steps, as they are before a command goes on with it."""
+    out = console(stream)
+    out.print(Text.assemble("\n", (report.run, "bold"), f", begun {report.started[:19]}Z"), soft_wrap=True)
+    show(out, _steps(report, running=False))
+
+
+def print_way_back(steps: Sequence[StepState], stream: TextIO | None = None) -> None:
+    """Print what a rollback would do, step by step, first thing first."""
+    out = console(stream)
+    table = Table.grid(padding=(0, 2))
+    for number, step in enumerate(steps, 1):
+        goal = _goal(step)
+        table.add_row(Text(f" {number}", style="dim"), Text(step.name, style="bold"), Text(goal))
+    out.print()
+    show(out, table)
+    out.print()
+
+
+def _goal(step: StepState) -> str:
+    point = step.way_back
+    if point is None or (not point.release and not point.playbook):
+        return "has no way back: you will be asked to take it back by hand"
+    was = f" (it was changed so: {step.summary})" if step.summary else ""
+    return f"goes back to {point}{was}" if point.revision is not None or point.playbook else f"is removed{was}"
 
 
 def print_status(status: Status, now: datetime, stream: TextIO | None = None) -> None:
@@ -75,7 +103,12 @@ def print_status(status: Status, now: datetime, stream: TextIO | None = None) ->
         names = ", ".join(run.report.unknown)
         out.print(Text(f"A newer version of upgrader wrote records that this one doesn't know: {names}"))
     if status.resumable:
-        out.print("The same command goes on where it was: what is done already is only looked at.")
+        upgrade = run.report.target.startswith("v")
+        out.print(
+            "`upgrader resume` goes on with it, `upgrader rollback` takes it back."
+            if upgrade
+            else "The same command goes on where it was: what is done already is only looked at."
+        )
 
 
 def _headline(status: Status, run: PastRun, now: datetime) -> Text:

@@ -103,7 +103,7 @@ def test_no_rearranged_lines_are_believed(events: list[Event], data: st.DataObje
 
 @given(EVENTS)
 def test_any_story_has_a_report(events: list[Event]) -> None:
-    """Whatever the order of events, a report has an outcome only where the run came to its end, and every step begun."""
+    """Whatever the order of events, a report has an outcome only where the run ended, and it has every step begun."""
     content = written(events)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.jsonl"

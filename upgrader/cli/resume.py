@@ -1,0 +1,96 @@
+"""`upgrader resume`: go on with a run that was interrupted, from this machine or another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from upgrader.assemble import assemble
+from upgrader.cli.carry_out import carry_on
+from upgrader.cli.locking import TAKE_OVER, lock_holder
+from upgrader.cli.past import RUN, PastWork, past_work
+from upgrader.cli.wiring import Session
+from upgrader.engine.inputs import changed_inputs, step_inputs
+from upgrader.engine.state import RunState
+from upgrader.errors import UsageError
+from upgrader.model.event import RunResumed
+from upgrader.model.version import KubernetesVersion
+from upgrader.pipeline import Pipeline
+from upgrader.reassemble import plan_again, way_back
+from upgrader.ui.runs import print_run
+
+__all__ = ["resume"]
+
+
+@click.command()
+@RUN
+@click.option(
+    "--accept-changes",
+    is_flag=True,
+    help="Go on although charts, values or playbooks have changed since the run began; use them as they are now.",
+)
+@TAKE_OVER
+@click.pass_obj
+def resume(folder: Path, name: str | None, accept_changes: bool, take_over: bool) -> None:
+    """Go on with a run that was interrupted: forward, or back where it was on its way back.
+
+    The journal is found in this folder, in the cluster, or on its controllers. A step that was cut off is looked at
+    first: what is at work still is waited for, what is done is not done again. Then the run goes on, with all gates,
+    and ends as it would have ended.
+
+    \b
+    Exit codes: as of `upgrader run`; 2 also when there is nothing to go on with, or the run's inputs have changed, 5
+    also when somebody else has changed the release that the run was at.
+    """
+    with past_work(folder, name, take_over=take_over) as work:
+        _refuse_over(work.state)
+        print_run(work.run.report)
+        session = _at_target(work)
+        pipeline = _pipeline(session, work.state, accept_changes)
+        why = RunResumed(work.state.run, lock_holder())
+        carry_on(session, pipeline, folder=work.folder, why=why, held=work.held)
+
+
+def _refuse_over(state: RunState) -> None:
+    if not state.over:
+        return
+    remedies = {
+        "succeeded": "`upgrader rollback` takes it back; `upgrader run` begins a new one.",
+        "rolled-back": "`upgrader run` begins a new one.",
+    }
+    raise UsageError(
+        f"there is nothing to go on with: run {state.run} has ended ({state.outcome})",
+        remedy=remedies.get(
+            str(state.outcome), "`upgrader rollback` takes back what it did, `upgrader run` tries again from there."
+        ),
+    )
+
+
+def _at_target(work: PastWork) -> Session:
+    """The session with the run's own target, whatever upgrader.yaml says by now."""
+    target = KubernetesVersion.parse(work.state.target)
+    return replace(work.session, settings=replace(work.session.settings, kubernetes_version=target))
+
+
+def _pipeline(session: Session, state: RunState, accept_changes: bool) -> Pipeline:
+    if state.going_back:
+        return way_back(state, session.settings, session.cluster, session.tools)
+    plan = plan_again(state, session.intended(), session.observe(), session.tools.helm)
+    pipeline = assemble(plan, session.settings, session.cluster, session.tools)
+    names = tuple(item.step.name for item in pipeline.steps)
+    if names != state.planned:
+        raise UsageError(
+            f"the pipeline is no longer that of run {state.run}: it was {', '.join(state.planned)}, and is "
+            f"{', '.join(names)}",
+            remedy="Put `pipeline` in upgrader.yaml back, or `upgrader rollback` and begin anew.",
+        )
+    changed = changed_inputs(state.inputs, step_inputs(plan))
+    if changed and not accept_changes:
+        raise UsageError(
+            f"since run {state.run} began, the chart, the values or the playbook have changed of: {', '.join(changed)}",
+            remedy="Put them back; or go on with them as they are now: --accept-changes (a step that is done already "
+            "is not done again); or take the run back: upgrader rollback.",
+        )
+    return pipeline
