@@ -37,6 +37,7 @@ __all__ = ["main"]
 _PODS = Kind("v1", "pods")
 _BEFORE_SECONDS, _AFTER_SECONDS = 5.0, 10.0
 _DONE_SECONDS = 300.0
+_WENT_WRONG = (AssertionError, LookupError, UpgraderError, TimeoutError, subprocess.TimeoutExpired)
 _SHOWN = ("controllers", "repeat", "bad-flags", "rate", "patience")
 _TITLES = {way.name: way.title for way in WAYS}
 
@@ -59,7 +60,7 @@ def main() -> int:
                     _say(f"{number + 1} of {options.repeat}  {_line(trial)} ({time.monotonic() - begun:.0f} s)")
                     _write(options, trials)  # each time: somebody may end this before it is done
                     missed += trial.what == UPGRADE and trial.done_seconds is None
-            except (UpgraderError, TimeoutError) as error:
+            except _WENT_WRONG as error:
                 missed += 1
                 _say(f"{number + 1} of {options.repeat}  {way.name}: FAILED: {error}")
     return 1 if missed else 0
@@ -83,7 +84,7 @@ def _upgrade(site: Site, way: Way, rate: float) -> Trial:
             note = way.upgrade(site, TARGET, observer.mark)
             command = observer.seconds - begun
             done = _when_done(site, observer, begun)
-        except (AssertionError, UpgraderError, TimeoutError, subprocess.TimeoutExpired) as error:
+        except _WENT_WRONG as error:
             note = f"FAILED: {error}"
         time.sleep(_AFTER_SECONDS)
         seen = observer.stop()
@@ -98,7 +99,7 @@ def _bad_flag(site: Site, way: Way, rate: float, patience: float) -> Trial:
         try:
             mended_by = way.bad_flag(site, TARGET, observer.mark, patience)
             done = _when_done(site, observer, observer.marked(BAD_FLAG_PUSHED))
-        except (AssertionError, UpgraderError, TimeoutError, subprocess.TimeoutExpired) as error:
+        except _WENT_WRONG as error:
             note = f"FAILED: {error}"
         time.sleep(_AFTER_SECONDS)
         seen = observer.stop()
