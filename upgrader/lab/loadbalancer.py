@@ -42,7 +42,7 @@ backend ready
     option httpchk
     http-check send meth GET uri /readyz
     http-check expect status 200
-    default-server inter 1s fastinter 500ms fall 3 rise 1
+    default-server inter 2s fastinter 1s fall 3 rise 1
     default-server check-ssl check-sni kubernetes
     default-server verify required verifyhost kubernetes ca-file /etc/haproxy/ca.crt
 {checked}

@@ -35,7 +35,12 @@ def remove_port(node: Node) -> None:
 
 
 def route_pods(placement: Placement, pod_cidrs: dict[str, str]) -> None:
-    """Let this machine reach the pods: `pod_cidrs` maps the names of nodes to their pod networks."""
+    """Let this machine reach the pods, and the Services: `pod_cidrs` maps the names of nodes to their pod networks.
+
+    Services by way of the first controller, whose kube-proxy takes this machine for a client outside the cluster.
+    """
+    first = next(node for node in placement.nodes if node.role == "controller")
+    _ip("route", "replace", placement.service_subnet, "via", first.address, "dev", placement.prefix)
     for name, cidr in pod_cidrs.items():
         _ip("route", "replace", cidr, "via", placement.node(name).address, "dev", placement.prefix)
 
