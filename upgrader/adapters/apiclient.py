@@ -48,12 +48,15 @@ class Request:
     content_type: str = "application/json"
     retry: bool = True
     """Whether a read may be tried again after a broken connection or a 5xx."""
+    wants_object: bool = False
+    """Whether the answer is one JSON object, so that half of one is no answer."""
 
 
 class ApiClient:
     """Connections to the API server of one kubeconfig context (or, with `server`, to another address of it)."""
 
     def __init__(self, kubeconfig: Path, context: str = "", *, timeout_seconds: float = 10.0) -> None:
+        self._kubeconfig, self._context = kubeconfig, context
         self._timeout_seconds = timeout_seconds
         self._configuration = _configuration(kubeconfig, context)
         self._pool = RESTClientObject(self._configuration).pool_manager
@@ -74,29 +77,36 @@ class ApiClient:
         """The body of a successful answer. Raises ApiUnavailable or ApiError, the latter with its `status`."""
         deadline = time.monotonic() + self._timeout_seconds
         tries = 0
+        renewed = False
         while True:
             tries += 1
-            last_try = tries > RETRIES
             pause = _RETRY_PAUSE_SECONDS
             try:
                 with self._open(request, deadline - time.monotonic()) as response:
                     body = _read(response, deadline)
+                    if request.wants_object and response.status < 300:
+                        _check_whole(body)
             except (urllib3.exceptions.ProtocolError, ConnectionError) as error:
                 # A kept connection that a stopping instance closed; whether it had acted is not known.
-                if last_try or not (request.retry and request.method == "GET"):
-                    raise self._unavailable(request, error, tries) from error
+                problem: ApiError = self._unavailable(request, error, tries)
+                again = request.method == "GET"
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 raise self._unavailable(request, error, tries) from error
             else:
                 if 200 <= response.status < 300:
                     return body
+                problem = self._refused(request, response.status, body)
+                if response.status == 401 and not renewed:
+                    # Not acted upon: a short-lived credential has ended, and the file or its plugin has a new one.
+                    renewed = True
+                    self._renew()
+                    continue
                 # 429 means "not acted upon", so that it is safe to repeat even a write.
                 again = response.status == 429 or (response.status >= 500 and request.method == "GET")
-                if last_try or not (request.retry and again):
-                    raise self._refused(request, response.status, body)
                 pause = max(pause, min(_seconds(response.headers.get("Retry-After", "")), _LONGEST_PAUSE_SECONDS))
-            if time.monotonic() + pause >= deadline:
-                raise self._unavailable(request, TimeoutError(f"no answer in {self._timeout_seconds:.0f} s"), tries)
+            last_try = tries > RETRIES or time.monotonic() + pause >= deadline
+            if last_try or not (request.retry and again):
+                raise problem
             time.sleep(pause)
 
     def lines(self, request: Request, timeout_seconds: float) -> Iterator[bytes]:
@@ -107,7 +117,7 @@ class ApiClient:
             with self._open(request, timeout_seconds) as response:
                 if response.status != 200:
                     raise self._refused(request, response.status, _read(response, deadline))
-                for chunk in response.stream(_CHUNK_BYTES):
+                for chunk in _chunks(response, deadline):
                     *complete, rest = (rest + chunk).split(b"\n")
                     yield from complete
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -128,6 +138,14 @@ class ApiClient:
         return self._pool.request(
             request.method, url, body=body, headers=headers, timeout=timeout, preload_content=False
         )
+
+    def _renew(self) -> None:
+        """Read the kubeconfig again, for new credentials to the same server."""
+        host, before = self._configuration.host, self._pool
+        self._configuration = _configuration(self._kubeconfig, self._context)
+        self._configuration.host = host
+        self._pool = RESTClientObject(self._configuration).pool_manager
+        before.clear()
 
     def _unavailable(self, request: Request, error: Exception, tries: int) -> ApiUnavailable:
         host = self._configuration.host
@@ -179,13 +197,36 @@ def _configuration(kubeconfig: Path, context: str) -> Configuration:
 
 
 def _read(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
-    """The whole body; the socket's own timeout starts anew with each byte, the deadline doesn't."""
-    chunks = []
-    for chunk in response.stream(_CHUNK_BYTES):
-        chunks.append(chunk)
-        if time.monotonic() > deadline:
+    return b"".join(_chunks(response, deadline))
+
+
+def _chunks(response: urllib3.BaseHTTPResponse, deadline: float) -> Iterator[bytes]:
+    """The body, piece by piece as it comes in: the socket's own timeout starts anew with each, the deadline doesn't."""
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
             raise TimeoutError("the answer did not end in time")
-    return b"".join(chunks)
+        connection = getattr(response, "connection", None)
+        if connection is not None and connection.sock is not None:
+            connection.sock.settimeout(left)
+        chunk = response.read1(_CHUNK_BYTES)
+        if not chunk:
+            return
+        yield chunk
+
+
+class _CutOff(ConnectionError):
+    """An object that ends in its middle, though the connection says that this was all."""
+
+
+def _check_whole(body: bytes) -> None:
+    """Raises _CutOff for JSON that was cut off on its way; what is no JSON at all is for the caller to refuse."""
+    if not body.lstrip().startswith(b"{"):
+        return
+    try:
+        json.loads(body)
+    except ValueError:
+        raise _CutOff(f"the answer was cut off after {len(body)} bytes") from None
 
 
 def _cause(error: Exception) -> str:

@@ -85,8 +85,9 @@ class KubeAdapter:
         if previous:
             query["previous"] = "true"
         path = _path(Kind("v1", "pods"), namespace, pod) + "/log"
+        what = f"logs {namespace}/{pod} -c {container}"
         try:
-            text = self._send("GET", path, f"logs {namespace}/{pod} -c {container}", query).decode(errors="replace")
+            text = self._client.send(self._request("GET", path, what, query)).decode(errors="replace")
         except ApiError as error:
             # 400: the container hasn't started yet, or has no previous instance, or isn't in the pod.
             if error.status in (400, 404):
@@ -125,18 +126,8 @@ class KubeAdapter:
         body: KubeObject | None = None,
         content_type: str = "application/json",
     ) -> dict[str, Any]:
-        return _parsed(self._send(method, path, what, query, body, content_type), what)
-
-    def _send(
-        self,
-        method: str,
-        path: str,
-        what: str,
-        query: dict[str, str] | None = None,
-        body: KubeObject | None = None,
-        content_type: str = "application/json",
-    ) -> bytes:
-        return self._client.send(self._request(method, path, what, query, body, content_type))
+        request = self._request(method, path, what, query, body, content_type, wants_object=True)
+        return _parsed(self._client.send(request), what)
 
     @staticmethod
     def _request(
@@ -147,10 +138,12 @@ class KubeAdapter:
         body: KubeObject | None = None,
         content_type: str = "application/json",
         retry: bool = True,
+        wants_object: bool = False,
     ) -> Request:
         from upgrader.adapters.apiclient import Request
 
-        return Request(method, path, what, {k: v for k, v in (query or {}).items() if v}, body, content_type, retry)
+        asked = {key: value for key, value in (query or {}).items() if value}
+        return Request(method, path, what, asked, body, content_type, retry, wants_object)
 
 
 def _path(kind: Kind, namespace: str, name: str = "") -> str:

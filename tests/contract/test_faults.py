@@ -1,0 +1,165 @@
+"""What the API adapter makes of each fault between it and an API server: the truth, in time, and never a yes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tests.faults.api import SmallApi
+from tests.faults.proxy import Fault, FaultProxy
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.gates.absence import api_problem
+from upgrader.gates.critical_pods import CriticalPodsGate
+from upgrader.gates.nodes import NodesGate
+from upgrader.model.cluster import Cluster
+from upgrader.model.outcome import VerdictKind
+from upgrader.pipeline import Gate
+from upgrader.ports import Kind
+
+CONFIG_MAPS = Kind("v1", "configmaps")
+PATH = "/api/v1/namespaces/ns/configmaps"
+LASTING = tuple(Fault)
+SECONDS = 1.5
+"""The adapter's deadline here: a stall or a trickle is far from over by then."""
+
+SAYS = {
+    Fault.REFUSED: "did not answer: Connection refused",
+    Fault.RESET: "did not answer: Connection reset by peer|did not answer: .*IncompleteRead",
+    Fault.STALL: "did not answer: .*timed out",
+    Fault.TRICKLE: "did not answer: .*(timed out|did not end in time)",
+    Fault.THROTTLED: "could not serve 'get configmaps ns/a': HTTP 429 too many requests",
+    Fault.BROKEN: "refused 'get configmaps ns/a': HTTP 500 an internal error",
+    Fault.TRUNCATED: r"the answer was cut off after \d+ bytes",
+    Fault.STRANGER: "can't be trusted: .*certificate verify failed",
+    Fault.EXPIRED: "HTTP 401 Unauthorized",
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """An API server, the proxy before it, and the adapter that goes through."""
+
+    api: SmallApi
+    proxy: FaultProxy
+    kubeconfig: Path
+    kube: KubeAdapter
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    for name in ("api", "proxy"):
+        (tmp_path / name).mkdir()
+    with SmallApi(tmp_path / "api") as api, FaultProxy(api.upstream, tmp_path / "proxy") as proxy:
+        api.objects[f"{PATH}/a"] = {"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"key": "value" * 20}}
+        kubeconfig = proxy.write_kubeconfig(tmp_path / "kubeconfig")
+        kube = KubeAdapter(kubeconfig, timeout_seconds=SECONDS)
+        yield World(api, proxy, kubeconfig, kube)
+        kube.close()
+
+
+def test_through_the_proxy(world: World) -> None:
+    """Without a fault, the proxy is not noticed: what the faults below change is not its own doing."""
+    assert (world.kube.get(CONFIG_MAPS, "a", "ns") or {})["data"] == {"key": "value" * 20}
+    assert world.kube.get(CONFIG_MAPS, "b", "ns") is None
+    assert api_problem(world.kube) == ""
+
+
+@pytest.mark.parametrize("fault", LASTING)
+def test_a_fault_that_stays_is_told_as_it_is(world: World, fault: Fault) -> None:
+    """A read ends within its deadline, while the fault is still there, and says what is in the way."""
+    world.proxy.set(fault)
+    with pytest.raises(ApiError, match=SAYS[fault]):
+        world.kube.get(CONFIG_MAPS, "a", "ns")
+    assert not world.proxy.healed.is_set()
+
+
+@pytest.mark.parametrize("fault", LASTING)
+def test_no_fault_passes_for_health(world: World, fault: Fault, tmp_path: Path) -> None:
+    """What could not be asked is unknown to every gate that asks, and no API that is ready."""
+    world.api.objects |= {path: {"items": []} for path in ("/api/v1/nodes", "/api/v1/namespaces/kube-system/pods")}
+    cluster = Cluster(tmp_path, world.kubeconfig, "", tmp_path, ())
+    gates: list[Gate] = [NodesGate(world.kube, FakeClock(), cluster), CriticalPodsGate(world.kube)]
+    world.proxy.set(fault)
+    for gate in gates:
+        assert gate.look().kind is VerdictKind.UNKNOWN
+    if fault not in (Fault.TRUNCATED, Fault.TRICKLE):  # half an "ok", or a slow one, comes from an API that is ready
+        assert api_problem(world.kube)
+
+
+@pytest.mark.parametrize("fault", [Fault.RESET, Fault.THROTTLED, Fault.BROKEN, Fault.TRUNCATED])
+def test_a_fault_that_passes_is_not_noticed(world: World, fault: Fault) -> None:
+    """A read that a moment's trouble has met is answered by its next try."""
+    world.proxy.set(fault, times=1)
+    found = world.kube.get(CONFIG_MAPS, "a", "ns")
+    assert found is not None
+    assert world.proxy.hits == 1
+
+
+@pytest.mark.parametrize("fault", LASTING)
+def test_it_works_again_afterwards(world: World, fault: Fault) -> None:
+    """No fault leaves anything behind, such as a kept connection that is dead: the next request is answered."""
+    world.proxy.set(fault)
+    with pytest.raises(ApiError):
+        world.kube.get(CONFIG_MAPS, "a", "ns")
+    world.proxy.set(None)
+    assert world.kube.get(CONFIG_MAPS, "a", "ns") is not None
+
+
+@pytest.mark.parametrize("fault", [Fault.RESET, Fault.TRUNCATED, Fault.TRICKLE])
+def test_a_write_whose_answer_is_lost_is_not_repeated(world: World, fault: Fault) -> None:
+    """It was carried out once; the caller learns that this isn't known, and can look."""
+    world.proxy.set(fault)
+    with pytest.raises(ApiUnavailable):
+        world.kube.create(CONFIG_MAPS, {"metadata": {"name": "new"}, "data": {"key": "value" * 20}}, "ns")
+    assert world.api.writes == [("POST", PATH)]
+    world.proxy.set(None)
+    assert world.kube.get(CONFIG_MAPS, "new", "ns") is not None
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.STALL, Fault.THROTTLED, Fault.BROKEN, Fault.STRANGER])
+def test_a_write_that_never_arrived_is_not_claimed(world: World, fault: Fault) -> None:
+    """Nothing was carried out, and nothing is said to have been."""
+    world.proxy.set(fault)
+    with pytest.raises(ApiError):
+        world.kube.create(CONFIG_MAPS, {"metadata": {"name": "new"}}, "ns")
+    assert world.api.writes == []
+
+
+def test_a_wrong_certificate_is_said_at_once(world: World) -> None:
+    """Somebody in between, or a CA that is out of date, doesn't pass by waiting: it is met once and told."""
+    world.proxy.set(Fault.STRANGER)
+    with pytest.raises(ApiUnavailable) as caught:
+        world.kube.get(CONFIG_MAPS, "a", "ns")
+    assert "certificate-authority" in caught.value.remedy
+    assert world.proxy.hits == 1
+
+
+def test_a_new_token_is_read(world: World) -> None:
+    """A token that ended in the middle of a run is read anew from the kubeconfig, for reads and for writes."""
+    world.kube.get(CONFIG_MAPS, "a", "ns")
+    for name in ("one", "two"):
+        world.proxy.renew_token()
+        world.proxy.write_kubeconfig(world.kubeconfig)
+        world.kube.create(CONFIG_MAPS, {"metadata": {"name": name}}, "ns")
+    assert len(world.api.writes) == 2
+
+
+def test_a_token_that_nobody_renewed(world: World) -> None:
+    """Without a new one it is the credentials that are named; the server isn't asked over and over."""
+    world.proxy.set(Fault.EXPIRED)
+    with pytest.raises(ApiError) as caught:
+        world.kube.get(CONFIG_MAPS, "a", "ns")
+    assert "credentials" in caught.value.remedy
+    assert world.proxy.hits == 2
+
+
+def test_a_name_that_is_not_known(world: World, tmp_path: Path) -> None:
+    """A name server that has no answer is one more way not to reach the API, and is told as that."""
+    path = world.proxy.write_kubeconfig(tmp_path / "elsewhere", server="https://api.invalid:6443")
+    with pytest.raises(ApiUnavailable, match=r"https://api.invalid:6443 did not answer: .*(?i:name)"):
+        KubeAdapter(path, timeout_seconds=SECONDS).get(CONFIG_MAPS, "a", "ns")
