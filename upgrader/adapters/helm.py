@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,9 +33,30 @@ HISTORY_KEPT = 20
 """Revisions that Helm keeps: room for the failed attempts of a bad day above the last good one."""
 
 _READ_SECONDS = 30.0
+"""For all tries of a read together."""
+_READ_RETRIES = 3
+_READ_PAUSE_SECONDS = 0.5
 _GRACE_SECONDS = 30.0
 """How much longer than its own timeout Helm may take before it is ended: a hang must not become ours."""
 _WATCH_SECONDS = 1.0
+
+_NOT_REACHED = (
+    "cluster unreachable",
+    "connection refused",
+    "connection reset",
+    "connection lost",
+    "EOF",
+    "i/o timeout",
+    "TLS handshake timeout",
+    "Client.Timeout",
+    "no such host",
+    "unexpected end of JSON input",
+    "too many requests",
+    "Too Many Requests",
+    "server is currently unable",
+    "has prevented the request from succeeding",
+)
+"""Helm's and Go's words for an API that didn't answer, or whose answer didn't arrive: none says what the API thinks."""
 
 
 def find_helm() -> Path:
@@ -114,7 +136,7 @@ class HelmAdapter:
 
     def history(self, release: str, namespace: str) -> tuple[Revision, ...]:
         try:
-            rows = self._read(self._command.history(release, namespace=namespace), release)
+            rows = self._read(lambda: self._command.history(release, namespace=namespace), release)
         except _NotInstalled:
             return ()
         return tuple(sorted((_revision(row) for row in rows), key=lambda r: r.number))
@@ -123,7 +145,7 @@ class HelmAdapter:
         command = ["get", "manifest", release, "--namespace", namespace]
         if revision is not None:
             command += ["--revision", str(revision)]
-        return self._read(self._command.run(command), release).decode()
+        return self._read(lambda: self._command.run(command), release).decode()
 
     def render(self, spec: ReleaseSpec) -> str:
         command = [
@@ -136,7 +158,7 @@ class HelmAdapter:
             "--values",
             "-",
         ]
-        rendered = self._read(self._command.run(command, json.dumps(spec.values).encode()), spec.name)
+        rendered = self._read(lambda: self._command.run(command, json.dumps(spec.values).encode()), spec.name)
         return rendered.decode()
 
     def upgrade(
@@ -183,8 +205,22 @@ class HelmAdapter:
             timeout_seconds + _GRACE_SECONDS,
         )
 
-    def _read(self, work: Coroutine[Any, Any, T], release: str) -> T:
-        return self._call(work, release, _READ_SECONDS)
+    def _read(self, work: Callable[[], Coroutine[Any, Any, T]], release: str) -> T:
+        """A read is tried again where the API can't be reached, but not where it can't be trusted.
+
+        Helm gives up at the first broken connection, and a kube-apiserver that is replaced breaks some.
+        """
+        deadline = time.monotonic() + _READ_SECONDS
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return self._call(work(), release, deadline - time.monotonic())
+            except ApiUnavailable as error:
+                late = time.monotonic() + _READ_PAUSE_SECONDS >= deadline
+                if tries > _READ_RETRIES or late or "x509" in error.message:
+                    raise
+            time.sleep(_READ_PAUSE_SECONDS)
 
     def _call(self, work: Coroutine[Any, Any, T], release: str, limit_seconds: float) -> T:
         """Run one call in the adapter's loop, and say its errors in our words."""
@@ -248,6 +284,6 @@ def _translated(release: str, words: str) -> HelmError | ApiUnavailable:
             remedy=f"If no other Helm is at work on it: helm history {release}, then helm rollback to the last "
             "revision that is 'superseded' or 'deployed'.",
         )
-    if "cluster unreachable" in cause or "connection refused" in cause:
+    if any(words in cause for words in _NOT_REACHED):
         return ApiUnavailable(f"Helm could not reach the API server for release '{release}': {cause}")
     return HelmError(f"Helm failed on release '{release}': {cause}", remedy=f"See: helm history {release}")

@@ -1,0 +1,105 @@
+"""How the Helm adapter asks again, with a Helm that answers by script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from upgrader.adapters import helm as module
+from upgrader.adapters.helm import HelmAdapter
+from upgrader.errors import ApiUnavailable, HelmError
+
+ROW = {"revision": 4, "status": "deployed", "chart": "web-1.0.0", "description": "", "updated": ""}
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Path:
+    """A file with a line for each time that Helm was started."""
+    return tmp_path / "asked"
+
+
+@pytest.fixture
+def helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., HelmAdapter]]:
+    """Makes an adapter whose Helm fails with each of these words in turn, the last one for ever; "" succeeds."""
+    monkeypatch.setattr(module, "_READ_PAUSE_SECONDS", 0.0)
+
+    made: list[HelmAdapter] = []
+
+    def make(*words: str) -> HelmAdapter:
+        for number, text in enumerate(words, 1):
+            (tmp_path / f"{number}.words").write_text(text)
+        program = tmp_path / "helm"
+        program.write_text(
+            f"""#!/bin/sh
+[ "$1" != version ] || {{ printf v4.0.0; exit; }}
+cd {tmp_path}
+echo "$*" >> asked
+n=$(wc -l < asked)
+[ "$n" -le {len(words)} ] || n={len(words)}
+if [ -s "$n.words" ]; then echo "Error: $(cat "$n.words")" >&2; exit 1; fi
+echo '{json.dumps([ROW])}'
+"""
+        )
+        program.chmod(0o755)
+        made.append(HelmAdapter(tmp_path / "kubeconfig", executable=program))
+        return made[-1]
+
+    yield make
+    for adapter in made:
+        adapter.close()
+
+
+def tries(asked: Path) -> int:
+    return len(asked.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        'Kubernetes cluster unreachable: Get "https://10.0.0.11:6443/version": connection refused',
+        'Get "https://10.0.0.11:6443/api/v1/secrets": read tcp: connection reset by peer',
+        'Get "https://10.0.0.11:6443/api/v1/secrets": unexpected EOF',
+        "the server has received too many requests and has asked us to try again later",
+        'an error on the server ("internal") has prevented the request from succeeding',
+        "query: failed to query with labels: unexpected end of JSON input",
+        'Get "https://api:6443/version": dial tcp: lookup api on 10.0.0.1:53: no such host',
+    ],
+)
+def test_a_read_is_tried_again(helm: Callable[..., HelmAdapter], asked: Path, words: str) -> None:
+    """A connection that a stopping kube-apiserver breaks doesn't end the run at its next look at a release."""
+    (revision,) = helm(words, words, "").history("web", "kube-system")
+    assert revision.number == 4
+    assert tries(asked) == 3
+
+
+def test_tries_come_to_an_end(helm: Callable[..., HelmAdapter], asked: Path) -> None:
+    """An API that stays away is told as that, in Helm's words, after four tries."""
+    with pytest.raises(ApiUnavailable, match=r"could not reach the API server for release 'web': .*connection refused"):
+        helm("Kubernetes cluster unreachable: connection refused").history("web", "kube-system")
+    assert tries(asked) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("Kubernetes cluster unreachable: tls: failed to verify certificate: x509: unknown authority", ApiUnavailable),
+        ('secrets is forbidden: User "bob" cannot list resource', HelmError),
+    ],
+)
+def test_what_waiting_does_not_mend(
+    helm: Callable[..., HelmAdapter], asked: Path, words: str, kind: type[Exception]
+) -> None:
+    """A certificate that can't be trusted, or a refusal, is said at once."""
+    with pytest.raises(kind):
+        helm(words).history("web", "kube-system")
+    assert tries(asked) == 1
+
+
+def test_changes_are_made_once(helm: Callable[..., HelmAdapter], asked: Path) -> None:
+    """A rollback whose connection broke may have been carried out: whether to repeat it isn't for the adapter."""
+    with pytest.raises(ApiUnavailable):
+        helm("read tcp: connection reset by peer").rollback("web", "kube-system", 3, timeout_seconds=5)
+    assert tries(asked) == 1
