@@ -30,7 +30,7 @@ _PODS = Kind("v1", "pods")
 _SNAPSHOT = "adopted"
 
 
-def until(what: str, holds: Callable[[], bool], *, timeout_seconds: float) -> float:
+def until(what: str, holds: Callable[[], bool], *, timeout_seconds: float, interval_seconds: float = 0.5) -> float:
     """Wait until `holds()` (an API that is away means no); returns the seconds, raises TimeoutError with `what`."""
     begun = time.monotonic()
     why = ""
@@ -41,7 +41,7 @@ def until(what: str, holds: Callable[[], bool], *, timeout_seconds: float) -> fl
             why = "it is not so"
         except ApiError as error:
             why = error.message
-        time.sleep(0.5)
+        time.sleep(interval_seconds)
     raise TimeoutError(f"waited {timeout_seconds:.0f} s for {what}: {why}")
 
 

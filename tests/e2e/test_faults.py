@@ -1,0 +1,63 @@
+"""Faults between upgrader and the API in the middle of a run: it succeeds or goes back, and says what is so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.faults.proxy import Fault, FaultProxy, Upstream
+from tests.faults.scenario import Disturbance, Moment, Stage
+from tests.labs import LabCluster
+from upgrader.engine.copies import CONTROLLER_RUNS, ClusterCopies
+from upgrader.engine.journal import JOURNAL
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """A lab whose runs go through a proxy."""
+
+    stage: Stage
+    proxy: FaultProxy
+
+
+@pytest.fixture
+def faulty(cluster: LabCluster, tmp_path: Path) -> Iterator[Faulty]:
+    upstream = Upstream.of(cluster.folder / "kubeconfig", tmp_path)
+    with FaultProxy(upstream, tmp_path) as proxy:
+        kubeconfig = proxy.write_kubeconfig(tmp_path / "kubeconfig", like=cluster.folder / "kubeconfig")
+        yield Faulty(Stage(cluster, tmp_path, kubeconfig), proxy)
+        cluster.helm("uninstall", "faults", "--namespace", "default")
+
+
+def test_faults_in_the_middle_of_a_run(faulty: Faulty) -> None:
+    """One fault of each sort, each at another moment: no run hangs, and each ends as its exit code says."""
+    for fault, moment in (
+        (Fault.STALL, Moment.BEGIN),
+        (Fault.REFUSED, Moment.HELM),
+        (Fault.TRUNCATED, Moment.GATES),
+        (Fault.BROKEN, Moment.UNDO),
+    ):
+        begin, end = partial(faulty.proxy.set, fault), partial(faulty.proxy.set, None)
+        outcome = faulty.stage.play(Disturbance(fault, begin, end), moment)
+        assert not outcome.trouble, f"{fault} at '{moment}': {outcome.trouble}\n{outcome.said}"
+        assert faulty.proxy.hits, f"{fault} at '{moment}' met nobody"
+    _journal_is_elsewhere_too(faulty.stage.cluster)
+
+
+def _journal_is_elsewhere_too(cluster: LabCluster) -> None:
+    """The cluster and the controller have the newest run's journal as the folder has it, for nobody else to read."""
+    run = cluster.runs()[-1]
+    here = (cluster.folder / "runs" / run / JOURNAL).read_bytes()
+    assert b"UndoStarted" in here
+    in_cluster = ClusterCopies(cluster.kube).read(run)
+    file = f"{CONTROLLER_RUNS}/{run}/{JOURNAL}"
+    assert in_cluster is not None and b"RunEnded" in in_cluster and here.startswith(in_cluster)
+    assert cluster.on_controller("cat", file).encode() == in_cluster
+    assert cluster.on_controller("stat", "-c", "%U %a", file, f"{CONTROLLER_RUNS}/{run}").split() == [
+        *("root", "600"),
+        *("root", "700"),
+    ]

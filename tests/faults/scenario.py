@@ -1,0 +1,212 @@
+"""One fault at one moment of one run, and how that run ended."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from bench.command import start
+from tests.labs import OLD, LabCluster, until
+from upgrader.lab.catalog import IMAGE_VERSIONS
+from upgrader.ports import Kind
+
+__all__ = ["RELEASE", "Disturbance", "Moment", "Outcome", "Stage"]
+
+RELEASE = "faults"
+FAULT_SECONDS = 15.0
+"""Longer than any one request waits, shorter than the API may be away before it is brought back over SSH."""
+
+_SECRETS = Kind("v1", "secrets")
+_LIMIT_SECONDS = 420.0
+"""A run that takes longer hangs: its own deadlines add up to less."""
+
+_CHART = """apiVersion: v2
+name: faults
+version: 0.1.0
+"""
+_WORKLOAD = """apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: faults
+spec:
+  selector: {matchLabels: {app: faults}}
+  template:
+    metadata:
+      labels: {app: faults}
+      annotations: {turn: "{{ .Values.turn }}"}
+    spec:
+      terminationGracePeriodSeconds: 1
+      tolerations: [{operator: Exists}]
+      containers:
+        - name: main
+          image: registry.k8s.io/pause:%s
+          imagePullPolicy: IfNotPresent
+"""
+
+
+class Moment(StrEnum):
+    """When a fault begins."""
+
+    BEFORE = "before the run"
+    BEGIN = "a step begins"
+    HELM = "Helm at work"
+    GATES = "gates"
+    UNDO = "rollback"
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """A fault: how it begins, and how it ends."""
+
+    name: str
+    begin: Callable[[], object]
+    end: Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended that met a fault, and what was needed after it."""
+
+    fault: str
+    moment: Moment
+    exit_code: int
+    seconds: float
+    said: str
+    """What it printed."""
+    turn: str
+    """The change that the release has now, by its Deployment; "" when that could not be told."""
+    expected: Mapping[int, str]
+    """Exit code → the change that goes with it."""
+    resumed: int | None = None
+    """The exit code of `upgrader resume` after it, where the run left something to do."""
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with it; "" when the run did what it promises."""
+        if self.exit_code == -1:
+            return f"it was still at work after {_LIMIT_SECONDS:.0f} s"
+        last = self.exit_code if self.resumed is None else self.resumed
+        if self.exit_code not in (0, 4, 5, 3):
+            return f"exit code {self.exit_code}"
+        if last not in self.expected:
+            return f"nothing could be done after exit code {self.exit_code}: resume ended with {last}"
+        if self.turn != self.expected[last]:
+            return f"exit code {last}, but the cluster has turn {self.turn!r}, not {self.expected[last]!r}"
+        return ""
+
+    @property
+    def words(self) -> str:
+        """What the run said at its end, in one line."""
+        lines = [line.strip() for line in self.said.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith(("Error", "error", "✗"))] or lines
+        return errors[-1] if errors else ""
+
+
+class Stage:
+    """A lab on which runs meet faults: each run changes one small release, so that it is short."""
+
+    def __init__(self, cluster: LabCluster, scratch: Path, kubeconfig: Path | None = None) -> None:
+        """`kubeconfig` is what the runs use in place of the cluster's own."""
+        self.cluster = cluster
+        self._chart = scratch / "chart"
+        self._turn = 0
+        (self._chart / "templates").mkdir(parents=True)
+        (self._chart / "Chart.yaml").write_text(_CHART)
+        (self._chart / "values.yaml").write_text('turn: "0"\n')
+        (self._chart / "templates" / "deployment.yaml").write_text(_WORKLOAD % IMAGE_VERSIONS["pause"])
+        self._settings: dict[str, Any] = {
+            "availability": {"requestsPerSecond": 0},  # its gate would end each of these runs alike
+            "helm": {"timeout": "60s"},
+        }
+        if kubeconfig is not None:
+            self._settings["cluster"] = {"kubeconfig": str(kubeconfig)}
+        self._configure(never=False)
+        ended = self._run()
+        if ended.exit_code:
+            raise AssertionError(f"the release can't be installed: {ended.said}")
+
+    def play(self, disturbance: Disturbance, moment: Moment) -> Outcome:
+        """Run, with the fault from that moment on for a while; then resume what was left to do."""
+        before = str(self._turn)
+        self._turn += 1
+        self._configure(never=moment is Moment.UNDO)
+        after = before if moment is Moment.UNDO else str(self._turn)
+        outcome = self._run(disturbance, moment)
+        outcome = replace(outcome, expected={0: after, 4: before, 3: before})
+        if outcome.exit_code == 5:
+            outcome = replace(outcome, resumed=self._resume(moment, before))
+        return replace(outcome, turn=self._now())
+
+    def _resume(self, moment: Moment, before: str) -> int:
+        """Go on, as the run says; where it had not begun, there is nothing to go on with, and nothing was changed."""
+        if moment is Moment.BEFORE and self._now() == before:
+            return 4
+        return self.cluster.upgrader("resume", "--yes").exit_code
+
+    def _run(self, disturbance: Disturbance | None = None, moment: Moment = Moment.BEFORE) -> Outcome:
+        runs = set(self.cluster.runs())
+        begun = time.monotonic()
+        if disturbance and moment is Moment.BEFORE:
+            disturbance.begin()
+        process = start("-C", self.cluster.folder, "run", "--to", OLD, "--yes")
+        try:
+            if disturbance:
+                if moment is not Moment.BEFORE:
+                    self._await(moment, process, runs)
+                    disturbance.begin()
+                try:
+                    process.wait(FAULT_SECONDS)
+                except subprocess.TimeoutExpired:
+                    pass
+                finally:
+                    disturbance.end()
+            said, _ = process.communicate(timeout=_LIMIT_SECONDS)
+            code = process.returncode
+        except subprocess.TimeoutExpired:
+            process.kill()
+            said, _ = process.communicate()
+            code = -1
+        finally:
+            if process.poll() is None:
+                process.kill()
+        name = disturbance.name if disturbance else ""
+        return Outcome(name, moment, code, time.monotonic() - begun, said, "", {})
+
+    def _await(self, moment: Moment, process: subprocess.Popen[str], runs: set[str]) -> None:
+        """Return at that moment of the run that has just begun, by what its journal says."""
+        wanted = {Moment.GATES: "StepApplied", Moment.UNDO: "UndoStarted"}.get(moment, "StepStarted")
+
+        def there() -> bool:
+            if process.poll() is not None:
+                said, _ = process.communicate()
+                raise AssertionError(f"the run ended before '{moment}': {said}")
+            for name in set(self.cluster.runs()) - runs:
+                path = self.cluster.folder / "runs" / name / "journal.jsonl"
+                lines = path.read_text().splitlines() if path.exists() else []
+                records = [json.loads(line) for line in lines if line.endswith("}")]
+                if any(record["type"] == wanted and record["data"]["step"] == RELEASE for record in records):
+                    return moment is not Moment.HELM or self._helm_at_work()
+            return False
+
+        until(f"'{moment}'", there, timeout_seconds=120, interval_seconds=0.05)
+
+    def _helm_at_work(self) -> bool:
+        found = self.cluster.kube.list(_SECRETS, "default", labels=f"owner=helm,name={RELEASE}")
+        return any(item["metadata"]["labels"].get("status") == "pending-upgrade" for item in found)
+
+    def _now(self) -> str:
+        found = self.cluster.kube.get(Kind("apps/v1", "deployments"), RELEASE, "default") or {}
+        annotations = found.get("spec", {}).get("template", {}).get("metadata", {}).get("annotations", {})
+        return str(annotations.get("turn", ""))
+
+    def _configure(self, *, never: bool) -> None:
+        gate = [{"deployment": "default/never", "deadline": "3s"}] if never else []
+        release = {"release": RELEASE, "chart": str(self._chart), "namespace": "default", "gates": gate}
+        self.cluster.change_settings({**self._settings, "pipeline": [release]})
+        self.cluster.change_values(RELEASE, {"turn": str(self._turn)})
