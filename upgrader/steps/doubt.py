@@ -16,6 +16,8 @@ __all__ = ["ReleaseDoubt"]
 
 _LOOK_SECONDS = 2.0
 _SPARE_SECONDS = 60.0
+_FAILED_SECONDS = 30.0
+"""How long a failed revision must stay the newest, until it is certain that no Helm takes it back."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,7 @@ class ReleaseDoubt:
     """Helm's own, after which it gives up and rolls back, for as long again at most."""
 
     def settle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
-        if self._busy():
-            note(f"{self._busy()}: a Helm that was started before may be at work on it; waiting for its end")
-            seconds = 2 * self.timeout_seconds + _SPARE_SECONDS
-            busy = wait_until(self.clock, self._busy, seconds=seconds, interval_seconds=_LOOK_SECONDS)
-            if busy:
-                raise StepFailed(f"{busy}, and did not come to an end", remedy=f"See: helm history {self._name}")
+        self._wait(note)
         newest = self._newest()
         if newest is None or not newest.pending or point is None:
             return
@@ -75,12 +72,29 @@ class ReleaseDoubt:
         history = self.helm.history(self._name, self.spec.namespace)
         return history[-1] if history else None
 
-    def _busy(self) -> str:
-        """What Helm may be at work on; "" when it can't be at work."""
-        newest = self._newest()
-        if newest is None or not newest.pending or newest.abandoned(self.clock.now(), self.timeout_seconds):
-            return ""
-        return self._words(newest)
+    def _wait(self, note: Callable[[str], None]) -> None:
+        """Return once no Helm can be at work on the release."""
+        failed_since: dict[int, float] = {}
+
+        def busy() -> str:
+            newest = self._newest()
+            if newest is None:
+                return ""
+            if newest.status == "failed":
+                # A Helm that has just failed takes the release back next; when that was, Helm doesn't record.
+                since = failed_since.setdefault(newest.number, self.clock.monotonic())
+                return self._words(newest) if self.clock.monotonic() - since < _FAILED_SECONDS else ""
+            at_work = newest.pending and not newest.abandoned(self.clock.now(), self.timeout_seconds)
+            return self._words(newest) if at_work else ""
+
+        seen = busy()
+        if not seen:
+            return
+        note(f"{seen}: a Helm that was started before may be at work on it; waiting for its end")
+        seconds = 2 * self.timeout_seconds + _SPARE_SECONDS
+        still = wait_until(self.clock, busy, seconds=seconds, interval_seconds=_LOOK_SECONDS)
+        if still:
+            raise StepFailed(f"{still}, and did not come to an end", remedy=f"See: helm history {self._name}")
 
     def _words(self, newest: Revision) -> str:
         return f"revision {newest.number} of release {self._name} is {newest.status}"

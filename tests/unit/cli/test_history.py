@@ -73,7 +73,7 @@ def test_status_of_a_run_that_was_cut_off(folder: Path) -> None:
         ["?", "kube-apiserver"],
         ["·", "kubernetes"],
     ]
-    assert "goes on where it was" in said
+    assert "upgrader resume" in said
 
 
 def test_status_for_machines(folder: Path) -> None:
