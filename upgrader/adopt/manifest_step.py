@@ -21,6 +21,13 @@ _PODS = Kind("v1", "pods")
 _SYSTEM = "kube-system"
 _GONE_SECONDS = 120.0
 _READY_SECONDS = 240.0
+_SHARING = "--permit-port-sharing=true"
+_GRACEFUL = {
+    "goaway-chance": "0.02",
+    "shutdown-send-retry-after": "true",
+    "shutdown-watch-termination-grace-period": "10s",
+}
+"""With these, a kube-apiserver ends watches and kept connections in good order. The chart's own has them too."""
 
 
 @dataclass(frozen=True)
@@ -154,10 +161,13 @@ class PortSharingStep:
                 continue
             pod = yaml.safe_load(content)
             command = pod["spec"]["containers"][0]["command"]
-            if "--permit-port-sharing=true" in command:
+            if _SHARING in command:
                 continue
             note(f"{host.name}: kube-apiserver restarts with --permit-port-sharing")
-            command.append("--permit-port-sharing=true")
+            command.append(_SHARING)
+            # It restarts anyway: let it end more gracefully than it did now, when its successor takes over.
+            given = {word.partition("=")[0] for word in command}
+            command += [f"--{name}={value}" for name, value in _GRACEFUL.items() if f"--{name}" not in given]
             self.hosts.write(host, path, yaml.safe_dump(pod, sort_keys=False).encode())
             self._await_restart(host)
 
@@ -168,7 +178,7 @@ class PortSharingStep:
         def missing() -> str:
             found = self.kube.get(_PODS, f"kube-apiserver-{host.name}", _SYSTEM)
             command = found["spec"]["containers"][0]["command"] if found else []
-            restarted = "--permit-port-sharing=true" in command and _ready(found)
+            restarted = _SHARING in command and _ready(found)
             return "" if restarted else "the old pod still runs, or the new one is not Ready"
 
         state = wait_until(self.clock, missing, seconds=_READY_SECONDS)

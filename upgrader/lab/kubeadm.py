@@ -55,6 +55,10 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
                     {"name": "kubelet-preferred-address-types", "value": "InternalIP"},
                     # Lets the chart's kube-apiserver take over the port without an outage.
                     {"name": "permit-port-sharing", "value": "true"},
+                    # And ends the static pod's watches and connections in good order, once its successor serves.
+                    {"name": "goaway-chance", "value": "0.02"},
+                    {"name": "shutdown-send-retry-after", "value": "true"},
+                    {"name": "shutdown-watch-termination-grace-period", "value": "10s"},
                 ],
             },
             "dns": {"imageTag": versions["coredns"]},

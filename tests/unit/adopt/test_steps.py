@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.hosts import FakeHosts
 from tests.fakes.kube import FakeKube
 from tests.unit.adopt.conftest import facts, static_pod
 from upgrader.adopt.facts import ADOPTED, MANIFESTS
-from upgrader.adopt.manifest_step import RestoreStep, RetireStep, StaticPods
+from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.originals import SaveOriginalsStep, put_back
 from upgrader.adopt.pipelines import needs_port_sharing
 from upgrader.errors import StepFailed
@@ -150,6 +151,31 @@ def test_port_sharing_is_asked_for_only_where_it_is_missing() -> None:
     sharing = {"kube-apiserver": static_pod("kube-apiserver")}
     alone = {"kube-apiserver": static_pod("kube-apiserver", "--permit-port-sharing=false")}
     assert [host.name for host in needs_port_sharing(facts(sharing, alone))] == ["controller-2"]
+
+
+def test_a_restart_for_port_sharing_brings_a_graceful_end_along() -> None:
+    """The static pod's clients are told when it goes later on; a flag that an operator had set stays as it was."""
+    kube, path = FakeKube(), f"{MANIFESTS}/kube-apiserver.yaml"
+
+    class Restarting(FakeHosts):
+        def write(self, host: Host, path: str, content: bytes, *, mode: int = 0o600) -> None:
+            super().write(host, path, content, mode=mode)
+            status = {"conditions": [{"type": "Ready", "status": "True"}]}
+            name = {"name": f"kube-apiserver-{host.name}"}
+            kube.put(PODS, {**yaml.safe_load(content), "metadata": name, "status": status}, "kube-system")
+
+    hosts = Restarting()
+    pod = static_pod("kube-apiserver", "--goaway-chance=0.001").pod
+    pod["spec"]["containers"][0]["command"].remove("--permit-port-sharing=true")
+    hosts.files[HOST.name, path] = yaml.safe_dump(pod).encode()
+    PortSharingStep(hosts, kube, FakeClock(), (HOST,)).apply(quiet)
+    command = yaml.safe_load(hosts.files[HOST.name, path])["spec"]["containers"][0]["command"]
+    assert command[-4:] == [
+        "--goaway-chance=0.001",
+        "--permit-port-sharing=true",
+        "--shutdown-send-retry-after=true",
+        "--shutdown-watch-termination-grace-period=10s",
+    ]
 
 
 def _daemonset(**container: Any) -> dict[str, Any]:

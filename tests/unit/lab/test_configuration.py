@@ -46,9 +46,11 @@ def test_kubeadm_makes_certificates_for_every_address_that_clients_use() -> None
 
 
 def test_kubeadm_lets_the_charts_take_the_port_over() -> None:
-    """The static kube-apiserver shares its port, without which adoption would need an outage."""
+    """The static kube-apiserver shares its port, without which adoption would need an outage, and ends watches well."""
     configuration = _documents(init_config(_placement(), _SECRETS, _VERSIONS))["ClusterConfiguration"]
-    assert {"name": "permit-port-sharing", "value": "true"} in configuration["apiServer"]["extraArgs"]
+    flags = {flag["name"]: flag["value"] for flag in configuration["apiServer"]["extraArgs"]}
+    assert flags["permit-port-sharing"] == "true"
+    assert flags["shutdown-watch-termination-grace-period"] == "10s"
 
 
 @pytest.mark.parametrize(("workers", "tainted"), [(0, False), (1, True)])
