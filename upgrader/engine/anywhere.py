@@ -15,12 +15,13 @@ from functools import cached_property
 from pathlib import Path
 
 from upgrader.engine.copies import Source, progress
+from upgrader.engine.history import PastRun
 from upgrader.engine.journal import JOURNAL, parse_journal
 from upgrader.engine.record import Record
 from upgrader.engine.report import Report, fold
 from upgrader.errors import JournalError, UpgraderError
 
-__all__ = ["Found", "FoundRun", "bring_home", "find_runs"]
+__all__ = ["Found", "FoundRun", "bring_home", "find_runs", "with_elsewhere"]
 
 _NEWEST = 50
 """How many runs are looked at in each place."""
@@ -33,7 +34,6 @@ class _Copy:
     content: bytes
     """Whole lines only: a crash tears the last one."""
     records: tuple[Record, ...]
-    progress: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,23 @@ def find_runs(places: Sequence[Source]) -> Found:
     return Found(runs, tuple(problem for _, problems in looked for problem in problems))
 
 
+def with_elsewhere(here: Sequence[PastRun], found: Found, runs: Path) -> tuple[PastRun, ...]:
+    """The runs of this folder and those found elsewhere, oldest first, each as the copy tells it that goes furthest."""
+    known = {run.name: run for run in here}
+    for other in found.runs:
+        mine = known.get(other.name)
+        if mine is None or mine.problem or _behind(mine.folder / JOURNAL, other):
+            known[other.name] = PastRun(runs / other.name, other.report, other.problem, other.place)
+    return tuple(known[name] for name in sorted(known))
+
+
+def _behind(journal: Path, other: FoundRun) -> bool:
+    """Whether a sound journal knows less than another copy of it."""
+    content = journal.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    return whole != other.content and progress(parse_journal(whole, str(journal))) < progress(other.records)
+
+
 def bring_home(found: FoundRun, runs: Path) -> Path:
     """The run's folder below `runs`, with that journal in it, so that it can be read and gone on with here.
 
@@ -118,16 +135,15 @@ def _look(place: Source) -> tuple[list[_Copy], list[str]]:
             content = place.read(name)
             if content is not None:
                 whole = content[: content.rfind(b"\n") + 1]
-                where = f"{place.place}: {name}"
-                copies.append(_Copy(place.place, name, whole, parse_journal(whole, where), progress(whole, where)))
+                copies.append(_Copy(place.place, name, whole, parse_journal(whole, f"{place.place}: {name}")))
         except UpgraderError as error:
             problems.append(error.message)
     return copies, problems
 
 
 def _merged(name: str, copies: list[_Copy]) -> FoundRun:
-    best = max(copies, key=lambda copy: copy.progress)
-    rivals = (copy for copy in copies if copy.progress[0] == best.progress[0])
+    best = max(copies, key=lambda copy: progress(copy.records))
+    rivals = (copy for copy in copies if progress(copy.records)[0] == progress(best.records)[0])
     other = next((copy for copy in rivals if not best.content.startswith(copy.content)), None)
     problem = (
         f"its journals differ in {best.place} and in {other.place}: two machines have gone on with it" if other else ""

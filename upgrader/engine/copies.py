@@ -11,11 +11,12 @@ import base64
 import gzip
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from upgrader.engine.journal import JOURNAL, parse_journal
+from upgrader.engine.record import Record
 from upgrader.errors import ApiError, JournalError
 from upgrader.model.cluster import Host
 from upgrader.model.event import RollbackAsked, RunResumed
@@ -224,21 +225,22 @@ def _unpacked(found: KubeObject) -> bytes:
     return content
 
 
-def progress(content: bytes, where: str) -> tuple[int, int]:
+def progress(records: Sequence[Record]) -> tuple[int, int]:
     """How far a journal goes, to be compared: how often the run was gone on with, then its length.
 
     Each time it was, by whoever held the cluster's lock then; so what another machine wrote past that point is of the
-    past, however long it is. Raises UsageError for a journal that can't be believed.
+    past, however long it is.
     """
-    records = parse_journal(content, where)
-    return sum(isinstance(record.event, RunResumed | RollbackAsked) for record in records), len(content)
+    return sum(isinstance(record.event, RunResumed | RollbackAsked) for record in records), len(records)
 
 
 def _check_grown(before: bytes, content: bytes, place: str) -> None:
     """What another machine has written since is never replaced."""
     if content.startswith(before):
         return
-    (theirs, _), (ours, _) = progress(before, place), progress(content, "this run's folder")
+    (theirs, _), (ours, _) = (
+        progress(parse_journal(each, where)) for each, where in ((before, place), (content, "this run's folder"))
+    )
     if theirs >= ours:
         raise JournalError(
             f"{place} has another journal of this run: another machine has gone on with it",

@@ -28,6 +28,8 @@ class PastRun:
     report: Report
     problem: str = ""
     """Why the journal can't be believed; `report` is then empty, and what the run did is not known."""
+    place: str = ""
+    """Where its journal is (`the cluster`, a controller's name), unless it is in the folder itself."""
 
     @property
     def name(self) -> str:
@@ -49,6 +51,7 @@ class PastRun:
     def as_json(self) -> dict[str, Any]:
         """Its report, with what is known without one."""
         known = {"run": self.name, "outcome": self.outcome, "seconds": self.seconds, "problem": self.problem}
+        known["place"] = self.place
         return {**self.report.as_json(), **known}
 
 

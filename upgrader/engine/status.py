@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 from upgrader.engine.history import PastRun
@@ -53,17 +54,25 @@ class Status:
         return {"state": self.state, "holder": holder, "resumable": self.resumable, "run": run, "cluster_lock": lock}
 
 
-def status_of(holder: FolderHolder | None, newest: PastRun | None) -> Status:
-    """Put the two together.
+def status_of(
+    holder: FolderHolder | None, newest: PastRun | None, cluster: Lease | None = None, cluster_problem: str = ""
+) -> Status:
+    """Put these together.
 
-    A run that has no end is at work only when the lock was taken before it began: a later holder is another
-    command, and the run was cut off.
+    A run of this folder that has no end is at work only when the folder's lock was taken before it began: a later
+    holder is another command, and the run was cut off. One of another machine is at work while the cluster's lock
+    names it: whether that machine lives, only a minute of watching could tell.
     """
-    if holder is None:
-        return Status("idle", None, newest)
+    known = partial(Status, cluster=cluster, cluster_problem=cluster_problem)
     report = newest.report if newest else None
-    begun = report is not None and report.started and datetime.fromisoformat(report.started) >= holder.since
-    return Status("running" if begun and report and not report.complete else "preparing", holder, newest)
+    open_end = report is not None and bool(report.started) and not report.complete
+    if newest is not None and newest.place:
+        named = bool(cluster and cluster.holder and cluster.holder.run == newest.name)
+        return known("running" if named and open_end else "preparing" if holder else "idle", holder, newest)
+    if holder is None:
+        return known("idle", None, newest)
+    begun = report is not None and open_end and datetime.fromisoformat(report.started) >= holder.since
+    return known("running" if begun else "preparing", holder, newest)
 
 
 def _iso(time: datetime) -> str:

@@ -37,6 +37,8 @@ def print_history(runs: Sequence[PastRun], *, running: bool = False, stream: Tex
         mark, words, style = ("▸", "is running", "cyan") if running and run is runs[-1] else _outcome(run)
         reason = _problem(run) or run.report.reason
         why = reason.splitlines()[0] if reason else _stopped_at(run.report)
+        if run.place:
+            why = f"{why} (its journal is in {run.place})".lstrip()
         seconds = duration(run.seconds) if run.seconds else ""
         table.add_row(Text(run.name), Text(f"{mark} {words}", style=style), Text(seconds), Text(why, style="dim"))
     if runs:
@@ -117,7 +119,9 @@ def _headline(status: Status, run: PastRun, now: datetime) -> Text:
         return Text.assemble((run.name, "bold"), f" is running for {since}: {run.report.doing}")
     mark, words, style = _outcome(run)
     where = _stopped_at(run.report)
-    return Text.assemble((mark, style), " ", (run.name, "bold"), (f" {words}", style), f"; {where}" if where else "")
+    told = f" (its journal is in {run.place})" if run.place else ""
+    last = f"; {where}" if where else ""
+    return Text.assemble((mark, style), " ", (run.name, "bold"), (f" {words}", style), last, (told, "dim"))
 
 
 def _problem(run: PastRun) -> str:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine.copied import OLDER, ONE, RESUMED, RUN, STARTED, Places, journal_of
-from upgrader.engine.anywhere import Found, FoundRun, bring_home, find_runs
+from upgrader.engine.anywhere import Found, FoundRun, bring_home, find_runs, with_elsewhere
 from upgrader.engine.copies import CONTROLLER_RUNS, LocalCopies
+from upgrader.engine.history import past_runs
 from upgrader.engine.journal import JOURNAL, read_journal
 from upgrader.errors import JournalError
 from upgrader.model.event import Event, Note, RunEnded, RunStarted, StepApplied
@@ -123,7 +124,7 @@ def test_two_that_went_on_are_for_a_person(world: World) -> None:
     world.places.cluster.write(RUN, world.middle)
     world.on_controller(world.journal(STARTED, StepApplied("other", 1.0)))
     run = world.run()
-    assert "its journals differ in controller-1 and in the cluster" in run.problem
+    assert "its journals differ in the cluster and in controller-1" in run.problem
     with pytest.raises(JournalError, match="two machines have gone on with it"):
         bring_home(run, world.runs)
     assert not (world.runs / RUN).exists()
@@ -175,3 +176,31 @@ def test_a_folder_that_can_t_be_written_is_named(world: World) -> None:
     (world.runs / RUN).write_text("no folder")
     with pytest.raises(JournalError, match=f"can't be written to {world.runs / RUN}"):
         bring_home(world.run(), world.runs)
+
+
+def test_a_table_of_all_runs(world: World) -> None:
+    """Runs of this folder and of others are one list, and of each that copy is shown which goes furthest."""
+    world.here(world.short)
+    world.places.cluster.write(RUN, world.long)
+    world.on_controller(journal_of(world.scratch, OLDER, RunStarted(OLDER, "v1", (), "")), OLDER)
+    here = past_runs(world.runs)
+    older, newest = with_elsewhere(here, find_runs(world.places.all), world.runs)
+    assert (older.name, older.place, older.outcome) == (OLDER, ONE.name, "interrupted")
+    assert (newest.name, newest.place, newest.report.doing) == (RUN, "the cluster", "b: waiting for its gates")
+
+
+def test_what_this_folder_knows_best_is_told_from_it(world: World) -> None:
+    """A copy that lags behind, or is the same, doesn't take the place of the folder's own journal."""
+    for content in (world.short, world.long):
+        world.places.cluster.write(RUN, content)
+        world.here(world.long)
+        (run,) = with_elsewhere(past_runs(world.runs), find_runs(world.places.all), world.runs)
+        assert run.place == ""
+
+
+def test_a_damaged_journal_is_told_from_a_sound_copy(world: World) -> None:
+    """Where this folder's own can't be believed, the cluster's is shown, and where it is."""
+    world.here(world.long.replace(b"StepApplied", b"StepEndedxx"))
+    world.places.cluster.write(RUN, world.middle)
+    (run,) = with_elsewhere(past_runs(world.runs), find_runs(world.places.all), world.runs)
+    assert (run.place, run.problem) == ("the cluster", "")

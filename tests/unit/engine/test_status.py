@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.fakes.clock import FakeClock
-from upgrader.engine.history import newest_run
+from upgrader.engine.history import PastRun, newest_run
 from upgrader.engine.journal import Journal
 from upgrader.engine.lease import Holder, Lease, manifest
 from upgrader.engine.lock import FolderHolder
+from upgrader.engine.record import Record
+from upgrader.engine.report import fold
 from upgrader.engine.status import status_of
 from upgrader.model.event import Event, RunEnded, RunStarted, StepApplied, StepEnded, StepStarted, UndoStarted
 from upgrader.model.release import RestorePoint
@@ -90,3 +92,29 @@ def test_lock_of_the_cluster_is_told(tmp_path: Path) -> None:
     lock = status.as_json()["cluster_lock"]
     assert lock["holder"]["identity"] == "ben@ci (process 9) b2"
     assert lock["since"] == "2026-01-01T00:00:00.000000Z"
+
+
+def elsewhere(*events: Event) -> PastRun:
+    """A run whose journal is in the cluster only."""
+    records = (Record(seq, BEGUN, event) for seq, event in enumerate(events))
+    return PastRun(Path("runs") / NAME, fold(records), place="the cluster")
+
+
+def lease_of(run: str) -> Lease:
+    """The cluster's lock, held on another machine."""
+    return Lease.read(manifest(Holder("ben@ci", run=run), now=BEGUN))
+
+
+def test_run_of_another_machine() -> None:
+    """It is at work while the cluster's lock names it, and cut off when nobody, or somebody else, holds that."""
+    run = elsewhere(STARTED, STEP)
+    assert status_of(None, run, lease_of(NAME)).state == "running"
+    for lease in (None, lease_of("another run")):
+        status = status_of(None, run, lease)
+        assert (status.state, status.resumable) == ("idle", True)
+
+
+def test_run_of_another_machine_that_is_over() -> None:
+    """One that came to its end is not at work, though its lock is not given back yet."""
+    status = status_of(None, elsewhere(STARTED, RunEnded(NAME, "succeeded", 4.0)), lease_of(NAME))
+    assert (status.state, status.resumable) == ("idle", False)
