@@ -58,7 +58,7 @@ def test_status_of_another_machines_run(places: Places, folder: Path) -> None:
     """A run that was cut off elsewhere is told step by step, with where its journal is, and how to go on."""
     places.cluster.write(RUN, journal_of(folder / "there", RUN, STARTED, CHANGE))
     said = upgrader(folder, "status").output
-    assert f"{RUN} interrupted" in said
+    assert f"{RUN} was interrupted" in said
     assert "its journal is in the cluster" in said
     assert "upgrader resume" in said
 
