@@ -1,0 +1,92 @@
+"""kube-apiserver is replaced on the only controller, in ways that any week brings, and no client loses a request."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.command import REPOSITORY
+from tests.labs import LabCluster, until
+from upgrader.availability.probe import AvailabilityProbe
+from upgrader.model.availability import Availability
+from upgrader.ports import Kind
+
+_CHART = REPOSITORY / "charts" / "kube-apiserver"
+_PODS, _SERVICES = Kind("v1", "pods"), Kind("v1", "services")
+_OURS = "app.kubernetes.io/name=kube-apiserver"
+_PER_SECOND = 10.0
+_IN_GOOD_ORDER = ("HTTP 429", "closed without an answer", "not processed")
+
+
+def test_proxy_upgrade_its_configuration_and_back_again_in_a_row(cluster: LabCluster) -> None:
+    """HAProxy's own upgrade, a change of its configuration right after it, and a rollback on top of both fail nothing.
+
+    Each roll begins when Helm calls the one before done, which is long before that one's old instance has ended.
+    """
+    before = cluster.releases()["kube-apiserver"]["revision"]
+    tag = _newer_proxy(cluster)
+    with _clients(cluster) as probe:
+        _helm(cluster, "upgrade", "kube-apiserver", str(_CHART), "--reuse-values", "--set", f"haproxy.image.tag={tag}")
+        _helm(cluster, "upgrade", "kube-apiserver", str(_CHART), "--reuse-values", "--set", "haproxy.idleHours=12")
+        _helm(cluster, "rollback", "kube-apiserver", str(before))
+        _one_pod(cluster)
+        seen = probe.stop()
+    _nothing_failed(seen)
+
+
+def test_pod_deleted_by_hand(cluster: LabCluster) -> None:
+    """`kubectl delete pod` of the only instance: it serves on until its successor does."""
+    (old,) = _pods(cluster)
+    with _clients(cluster) as probe:
+        cluster.kube.delete(_PODS, old, "kube-system")
+        until("the old pod to be gone", lambda: old not in _pods(cluster), timeout_seconds=90)
+        _one_pod(cluster)
+        seen = probe.stop()
+    _nothing_failed(seen)
+
+
+@contextmanager
+def _clients(cluster: LabCluster) -> Iterator[AvailabilityProbe]:
+    """Clients of all kinds, through the controller's address and through the Service's."""
+    service = cluster.kube.get(_SERVICES, "kubernetes", "default")
+    assert service is not None
+    address = f"https://{service['spec']['clusterIP']}:443"
+    kubeconfig = cluster.folder / "kubeconfig"
+    with AvailabilityProbe(kubeconfig, requests_per_second=_PER_SECOND, addresses=[address]) as probe:
+        yield probe
+
+
+def _nothing_failed(seen: Availability) -> None:
+    assert seen.failed == 0, [str(failure) for failure in seen.failures]
+    assert seen.watches.events > 0 and seen.watches.missed == 0, seen.watches
+    # What their first try met is what HTTP has for it: come back later, this connection is closing, not processed.
+    for failure in seen.raw_failures:
+        assert any(words in failure.error for words in ("HTTP 429", "closed without an answer", "not processed")), (
+            failure
+        )
+
+
+def _newer_proxy(cluster: LabCluster) -> str:
+    """Give HAProxy's image a further tag, as a newer version would have, and return that."""
+    ctr = ("ctr", "-n", "k8s.io", "images")
+    images = cluster.on_controller(*ctr, "ls", "-q").split()
+    image = next(name for name in images if "haproxy:" in name and "@" not in name)
+    name, _, tag = image.rpartition(":")
+    if f"{name}:{tag}-newer" not in images:
+        cluster.on_controller(*ctr, "tag", image, f"{name}:{tag}-newer")
+    return f"{tag}-newer"
+
+
+def _helm(cluster: LabCluster, *arguments: str) -> None:
+    cluster.helm(*arguments, "--wait", "--timeout", "50s")
+
+
+def _pods(cluster: LabCluster) -> list[str]:
+    return [pod["metadata"]["name"] for pod in cluster.kube.list(_PODS, "kube-system", labels=_OURS)]
+
+
+def _one_pod(cluster: LabCluster) -> None:
+    """Wait until the last old instance has ended: its end is what clients could notice."""
+    until("the old instances to end", lambda: len(_pods(cluster)) == 1, timeout_seconds=120)
+    time.sleep(2)  # what was asked last is answered
