@@ -12,11 +12,12 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import pyhelm3
 import pyhelm3.command
@@ -82,21 +83,23 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 (pyhelm3's name)
         """Run Helm to its end; raises pyhelm3's errors. Cancelling ends Helm, which then rolls back by itself."""
-        process = await asyncio.create_subprocess_exec(
-            self._executable,
-            *(str(part) for part in command),
-            *self._cluster,
-            stdin=asyncio.subprocess.PIPE if input is not None else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
-        talk = asyncio.ensure_future(process.communicate(input))
-        try:
-            stdout, stderr = await asyncio.shield(talk)
-        except asyncio.CancelledError:
-            await _end(process, talk)
-            raise
+        with _output() as out, _output() as errors:
+            process = await asyncio.create_subprocess_exec(
+                self._executable,
+                *(str(part) for part in command),
+                *self._cluster,
+                stdin=asyncio.subprocess.PIPE if input is not None else asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=errors,
+                start_new_session=True,
+            )
+            talk = asyncio.ensure_future(process.communicate(input))
+            try:
+                await asyncio.shield(talk)
+            except asyncio.CancelledError:
+                await _end(process, talk)
+                raise
+            stdout, stderr = _written(out), _written(errors)
         if process.returncode == 0:
             return stdout
         if process.returncode is not None and process.returncode < 0:
@@ -107,7 +110,21 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
         raise kind(process.returncode, stdout, stderr)
 
 
-async def _end(process: asyncio.subprocess.Process, talk: asyncio.Future[tuple[bytes, bytes]]) -> None:
+def _output() -> IO[bytes]:
+    """Where Helm writes to: memory, as manifests hold Secrets; and no pipe, as the first word that Helm says into one
+    that nobody reads any more would end it, in the middle of what it completes when we were killed.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("helm"), "w+b")
+    return tempfile.TemporaryFile()  # on other systems than Linux: a file without a name, for its owner only
+
+
+def _written(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
+
+
+async def _end(process: asyncio.subprocess.Process, talk: asyncio.Future[Any]) -> None:
     """SIGTERM makes Helm give up its wait, mark the revision failed and roll back; then SIGKILL if it hangs."""
     if process.returncode is None:
         process.terminate()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -103,3 +106,45 @@ def test_changes_are_made_once(helm: Callable[..., HelmAdapter], asked: Path) ->
     with pytest.raises(ApiUnavailable):
         helm("read tcp: connection reset by peer").rollback("web", "kube-system", 3, timeout_seconds=5)
     assert tries(asked) == 1
+
+
+_STARTER = """
+import sys
+from pathlib import Path
+from upgrader.adapters.helm import HelmAdapter
+from upgrader.model.release import ReleaseSpec
+folder = Path(sys.argv[1])
+helm = HelmAdapter(folder / "kubeconfig", executable=folder / "helm")
+helm.upgrade(ReleaseSpec("web", "default", folder, {}), timeout_seconds=60.0, watch=lambda: None)
+"""
+
+
+def test_helm_completes_what_it_began_when_its_starter_is_killed(tmp_path: Path) -> None:
+    """Nobody reads what it says any more, and it isn't ended by saying it."""
+    (tmp_path / "Chart.yaml").write_text("{apiVersion: v2, name: web, version: 1.0.0}")
+    program = tmp_path / "helm"
+    program.write_text(
+        f"""#!/bin/bash
+case $1 in
+version) printf v4.0.0;;
+show) cat {tmp_path}/Chart.yaml;;
+upgrade) touch {tmp_path}/begun
+  until [ -e {tmp_path}/killed ]; do read -rt 0.05 <> <(:) || :; done
+  echo warning >&2; echo '{{}}'; touch {tmp_path}/completed;;
+esac
+"""
+    )
+    program.chmod(0o755)
+    with subprocess.Popen([sys.executable, "-c", _STARTER, str(tmp_path)]) as starter:
+        wait_for(tmp_path / "begun")
+        starter.kill()
+    (tmp_path / "killed").touch()
+    wait_for(tmp_path / "completed")
+
+
+def wait_for(file: Path) -> None:
+    """Another process makes this file."""
+    deadline = time.monotonic() + 30
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file.name} never came"
+        time.sleep(0.02)
