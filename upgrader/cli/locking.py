@@ -50,7 +50,12 @@ def cluster_lock(session: Session, *, take_over: bool) -> Iterator[HeldLock]:
     holder = Holder(f"{lock_holder()} {secrets.token_hex(3)}", lock_identity(session.settings.folder))
     with _ended_in_order():
         lock = acquire(
-            tools.kube, tools.clock, holder, take_over=take_over, note=lambda text: click.echo(text, err=True)
+            tools.kube,
+            tools.clock,
+            holder,
+            take_over=take_over,
+            note=lambda text: click.echo(text, err=True),
+            unread=lambda dead: _unread(session, dead),
         )
         try:
             with kept_alive(lock, lambda other: stop.forbid(f"the cluster's lock was taken over by {other}")):
@@ -62,6 +67,13 @@ def cluster_lock(session: Session, *, take_over: bool) -> Iterator[HeldLock]:
                     f"wait {LEASE_SECONDS} s before they take it.",
                     err=True,
                 )
+
+
+def _unread(session: Session, dead: Holder) -> str:
+    """Why it is not known what a dead holder did; "" when its journal was found, or it had not begun a run."""
+    if not dead.run or session.find_runs().get(dead.run) is not None:
+        return ""
+    return f"the journal of its run {dead.run} is neither here nor in the cluster nor on a controller"
 
 
 @contextmanager

@@ -101,11 +101,20 @@ class ClusterLock:
             return
 
 
-def acquire(kube: Kube, clock: Clock, holder: Holder, *, take_over: bool, note: Callable[[str], None]) -> ClusterLock:
+def acquire(
+    kube: Kube,
+    clock: Clock,
+    holder: Holder,
+    *,
+    take_over: bool,
+    note: Callable[[str], None],
+    unread: Callable[[Holder], str] = lambda _: "",
+) -> ClusterLock:
     """Take the cluster's lock, waiting only to see whether another holder is alive.
 
-    `take_over` takes it from a holder that may be. Raises Locked when somebody else is at work, and ApiError when the
-    API refuses or doesn't answer at all.
+    `take_over` takes it from a holder that may be. `unread` says why a dead holder's journal could not be read; "" when
+    it was: nobody goes on where nobody knows what was done. Raises Locked when somebody else is at work, or was and
+    can't be read, and ApiError when the API refuses or doesn't answer at all.
     """
     watched: Lease | None = None
     since = began = clock.monotonic()
@@ -123,6 +132,7 @@ def acquire(kube: Kube, clock: Clock, holder: Holder, *, take_over: bool, note: 
                 return _take(kube, clock, holder, lease, "forced")
             if holder.folder_lock and lease.holder.folder_lock == holder.folder_lock:
                 # Its process held the lock of the very file that we hold now: it is gone.
+                _check_read(lease.holder, unread)
                 return _take(kube, clock, holder, lease, "its process is gone")
             now = clock.monotonic()
             if watched is None:
@@ -130,6 +140,7 @@ def acquire(kube: Kube, clock: Clock, holder: Holder, *, take_over: bool, note: 
             elif watched.sign_of_life != lease.sign_of_life:
                 raise _locked(lease.holder, lease)
             elif now - since >= lease.seconds:
+                _check_read(lease.holder, unread)
                 return _take(kube, clock, holder, lease, f"no sign of life for {lease.seconds:.0f} s")
             elif now - began >= _PATIENCE * lease.seconds:
                 raise _locked(lease.holder, lease)
@@ -145,6 +156,16 @@ def acquire(kube: Kube, clock: Clock, holder: Holder, *, take_over: bool, note: 
                 raise
             # Somebody else was quicker; who, the next look says.
         clock.sleep(_LOOK_SECONDS)
+
+
+def _check_read(dead: Holder, unread: Callable[[Holder], str]) -> None:
+    problem = unread(dead)
+    if problem:
+        raise Locked(
+            f"the cluster's lock is still that of {dead}, which gives no sign of life; but {problem}",
+            remedy="Find its journal, on the machine that it ran on or on a controller that is away now; or take the "
+            "lock without knowing what it did: --take-over.",
+        )
 
 
 def _take(kube: Kube, clock: Clock, holder: Holder, lease: Lease, why: str | None) -> ClusterLock:

@@ -316,3 +316,20 @@ def test_lock_is_kept_alive_beside_the_run() -> None:
         take(kube, clock, BEN, take_over=True)
         assert told.wait(30)
     assert len(lost) == 1 and BEN.identity in lost[0]
+
+
+@pytest.mark.parametrize("same_folder", [True, False])
+def test_lock_of_a_dead_holder_is_taken_only_when_its_journal_was_read(same_folder: bool) -> None:
+    """Where nobody can say what the dead one did, its lock stays as it is, with words that say why; unless forced."""
+    kube, clock = FakeKube(), Time()
+    take(kube, clock, ANNA)
+    me = Holder("me", ANNA.folder_lock if same_folder else "")
+
+    def acquired(problem: str, *, take_over: bool = False) -> ClusterLock:
+        return acquire(kube, clock, me, take_over=take_over, note=lambda _: None, unread=lambda _: problem)
+
+    with pytest.raises(Locked, match="its journal is nowhere") as caught:
+        acquired("its journal is nowhere")
+    assert ANNA.identity in caught.value.message and "--take-over" in caught.value.remedy
+    assert holder(kube) == ANNA.identity
+    assert acquired("its journal is nowhere", take_over=True).taken_over is not None
