@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-recovery bench-checkpointer soak lock docs clean
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-recovery bench-checkpointer soak lock docs clean
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -78,6 +78,9 @@ bench-prober: build ## Measure what the availability prober costs; writes docs/b
 
 bench-sidebyside: build ## Upgrades by kubeadm, by Helm alone and by upgrader; writes docs/benchmarks/zero-outage.* (REPEAT=5, CONTROLLERS=1).
 	@$(BIN)/python -m bench.sidebyside --repeat $(or $(REPEAT),5) --controllers $(or $(CONTROLLERS),1)
+
+bench-three: build ## Three controllers under load, one of them without power in the end; writes docs/benchmarks/three-controllers.*
+	@$(BIN)/python -m bench.three
 
 bench-recovery: build ## Print how long the API is away, by cause (REPEAT=3), and after power cuts in upgrades (CUTS=10).
 	@$(BIN)/python -m bench.recovery --repeat $(or $(REPEAT),3) --cuts $(or $(CUTS),10)
