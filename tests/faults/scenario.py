@@ -13,6 +13,7 @@ from typing import Any
 
 from bench.command import start
 from tests.labs import OLD, LabCluster, until
+from upgrader.gates.absence import api_problem
 from upgrader.lab.catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
 
@@ -115,7 +116,6 @@ class Stage:
         """`kubeconfig` is what the runs use in place of the cluster's own."""
         self.cluster = cluster
         self._chart = scratch / "chart"
-        self._turn = 0
         (self._chart / "templates").mkdir(parents=True)
         (self._chart / "Chart.yaml").write_text(_CHART)
         (self._chart / "values.yaml").write_text('turn: "0"\n')
@@ -126,10 +126,12 @@ class Stage:
         }
         if kubeconfig is not None:
             self._settings["cluster"] = {"kubeconfig": str(kubeconfig)}
+        self._turn = int(self._now() or 0)
         self._configure(never=False)
-        ended = self._run()
-        if ended.exit_code:
-            raise AssertionError(f"the release can't be installed: {ended.said}")
+        if not self._now():
+            ended = self._run()
+            if ended.exit_code:
+                raise AssertionError(f"the release can't be installed: {ended.said}")
 
     def play(self, disturbance: Disturbance, moment: Moment) -> Outcome:
         """Run, with the fault from that moment on for a while; then resume what was left to do."""
@@ -145,6 +147,7 @@ class Stage:
 
     def _resume(self, moment: Moment, before: str) -> int:
         """Go on, as the run says; where it had not begun, there is nothing to go on with, and nothing was changed."""
+        until("the API", lambda: not api_problem(self.cluster.kube), timeout_seconds=240)
         if moment is Moment.BEFORE and self._now() == before:
             return 4
         return self.cluster.upgrader("resume", "--yes").exit_code

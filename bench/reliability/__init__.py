@@ -1,0 +1,1 @@
+"""How runs end that meet a fault, for each fault at each moment, on a real cluster."""

@@ -1,0 +1,121 @@
+"""`make reliability`: runs that meet a fault, and how each ends; writes the table of docs/reliability.md."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.command import REPOSITORY
+from bench.reliability.faults import MACHINE_FAULTS, PROXY_FAULTS, on_machines, small_disk, through
+from bench.reliability.page import as_json, table, write_into
+from tests.faults.proxy import FaultProxy, Upstream
+from tests.faults.scenario import Disturbance, Moment, Outcome, Stage
+from tests.labs import OLD, LabCluster, make_cluster
+
+__all__ = ["main"]
+
+_PAGE = REPOSITORY / "docs" / "reliability.md"
+_FIGURES = REPOSITORY / "docs" / "benchmarks" / "reliability.json"
+
+
+def main() -> int:
+    """0 when every run did what it promises; progress on standard error."""
+    options = _parser().parse_args()
+    moments = [Moment(each) for each in options.moment] if options.moment else list(Moment)
+    outcomes: list[Outcome] = []
+    with _cluster(options.lab) as cluster, tempfile.TemporaryDirectory() as scratch:
+        for moment in moments:
+            for fault in options.fault or (*PROXY_FAULTS, *MACHINE_FAULTS):
+                outcomes.append(_one(cluster, Path(scratch), fault, moment))
+                last = outcomes[-1]
+                said = last.trouble or last.words
+                _say(f"{fault} at '{moment}': {last.exit_code} after {last.seconds:.0f} s: {said}")
+                if last.trouble:
+                    _say(last.said)
+                _write(outcomes, options.folder)
+    return 1 if any(each.trouble for each in outcomes) else 0
+
+
+def _one(cluster: LabCluster, scratch: Path, fault: str, moment: Moment) -> Outcome:
+    """One run, on a cluster that is healthy when it begins."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=scratch)))
+        stack.callback(cluster.restore_files)
+        if not _healthy(cluster):
+            _say("putting the cluster back…")
+            cluster.restore()
+        kubeconfig = None
+        if fault in PROXY_FAULTS:
+            proxy = stack.enter_context(FaultProxy(Upstream.of(cluster.folder / "kubeconfig", folder), folder))
+            kubeconfig = proxy.write_kubeconfig(folder / "kubeconfig", like=cluster.folder / "kubeconfig")
+            disturbance: Disturbance = through(proxy)[fault]
+        else:
+            disturbance = stack.enter_context(on_machines(cluster))[fault]
+        if fault == "operator's disk full":
+            stack.enter_context(small_disk(cluster.folder / "runs"))
+        return Stage(cluster, folder, kubeconfig).play(disturbance, moment)
+
+
+def _healthy(cluster: LabCluster) -> bool:
+    try:
+        cluster.wait_healthy(OLD, timeout_seconds=60)
+    except AssertionError:
+        return False
+    return True
+
+
+def _write(outcomes: list[Outcome], folder: Path | None) -> None:
+    """Each time: somebody may end this before it is done."""
+    page, figures = (folder / "reliability.md", folder / "reliability.json") if folder else (_PAGE, _FIGURES)
+    when = f"{datetime.now(UTC):%Y-%m-%d}"
+    load = os.getloadavg()[1]
+    words = (
+        f"{table(outcomes)}\n{when}, `make reliability`, one controller at {OLD}, load average {load:.0f} at the end."
+    )
+    if folder:
+        page.write_text(words)
+    else:
+        write_into(page, words)
+    figures.write_text(json.dumps({"date": when, "runs": as_json(outcomes)}, indent=2) + "\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make reliability", description=__doc__)
+    parser.add_argument("--fault", action="append", choices=[*PROXY_FAULTS, *MACHINE_FAULTS], help="only this one")
+    parser.add_argument("--moment", action="append", choices=[str(each) for each in Moment], help="only this one")
+    parser.add_argument("--lab", type=Path, metavar="FOLDER", help="an adopted lab with a snapshot `adopted`, to use")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="write there, and leave the documentation alone")
+    return parser
+
+
+@contextlib.contextmanager
+def _cluster(folder: Path | None) -> Iterator[LabCluster]:
+    """The lab that was named, or one of our own, which is removed at the end."""
+    with tempfile.TemporaryDirectory() as kept:
+        if folder is not None:
+            folder = folder.resolve()
+            cluster = LabCluster(folder.name, folder.parents[1], Path(kept))
+            cluster.keep_files()
+            yield cluster
+            return
+        _say("a lab of its own…")
+        cluster = make_cluster(f"reliability-{os.getpid()}", Path(kept))
+        try:
+            yield cluster
+        finally:
+            cluster.down()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
