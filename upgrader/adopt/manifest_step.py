@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import yaml
 
+from upgrader.adopt.endpoints import count_endpoints, wait_for_endpoints
 from upgrader.adopt.facts import ADOPTED, MANIFESTS, at_version
 from upgrader.errors import StepFailed
 from upgrader.model.cluster import Host
@@ -19,6 +20,7 @@ __all__ = ["PortSharingStep", "RestoreStep", "RetireStep", "StaticPods"]
 
 _PODS = Kind("v1", "pods")
 _SYSTEM = "kube-system"
+_API_SERVER = "kube-apiserver"
 _GONE_SECONDS = 120.0
 _READY_SECONDS = 240.0
 _SHARING = "--permit-port-sharing=true"
@@ -45,22 +47,32 @@ class StaticPods:
     version: KubernetesVersion
 
     def retire(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
-        """Move their manifests out of the kubelet's sight, and wait until the pods have ended."""
-        self._move_all(components, MANIFESTS, ADOPTED, note)
+        """Move their manifests out of the kubelet's sight, and wait until the pods have ended.
+
+        The next controller has to wait until this one's successor is an endpoint again: were all out at the same time,
+        no pod would find the API.
+        """
+        endpoints = count_endpoints(self.kube) if _API_SERVER in components and len(self.controllers) > 1 else 0
+        for host in self.controllers:
+            self._move_all(host, components, MANIFESTS, ADOPTED, note)
+            if endpoints and (left := wait_for_endpoints(self.kube, self.clock, endpoints)):
+                note(f"{host.name}: going on with {left}")
 
     def restore(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
         """Move their manifests back, and wait until the pods are Ready."""
-        self._move_all(components, ADOPTED, MANIFESTS, note)
-
-    def _move_all(self, components: tuple[str, ...], source: str, target: str, note: Callable[[str], None]) -> None:
         for host in self.controllers:
-            for component in components:
-                if target == MANIFESTS:
-                    self._retag(host, component, note)
-                if _move(self.hosts, host, component, source, target):
-                    note(f"{host.name}: moved {component}.yaml to {target}")
-            for component in components:
-                self._await(host, component, present=target == MANIFESTS)
+            self._move_all(host, components, ADOPTED, MANIFESTS, note)
+
+    def _move_all(
+        self, host: Host, components: tuple[str, ...], source: str, target: str, note: Callable[[str], None]
+    ) -> None:
+        for component in components:
+            if target == MANIFESTS:
+                self._retag(host, component, note)
+            if _move(self.hosts, host, component, source, target):
+                note(f"{host.name}: moved {component}.yaml to {target}")
+        for component in components:
+            self._await(host, component, present=target == MANIFESTS)
 
     def _retag(self, host: Host, component: str, note: Callable[[str], None]) -> None:
         path = f"{ADOPTED}/{component}.yaml"

@@ -1,0 +1,85 @@
+"""Pods find the API by the endpoints of Service `kubernetes`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.hosts import FakeHosts
+from tests.fakes.kube import FakeKube
+from upgrader.adopt.endpoints import count_endpoints, wait_for_endpoints
+from upgrader.adopt.manifest_step import StaticPods
+from upgrader.model.cluster import Host
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import CommandResult, Kind, KubeObject
+
+SLICES = Kind("discovery.k8s.io/v1", "endpointslices")
+
+
+def cluster(*addresses: str) -> FakeKube:
+    """A cluster whose Service has these endpoints."""
+    kube = FakeKube()
+    meta = {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}}
+    kube.put(SLICES, {"metadata": meta, "endpoints": [{"addresses": [address]} for address in addresses]}, "default")
+    return kube
+
+
+def test_addresses_are_counted_once() -> None:
+    """An address that two slices name is one endpoint."""
+    kube = cluster("10.0.0.1", "10.0.0.2")
+    meta = {"name": "kube-apiserver", "labels": {"kubernetes.io/service-name": "kubernetes"}}
+    kube.put(SLICES, {"metadata": meta, "endpoints": [{"addresses": ["10.0.0.1"]}]}, "default")
+    assert count_endpoints(kube) == 2
+
+
+def test_waits_no_longer_than_it_says() -> None:
+    """An endpoint that doesn't come back is told, and holds nobody up for ever."""
+    clock = FakeClock()
+    assert "1 of 3 endpoints" in wait_for_endpoints(cluster("10.0.0.1"), clock, 3)
+    assert clock.monotonic() <= 40
+
+
+def test_doesnt_wait_when_all_are_there() -> None:
+    """Where none is missing, no time is lost."""
+    clock = FakeClock()
+    before = clock.monotonic()
+    assert wait_for_endpoints(cluster("10.0.0.1", "10.0.0.2"), clock, 2) == ""
+    assert clock.monotonic() == before
+
+
+def test_static_api_servers_go_one_by_one() -> None:
+    """A controller's turn comes when the one before is an endpoint again: at no time are two of them missing."""
+    addresses = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
+    at_each_turn: list[int] = []
+
+    class Reconciling(FakeKube):
+        """Puts an address back when it was missed three times."""
+
+        asked = 0
+
+        def list(
+            self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = ""
+        ) -> tuple[KubeObject, ...]:
+            self.asked += 1
+            if self.asked % 3 == 0:
+                self.name(*addresses)
+            return super().list(kind, namespace, labels=labels, fields=fields)
+
+        def name(self, *found: str) -> None:
+            meta = {"name": "kubernetes", "labels": {"kubernetes.io/service-name": "kubernetes"}}
+            self.put(SLICES, {"metadata": meta, "endpoints": [{"addresses": [at]} for at in found]}, "default")
+
+    kube, hosts = Reconciling(), FakeHosts()
+    kube.name(*addresses)
+
+    def move(host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        (item,) = FakeKube.list(kube, SLICES, "default")
+        at_each_turn.append(len(item["endpoints"]))
+        kube.name(*(address for address in addresses if address != host.address))
+        return CommandResult(0, "moved\n", "")
+
+    hosts.commands["sh"] = move
+    controllers = tuple(Host(f"controller-{number}", address) for number, address in enumerate(addresses, 1))
+    pods = StaticPods(hosts, kube, FakeClock(), controllers, KubernetesVersion(1, 36, 3))
+    pods.retire(("kube-apiserver",), lambda _: None)
+    assert at_each_turn == [3, 3, 3]

@@ -1,0 +1,31 @@
+"""The endpoints of Service `kubernetes`, by which pods find the API."""
+
+from __future__ import annotations
+
+from upgrader.ports import Clock, Kind, Kube
+from upgrader.waiting import wait_until
+
+__all__ = ["count_endpoints", "wait_for_endpoints"]
+
+_SLICES = Kind("discovery.k8s.io/v1", "endpointslices")
+_SECONDS = 30.0
+
+
+def count_endpoints(kube: Kube) -> int:
+    """How many addresses there are. Raises ApiError."""
+    slices = kube.list(_SLICES, "default", labels="kubernetes.io/service-name=kubernetes")
+    return len({address for item in slices for end in item.get("endpoints") or () for address in end["addresses"]})
+
+
+def wait_for_endpoints(kube: Kube, clock: Clock, wanted: int) -> str:
+    """Wait for half a minute at most until there are so many; returns "" or how many there are then.
+
+    A kube-apiserver that ends takes its address out, also where another one serves at the same address: that one puts
+    it back when it next looks, up to 10 s later.
+    """
+
+    def missing() -> str:
+        found = count_endpoints(kube)
+        return "" if found >= wanted else f"{found} of {wanted} endpoints of Service kubernetes"
+
+    return wait_until(clock, missing, seconds=_SECONDS)
