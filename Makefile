@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-recovery bench-checkpointer soak lock docs clean
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-recovery bench-checkpointer reliability soak lock docs clean
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -87,6 +87,9 @@ bench-recovery: build ## Print how long the API is away, by cause (REPEAT=3), an
 
 bench-checkpointer: build ## Print what the pod-checkpointer costs a controller on which nothing happens.
 	@$(BIN)/python -m bench.checkpointer
+
+reliability: build ## Let runs meet each fault at each moment, and write the table of docs/reliability.md (an hour).
+	@$(BIN)/python -m bench.reliability
 
 soak: build ## Upgrade and roll back over and over, under load, then with power cuts (ROUNDS=10).
 	@$(BIN)/python -m bench.soak --rounds $(or $(ROUNDS),10)
