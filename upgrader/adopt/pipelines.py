@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from upgrader.adopt.facts import KubeadmFacts
-from upgrader.adopt.in_turn import InTurnStep
+from upgrader.adopt.in_turn import InTurnStep, WithdrawStep
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.originals import SaveOriginalsStep
 from upgrader.adopt.release_step import ForgetCheckpointsStep, TakeOverStep, UninstallStep
@@ -76,6 +76,7 @@ def undo_pipeline(
     are the gates of kube-proxy and CoreDNS, which roll back to what kubeadm made.
     """
     pods = StaticPods(hosts, tools.kube, tools.clock, cluster.controllers, version)
+    withdraw = (_gated(WithdrawStep(tools.kube, tools.clock), always),) if len(cluster.controllers) > 1 else ()
     return Pipeline(
         (
             _gated(RestoreStep("restore controllers", pods, _LEADERS), always),
@@ -83,6 +84,7 @@ def undo_pipeline(
             _gated(RestoreStep("restore kube-apiserver", pods, ("kube-apiserver",)), always),
             _gated(UninstallStep("pod-checkpointer", tools.helm, tools.kube), always),
             _gated(ForgetCheckpointsStep(hosts, cluster.controllers), always),
+            *withdraw,
             _gated(UninstallStep("kube-apiserver", tools.helm, tools.kube), always),
         )
     )

@@ -1,4 +1,4 @@
-"""kube-apiserver's first installation: one controller after the other."""
+"""kube-apiserver's instances come, and go, one controller after the other."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.fakes.clock import FakeClock
 from tests.fakes.helm import FakeHelm
 from tests.fakes.kube import FakeKube
-from upgrader.adopt.in_turn import InTurnStep
+from upgrader.adopt.in_turn import InTurnStep, WithdrawStep
 from upgrader.errors import HelmError, StepFailed
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import ReleaseSpec
-from upgrader.ports import Kind
+from upgrader.ports import Kind, KubeObject
 from upgrader.steps.chart import ChartStep
 
 NAME, SYSTEM = "kube-apiserver", "kube-system"
@@ -69,3 +70,38 @@ def test_first_instance_that_fails_is_the_last() -> None:
     with pytest.raises(StepFailed, match="timed out"):
         step(helm, FakeKube()).apply(lambda _: None)
     assert helm.calls == [f"upgrade {NAME}"]
+
+
+class _Cluster(FakeKube):
+    """A Deployment whose pods are as many as it wants, each an endpoint."""
+
+    def __init__(self, replicas: int, *, obeys: bool = True) -> None:
+        super().__init__()
+        self._obeys = obeys
+        self.scaled: list[int] = []
+        spec = {"replicas": replicas, "selector": {"matchLabels": {"app": NAME}}}
+        self.put(Kind("apps/v1", "deployments"), {"metadata": {"name": NAME}, "spec": spec}, SYSTEM)
+        for number in range(replicas):
+            self.put(Kind("v1", "pods"), {"metadata": {"name": f"{number}", "labels": {"app": NAME}}}, SYSTEM)
+
+    def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        assert (manifest["apiVersion"], manifest["kind"]) == ("apps/v1", "Deployment")
+        self.scaled.append(manifest["spec"]["replicas"])
+        if self._obeys:
+            self.delete(Kind("v1", "pods"), f"{self.scaled[-1]}", SYSTEM)
+        return super().apply(kind, manifest, namespace)
+
+
+def test_instances_go_one_by_one() -> None:
+    """Before an undo uninstalls the release, one instance is left of it: never do all leave at the same time."""
+    cluster = _Cluster(3)
+    WithdrawStep(cluster, FakeClock()).apply(lambda _: None)
+    assert cluster.scaled == [2, 1]
+
+
+def test_instance_that_does_not_end_stops_the_undo() -> None:
+    """The next one stays when the one before can't be got rid of, and the message says where to look."""
+    cluster = _Cluster(3, obeys=False)
+    with pytest.raises(StepFailed, match="3 pods are left, not 2"):
+        WithdrawStep(cluster, FakeClock()).apply(lambda _: None)
+    assert cluster.scaled == [2]
