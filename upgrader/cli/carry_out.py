@@ -141,7 +141,8 @@ def _raise(result: RunResult) -> None:
                 f"The run failed and was rolled back; the cluster is healthy.\n{result.reason}", remedy=result.remedy
             )
         case "failed":
-            raise RollbackFailed(result.reason, remedy=result.remedy or "Look at the cluster before anything else.")
+            remedy = result.remedy or "Look at the cluster before anything else."
+            raise RollbackFailed(result.reason, remedy=f"{remedy}\nThen `upgrader resume` tries again what failed.")
         case "interrupted":
             raise Interrupted(result.reason, remedy=result.remedy)
 

@@ -10,6 +10,7 @@ import click
 
 from upgrader import __version__
 from upgrader.errors import UpgraderError
+from upgrader.ui.lasting import outlast_the_terminal
 
 __all__ = ["cli", "main"]
 
@@ -63,13 +64,18 @@ def cli(context: click.Context, folder: Path) -> None:
 
 def main() -> None:
     """Run the command; errors of upgrader's own become one clear message and their exit code."""
+    outlast_the_terminal()
     try:
         code = cli.main(standalone_mode=False, prog_name="upgrader")
     except click.exceptions.Abort:
         click.echo("Aborted: nothing was changed.", err=True)
         code = 130
     except KeyboardInterrupt:
-        click.echo("Interrupted.", err=True)
+        click.echo(
+            "Interrupted. `upgrader status` says whether a run was begun and how far it got; `upgrader resume` goes on "
+            "with it.",
+            err=True,
+        )
         code = 130
     except click.ClickException as error:
         error.show()

@@ -12,8 +12,9 @@ from upgrader.cli.carry_out import carry_on
 from upgrader.cli.locking import TAKE_OVER, lock_holder
 from upgrader.cli.past import RUN, PastWork, past_work
 from upgrader.cli.wiring import Session
+from upgrader.engine.decide import Action, Begin, End, GoOn, Hold, Undo, next_action
 from upgrader.engine.inputs import changed_inputs, step_inputs
-from upgrader.engine.state import RunState
+from upgrader.engine.state import RunState, follow
 from upgrader.errors import UsageError
 from upgrader.model.event import RunResumed
 from upgrader.model.version import KubernetesVersion
@@ -31,41 +32,57 @@ __all__ = ["resume"]
     is_flag=True,
     help="Go on although charts, values or playbooks have changed since the run began; use them as they are now.",
 )
+@click.option("--yes", "-y", is_flag=True, help="Don't ask before starting.")
 @TAKE_OVER
 @click.pass_obj
-def resume(folder: Path, name: str | None, accept_changes: bool, take_over: bool) -> None:
-    """Go on with a run that was interrupted: forward, or back where it was on its way back.
+def resume(folder: Path, name: str | None, accept_changes: bool, yes: bool, take_over: bool) -> None:
+    """Go on with a run that was interrupted, or failed: forward, or back where it was on its way back.
 
     The journal is found in this folder, in the cluster, or on its controllers. A step that was cut off is looked at
     first: what is at work still is waited for, what is done is not done again. Then the run goes on, with all gates,
-    and ends as it would have ended.
+    and ends as it would have ended. Of a run that failed, what could not be taken back is tried again; where policy
+    says to stop at a failure, the step that failed is.
 
     \b
     Exit codes: as of `upgrader run`; 2 also when there is nothing to go on with, or the run's inputs have changed, 5
     also when somebody else has changed the release that the run was at.
     """
     with past_work(folder, name, take_over=take_over) as work:
-        _refuse_over(work.state)
+        why = RunResumed(work.state.run, lock_holder())
+        state = follow(work.state, why)
+        _refuse_over(work.state, state)
         print_run(work.run.report)
         session = _at_target(work)
-        pipeline = _pipeline(session, work.state, accept_changes)
-        why = RunResumed(work.state.run, lock_holder())
+        pipeline = _pipeline(session, state, accept_changes)
+        click.echo(f"Next: {_words(next_action(state))}", err=True)
+        if not yes:
+            click.confirm("Go on?", abort=True, err=True)
         carry_on(session, pipeline, folder=work.folder, why=why, held=work.held)
 
 
-def _refuse_over(state: RunState) -> None:
-    if not state.over:
+def _refuse_over(state: RunState, resumed: RunState) -> None:
+    """A run that was cut off goes on even if only its end is missing; one that has ended must have something to do."""
+    if not state.over and (state.outcome != "failed" or not isinstance(next_action(resumed), End)):
         return
-    remedies = {
-        "succeeded": "`upgrader rollback` takes it back; `upgrader run` begins a new one.",
-        "rolled-back": "`upgrader run` begins a new one.",
-    }
+    back = "`upgrader rollback` takes it back; " if state.outcome == "succeeded" else ""
     raise UsageError(
         f"there is nothing to go on with: run {state.run} has ended ({state.outcome})",
-        remedy=remedies.get(
-            str(state.outcome), "`upgrader rollback` takes back what it did, `upgrader run` tries again from there."
-        ),
+        remedy=f"{back}`upgrader run` begins a new one.",
     )
+
+
+def _words(action: Action) -> str:
+    match action:
+        case Begin():
+            return f"begin {action.step}"
+        case GoOn():
+            return f"{action.step} was cut off: see how far it got, and complete it"
+        case Hold():
+            return f"hold the gates of {action.step}"
+        case Undo():
+            return f"go back: undo {action.step}"
+        case End():
+            return f"nothing but to write down that the run has ended ({action.outcome})"
 
 
 def _at_target(work: PastWork) -> Session:

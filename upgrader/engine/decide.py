@@ -4,7 +4,8 @@ Why nothing is done twice or halfway: each action begins with an event that is o
 ends with one that says how it went. So wherever a run is cut off, its state names the one step whose change may be in
 or not (`begun`, `undoing`): that one is observed first. What was done before it has an event that says so, and what
 comes after it was not begun. Every action moves its step to a later phase (begun, applied, passed | failed, undoing,
-undone | undo-failed), and no step goes back to an earlier one unless a person asks for a rollback: so a run ends.
+undone | undo-failed), and no step goes back to an earlier one unless a person goes on with a run that failed, or asks
+for a rollback: so a run ends.
 """
 
 from __future__ import annotations

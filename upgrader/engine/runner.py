@@ -115,7 +115,7 @@ class Runner:
             case GoOn():
                 self._forward(item, lambda began: self._complete(item, began))
             case Hold():
-                self._forward(item, lambda _: None)
+                self._forward(item, lambda _: self._settled(item, True, "its change is in; its gates are held anew"))
             case Undo():
                 self._undo(item, cut_off=action.cut_off)
 
@@ -145,9 +145,12 @@ class Runner:
         point = self._way_back(item)
         item.doubt.settle(point, self._note)
         found = item.doubt.look(point)
-        self._tell(StepSettled(item.step.name, found.applied, found.words))
+        self._settled(item, found.applied, found.words)
         if not found.applied:
             self._apply(item, began)
+
+    def _settled(self, item: PipelineStep, applied: bool, found: str) -> None:
+        self._tell(StepSettled(item.step.name, applied, found))
 
     def _apply(self, item: PipelineStep, began: float) -> None:
         item.step.apply(self._note)

@@ -44,6 +44,8 @@ class StepState:
     reason: str = ""
     """Why it failed, or could not be undone."""
     remedy: str = ""
+    written: bool = True
+    """Whether its beginning is in the journal; one that failed before that can be begun anew."""
 
     @property
     def to_undo(self) -> bool:
@@ -73,8 +75,8 @@ class RunState:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to go on with."""
-        return self.outcome not in (None, "interrupted")
+        """Whether it reached an end that needs nobody."""
+        return self.outcome in ("succeeded", "rolled-back")
 
     @property
     def going_back(self) -> bool:
@@ -123,13 +125,9 @@ def follow(state: RunState, event: Event | UnknownEvent) -> RunState:
                 on_failure=event.on_failure,
             )
         case RunResumed():
-            return replace(state, outcome=None)
+            return _tried_again(state)
         case RollbackAsked():
-            # What could not be undone is tried again: a person may have mended what was in the way.
-            again = tuple(
-                replace(step, phase="failed") if step.phase == "undo-failed" else step for step in state.steps
-            )
-            return replace(state, steps=again, back_to=event.to, outcome=None)
+            return replace(state, steps=_undone_again(state), back_to=event.to, outcome=None)
         case StepStarted():
             return _begun(state, StepState(event.step, "begun", event.summary, event.way_back))
         case StepSettled(applied=True) | StepApplied():
@@ -149,6 +147,22 @@ def follow(state: RunState, event: Event | UnknownEvent) -> RunState:
             return state
 
 
+def _tried_again(state: RunState) -> RunState:
+    """Somebody goes on, and may have mended what was in the way: what failed for good is tried once more."""
+    if state.outcome == "failed" and state.on_failure == "stop" and state.back_to is None:
+        steps = tuple(
+            replace(step, phase="begun", reason="", remedy="") if step.phase == "failed" else step
+            for step in state.steps
+            if step.written or step.phase != "failed"
+        )
+        return replace(state, steps=steps, failure=None, outcome=None)
+    return replace(state, steps=_undone_again(state), outcome=None)
+
+
+def _undone_again(state: RunState) -> tuple[StepState, ...]:
+    return tuple(replace(step, phase="failed") if step.phase == "undo-failed" else step for step in state.steps)
+
+
 def _begun(state: RunState, step: StepState) -> RunState:
     known = state.step(step.name) is not None
     return state if known else replace(state, steps=(*state.steps, step))
@@ -156,7 +170,7 @@ def _begun(state: RunState, step: StepState) -> RunState:
 
 def _failed(state: RunState, event: StepEnded) -> RunState:
     """A step can fail before it is begun, when there is no way back to write down."""
-    state = _begun(state, StepState(event.step, "begun"))
+    state = _begun(state, StepState(event.step, "begun", written=False))
     state = _moved(state, event.step, "begun", "applied", phase="failed", reason=event.reason, remedy=event.remedy)
     failed = state.step(event.step)
     return replace(state, failure=state.failure or failed)
