@@ -103,10 +103,9 @@ class Outcome:
 
     @property
     def words(self) -> str:
-        """What the run said at its end, in one line."""
-        lines = [line.strip() for line in self.said.splitlines() if line.strip()]
-        errors = [line for line in lines if line.startswith(("Error", "error", "✗"))] or lines
-        return errors[-1] if errors else ""
+        """What the run said went wrong, in one line; "" when nothing did."""
+        _, found, rest = self.said.partition("Error: ")
+        return " ".join(rest.partition("Remedy:")[0].split())[:400] if found else ""
 
 
 class Stage:

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from upgrader.engine.decode import UnknownEvent, event_from
+from upgrader.gates.mask import mask_secrets
 from upgrader.model.event import Event
 
 __all__ = ["SCHEMA", "TEXT_CHARACTERS", "Record", "checked", "encode"]
@@ -46,7 +47,7 @@ def encode(seq: int, time: datetime, event: Event, previous: str) -> tuple[bytes
         "seq": seq,
         "time": time.isoformat().replace("+00:00", "Z"),
         "type": type(event).__name__,
-        "data": _bounded(dataclasses.asdict(event)),
+        "data": _told(dataclasses.asdict(event)),
     }
     # A path may hold bytes that are no text; what stands for them in Python becomes its JSON escape.
     body = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace")
@@ -90,11 +91,14 @@ def _sum(previous: str, body: bytes) -> str:
     return hashlib.sha256(previous.encode() + body).hexdigest()
 
 
-def _bounded(value: Any) -> Any:
+def _told(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _bounded(item) for key, item in value.items()}
+        return {key: _told(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_bounded(item) for item in value]
-    if isinstance(value, str) and len(value) > TEXT_CHARACTERS:
-        return f"{value[:TEXT_CHARACTERS]}… ({len(value) - TEXT_CHARACTERS} more characters)"
+        return [_told(item) for item in value]
+    if isinstance(value, str):
+        # Helm's and the API's errors quote what they were given, and a journal is copied to other machines.
+        value = mask_secrets(value)
+        if len(value) > TEXT_CHARACTERS:
+            return f"{value[:TEXT_CHARACTERS]}… ({len(value) - TEXT_CHARACTERS} more characters)"
     return value

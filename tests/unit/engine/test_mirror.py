@@ -200,3 +200,14 @@ def test_pruning_that_fails_is_no_reason_to_stop(world: World, monkeypatch: pyte
     world.emit(STARTED)
     assert len(world.notes) == 1
     assert OLDER not in world.places.cluster._versions
+
+
+def test_no_secret_is_in_any_copy(world: World) -> None:
+    """What an error quotes of a token, a password or a key is in no journal, here or elsewhere."""
+    token, key = "eyJhbGciOi.eyJzdWIiOi.c2lnbmF0dXJl", "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n"
+    said = f"Deployment is invalid: env: password: hunter2222, Authorization: Bearer {token}; {key}"
+    world.emit(STARTED, CHANGE, Note(said), StepEnded("a", "failed", 1.0, said), RunEnded(RUN, "failed", 1.0, said))
+    copies = [world.path.read_bytes(), world.places.cluster.read(RUN) or b"", world.places.on(ONE)]
+    assert len(set(copies)) == 1
+    assert b"[masked]" in copies[0]
+    assert not [secret for secret in (b"hunter2222", token.encode(), b"MHcCAQEE") if secret in copies[0]]

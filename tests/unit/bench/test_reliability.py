@@ -1,0 +1,63 @@
+"""What is taken for a promise kept, and how outcomes are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.reliability.page import as_json, table, write_into
+from tests.faults.scenario import Moment, Outcome
+
+
+def outcome(exit_code: int, turn: str, *, resumed: int | None = None, moment: Moment = Moment.HELM) -> Outcome:
+    """A run from turn 1 to turn 2."""
+    said = "Start\nError: the API server did not answer\n  Remedy: look"
+    return Outcome("500", moment, exit_code, 31.4, said, turn, {0: "2", 4: "1", 3: "1"}, resumed)
+
+
+@pytest.mark.parametrize(
+    ("ended", "trouble"),
+    [
+        (outcome(0, "2"), ""),
+        (outcome(4, "1"), ""),
+        (outcome(5, "2", resumed=0), ""),
+        (outcome(5, "1", resumed=4), ""),
+        (outcome(0, "1"), "exit code 0, but the cluster has turn '1', not '2'"),
+        (outcome(4, "2"), "exit code 4, but the cluster has turn '2', not '1'"),
+        (outcome(5, "2", resumed=5), "resume ended with 5"),
+        (outcome(1, "2"), "exit code 1"),
+        (outcome(-1, "2"), "still at work"),
+    ],
+)
+def test_an_exit_code_is_held_against_the_cluster(ended: Outcome, trouble: str) -> None:
+    """A run keeps its promise when the cluster is as its exit code says, and no other way."""
+    assert trouble in ended.trouble
+    assert bool(trouble) == bool(ended.trouble)
+
+
+def test_table_has_what_was_tried() -> None:
+    """A row for each fault and a column for each moment; what is wrong stands out; what wasn't tried is empty."""
+    lines = table([outcome(4, "1"), outcome(0, "1", moment=Moment.GATES)]).splitlines()
+    assert lines[0] == "| fault | Helm at work | gates |"
+    assert lines[2] == (
+        "| 500 | rolled back (4), 31 s | **done (0): exit code 0, but the cluster has turn '1', not '2'** |"
+    )
+
+
+def test_a_resumed_run_says_both() -> None:
+    """What the run came to at first, and what it came to then."""
+    assert "stopped (5), then done" in table([outcome(5, "2", resumed=0)])
+    (figures,) = as_json([outcome(5, "2", resumed=0)])
+    assert (figures["exit_code"], figures["resumed"]) == (5, 0)
+    assert figures["said"] == "the API server did not answer"
+
+
+def test_page_keeps_its_words(tmp_path: Path) -> None:
+    """Only what is between the marks is replaced, as often as it is measured."""
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- outcomes: made by `make reliability` -->\nold\n<!-- end of outcomes -->\nafter\n")
+    for words in ("one", "two"):
+        write_into(page, words)
+    assert "old" not in page.read_text() and "one" not in page.read_text()
+    assert page.read_text().startswith("before\n") and page.read_text().endswith("\nafter\n")
