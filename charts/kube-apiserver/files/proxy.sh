@@ -35,29 +35,40 @@ close_listener() {
   if [[ -n $front ]]; then kill -USR1 "$front" 2>/dev/null; fi
 }
 
-# Whether clients are better off without this listener. A server that refuses connections is of no use to anybody. One that is slow, or
-# says "not ready", may be short of etcd or of CPU: it is given time, and while nobody else could answer, a slow answer beats none.
-lost() {
-  [[ $CHECK != L4CON ]] || return 0
-  [[ $REPLICAS != 1 ]] || succeeded || return 1
-  [[ $CHECK != L7STS ]] || ((LASTS >= 10))
+# How many sockets listen at ADDRESS PORT; of "0.0.0.0" and of [::] those that would take its connections too. IPv4 only.
+listeners() {
+  local IFS=. port any=''
+  port=$(printf '%04X' "$2")
+  if [[ $1 == "$HOST_IP" ]]; then any='|0{8}|0{32}'; fi
+  # /proc/net/tcp shows addresses in reverse, in hexadecimal; 0A is LISTEN.
+  set -- $1
+  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -cE ": ($(printf '%02X%02X%02X%02X' "$4" "$3" "$2" "$1")$any):$port [0:]+ 0A "
+}
+
+# Whether this pod's kube-apiserver is there at all. Seen without asking it, so that its end is known at once.
+serves() {
+  (($(listeners "$PRIVATE_ADDRESS" "$API_PORT") > 0))
 }
 
 # Another process listens where this pod's listener does: the next instance, the checkpoint, or kubeadm's static pod on all addresses.
 succeeded() {
   [[ $HOST_IP != *:* ]] || return 0 # IPv6: not looked for
-  local IFS=. address port
-  # /proc/net/tcp shows addresses in reverse, in hexadecimal; 0A is LISTEN.
-  set -- $HOST_IP
-  address=$(printf '%02X%02X%02X%02X' "$4" "$3" "$2" "$1") port=$(printf '%04X' "$API_PORT")
-  (($(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -cE ": ($address|0{8}|0{32}):$port [0:]+ 0A ") > 1))
+  (($(listeners "$HOST_IP" "$API_PORT") > 1))
+}
+
+# Whether clients are better off without this listener. A server that isn't there is of no use to anybody. One that is slow, or says "not
+# ready", may be short of etcd or of CPU, and so may be all others: while nobody else listens here, a slow answer beats none, and load
+# balancers look for themselves. A checker that doesn't answer says nothing about the server.
+lost() {
+  serves || return 0
+  [[ $CHECK ]] && succeeded && ((LASTS >= 10))
 }
 
 finish() {
   # A pod that is deleted by hand ends before its successor is ready. kube-apiserver drains, then answers "come back later" (429) for a
   # while: both are better than no listener at all.
   trap '' TERM INT
-  while [[ -n $front ]] && ! succeeded && look readyz && [[ $CHECK != L4* ]]; do sleep 0.2; done
+  while [[ -n $front ]] && ! succeeded && serves; do sleep 0.2; done
   say "told to stop: no new connections; kept ones end with kube-apiserver"
   close_listener
   kill "$checker" 2>/dev/null
@@ -74,7 +85,7 @@ run() {
   haproxy -f "$config/check.cfg" -db & checker=$!
   say "kube-apiserver is at $PRIVATE_ADDRESS; waiting until it is ready"
   while kill -0 "$checker" 2>/dev/null; do
-    if up readyz; then
+    if serves && up readyz; then
       if [[ -z $front ]]; then
         haproxy -f "$config/front.cfg" -db & front=$!
         pause=1 # long enough for HAProxy to give up, when it can't start
@@ -87,7 +98,7 @@ run() {
         echo "$front" > "$opened"
       fi
     elif [[ -n $front ]] && lost; then
-      say "kube-apiserver is not ready any more ($STATUS, $CHECK): not listening until it is"
+      say "kube-apiserver is not ready any more (${STATUS:-unknown}, ${CHECK:-unknown}): not listening until it is"
       close_listener
       front='' pause=0.2
     fi
