@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.recovery.measure import Site
+from tests.labs import until
 from upgrader.errors import ApiError
 from upgrader.ports import Kind
 
@@ -53,8 +54,15 @@ def roll_back(site: Site, release: str, revision: int, patience_seconds: float) 
 
 
 def deployed_revision(site: Site, release: str) -> int:
-    """The revision that is there now."""
-    return int(site.cluster.releases()[release]["revision"])
+    """The revision that is there now; an API that is away for a moment is waited for."""
+    found: list[int] = []
+
+    def looked() -> bool:
+        found[:] = [int(site.cluster.releases()[release]["revision"])]
+        return True
+
+    until(f"release {release}", looked, timeout_seconds=120)
+    return found[0]
 
 
 def rolled_out(site: Site, plural: str, name: str) -> bool:
