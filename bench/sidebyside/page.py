@@ -157,8 +157,8 @@ _METHOD = """## How it was measured
 - Memory is that of the controller's control group without caches of files, looked at twice a second.
 - No way touches etcd or kubelets. All have the same kube-apiserver flags, other than what a chart adds for its way of
   handing over; the lab's kubeadm cluster has GOAWAY, Retry-After and a watch grace from the start, so (a) ends its old
-  instance more gently than kubeadm's defaults would. (b) and (c) have this project's pod-checkpointer, so they fare better than such clusters did with the
-  original.
+  instance more gently than kubeadm's defaults would. (b) and (c) have this project's pod-checkpointer, so they fare
+  better than such clusters did with the original.
 - The bad flag is pushed at the target version, by each way's own tool. *Healthy again* counts from the moment that
   kube-apiserver's change begins until all is as it was before. Where a person has to go back, they do it the moment
   that the tool gives up, or that the API is gone, or after {where.patience_seconds:.0f} s: real people are slower.
