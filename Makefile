@@ -91,8 +91,9 @@ bench-checkpointer: build ## Print what the pod-checkpointer costs a controller 
 reliability: build ## Let runs meet each fault at each moment, and write the table of docs/reliability.md (an hour).
 	@$(BIN)/python -m bench.reliability
 
-soak: build ## Upgrade and roll back over and over, under load, then with power cuts (ROUNDS=10).
+soak: build ## Upgrade and roll back over and over, under load, with power cuts (ROUNDS=10), and killed at every moment.
 	@$(BIN)/python -m bench.soak --rounds $(or $(ROUNDS),10)
+	$(PYTEST) tests/soak
 	$(BIN)/python -m bench.recovery --only none --cuts $(or $(ROUNDS),10)
 
 # --- maintenance ----------------------------------------------------------------------------------------------------

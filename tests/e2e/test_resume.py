@@ -1,0 +1,49 @@
+"""Runs that are killed or stopped, and gone on with or taken back, by others. `make soak` has every moment."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kills import ONE, TWO, Moment, TwoReleases
+from tests.labs import LabCluster
+
+
+@pytest.fixture
+def releases(cluster: LabCluster, tmp_path: Path) -> Iterator[TwoReleases]:
+    """Two small releases, in place."""
+    two = TwoReleases(cluster, tmp_path)
+    yield two
+    two.remove()
+
+
+def test_killed_stopped_and_gone_on_with(releases: TwoReleases) -> None:
+    """Killed while Helm is at work, another machine completes the run, each change once; killed on its way back, the
+    next process goes on back; stopped by Ctrl-C, it ends with 130 behind its step, and can be taken back."""
+    before = releases.revisions()
+    _, after = releases.change()
+    releases.kill(Moment("StepStarted", TWO, "pending-upgrade"))
+    ended = releases.elsewhere("resume", "--yes", "--take-over")
+    assert ended.exit_code == 0, ended
+    assert releases.turns == (after, after) and releases.settled
+    assert releases.revisions() == tuple(number + 1 for number in before), "neither twice nor back and forth"
+
+    before_it, _ = releases.change(fails=True)
+    releases.kill(Moment("UndoStarted", TWO, "pending-rollback", fails=True))
+    ended = releases.cluster.upgrader("resume", "--yes")
+    assert ended.exit_code == 4, ended
+    assert releases.turns == (before_it, before_it) and releases.settled
+
+    releases.reset(before_it)
+    before_it, then = releases.change()
+    with releases.run_until(Moment("StepStarted", ONE)) as process:
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=120)
+    assert process.returncode == 130 and "upgrader resume" in said, said
+    assert releases.turns == (then, before_it), "the step that was at work is complete, the next was not begun"
+    ended = releases.elsewhere("rollback", "--yes")
+    assert ended.exit_code == 0, ended
+    assert releases.turns == (before_it, before_it) and releases.settled

@@ -1,0 +1,200 @@
+"""Runs on a real cluster that are killed at a moment of one's choice, and what others make of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.command import Ended, start, upgrader
+from tests.labs import OLD, LabCluster, until
+from upgrader.lab.catalog import IMAGE_VERSIONS
+from upgrader.ports import Kind
+
+__all__ = ["MOMENTS", "ONE", "TWO", "Moment", "TwoReleases"]
+
+ONE, TWO = "one", "two"
+
+_SECRETS, _DEPLOYMENTS = Kind("v1", "secrets"), Kind("apps/v1", "deployments")
+_CHART = "{apiVersion: v2, name: small, version: 0.1.0}\n"
+_WORKLOAD = f"""apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{{{ .Release.Name }}}}
+spec:
+  minReadySeconds: 3
+  selector: {{matchLabels: {{app: {{{{ .Release.Name }}}}}}}}
+  template:
+    metadata:
+      labels: {{app: {{{{ .Release.Name }}}}}}
+      annotations: {{turn: "{{{{ .Values.turn }}}}"}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      tolerations: [{{operator: Exists}}]
+      containers:
+        - {{name: main, image: "registry.k8s.io/pause:{IMAGE_VERSIONS["pause"]}", imagePullPolicy: IfNotPresent}}
+"""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a run is killed: once its journal has this record of this step, and Helm is at work or not."""
+
+    record: str
+    step: str = ""
+    helm: str = ""
+    """The status that the step's release must have by then, as Helm writes it; "" whichever."""
+    fails: bool = False
+    """Whether it is a moment of a run whose last step fails, so that it goes back."""
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, [self.record, self.step, self.helm]))
+
+    def reached(self, records: list[Mapping[str, Any]]) -> bool:
+        """Whether the journal has it."""
+        return any(record["type"] == self.record and record["data"].get("step", "") == self.step for record in records)
+
+
+MOMENTS = (
+    Moment("RunStarted"),
+    Moment("StepStarted", ONE),
+    Moment("StepStarted", ONE, "pending-upgrade"),
+    Moment("StepApplied", ONE),
+    Moment("StepEnded", ONE),
+    Moment("StepStarted", TWO),
+    Moment("StepStarted", TWO, "pending-upgrade"),
+    Moment("StepApplied", TWO),
+    Moment("StepEnded", TWO, fails=True),
+    Moment("UndoStarted", TWO, fails=True),
+    Moment("UndoStarted", TWO, "pending-rollback", fails=True),
+    Moment("UndoEnded", TWO, fails=True),
+    Moment("UndoStarted", ONE, "pending-rollback", fails=True),
+)
+
+
+class TwoReleases:
+    """Two small releases in a cluster, so that runs are short; each run changes both."""
+
+    def __init__(self, cluster: LabCluster, scratch: Path) -> None:
+        self.cluster = cluster
+        self._scratch = scratch
+        self._chart = scratch / "small"
+        self._turn = 0
+        self._copies = 0
+        (self._chart / "templates").mkdir(parents=True)
+        (self._chart / "Chart.yaml").write_text(_CHART)
+        (self._chart / "values.yaml").write_text('turn: "0"\n')
+        (self._chart / "templates" / "deployment.yaml").write_text(_WORKLOAD)
+        self._configure(fails=False)
+        ended = cluster.run(OLD)
+        assert ended.exit_code == 0, ended
+
+    @property
+    def turns(self) -> tuple[str, str]:
+        """What each release was changed to last, by its Deployment."""
+        found = [self.cluster.kube.get(_DEPLOYMENTS, name, "default") or {} for name in (ONE, TWO)]
+        one, two = (item["spec"]["template"]["metadata"]["annotations"]["turn"] for item in found)
+        return one, two
+
+    @property
+    def settled(self) -> bool:
+        """Whether the newest revision of both is deployed."""
+        listed = json.loads(self.cluster.helm("list", "--output", "json", "--namespace", "default"))
+        return {item["name"]: item["status"] for item in listed} == {ONE: "deployed", TWO: "deployed"}
+
+    def revisions(self) -> tuple[int, ...]:
+        """The newest revision of each."""
+        listed = json.loads(self.cluster.helm("list", "--output", "json", "--namespace", "default"))
+        return tuple(int(item["revision"]) for item in sorted(listed, key=lambda item: str(item["name"])))
+
+    def change(self, *, fails: bool = False) -> tuple[str, str]:
+        """Ask for another change of both; with `fails`, the second's gate never holds. Returns turn now, then."""
+        before, self._turn = str(self._turn), self._turn + 1
+        self._configure(fails=fails)
+        return before, str(self._turn)
+
+    def reset(self, turn: str) -> None:
+        """Begin from that turn again."""
+        self._turn = int(turn)
+
+    @contextmanager
+    def run_until(self, moment: Moment) -> Iterator[subprocess.Popen[str]]:
+        """A run that has reached that moment; it is killed at the latest when the context is left."""
+        before = set(self.cluster.runs())
+        process = start("-C", self.cluster.folder, "run", "--to", OLD, "--yes")
+        try:
+            until(str(moment), lambda: self._there(moment, process, before), timeout_seconds=180, interval_seconds=0.02)
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    def kill(self, moment: Moment, *, helm_too: bool = False) -> None:
+        """Run, and SIGKILL the run at that moment; its Helm as well, or it goes on alone."""
+        with self.run_until(moment) as process:
+            helms = _children(process.pid, "helm") if helm_too else []
+            process.kill()
+            for pid in helms:
+                os.kill(pid, signal.SIGKILL)
+
+    def elsewhere(self, *arguments: str) -> Ended:
+        """A command as on another machine: a copy of the folder's own files, none of its runs, and an empty home."""
+        self._copies += 1
+        folder = self._scratch / f"copy-{self._copies}"
+        home = self._scratch / f"home-{self._copies}"
+        home.mkdir()
+        folder.mkdir()
+        for name in ("upgrader.yaml", "hosts.yml", "kubeconfig", "values", "ssh"):
+            source = self.cluster.folder / name
+            (shutil.copytree if source.is_dir() else shutil.copy2)(source, folder / name)
+        return upgrader("-C", folder, *arguments, environment={"HOME": str(home)}, timeout_seconds=600)
+
+    def remove(self) -> None:
+        """Leave the cluster as it was."""
+        for name in (ONE, TWO):
+            self.cluster.helm("uninstall", name, "--namespace", "default", "--ignore-not-found")
+
+    def _there(self, moment: Moment, process: subprocess.Popen[str], before: set[str]) -> bool:
+        for name in set(self.cluster.runs()) - before:
+            path = self.cluster.folder / "runs" / name / "journal.jsonl"
+            lines = path.read_text().splitlines() if path.exists() else []
+            if moment.reached([json.loads(line) for line in lines if line.endswith("}")]):
+                return not moment.helm or self._helm_is(moment)
+        if process.poll() is not None:
+            said, _ = process.communicate()
+            raise AssertionError(f"the run ended before '{moment}': {said}")
+        return False
+
+    def _helm_is(self, moment: Moment) -> bool:
+        found = self.cluster.kube.list(_SECRETS, "default", labels=f"owner=helm,name={moment.step}")
+        return any(item["metadata"]["labels"].get("status") == moment.helm for item in found)
+
+    def _configure(self, *, fails: bool) -> None:
+        never = [{"deployment": "default/never", "deadline": "3s"}] if fails else []
+        release = {"chart": str(self._chart), "namespace": "default"}
+        pipeline = [{"release": ONE, **release}, {"release": TWO, **release, "gates": never}]
+        settings = {"pipeline": pipeline, "helm": {"timeout": "60s"}, "availability": {"requestsPerSecond": 0}}
+        self.cluster.change_settings(settings)
+        for name in (ONE, TWO):
+            self.cluster.change_values(name, {"turn": str(self._turn)})
+
+
+def _children(pid: int, program: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended
+        if parent == pid and words[0].endswith(program.encode()):
+            found.append(int(entry.name))
+    return found

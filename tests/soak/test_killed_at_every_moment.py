@@ -1,0 +1,42 @@
+"""Every moment of a run at which it can be killed, on a real cluster. Part of `make soak`: half an hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kills import MOMENTS, Moment, TwoReleases
+from tests.labs import LabCluster
+
+
+@pytest.fixture
+def releases(cluster: LabCluster, tmp_path: Path) -> Iterator[TwoReleases]:
+    """Two small releases, in place."""
+    two = TwoReleases(cluster, tmp_path)
+    yield two
+    two.remove()
+
+
+@pytest.mark.parametrize("helm_too", [False, True], ids=["helm-goes-on", "helm-killed-too"])
+@pytest.mark.parametrize("moment", MOMENTS, ids=str)
+def test_resume_elsewhere_ends_as_the_run_would_have(releases: TwoReleases, moment: Moment, helm_too: bool) -> None:
+    """From a folder without runs and with an empty home, the run ends at its target, or back where it began."""
+    before, after = releases.change(fails=moment.fails)
+    releases.kill(moment, helm_too=helm_too)
+    ended = releases.elsewhere("resume", "--yes", "--take-over")
+    assert ended.exit_code == (4 if moment.fails else 0), ended
+    assert set(releases.turns) == {before if moment.fails else after}
+    assert releases.settled
+
+
+@pytest.mark.parametrize("moment", [moment for moment in MOMENTS if not moment.fails], ids=str)
+def test_rollback_elsewhere_is_the_start(releases: TwoReleases, moment: Moment) -> None:
+    """From wherever it was killed, the run is taken back to where it began."""
+    before, _ = releases.change()
+    releases.kill(moment)
+    ended = releases.elsewhere("rollback", "--yes", "--take-over")
+    assert ended.exit_code == 0, ended
+    assert set(releases.turns) == {before}
+    assert releases.settled
