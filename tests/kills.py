@@ -63,7 +63,6 @@ class Moment:
 
 
 MOMENTS = (
-    Moment("RunStarted"),
     Moment("StepStarted", ONE),
     Moment("StepStarted", ONE, "pending-upgrade"),
     Moment("StepApplied", ONE),

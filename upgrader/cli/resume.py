@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,7 +9,7 @@ import click
 from upgrader.assemble import assemble
 from upgrader.cli.carry_out import carry_on
 from upgrader.cli.locking import TAKE_OVER, lock_holder
-from upgrader.cli.past import RUN, PastWork, past_work
+from upgrader.cli.past import RUN, past_work
 from upgrader.cli.wiring import Session
 from upgrader.engine.decide import Action, Begin, End, GoOn, Hold, Undo, next_action
 from upgrader.engine.inputs import changed_inputs, step_inputs
@@ -52,7 +51,7 @@ def resume(folder: Path, name: str | None, accept_changes: bool, yes: bool, take
         state = follow(work.state, why)
         _refuse_over(work.state, state)
         print_run(work.run.report)
-        session = _at_target(work)
+        session = work.session.at(KubernetesVersion.parse(state.target))
         pipeline = _pipeline(session, state, accept_changes)
         click.echo(f"Next: {_words(next_action(state))}", err=True)
         if not yes:
@@ -83,12 +82,6 @@ def _words(action: Action) -> str:
             return f"go back: undo {action.step}"
         case End():
             return f"nothing but to write down that the run has ended ({action.outcome})"
-
-
-def _at_target(work: PastWork) -> Session:
-    """The session with the run's own target, whatever upgrader.yaml says by now."""
-    target = KubernetesVersion.parse(work.state.target)
-    return replace(work.session, settings=replace(work.session.settings, kubernetes_version=target))
 
 
 def _pipeline(session: Session, state: RunState, accept_changes: bool) -> Pipeline:

@@ -52,6 +52,10 @@ class Session:
     brief_kube: Kube
     """The same API with a short deadline, for what must not hold a run up."""
 
+    def at(self, target: KubernetesVersion) -> Session:
+        """The same with another target, whatever upgrader.yaml says."""
+        return replace(self, settings=replace(self.settings, kubernetes_version=target))
+
     def observe(self) -> Observed:
         """Look at the cluster as the pipeline needs it."""
         target = self.settings.kubernetes_version

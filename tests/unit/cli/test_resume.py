@@ -1,0 +1,232 @@
+"""`upgrader resume` and `upgrader rollback` as commands: which run, what they refuse, what they say before they act."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.fakes.clock import FakeClock
+from tests.unit.engine.killing import FROM, World, manifest
+from upgrader.assemble import Tools, intended, release_specs
+from upgrader.cli import past, resume, rollback
+from upgrader.cli.main import cli
+from upgrader.engine.anywhere import Found, find_runs
+from upgrader.engine.copies import LocalCopies
+from upgrader.engine.journal import Journal
+from upgrader.errors import ApiUnavailable, UsageError
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.event import (
+    Event,
+    RollbackAsked,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    StepApplied,
+    StepEnded,
+    StepInput,
+    StepStarted,
+)
+from upgrader.model.release import RestorePoint
+from upgrader.model.settings import ReleaseStep, Settings
+from upgrader.model.version import KubernetesVersion
+from upgrader.observe import observe
+from upgrader.pipeline import Pipeline
+
+OLDER, NEWER = "20260101T000000-v1.37.1", "20260102T000000-v1.37.1"
+POINT = RestorePoint("a", "kube-system", 1)
+BEGUN = StepStarted("a", "v1 → v2", POINT)
+"""A step that was cut off."""
+
+
+@dataclass
+class Site:
+    """A cluster folder with runs, whose cluster is a world in memory."""
+
+    folder: Path
+    world: World
+    values: str = "new"
+    names: tuple[str, ...] = ("a", "b", "c")
+    done: list[tuple[tuple[str, ...], Any]] = field(default_factory=list)
+    """Pipelines that would be carried on with: their steps, and why."""
+    api_away: bool = False
+    inputs: tuple[StepInput, ...] = ()
+
+    def run(self, name: str, *events: Event, target: str = "v1.37.1") -> None:
+        """A run of this folder."""
+        home = self.folder / "runs" / name
+        home.mkdir(parents=True)
+        journal = Journal(home / "journal.jsonl", FakeClock())
+        began = RunStarted(name, target, ("a", "b", "c"), "", str(FROM), inputs=self.inputs)
+        for event in (began, *events):
+            journal.emit(event)
+        journal.close()
+
+    def refused(self, *arguments: str) -> UsageError:
+        """The error of a command that is refused; nothing was done."""
+        error = self.invoke(*arguments).exception
+        assert isinstance(error, UsageError), error
+        assert self.done == []
+        return error
+
+    def invoke(self, *arguments: str, answer: str = "") -> Result:
+        """Run a command."""
+        return CliRunner().invoke(cli, ["-C", str(self.folder), *arguments], input=answer)
+
+    @property
+    def session(self) -> Any:
+        """What the commands need of a session."""
+        host = Host("controller-1", "10.0.0.2")
+        steps = tuple(
+            ReleaseStep(name, "kube-system", Path("/charts") / name, manifest(name, self.values)) for name in self.names
+        )
+        tools = Tools(self.world.helm, self.world.kube, self.world.playbooks, self.world.clock)
+        folder = self.folder
+
+        class FakeSession(SimpleNamespace):
+            settings: Settings
+
+            def find_runs(self) -> Found:
+                return find_runs((LocalCopies(folder / "runs"),))
+
+            def at(self, target: KubernetesVersion) -> Any:
+                self.settings = replace(self.settings, kubernetes_version=target)
+                return self
+
+            def observe(self) -> Any:
+                specs = release_specs(self.settings, Path(), self.settings.kubernetes_version)
+                return observe(tools.kube, tools.helm, specs)
+
+            def intended(self) -> Any:
+                return tuple(intended(self.settings, Path(), self.settings.kubernetes_version, tools.helm))
+
+        return FakeSession(
+            settings=Settings(folder, FROM, folder / "kubeconfig", folder / "hosts.yml", steps),
+            cluster=Cluster(folder, folder / "kubeconfig", "demo", folder / "hosts.yml", (host,)),
+            tools=tools,
+        )
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A cluster without runs."""
+    site = Site(tmp_path, World(tmp_path / "journal.jsonl"))
+
+    @contextmanager
+    def opened(_folder: Path) -> Iterator[Any]:
+        yield site.session
+
+    @contextmanager
+    def locked(_session: object, *, take_over: bool) -> Iterator[Any]:
+        if site.api_away:
+            raise ApiUnavailable("refused")
+        yield SimpleNamespace()
+
+    def carried_on(_session: object, pipeline: Pipeline, *, why: object, **_: object) -> None:
+        site.done.append((tuple(item.step.name for item in pipeline.steps), why))
+
+    monkeypatch.setattr(past, "open_session", opened)
+    monkeypatch.setattr(past, "cluster_lock", locked)
+    for command in (resume, rollback):
+        monkeypatch.setattr(command, "carry_on", carried_on)
+    return site
+
+
+def test_resume_says_what_is_next_and_asks(site: Site) -> None:
+    """The run and its steps are shown, what comes next is said, and without a yes nothing is done."""
+    site.run(OLDER, BEGUN)
+    said = site.invoke("resume", answer="n\n")
+    assert "a was cut off" in said.stderr and OLDER in said.stderr
+    assert site.done == []
+    assert site.invoke("resume", answer="y\n").exit_code == 0
+    steps, why = site.done[0]
+    assert steps == ("a", "b", "c") and isinstance(why, RunResumed)
+
+
+def test_run_that_goes_back_needs_nothing_but_its_journal(site: Site) -> None:
+    """With a pipeline that has no such step any more, the way back is what it was."""
+    site.run(OLDER, BEGUN, StepEnded("a", "failed", 1.0, "bad flag"))
+    site.names = ("c",)
+    assert site.invoke("resume", "--yes").exit_code == 0
+    assert site.done[0][0] == ("a",)
+
+
+def test_other_steps_are_refused(site: Site) -> None:
+    """A run whose pipeline has changed is not gone forward with; the error names both."""
+    site.run(OLDER, BEGUN)
+    site.names = ("a", "c")
+    assert "it was a, b, c, and is a, c" in site.refused("resume", "--yes").message
+
+
+def test_other_inputs_are_refused_unless_they_are_accepted(site: Site) -> None:
+    """A step whose chart, values or playbook isn't what it was is named; --accept-changes goes on."""
+    site.inputs = (StepInput("b", "what it was"),)
+    site.run(OLDER, BEGUN)
+    error = site.refused("resume", "--yes")
+    assert error.message.endswith("changed of: b") and "--accept-changes" in error.remedy
+    assert site.invoke("resume", "--yes", "--accept-changes").exit_code == 0
+    assert len(site.done) == 1
+
+
+@pytest.mark.parametrize(("outcome", "also"), [("succeeded", "rollback"), ("rolled-back", "run")])
+def test_nothing_to_go_on_with(site: Site, outcome: Any, also: str) -> None:
+    """A run that has ended isn't resumed, and it is said what can be done instead."""
+    site.run(OLDER, RunEnded(OLDER, outcome, 1.0))
+    assert f"upgrader {also}" in site.refused("resume", "--yes").remedy
+
+
+def test_newest_upgrade_is_meant(site: Site) -> None:
+    """Adoptions and recoveries are gone on with by their own commands, and are passed over."""
+    site.run(OLDER, BEGUN)
+    site.run("20260103T000000-recover", target="recover")
+    assert site.invoke("resume", "--yes").exit_code == 0
+    assert site.done[0][1].run == OLDER
+    site.done.clear()
+    assert "upgrader recover" in site.refused("resume", "--yes", "--run", "20260103T000000-recover").remedy
+    assert "no run nowhere" in site.refused("resume", "--run", "nowhere").message
+
+
+@pytest.mark.parametrize("command", ["resume", "rollback"])
+def test_later_runs_come_first(site: Site, command: str) -> None:
+    """What a later run changed stands on an older run's work, which is not touched before."""
+    site.run(OLDER, BEGUN)
+    site.run(NEWER, BEGUN)
+    assert f"upgrader rollback --run {NEWER}" in site.refused(command, "--yes", "--run", OLDER).remedy
+
+
+def test_nothing_has_run_yet(site: Site) -> None:
+    """A cluster without upgrades has nothing to go on with."""
+    assert "no upgrade yet" in site.refused("resume").message
+
+
+def test_rollback_shows_its_steps_and_asks(site: Site) -> None:
+    """Each step that would be taken back is shown with its goal; without a yes nothing is done."""
+    site.run(OLDER, BEGUN, StepApplied("a", 1.0), StepEnded("a", "passed", 2.0), RunEnded(OLDER, "succeeded", 3.0))
+    said = site.invoke("rollback", answer="n\n")
+    assert "goes back to revision 1" in said.stderr
+    assert site.done == []
+    assert site.invoke("rollback", "--yes").exit_code == 0
+    steps, why = site.done[0]
+    assert steps == ("a",) and isinstance(why, RollbackAsked)
+
+
+def test_rollback_to_a_step(site: Site) -> None:
+    """A step that the run never began is refused; the last one keeps all, so that there is nothing to do."""
+    site.run(OLDER, BEGUN)
+    assert "Its steps: a" in site.refused("rollback", "--to", "b", "--yes").remedy
+    assert "Nothing to take back" in site.invoke("rollback", "--to", "a", "--yes").stderr
+    assert site.done == []
+
+
+def test_api_that_is_away_comes_first(site: Site) -> None:
+    """Without an API there is no lock, and no way to look: `upgrader recover` is named."""
+    site.run(OLDER, BEGUN)
+    site.api_away = True
+    error = site.invoke("resume", "--yes").exception
+    assert isinstance(error, ApiUnavailable) and "upgrader recover" in error.remedy
