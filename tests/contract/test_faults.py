@@ -75,7 +75,7 @@ def test_a_fault_that_stays_is_told_as_it_is(world: World, fault: Fault) -> None
     world.proxy.set(fault)
     with pytest.raises(ApiError, match=SAYS[fault]):
         world.kube.get(CONFIG_MAPS, "a", "ns")
-    assert not world.proxy.healed.is_set()
+    assert not world.proxy.outlasted.is_set()
 
 
 @pytest.mark.parametrize("fault", LASTING)

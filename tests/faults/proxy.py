@@ -77,6 +77,8 @@ class FaultProxy:
         self.token = secrets.token_urlsafe()
         self.hits = 0
         """Requests, or connections, that met a fault since it was set."""
+        self.outlasted = threading.Event()
+        """Set when a stall or a trickle came to its own end, with the client still waiting."""
         self.healed = threading.Event()
         self.healed.set()
         self._folder = folder
@@ -213,7 +215,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault is Fault.BROKEN:
             self._status(500, "an internal error of the API server")
         elif fault is Fault.STALL:
-            proxy.healed.wait(STALL_SECONDS)
+            if not proxy.healed.wait(STALL_SECONDS):
+                proxy.outlasted.set()
             self.close_connection = True
         else:
             self._pass_on(body, fault)
@@ -249,6 +252,8 @@ class _Handler(BaseHTTPRequestHandler):
                     self.wfile.write(content[index : index + 1])
                     if self.server.proxy.healed.wait(_TRICKLE_SECONDS):
                         break
+                else:
+                    self.server.proxy.outlasted.set()
                 self.close_connection = True
             else:
                 self._whole(response, content)

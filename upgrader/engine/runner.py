@@ -41,6 +41,8 @@ __all__ = ["RunResult", "Runner"]
 
 UNDO_ATTEMPTS = 3
 """How often an undo is tried that loses the API in its middle."""
+UNDO_PAUSE_SECONDS = 15.0
+"""Before it is tried again although the API answers us: what keeps Helm from it may pass as well."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,9 @@ class Runner:
         Going back to a workload that can't have two instances side by side takes the API away once more.
         """
         failure: UpgraderError | None = None
-        for _ in range(UNDO_ATTEMPTS):
+        for attempt in range(UNDO_ATTEMPTS):
+            if attempt and self._lifeline.holds:
+                self._clock.sleep(UNDO_PAUSE_SECONDS)
             try:
                 self._lifeline.secure(overdue=self._overdue)
             except UpgraderError as error:

@@ -237,3 +237,14 @@ def test_undo_that_keeps_losing_the_api_ends(bench: Bench) -> None:
     assert isinstance(result, RunResult)
     assert result.outcome == "failed"
     assert bench.diary.count("undo a to 1") == UNDO_ATTEMPTS
+
+
+def test_undo_outlasts_what_passes(bench: Bench) -> None:
+    """An API that answers us, but not Helm, for as long as a load balancer needs to notice, is not given up on."""
+
+    def lost_for_a_while() -> None:
+        if bench.clock.monotonic() < 25:
+            raise ApiUnavailable("unexpected end of JSON input")
+
+    step = bench.step("a", apply_error=StepFailed("bad flag"), on_undo=lost_for_a_while)
+    assert run(bench.runner(), step) == RunResult("rolled-back", "bad flag")
