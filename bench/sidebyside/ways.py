@@ -190,7 +190,9 @@ def _push_and_roll_back(site: Site, words: list[str], mark: MarkIt, patience_sec
 def _own(site: Site, release: str, target: str) -> list[str]:
     """This project's chart with the cluster's own values."""
     values: Path = site.cluster.folder / "values" / f"{release}.yaml"
-    return [str(_CHARTS / release), "--values", str(values), "--set-string", f"kubernetesVersion={target}"]
+    # What kubeadm once wrote of kube-proxy and CoreDNS, `upgrader` takes over in the same way.
+    words = ["--values", str(values), "--set-string", f"kubernetesVersion={target}", "--force-conflicts"]
+    return [str(_CHARTS / release), *words]
 
 
 WAYS: tuple[Way, ...] = (
