@@ -18,9 +18,10 @@ from upgrader.model.settings import ReleaseStep, Settings, StepSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.planner import IntendedRelease
-from upgrader.ports import Clock, Helm, Kube, Playbooks
+from upgrader.ports import Clock, Helm, Hosts, Kube, Playbooks
 from upgrader.steps.chart import ChartStep
 from upgrader.steps.doubt import ReleaseDoubt
+from upgrader.steps.marker import PlaybookDoubt, PlaybookMarkers
 from upgrader.steps.playbook import PlaybookStep
 from upgrader.steps.unstick import UnstickStep
 from upgrader.steps.verify import VerifyStep
@@ -41,6 +42,7 @@ class Tools:
     kube: Kube
     playbooks: Playbooks
     clock: Clock
+    hosts: Hosts
 
 
 def release_specs(settings: Settings, charts: Path, target: KubernetesVersion) -> Iterator[ReleaseSpec]:
@@ -121,9 +123,10 @@ def _step(
     own = tuple(workload_gate(gate, tools.kube, tools.clock) for gate in item.gates)
     if isinstance(planned, PlannedPlaybook):
         assert isinstance(item, PlaybookSettings)
-        step = PlaybookStep(planned.playbook, cluster.inventory, tools.playbooks, PLAYBOOK_SECONDS)
+        markers = PlaybookMarkers(tools.hosts, cluster.controllers, planned.playbook)
+        step = PlaybookStep(planned.playbook, cluster.inventory, tools.playbooks, PLAYBOOK_SECONDS, markers)
         gates = _gates(None, "", plan.current, settings, cluster, tools)
-        return PipelineStep(step, gates + own, gates)
+        return PipelineStep(step, gates + own, gates, PlaybookDoubt(markers))
     gates = _gates(planned.spec, planned.after, plan.target, settings, cluster, tools)
     undo_gates = _gates(planned.spec, planned.before, plan.current, settings, cluster, tools)
     if planned.action == "unchanged":

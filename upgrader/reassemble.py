@@ -26,6 +26,7 @@ from upgrader.planner import IntendedRelease, plan_run
 from upgrader.ports import Helm
 from upgrader.steps.chart import ChartStep
 from upgrader.steps.doubt import ReleaseDoubt
+from upgrader.steps.marker import PlaybookMarkers
 from upgrader.steps.playbook import PlaybookStep
 
 __all__ = ["plan_again", "way_back"]
@@ -68,7 +69,9 @@ def _backwards(step: StepState, state: RunState, settings: Settings, cluster: Cl
     point = step.way_back
     assert point is not None
     if not point.release:
-        playbook = PlaybookStep(Path(f"{step.name}.yml"), cluster.inventory, tools.playbooks, PLAYBOOK_SECONDS)
+        file = Path(f"{step.name}.yml")
+        markers = PlaybookMarkers(tools.hosts, cluster.controllers, file)
+        playbook = PlaybookStep(file, cluster.inventory, tools.playbooks, PLAYBOOK_SECONDS, markers)
         return PipelineStep(playbook, (), _gates(point, "", state, settings, cluster, tools))
     spec = ReleaseSpec(point.release, point.namespace, Path())
     chart = ChartStep(

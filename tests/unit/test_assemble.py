@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.helm import FakeHelm
+from tests.fakes.hosts import FakeHosts
 from tests.fakes.kube import FakeKube
 from tests.fakes.playbooks import FakePlaybooks
 from upgrader.assemble import Tools, assemble
@@ -38,7 +39,7 @@ def assembled(*actions: Action) -> Pipeline:
     cluster = Cluster(
         Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), (Host("controller-1", "10.0.0.2"),)
     )
-    tools = Tools(FakeHelm(), FakeKube(), FakePlaybooks(), FakeClock())
+    tools = Tools(FakeHelm(), FakeKube(), FakePlaybooks(), FakeClock(), FakeHosts())
     return assemble(plan, settings, cluster, tools)
 
 

@@ -161,5 +161,5 @@ def open_session(folder: Path, to: str | None = None) -> Iterator[Session]:
         stack.callback(kube.close)
         brief_kube = KubeAdapter(settings.kubeconfig, context, timeout_seconds=_BRIEF_SECONDS)
         stack.callback(brief_kube.close)
-        tools = Tools(helm, kube, AnsiblePlaybooks(), SystemClock())
+        tools = Tools(helm, kube, AnsiblePlaybooks(), SystemClock(), hosts)
         yield Session(settings, cluster.result(), tools, hosts, brief_kube)

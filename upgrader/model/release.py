@@ -92,6 +92,8 @@ class RestorePoint:
     namespace: str = ""
     revision: int | None = None
     playbook: str = ""
+    begun: int = 0
+    """How often the step's own playbook had been begun before, by the controllers' markers."""
 
     def __str__(self) -> str:
         if not self.release:

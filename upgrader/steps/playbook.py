@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
+from upgrader.errors import HostError, PlaybookError, RollbackFailed, StepFailed
 from upgrader.model.release import RestorePoint
 from upgrader.ports import Playbooks
+from upgrader.steps.marker import PlaybookMarkers
 
 __all__ = ["PlaybookStep"]
 
@@ -22,6 +23,7 @@ class PlaybookStep:
     inventory: Path
     playbooks: Playbooks
     timeout_seconds: float
+    markers: PlaybookMarkers
     undo_playbook: Path | None = None
     variables: Mapping[str, Any] = field(default_factory=dict)
 
@@ -33,13 +35,15 @@ class PlaybookStep:
         return f"ansible-playbook {self.playbook.name}"
 
     def capture(self) -> RestorePoint:
-        return RestorePoint(playbook=str(self.undo_playbook or ""))
+        return RestorePoint(playbook=str(self.undo_playbook or ""), begun=self.markers.begun())
 
     def apply(self, note: Callable[[str], None]) -> None:
         note(self.summary())
         try:
+            self.markers.begin()
             self._run(self.playbook)
-        except PlaybookError as error:
+            self.markers.complete()
+        except (HostError, PlaybookError) as error:
             raise StepFailed(error.message, remedy=error.remedy) from error
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:

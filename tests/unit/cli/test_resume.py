@@ -86,7 +86,7 @@ class Site:
         steps = tuple(
             ReleaseStep(name, "kube-system", Path("/charts") / name, manifest(name, self.values)) for name in self.names
         )
-        tools = Tools(self.world.helm, self.world.kube, self.world.playbooks, self.world.clock)
+        tools = Tools(self.world.helm, self.world.kube, self.world.playbooks, self.world.clock, self.world.hosts)
         folder = self.folder
 
         class FakeSession(SimpleNamespace):

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.helm import FakeHelm
+from tests.fakes.hosts import FakeHosts
 from tests.fakes.kube import FakeKube
 from tests.fakes.playbooks import FakePlaybooks
 from tests.fakes.recovery import FakeRecovery
@@ -30,7 +31,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.observe import observe
 from upgrader.pipeline import Pipeline
 from upgrader.planner import plan_run
-from upgrader.ports import PlaybookResult
+from upgrader.ports import CommandResult, PlaybookResult
 from upgrader.reassemble import plan_again, way_back
 
 FROM, TO = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
@@ -171,6 +172,21 @@ class WorldPlaybooks(FakePlaybooks):
         return result
 
 
+class WorldHosts(FakeHosts):
+    """A controller whose files are written before a kill, or not at all."""
+
+    fate = Fate()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commands["install"] = CommandResult(0, "", "")
+
+    def write(self, host: Host, path: str, content: bytes, *, mode: int = 0o600) -> None:
+        self.fate.instant(f"before {path} is written")
+        super().write(host, path, content, mode=mode)
+        self.fate.instant(f"after {path} was written")
+
+
 @dataclass
 class World:
     """What outlives every process: the cluster, the journal's file, and the time."""
@@ -186,7 +202,7 @@ class World:
     def __post_init__(self) -> None:
         self.helm = WorldHelm(self.clock, self.orphans)
         self.playbooks = WorldPlaybooks()
-        self.history: dict[str, list[str]] = {}
+        self.hosts = WorldHosts()
         for name in ("a", "c"):
             self.helm.install(name, self.helm.render(ReleaseSpec(name, "", Path(), manifest(name, "old"))))
         self.kube.raw_answers |= {"/readyz": "ok", "/version": json.dumps({"gitVersion": str(FROM)})}
@@ -210,7 +226,7 @@ class World:
 
     def process(self, fate: Fate) -> Process:
         """A new process: it knows nothing but the world."""
-        self.helm.fate = self.playbooks.fate = fate
+        self.helm.fate = self.playbooks.fate = self.hosts.fate = fate
         return Process(self, fate)
 
     @property
@@ -290,7 +306,7 @@ class Process:
         return Cluster(Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), (host,))
 
     def _tools(self) -> Tools:
-        return Tools(self.world.helm, self.world.kube, self.world.playbooks, self.world.clock)
+        return Tools(self.world.helm, self.world.kube, self.world.playbooks, self.world.clock, self.world.hosts)
 
 
 class _Mortal:

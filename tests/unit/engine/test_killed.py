@@ -105,7 +105,10 @@ def test_resume_ends_as_the_run_would_have(tmp_path: Path, orphans: bool, playbo
             result = go_on(world, Process.resume)
             assert result.outcome == "succeeded", (world.note, result)
         assert world.deployed == reference.deployed, world.note
-        assert world.playbooks.completed in ((1, 2) if playbook else (0,)), world.note
+        # Between its end and the note of it on the controller, nobody can know that it came to its end.
+        unnoted = world.note.startswith(("after tune.yml", "before /etc/kubernetes/upgrader/playbooks"))
+        runs = {0} if not playbook else {1, 2} if unnoted else {1}
+        assert world.playbooks.completed in runs, world.note
         tidy(world)
         if orphans:
             # What Helm completes by itself is neither taken back nor done again.

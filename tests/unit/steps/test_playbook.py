@@ -6,14 +6,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.hosts import FakeHosts
 from tests.fakes.playbooks import FakePlaybooks
 from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
+from upgrader.model.cluster import Host
+from upgrader.ports import CommandResult
+from upgrader.steps.marker import PlaybookDoubt, PlaybookMarkers
 from upgrader.steps.playbook import PlaybookStep
 
 
 def step(playbooks: FakePlaybooks, undo: Path | None = None) -> PlaybookStep:
     """A step for `tune.yml`."""
-    return PlaybookStep(Path("/p/tune.yml"), Path("/hosts.yml"), playbooks, 60.0, undo_playbook=undo)
+    return PlaybookStep(Path("/p/tune.yml"), Path("/hosts.yml"), playbooks, 60.0, markers(), undo_playbook=undo)
+
+
+def markers(hosts: FakeHosts | None = None, playbook: Path = Path("/p/tune.yml")) -> PlaybookMarkers:
+    """The markers of `tune.yml` on two controllers."""
+    hosts = hosts or FakeHosts()
+    hosts.commands["install"] = CommandResult(0, "", "")
+    return PlaybookMarkers(hosts, (Host("controller-1", "10.0.0.1"), Host("controller-2", "10.0.0.2")), playbook)
 
 
 def quiet(text: str) -> None:
@@ -41,3 +52,40 @@ def test_failed_playbook_fails_the_step() -> None:
     """A host that fails makes the step fail, with Ansible's own words."""
     with pytest.raises(StepFailed, match="controller-1: install"):
         step(FakePlaybooks({"tune.yml": PlaybookError("controller-1: install failed")})).apply(quiet)
+
+
+def test_playbook_that_was_completed_is_known_by_its_markers(tmp_path: Path) -> None:
+    """After a kill it isn't run again when every controller says that it came to its end, in this run."""
+    file = tmp_path / "tune.yml"
+    file.write_text("- hosts: all\n")
+    marks = markers(playbook=file)
+    tune = PlaybookStep(file, Path("/hosts.yml"), FakePlaybooks(), 60.0, marks)
+    tune.apply(quiet)
+    point = tune.capture()
+    assert not PlaybookDoubt(marks).look(point).applied, "that was another run"
+    tune.apply(quiet)
+    assert PlaybookDoubt(marks).look(point).applied
+    file.write_text("- hosts: none\n")
+    assert not PlaybookDoubt(marks).look(point).applied, "it is another playbook now"
+
+
+def test_playbook_that_was_cut_off_is_run_again() -> None:
+    """A marker that was begun and not completed, on any controller, or can't be read, means: not completed."""
+    hosts = FakeHosts()
+    marks = markers(hosts)
+    marks.begin()
+    assert not marks.completed_since(0)
+    marks.complete()
+    assert marks.completed_since(0)
+    hosts.files["controller-2", "/etc/kubernetes/upgrader/playbooks/tune.json"] = b"[broken"
+    assert not marks.completed_since(0)
+
+
+def test_playbook_is_not_begun_where_that_cannot_be_noted() -> None:
+    """With a controller that can't be written, the step fails before the playbook runs."""
+    hosts, playbooks = FakeHosts(), FakePlaybooks()
+    hosts.down.add("controller-2")
+    tune = PlaybookStep(Path("/p/tune.yml"), Path("/hosts.yml"), playbooks, 60.0, markers(hosts))
+    with pytest.raises(StepFailed, match="controller-2"):
+        tune.apply(quiet)
+    assert playbooks.ran == []
