@@ -249,11 +249,11 @@ class _Handler(BaseHTTPRequestHandler):
             elif fault is Fault.TRICKLE:
                 self._head(response, {"Content-Length": str(len(content))})
                 for index in range(len(content)):
+                    if index == len(content) - 1:
+                        self.server.proxy.outlasted.set()
                     self.wfile.write(content[index : index + 1])
                     if self.server.proxy.healed.wait(_TRICKLE_SECONDS):
                         break
-                else:
-                    self.server.proxy.outlasted.set()
                 self.close_connection = True
             else:
                 self._whole(response, content)
