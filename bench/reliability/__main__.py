@@ -8,13 +8,13 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.command import REPOSITORY
 from bench.reliability.faults import MACHINE_FAULTS, PROXY_FAULTS, on_machines, small_disk, through
-from bench.reliability.page import as_json, table, write_into
+from bench.reliability.page import Run, as_json, merged, table, write_into
 from tests.faults.proxy import FaultProxy, Upstream
 from tests.faults.scenario import Disturbance, Moment, Outcome, Stage
 from tests.labs import OLD, LabCluster, make_cluster
@@ -29,18 +29,18 @@ def main() -> int:
     """0 when every run did what it promises; progress on standard error."""
     options = _parser().parse_args()
     moments = [Moment(each) for each in options.moment] if options.moment else list(Moment)
-    outcomes: list[Outcome] = []
+    runs: list[Run] = []
     with _cluster(options.lab) as cluster, tempfile.TemporaryDirectory() as scratch:
         for moment in moments:
             for fault in options.fault or (*PROXY_FAULTS, *MACHINE_FAULTS):
-                outcomes.append(_one(cluster, Path(scratch), fault, moment))
-                last = outcomes[-1]
+                last = _one(cluster, Path(scratch), fault, moment)
+                runs.append(as_json(last))
                 said = last.trouble or last.words
                 _say(f"{fault} at '{moment}': {last.exit_code} after {last.seconds:.0f} s: {said}")
                 if last.trouble:
                     _say(last.said)
-                _write(outcomes, options.folder)
-    return 1 if any(each.trouble for each in outcomes) else 0
+                _write(runs, options.folder)
+    return 1 if any(each["trouble"] for each in runs) else 0
 
 
 def _one(cluster: LabCluster, scratch: Path, fault: str, moment: Moment) -> Outcome:
@@ -71,19 +71,20 @@ def _healthy(cluster: LabCluster) -> bool:
     return True
 
 
-def _write(outcomes: list[Outcome], folder: Path | None) -> None:
-    """Each time: somebody may end this before it is done."""
+def _write(runs: Sequence[Run], folder: Path | None) -> None:
+    """Each time: somebody may end this before it is done. What was measured before, and isn't now, stays."""
     page, figures = (folder / "reliability.md", folder / "reliability.json") if folder else (_PAGE, _FIGURES)
+    before = json.loads(figures.read_text())["runs"] if figures.exists() else []
+    known = merged(before, runs)
     when = f"{datetime.now(UTC):%Y-%m-%d}"
     load = os.getloadavg()[1]
-    words = (
-        f"{table(outcomes)}\n{when}, `make reliability`, one controller at {OLD}, load average {load:.0f} at the end."
-    )
+    how = f"{when}, `make reliability`, one controller at {OLD}, load average {load:.0f} at the end."
+    words = f"{table(known)}\n{how}\n"
     if folder:
         page.write_text(words)
     else:
         write_into(page, words)
-    figures.write_text(json.dumps({"date": when, "runs": as_json(outcomes)}, indent=2) + "\n")
+    figures.write_text(json.dumps({"date": when, "runs": known}, indent=2) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -8,36 +8,42 @@ from typing import Any
 
 from tests.faults.scenario import Moment, Outcome
 
-__all__ = ["as_json", "table", "write_into"]
+__all__ = ["Run", "as_json", "merged", "table", "write_into"]
+
+Run = Mapping[str, Any]
+"""A run as the JSON has it."""
 
 _BEGIN, _END = "<!-- outcomes: made by `make reliability` -->", "<!-- end of outcomes -->"
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
+def table(runs: Sequence[Run]) -> str:
     """A row for each fault, a column for each moment that was tried."""
-    moments = [moment for moment in Moment if any(each.moment is moment for each in outcomes)]
-    faults = list(dict.fromkeys(each.fault for each in outcomes))
+    moments = [moment for moment in Moment if any(run["moment"] == moment for run in runs)]
+    faults = list(dict.fromkeys(run["fault"] for run in runs))
     lines = ["| fault | " + " | ".join(moments) + " |", "|---|" + "---|" * len(moments)]
     for fault in faults:
-        cells = [_cell([e for e in outcomes if e.fault == fault and e.moment is moment]) for moment in moments]
+        cells = [_cell([run for run in runs if (run["fault"], run["moment"]) == (fault, moment)]) for moment in moments]
         lines.append(f"| {fault} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def as_json(outcomes: Sequence[Outcome]) -> list[Mapping[str, Any]]:
-    """One object for each run."""
-    return [
-        {
-            "fault": each.fault,
-            "moment": str(each.moment),
-            "exit_code": each.exit_code,
-            "resumed": each.resumed,
-            "seconds": round(each.seconds, 1),
-            "said": each.words,
-            "trouble": each.trouble,
-        }
-        for each in outcomes
-    ]
+def as_json(outcome: Outcome) -> Run:
+    """What is kept of a run."""
+    return {
+        "fault": outcome.fault,
+        "moment": str(outcome.moment),
+        "exit_code": outcome.exit_code,
+        "resumed": outcome.resumed,
+        "seconds": round(outcome.seconds, 1),
+        "said": outcome.words,
+        "trouble": outcome.trouble,
+    }
+
+
+def merged(before: Sequence[Run], now: Sequence[Run]) -> list[Run]:
+    """Earlier runs, but for those that were measured again."""
+    again = {(run["fault"], run["moment"]) for run in now}
+    return [*(run for run in before if (run["fault"], run["moment"]) not in again), *now]
 
 
 def write_into(page: Path, words: str) -> None:
@@ -48,12 +54,12 @@ def write_into(page: Path, words: str) -> None:
     page.write_text(f"{before}{_BEGIN}\n\n{words}\n{_END}{after}")
 
 
-def _cell(outcomes: Sequence[Outcome]) -> str:
-    if not outcomes:
+def _cell(runs: Sequence[Run]) -> str:
+    if not runs:
         return ""
-    last = outcomes[-1]
+    last = runs[-1]
     words = {0: "done", 3: "refused", 4: "rolled back", 5: "stopped", -1: "**hung**"}
-    said = f"{words.get(last.exit_code, 'failed')} ({last.exit_code})"
-    if last.resumed is not None:
-        said += f", then {words.get(last.resumed, 'not resumed')}"
-    return f"**{said}: {last.trouble}**" if last.trouble else f"{said}, {last.seconds:.0f} s"
+    said = f"{words.get(last['exit_code'], 'failed')} ({last['exit_code']})"
+    if last["resumed"] is not None:
+        said += f", then {words.get(last['resumed'], 'not resumed')}"
+    return f"**{said}: {last['trouble']}**" if last["trouble"] else f"{said}, {last['seconds']:.0f} s"

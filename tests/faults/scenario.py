@@ -139,17 +139,14 @@ class Stage:
         self._configure(never=moment is Moment.UNDO)
         after = before if moment is Moment.UNDO else str(self._turn)
         outcome = self._run(disturbance, moment)
-        outcome = replace(outcome, expected={0: after, 4: before, 3: before})
-        if outcome.exit_code == 5:
-            outcome = replace(outcome, resumed=self._resume(moment, before))
-        return replace(outcome, turn=self._now())
-
-    def _resume(self, moment: Moment, before: str) -> int:
-        """Go on, as the run says; where it had not begun, there is nothing to go on with, and nothing was changed."""
         until("the API", lambda: not api_problem(self.cluster.kube), timeout_seconds=240)
-        if moment is Moment.BEFORE and self._now() == before:
-            return 4
-        return self.cluster.upgrader("resume", "--yes").exit_code
+        outcome = replace(outcome, expected={0: after, 4: before, 3: before})
+        if outcome.exit_code == 5 and moment is Moment.BEFORE:
+            # It had not begun: there is nothing to go on with, and nothing may have changed.
+            outcome = replace(outcome, expected={5: before})
+        elif outcome.exit_code == 5:
+            outcome = replace(outcome, resumed=self.cluster.upgrader("resume", "--yes").exit_code)
+        return replace(outcome, turn=self._now())
 
     def _run(self, disturbance: Disturbance | None = None, moment: Moment = Moment.BEFORE) -> Outcome:
         runs = set(self.cluster.runs())

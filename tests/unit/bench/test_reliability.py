@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.reliability.page import as_json, table, write_into
+from bench.reliability.page import as_json, merged, table, write_into
 from tests.faults.scenario import Moment, Outcome
 
 
@@ -38,7 +38,7 @@ def test_an_exit_code_is_held_against_the_cluster(ended: Outcome, trouble: str) 
 
 def test_table_has_what_was_tried() -> None:
     """A row for each fault and a column for each moment; what is wrong stands out; what wasn't tried is empty."""
-    lines = table([outcome(4, "1"), outcome(0, "1", moment=Moment.GATES)]).splitlines()
+    lines = table([as_json(outcome(4, "1")), as_json(outcome(0, "1", moment=Moment.GATES))]).splitlines()
     assert lines[0] == "| fault | Helm at work | gates |"
     assert lines[2] == (
         "| 500 | rolled back (4), 31 s | **done (0): exit code 0, but the cluster has turn '1', not '2'** |"
@@ -47,10 +47,17 @@ def test_table_has_what_was_tried() -> None:
 
 def test_a_resumed_run_says_both() -> None:
     """What the run came to at first, and what it came to then."""
-    assert "stopped (5), then done" in table([outcome(5, "2", resumed=0)])
-    (figures,) = as_json([outcome(5, "2", resumed=0)])
+    figures = as_json(outcome(5, "2", resumed=0))
+    assert "stopped (5), then done" in table([figures])
     assert (figures["exit_code"], figures["resumed"]) == (5, 0)
     assert figures["said"] == "the API server did not answer"
+
+
+def test_parts_can_be_measured_again() -> None:
+    """A cell that is measured anew replaces the old one, and the others stay."""
+    old = [as_json(outcome(5, "1", resumed=5)), as_json(outcome(0, "2", moment=Moment.GATES))]
+    new = [as_json(outcome(4, "1"))]
+    assert merged(old, new) == [old[1], new[0]]
 
 
 def test_page_keeps_its_words(tmp_path: Path) -> None:
