@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.labs import until
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.errors import PlaybookError
 
@@ -97,3 +100,31 @@ def test_real_machines_answer(tmp_path: Path, lab_folder: Path) -> None:
     play = playbook(tmp_path, {"ping": {}}, {"command": "true"})
     result = AnsiblePlaybooks().run(play, inventory=lab_folder / "hosts.yml", variables={}, timeout_seconds=120)
     assert result.changed["controller-1"] == 1
+
+
+_STARTER = """
+import sys
+from pathlib import Path
+from upgrader.adapters.playbooks import AnsiblePlaybooks
+AnsiblePlaybooks().run(Path(sys.argv[1]), inventory=Path(sys.argv[2]), variables={}, timeout_seconds=600)
+"""
+
+
+def test_playbook_ends_with_the_process_that_started_it(tmp_path: Path, inventory: Path) -> None:
+    """After a kill, no Ansible goes on beside the one that whoever resumes the run will start."""
+    begun = tmp_path / "begun"
+    play = playbook(tmp_path, {"command": f"sh -c 'touch {begun}; sleep 600'"})
+    with subprocess.Popen([sys.executable, "-c", _STARTER, str(play), str(inventory)]) as starter:
+        until("the playbook", begun.exists, timeout_seconds=60)
+        assert _at_work(play)
+        starter.kill()
+    until("the end of Ansible", lambda: not _at_work(play), timeout_seconds=30)
+
+
+def _at_work(play: Path) -> list[str]:
+    """Processes of `ansible-playbook` that have this playbook."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            lines.append(path.read_bytes())
+    return [line.decode() for line in lines if b"ansible-playbook" in line and str(play).encode() in line]

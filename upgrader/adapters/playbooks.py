@@ -48,7 +48,7 @@ class AnsiblePlaybooks:
                 limit=limit or None,
                 cmdline="--check" if check else None,
                 timeout=max(1, round(timeout_seconds)),
-                envvars=_environment(),
+                envvars=_environment(_mortal_ansible(Path(folder) / "bin")),
                 suppress_env_files=True,
                 quiet=True,
                 event_handler=events.take,
@@ -110,10 +110,34 @@ def _variables_file(folder: Path, variables: Mapping[str, Any]) -> Path:
     return path
 
 
-def _environment() -> dict[str, str]:
+_MORTAL = """#!{python}
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(1, signal.SIGINT)  # PR_SET_PDEATHSIG
+    if os.getppid() != {parent}:
+        sys.exit("its starter is gone")
+os.environ["PATH"] = os.environ["PATH"].partition(os.pathsep)[2]
+os.execvp("ansible-playbook", ["ansible-playbook", *sys.argv[1:]])
+"""
+
+
+def _mortal_ansible(folder: Path) -> Path:
+    """A folder for the front of PATH, whose `ansible-playbook` is interrupted when this process ends, however it does.
+
+    By itself Ansible would go on alone after a kill, beside the one that whoever goes on with the run starts.
+    """
+    folder.mkdir()
+    path = folder / "ansible-playbook"
+    path.write_text(_MORTAL.format(python=sys.executable, parent=os.getpid()))
+    path.chmod(0o700)
+    return folder
+
+
+def _environment(front: Path) -> dict[str, str]:
     beside = str(Path(sys.executable).parent)
     return {
-        "PATH": os.pathsep.join([beside, os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join([str(front), beside, os.environ.get("PATH", os.defpath)]),
         # Ansible refuses to start in a locale that isn't UTF-8, which a CI job's often isn't.
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_NOCOLOR": "1",

@@ -83,7 +83,7 @@ class PlaybookDoubt:
     markers: PlaybookMarkers
 
     def settle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
-        """Ansible ends with the terminal that it is given, which ends with the process that started it."""
+        """Nothing is at work: Ansible is ended with the process that started it."""
 
     def look(self, point: RestorePoint | None) -> Found:
         name = self.markers.playbook.name
