@@ -13,6 +13,7 @@ from upgrader.availability.phases import Phases
 from upgrader.cli.locking import HeldLock
 from upgrader.cli.probing import probe_of, probing
 from upgrader.cli.wiring import Session
+from upgrader.engine.cordoned import cordoned
 from upgrader.engine.decode import UnknownEvent
 from upgrader.engine.history import prune
 from upgrader.engine.inputs import step_inputs
@@ -66,7 +67,7 @@ def carry_out(
     )
     job = _Job(folder, pipeline, plan is not None, (), lambda runner, steps: runner.run(steps, began))
     journal = Journal(folder / JOURNAL, clock)
-    _raise(_show(_run(session, job, journal, held), folder))
+    _raise(_show(_run(session, job, journal, held), folder), upgrade=plan is not None)
 
 
 def carry_on(
@@ -85,7 +86,7 @@ def carry_on(
     journal = Journal.reopen(path, session.tools.clock)
     result = _show(_run(session, job, journal, held), folder)
     if forward or result.outcome != "rolled-back":
-        _raise(result)
+        _raise(result, upgrade=True)
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,14 @@ def _run(session: Session, job: _Job, journal: Journal, held: HeldLock | None) -
                 recovery=session.recovery(),
                 patience_seconds=settings.recovery.patience_seconds,
             )
-            watched = probe and job.undisturbed
-            pipeline = guarded(job.pipeline, probe.counts, settings.limits) if probe and watched else job.pipeline
+            pipeline = job.pipeline
+            if probe and job.undisturbed:
+                pipeline = guarded(pipeline, probe.counts, settings.limits)
             with probing(probe, reporter):
-                return job.work(runner, pipeline)
+                result = job.work(runner, pipeline)
+            for words in cordoned(tools.kube):
+                reporter.emit(Note(words))
+            return result
     finally:
         journal.close()
         _write_report(job.folder / "report.json", fold(read_journal(job.folder / JOURNAL)))
@@ -134,7 +139,8 @@ def _show(result: RunResult, folder: Path) -> RunResult:
     return result
 
 
-def _raise(result: RunResult) -> None:
+def _raise(result: RunResult, *, upgrade: bool) -> None:
+    """Only an upgrade is resumed; everything else is idempotent as a whole, and is simply run again."""
     match result.outcome:
         case "rolled-back":
             raise StepFailed(
@@ -142,9 +148,11 @@ def _raise(result: RunResult) -> None:
             )
         case "failed":
             remedy = result.remedy or "Look at the cluster before anything else."
-            raise RollbackFailed(result.reason, remedy=f"{remedy}\nThen `upgrader resume` tries again what failed.")
+            again = "\nThen `upgrader resume` tries again what failed." if upgrade else ""
+            raise RollbackFailed(result.reason, remedy=f"{remedy}{again}")
         case "interrupted":
-            raise Interrupted(result.reason, remedy=result.remedy)
+            remedy = result.remedy if upgrade else "Run the same command again to go on."
+            raise Interrupted(result.reason, remedy=remedy)
 
 
 class _Everyone:

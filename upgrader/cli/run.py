@@ -10,6 +10,7 @@ from upgrader.assemble import assemble
 from upgrader.cli.carry_out import carry_out
 from upgrader.cli.locking import TAKE_OVER, cluster_lock, lock_holder
 from upgrader.cli.wiring import open_session
+from upgrader.engine.history import newest_run
 from upgrader.engine.lock import folder_lock
 from upgrader.errors import Inhibited
 from upgrader.preflight.checks import inhibits
@@ -39,6 +40,7 @@ def run(folder: Path, to: str | None, yes: bool, take_over: bool) -> None:
         folder_lock(folder, lock_holder()),
         cluster_lock(session, take_over=take_over) as held,
     ):
+        _mention_interrupted(folder)
         observed = session.observe()
         planned = session.plan(observed)
         findings = session.preflight(observed, planned)
@@ -51,3 +53,14 @@ def run(folder: Path, to: str | None, yes: bool, take_over: bool) -> None:
             click.confirm("Start?", abort=True, err=True)
         pipeline = assemble(planned, session.settings, session.cluster, session.tools)
         carry_out(session, pipeline, label=str(planned.target), plan=planned, held=held)
+
+
+def _mention_interrupted(folder: Path) -> None:
+    """Going on and beginning anew differ in where they go back to."""
+    newest = newest_run(folder / "runs")
+    if newest and newest.outcome == "interrupted" and newest.report.target.startswith("v"):
+        click.echo(
+            f"Run {newest.name} was interrupted. `upgrader resume` goes on with it, and knows the way back to before "
+            "it; this begins a new run, whose way back is the cluster as it is now.",
+            err=True,
+        )
