@@ -26,7 +26,7 @@ class Circumstances:
 
 def page(where: Circumstances, titles: Mapping[str, str], trials: Sequence[Trial], picture: str) -> str:
     """The whole page, as Markdown. `titles`: way → what it is called; `picture` is the name of the plot's file."""
-    parts = [_HEAD.format(picture=picture)]
+    parts = [_HEAD.format(picture=picture), *_warning(where, trials)]
     for controllers in sorted({trial.controllers for trial in trials}):
         here = [trial for trial in trials if trial.controllers == controllers]
         parts.append(f"## {'One controller' if controllers == 1 else f'{controllers} controllers'}\n")
@@ -125,6 +125,14 @@ def _errors(titles: Mapping[str, str], groups: Mapping[str, Sequence[Trial]]) ->
     return lines
 
 
+def _warning(where: Circumstances, trials: Sequence[Trial]) -> list[str]:
+    """Words of caution where the machine was busier than its cores allow before the trials had begun."""
+    loads = [trial.load_average for trial in trials]
+    if not loads or statistics.median(loads) <= 2 * where.cores:
+        return []
+    return [_BUSY.format(loads=spread(loads), cores=where.cores)]
+
+
 def _circumstances(where: Circumstances, trials: Sequence[Trial]) -> str:
     loads = spread((trial.load_average for trial in trials), "{:.1f}")
     versions = ", ".join(f"{name} {version}" for name, version in where.versions.items())
@@ -142,6 +150,11 @@ which it goes. `make bench-sidebyside` writes this page, [the figures](zero-outa
 least and most in brackets.
 
 ![Answered requests over time, for each way]({picture})
+"""
+
+_BUSY = """**Not of an idle machine.** The load average was {loads} on {cores} cores when the trials began: other work had the
+machine. Requests that timed out say more of that than of the way; refused ones, and the shape of the outages, do tell the
+ways apart. Measure on an idle machine before you rely on any figure.
 """
 
 _METHOD = """## How it was measured

@@ -79,6 +79,12 @@ def test_an_upgrade_that_did_not_arrive_is_not_taken_for_a_quick_one() -> None:
     assert "FAILED: it hung" in text
 
 
+def test_page_warns_of_a_busy_machine() -> None:
+    """Figures of a machine that had other work are called that at the top; those of an idle one aren't."""
+    assert "Not of an idle machine" in shown([replace(trial("run"), load_average=24.0)])
+    assert "Not of an idle machine" not in shown([trial("run")])
+
+
 def test_page_says_who_mended_a_bad_flag() -> None:
     """What came back by itself and what a person had to do are told apart, and counted when they differ."""
     by_person = replace(trial("kubeadm", 210.0, what=BAD_FLAG_PUSHED), mended_by="a person")
