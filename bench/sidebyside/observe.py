@@ -110,6 +110,7 @@ def _seen(
         watch_missed=found.watches.missed,
         watch_repeated=found.watches.repeated,
         errors=dict(errors.most_common(_ERRORS)),
+        failed_by={f"{lane.client}, {lane.request}": lane.failed for lane in found.lanes if lane.failed},
         memory_before_mib=round(memory[0] / 2**20, 1),
         memory_peak_mib=round(max(memory) / 2**20, 1),
         prober_stalled_ms=found.stalled_ms,

@@ -24,7 +24,8 @@ class Mark:
 class Seen:
     """What clients and the controllers' control groups saw while a trial went on.
 
-    `errors`: what went wrong → how often, of the first few hundred. `answered`: good answers in each second, the
+    `errors`: what went wrong → how often, of the first few hundred. `failed_by`: client and kind of request → how many
+    failed, where any did. `answered`: good answers in each second, the
     first one first. Memory is that of the controller that had most, without caches of files, in MiB.
     """
 
@@ -38,6 +39,7 @@ class Seen:
     watch_missed: int = 0
     watch_repeated: int = 0
     errors: Mapping[str, int] = field(default_factory=dict)
+    failed_by: Mapping[str, int] = field(default_factory=dict)
     memory_before_mib: float = 0.0
     memory_peak_mib: float = 0.0
     prober_stalled_ms: float = 0.0
