@@ -153,8 +153,8 @@ least and most in brackets.
 """
 
 _BUSY = """**Not of an idle machine.** The load average was {loads} on {cores} cores when the trials began: other work
-had the machine. Requests that timed out say more of that than of the way; refused ones, and the shape of the outages, do
-tell the ways apart. Measure on an idle machine before you rely on any figure.
+had the machine. Requests that timed out say more of that than of the way; refused ones, and the shape of the outages,
+do tell the ways apart. Measure on an idle machine before you rely on any figure.
 """
 
 _METHOD = """## How it was measured

@@ -25,8 +25,8 @@ class Seen:
     """What clients and the controllers' control groups saw while a trial went on.
 
     `errors`: what went wrong → how often, of the first few hundred. `failed_by`: client and kind of request → how many
-    failed, where any did. `answered`: good answers in each second, the
-    first one first. Memory is that of the controller that had most, without caches of files, in MiB.
+    failed, where any did. `answered`: good answers in each second, the first one first. Memory is that of the
+    controller that had most, without caches of files, in MiB.
     """
 
     requests: int = 0
