@@ -58,7 +58,7 @@ def _cell(runs: Sequence[Run]) -> str:
     if not runs:
         return ""
     last = runs[-1]
-    words = {0: "done", 3: "refused", 4: "rolled back", 5: "stopped", -1: "**hung**"}
+    words = {0: "done", 2: "nothing left to do", 3: "refused", 4: "rolled back", 5: "stopped", -1: "**hung**"}
     said = f"{words.get(last['exit_code'], 'failed')} ({last['exit_code']})"
     if last["resumed"] is not None:
         said += f", then {words.get(last['resumed'], 'not resumed')}"
