@@ -178,6 +178,7 @@ class Stage:
             if process.poll() is None:
                 process.kill()
         name = disturbance.name if disturbance else ""
+        said = said.replace(f"{self.cluster.folder}/", "")
         return Outcome(name, moment, code, time.monotonic() - begun, said, "", {})
 
     def _await(self, moment: Moment, process: subprocess.Popen[str], runs: set[str]) -> None:
