@@ -88,7 +88,9 @@ over before it begins to ask.
 
 {table}
 
-The target is 5 % of a core at 100 requests a second.
+The target is 5 % of a core at 100 requests a second. The same work costs more CPU time on a machine whose cores are
+shared by much else (cold caches, answers that come one by one, requests that time out): only rows with a load average
+below the number of cores say whether it is met.
 """
 
 

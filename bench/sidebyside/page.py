@@ -110,7 +110,7 @@ def _grouped(titles: Mapping[str, str], trials: Sequence[Trial], what: str) -> d
 
 
 def _mended(group: Sequence[Trial]) -> str:
-    counts = Counter(trial.mended_by for trial in group)
+    counts = Counter(trial.mended_by or "nobody, in the time that was given" for trial in group)
     return "; ".join(who if len(counts) == 1 else f"{who} ({times}×)" for who, times in counts.most_common())
 
 

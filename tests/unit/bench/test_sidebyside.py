@@ -91,6 +91,7 @@ def test_page_says_who_mended_a_bad_flag() -> None:
     by_itself = replace(by_person, mended_by="kubeadm itself")
     assert "(a) kubeadm: a person (2×); kubeadm itself (1×)" in shown([by_person, by_itself, by_person])
     assert "(a) kubeadm: a person\n" in shown([by_person])
+    assert "(a) kubeadm: nobody, in the time" in shown([replace(by_person, mended_by="", done_seconds=None)])
 
 
 def test_sections_by_number_of_controllers() -> None:
