@@ -231,23 +231,26 @@ def test_journal_is_bounded(tmp_path: Path) -> None:
     assert (tmp_path / "journal.jsonl").stat().st_size < DETAIL_BYTES + 2 * TEXT_CHARACTERS
 
 
-@pytest.fixture
+@contextmanager
 def small_disk() -> Iterator[None]:
-    """A process that can't write more than 300 bytes to any one file."""
+    """This process can't write more than 300 bytes to any one file: not for longer than must be, as pytest writes too."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_full_disk_stops_the_run_and_keeps_the_journal_whole(tmp_path: Path, small_disk: None) -> None:
+def test_full_disk_stops_the_run_and_keeps_the_journal_whole(tmp_path: Path) -> None:
     """An event that can't be written is an error that says so, again and again; what was written before stays sound."""
     path = tmp_path / "journal.jsonl"
     journal = Journal(path, FakeClock())
-    journal.emit(STORY[0])
-    for event in STORY[1:3]:
-        with pytest.raises(JournalError, match=r"journal\.jsonl can't be written"):
-            journal.emit(event)
+    with small_disk():
+        journal.emit(STORY[0])
+        for event in STORY[1:3]:
+            with pytest.raises(JournalError, match=r"journal\.jsonl can't be written"):
+                journal.emit(event)
     assert [record.event for record in read_journal(path)] == [STORY[0]]
     assert path.read_bytes().endswith(b"\n"), "no half line is left"
 
