@@ -7,6 +7,7 @@ import json
 import resource
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import jsonschema
@@ -233,7 +234,7 @@ def test_journal_is_bounded(tmp_path: Path) -> None:
 
 @contextmanager
 def small_disk() -> Iterator[None]:
-    """This process can't write more than 300 bytes to any one file: not for longer than must be, as pytest writes too."""
+    """This process can't write more than 300 bytes to a file; for a moment only, as pytest writes to files too."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
     try:
