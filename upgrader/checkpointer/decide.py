@@ -7,7 +7,8 @@ which the next look decides the rest. What it promises, and why it holds:
 I1. *The last-known-good is only ever replaced by something that was Ready for the set time.* A generation is captured
     only for a (pod, digest) whose unbroken run of looks "the API answered, this pod was Ready and not terminating, and
     this is what it was made of" lasts ``ready_for``. Any other look ends the run (``history``). A crash-looping pod
-    therefore never becomes a generation, and a changed Secret has to prove itself as a changed image does.
+    therefore never becomes a generation, and a changed Secret has to prove itself as a changed image does. The one
+    exception is the checkpointer's own first copy, which replaces nothing: that it acts is its proof (``observe``).
 I2. *Nothing is deleted on an unknown.* A manifest of ours is withdrawn, and a generation pruned, only in a look in
     which the API answers and the runtime is known. Otherwise what is there stays as it is.
 I3. *At most one instance of a workload is started here by us.* A workload has one manifest path, so one manifest. While

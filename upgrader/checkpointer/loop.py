@@ -121,9 +121,7 @@ class Loop:
             acting=True,
             api=look.seen.api,
             runtime_known=look.seen.runtime is not None,
-            pending={
-                f"{p.namespace}/{p.name}": text for p, (_, text) in pending.items() if not self.own(look.pods[p.uid])
-            },
+            pending=self._unsafe(pending, look, shelves),
             workloads={w: _workload_report(s, desired.reasons.get(w, "")) for w, s in shelves.items()},
             down=self._down(disk),
             failure="; ".join(failures),
@@ -239,6 +237,20 @@ class Loop:
             elif last is None or last.digest != parent.digest:
                 pending[parent] = ("Proving", f"waiting until it has been Ready for {self.settings.ready_for:g} s")
         return pending
+
+    def _unsafe(
+        self, pending: Mapping[ParentPod, tuple[str, str]], look: Look, shelves: Mapping[Workload, Shelf]
+    ) -> dict[str, str]:
+        """What keeps us from being Ready: pods without a current checkpoint, and our own copy while there is none.
+
+        That our own copy is of an older version is no reason: it is replaced only once we have been Ready.
+        """
+        unsafe = {f"{p.namespace}/{p.name}": why for p, (_, why) in pending.items() if not self.own(look.pods[p.uid])}
+        for parent in look.seen.parents:
+            shelf = shelves.get(parent.workload)
+            if self.own(look.pods[parent.uid]) and not parent.terminating and not (shelf and shelf.active):
+                unsafe[f"{parent.namespace}/{parent.name}"] = "its own copy is not in place yet"
+        return unsafe
 
     def _kept_as_started(self, parent: ParentPod, look: Look, last: Record | None) -> bool:
         """Whether the last-known-good is of the same pod template: then it is what the pod still runs with."""

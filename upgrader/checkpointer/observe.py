@@ -123,7 +123,7 @@ class Observer:
             complaints.append(str(error))
         sandboxes = self._sandboxes(complaints)
         candidates: dict[str, Candidate] = {}
-        claimed = tuple(self._parent(p, candidates, complaints) for p in pods)
+        claimed = tuple(self._parent(p, disk, candidates, complaints) for p in pods)
         by_uid = {p["metadata"]["uid"]: p for p in pods}
         doubts = {p.uid: self._doubt(by_uid[p.uid], p, disk, sandboxes) for p in claimed if p.ready}
         parents = tuple(replace(p, ready=False, digest=None) if doubts.get(p.uid) else p for p in claimed)
@@ -186,15 +186,18 @@ class Observer:
                 complaints.append(f"{workload}: whether it still exists can't be read: {error}")
         return frozenset(gone)
 
-    def _parent(self, pod: Pod, candidates: dict[str, Candidate], complaints: list[str]) -> ParentPod:
-        meta = pod["metadata"]
+    def _parent(
+        self, pod: Pod, disk: Mapping[Workload, Shelf], candidates: dict[str, Candidate], complaints: list[str]
+    ) -> ParentPod:
+        meta, ready = pod["metadata"], is_ready(pod)
         workload = Workload(meta["namespace"], meta["name"])
         digest: str | None = None
         problem: tuple[str, str] | None = None
         try:
             workload = workload_of(pod)
             own = self.own(pod)
-            if is_ready(pod) and not is_terminating(pod) and (not own or meta["name"] == self.instance):
+            ready = ready or self._first(pod, workload, disk)
+            if ready and not is_terminating(pod) and (not own or meta["name"] == self.instance):
                 ports = self.own_ports if own else {}
                 made, held = self._candidate(pod, workload, ports)
                 if all(self._started_with(pod, key, content) for key, content in held.items()):
@@ -217,11 +220,21 @@ class Observer:
             name=meta["name"],
             uid=meta["uid"],
             created=meta.get("creationTimestamp", ""),
-            ready=is_ready(pod),
+            ready=ready,
             terminating=is_terminating(pod),
             digest=digest,
             problem=problem,
         )
+
+    def _first(self, pod: Pod, workload: Workload, disk: Mapping[Workload, Shelf]) -> bool:
+        """Whether this is our own pod, which acts, on a node that has no copy of us yet.
+
+        Then acting has to do: it isn't Ready before its copy is in place, and it isn't while any other pod waits to be
+        kept, which would leave the node without what brings the others back. Later copies have a predecessor to lose,
+        and wait for a Ready pod.
+        """
+        shelf = disk.get(workload)
+        return self.own(pod) and pod["metadata"]["name"] == self.instance and not (shelf and shelf.newest)
 
     def _candidate(
         self, pod: Pod, workload: Workload, ports: Mapping[int, int]

@@ -55,16 +55,38 @@ def test_power_cut_and_back(tmp_path: Path, cluster: Cluster) -> None:
 
 
 def test_the_own_copy_is_in_place_with_its_own_port(tmp_path: Path, cluster: Cluster) -> None:
-    """The checkpointer's first generation of itself becomes a static pod at once; it doesn't wait for itself to be
-    ready.
-    """
+    """The checkpointer's first generation of itself becomes a static pod at once; until it has, the node isn't safe."""
     cluster.found = [own_pod()]
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 0)
-    report = loop.board.get()[0]
-    assert report is not None and report.unready() == []
+    assert unready(loop) == ["kube-system/pod-checkpointer-abcde: its own copy is not in place yet"]
     passes(loop, cluster, 14)
     assert loop.store.read()[OWN].active_number == 1
+    assert unready(loop) == []
+
+
+def test_the_first_own_copy_waits_for_nobody(tmp_path: Path, cluster: Cluster) -> None:
+    """While one pod after the other begins to ask for a checkpoint, the checkpointer is never Ready: a power cut then
+    must find its copy all the same. Later copies have a predecessor to lose, and wait until it is Ready.
+    """
+    never_ready = own_pod()
+    for condition in never_ready["status"]["conditions"]:
+        condition["status"] = "False"
+    cluster.found = [never_ready]
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 14)
+    assert loop.store.read()[OWN].active_number == 1
+    never_ready["spec"]["containers"][0]["image"] = "registry/other:v2"
+    passes(loop, cluster, 60)
+    assert loop.store.read()[OWN].active_number == 1
+    assert set(loop.store.read()[OWN].records) == {1}
+
+
+def unready(loop: Loop) -> list[str]:
+    """Why it says that it isn't ready."""
+    report = loop.board.get()[0]
+    assert report is not None
+    return report.unready()
 
 
 def test_a_new_version_is_captured_only_by_itself(tmp_path: Path, cluster: Cluster) -> None:
