@@ -161,7 +161,7 @@ class Machine:
                 ids = next(line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:"))
                 if len(ids) > 1 and ids[-1] == "1":
                     return int(child)
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # it ended before its file was opened, or before it was read
             return None
         return None
 
