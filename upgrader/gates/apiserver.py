@@ -13,11 +13,13 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.outcome import Verdict, VerdictKind, holds, pending, unknown
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadRef
-from upgrader.ports import Clock, Kube
+from upgrader.ports import Clock, Kind, Kube
 
 __all__ = ["ApiServerGate"]
 
 _PORT = 6443
+_PODS = Kind("v1", "pods")
+_CONTAINER = "kube-apiserver"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class ApiServerGate:
         if verdict.kind is not VerdictKind.HOLDS:
             return verdict
         try:
-            return self._placed() or self._instances() or self._round_trip()
+            return self._placed() or self._leaving() or self._instances() or self._round_trip()
         except ApiError as error:
             return unknown(f"kube-apiserver: {error.message}")
 
@@ -53,6 +55,16 @@ class ApiServerGate:
         nodes = {pod.node for pod in reading.newest if pod.ready} if reading else set()
         without = [host.name for host in self.cluster.controllers if host.name not in nodes]
         return pending(f"{self.ref}: no Ready pod on {', '.join(without)}") if without else None
+
+    def _leaving(self) -> Verdict | None:
+        """Instances of another workload count too: of a DaemonSet that took a Deployment's place, or the other way."""
+        leaving = [
+            pod["metadata"]["name"]
+            for pod in self.kube.list(_PODS, self.ref.namespace)
+            if pod["metadata"].get("deletionTimestamp")
+            and any(container["name"] == _CONTAINER for container in pod["spec"]["containers"])
+        ]
+        return pending(f"{self.ref}: others still terminate, and may answer: {', '.join(leaving)}") if leaving else None
 
     def _instances(self) -> Verdict | None:
         for host in self.cluster.controllers:
