@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.kube import FakeKube
-from tests.unit.gates.builders import add_deployment, add_pod
+from tests.unit.gates.builders import add_deployment, add_pod, running
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.apiserver import ApiServerGate
 from upgrader.gates.kinds import CONFIG_MAPS
@@ -69,6 +69,14 @@ def test_strange_version_is_unknown(gate: ApiServerGate, kube: FakeKube) -> None
     """An answer that isn't a version is no reason to crash."""
     kube.raw_answers["/version"] = "<html>"
     assert gate.look().kind is VerdictKind.UNKNOWN
+
+
+def test_others_that_still_terminate_may_be_who_answers(gate: ApiServerGate, kube: FakeKube) -> None:
+    """The pod of a workload that was removed shares the address until it ends: only then answers are the new one's."""
+    add_pod(kube, "removed", running("kube-apiserver"), name="kube-apiserver-of-before", deleting=True)
+    verdict = gate.look()
+    assert verdict.kind is VerdictKind.PENDING
+    assert "kube-apiserver-of-before" in verdict.reason
 
 
 def test_every_controller_needs_a_pod(gate: ApiServerGate, kube: FakeKube) -> None:
