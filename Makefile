@@ -88,7 +88,7 @@ bench-recovery: build ## Print how long the API is away, by cause (REPEAT=3), an
 bench-checkpointer: build ## Print what the pod-checkpointer costs a controller on which nothing happens.
 	@$(BIN)/python -m bench.checkpointer
 
-reliability: build ## Let runs meet each fault at each moment, and write the table of docs/reliability.md (an hour).
+reliability: build ## Let runs meet each fault at each moment and in each step; writes the tables of docs/reliability.md (two hours).
 	@$(BIN)/python -m bench.reliability
 
 soak: build ## Upgrade and roll back over and over, under load, with power cuts (ROUNDS=10), and killed at every moment.

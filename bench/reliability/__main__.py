@@ -1,4 +1,4 @@
-"""`make reliability`: runs that meet a fault, and how each ends; writes the table of docs/reliability.md."""
+"""`make reliability`: runs that meet a fault, and how each ends; writes the tables of docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.command import REPOSITORY
+from bench.reliability.control_plane import ControlPlane
 from bench.reliability.faults import MACHINE_FAULTS, PROXY_FAULTS, on_machines, small_disk, through
 from bench.reliability.page import Run, as_json, merged, table, write_into
 from tests.faults.proxy import FaultProxy, Upstream
 from tests.faults.scenario import Disturbance, Moment, Outcome, Stage
-from tests.labs import OLD, LabCluster, make_cluster
+from tests.labs import OLD, RELEASES, LabCluster, make_cluster
 
 __all__ = ["main"]
+
+_MOMENTS, _STEPS = "outcomes", "outcomes of steps"
+_BLOCKS: Mapping[str, Sequence[str]] = {_MOMENTS: tuple(map(str, Moment)), _STEPS: RELEASES}
+"""Block of the page → the columns of its table."""
 
 _PAGE = REPOSITORY / "docs" / "reliability.md"
 _FIGURES = REPOSITORY / "docs" / "benchmarks" / "reliability.json"
@@ -28,22 +33,29 @@ _FIGURES = REPOSITORY / "docs" / "benchmarks" / "reliability.json"
 def main() -> int:
     """0 when every run did what it promises; progress on standard error."""
     options = _parser().parse_args()
-    moments = [Moment(each) for each in options.moment] if options.moment else list(Moment)
     runs: list[Run] = []
     with _cluster(options.lab) as cluster, tempfile.TemporaryDirectory() as scratch:
-        for moment in moments:
-            for fault in options.fault or (*PROXY_FAULTS, *MACHINE_FAULTS):
-                last = _one(cluster, Path(scratch), fault, moment)
-                runs.append(as_json(last))
-                said = last.trouble or last.words
-                _say(f"{fault} at '{moment}': {last.exit_code} after {last.seconds:.0f} s: {said}")
-                if last.trouble:
-                    _say(last.said)
-                _write(runs, options.folder)
+        for block, fault, point in _cells(options.fault, options.moment, options.step):
+            last = _one(cluster, Path(scratch), fault, point)
+            runs.append(as_json(last))
+            _say(f"{fault} at '{point}': {last.exit_code} after {last.seconds:.0f} s: {last.trouble or last.words}")
+            if last.trouble:
+                _say(last.said)
+            _write(runs, block, options.folder)
     return 1 if any(each["trouble"] for each in runs) else 0
 
 
-def _one(cluster: LabCluster, scratch: Path, fault: str, moment: Moment) -> Outcome:
+def _cells(faults: Sequence[str], moments: Sequence[str], steps: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Block of the page, fault, and the moment or step that meets it: what was asked for, or all."""
+    if moments or not steps:
+        for moment in moments or _BLOCKS[_MOMENTS]:
+            yield from ((_MOMENTS, fault, moment) for fault in faults or (*PROXY_FAULTS, *MACHINE_FAULTS))
+    if steps or not moments:
+        for fault in faults or MACHINE_FAULTS:
+            yield from ((_STEPS, fault, step) for step in steps or RELEASES if fault in MACHINE_FAULTS)
+
+
+def _one(cluster: LabCluster, scratch: Path, fault: str, point: str) -> Outcome:
     """One run, on a cluster that is healthy when it begins."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=scratch)))
@@ -60,7 +72,9 @@ def _one(cluster: LabCluster, scratch: Path, fault: str, moment: Moment) -> Outc
             disturbance = stack.enter_context(on_machines(cluster))[fault]
         if fault == "operator's disk full":
             stack.enter_context(small_disk(cluster.folder / "runs"))
-        return Stage(cluster, folder, kubeconfig).play(disturbance, moment)
+        if point in RELEASES:
+            return ControlPlane(cluster).play(disturbance, point)
+        return Stage(cluster, folder, kubeconfig).play(disturbance, Moment(point))
 
 
 def _healthy(cluster: LabCluster) -> bool:
@@ -71,7 +85,7 @@ def _healthy(cluster: LabCluster) -> bool:
     return True
 
 
-def _write(runs: Sequence[Run], folder: Path | None) -> None:
+def _write(runs: Sequence[Run], block: str, folder: Path | None) -> None:
     """Each time: somebody may end this before it is done. What was measured before, and isn't now, stays."""
     page, figures = (folder / "reliability.md", folder / "reliability.json") if folder else (_PAGE, _FIGURES)
     before = json.loads(figures.read_text())["runs"] if figures.exists() else []
@@ -79,18 +93,19 @@ def _write(runs: Sequence[Run], folder: Path | None) -> None:
     when = f"{datetime.now(UTC):%Y-%m-%d}"
     load = os.getloadavg()[1]
     how = f"{when}, `make reliability`, one controller at {OLD}, load average {load:.0f} at the end."
-    words = f"{table(known)}\n{how}\n"
+    words = f"{table(known, _BLOCKS[block])}\n{how}\n"
     if folder:
         page.write_text(words)
     else:
-        write_into(page, words)
+        write_into(page, block, words)
     figures.write_text(json.dumps({"date": when, "runs": known}, indent=2) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make reliability", description=__doc__)
     parser.add_argument("--fault", action="append", choices=[*PROXY_FAULTS, *MACHINE_FAULTS], help="only this one")
-    parser.add_argument("--moment", action="append", choices=[str(each) for each in Moment], help="only this one")
+    parser.add_argument("--moment", action="append", choices=_BLOCKS[_MOMENTS], help="only at this moment")
+    parser.add_argument("--step", action="append", choices=RELEASES, help="only in this step of an upgrade")
     parser.add_argument("--lab", type=Path, metavar="FOLDER", help="an adopted lab with a snapshot `adopted`, to use")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="write there, and leave the documentation alone")
     return parser

@@ -1,4 +1,4 @@
-"""The outcomes as a table in docs/reliability.md, and as JSON."""
+"""The outcomes as tables in docs/reliability.md, and as JSON."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.faults.scenario import Moment, Outcome
+from tests.faults.scenario import Outcome
 
 __all__ = ["Run", "as_json", "merged", "table", "write_into"]
 
 Run = Mapping[str, Any]
 """A run as the JSON has it."""
 
-_BEGIN, _END = "<!-- outcomes: made by `make reliability` -->", "<!-- end of outcomes -->"
 
-
-def table(runs: Sequence[Run]) -> str:
-    """A row for each fault, a column for each moment that was tried."""
-    moments = [moment for moment in Moment if any(run["moment"] == moment for run in runs)]
-    faults = list(dict.fromkeys(run["fault"] for run in runs))
-    lines = ["| fault | " + " | ".join(moments) + " |", "|---|" + "---|" * len(moments)]
+def table(runs: Sequence[Run], points: Sequence[str]) -> str:
+    """A row for each fault, a column for each of these points of a run that was tried."""
+    tried = [run for run in runs if run["moment"] in points]
+    columns = [point for point in points if any(run["moment"] == point for run in tried)]
+    faults = list(dict.fromkeys(run["fault"] for run in tried))
+    lines = ["| fault | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     for fault in faults:
-        cells = [_cell([run for run in runs if (run["fault"], run["moment"]) == (fault, moment)]) for moment in moments]
+        cells = [_cell([run for run in tried if (run["fault"], run["moment"]) == (fault, point)]) for point in columns]
         lines.append(f"| {fault} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -46,12 +45,13 @@ def merged(before: Sequence[Run], now: Sequence[Run]) -> list[Run]:
     return [*(run for run in before if (run["fault"], run["moment"]) not in again), *now]
 
 
-def write_into(page: Path, words: str) -> None:
-    """Put `words` in place of what is between the page's marks."""
+def write_into(page: Path, block: str, words: str) -> None:
+    """Put `words` in place of what is between the page's marks of that block."""
+    begin, end = f"<!-- {block}: made by `make reliability` -->", f"<!-- end of {block} -->"
     text = page.read_text()
-    before, rest = text.split(_BEGIN)
-    after = rest.split(_END)[1]
-    page.write_text(f"{before}{_BEGIN}\n\n{words}\n{_END}{after}")
+    before, rest = text.split(begin)
+    after = rest.split(end)[1]
+    page.write_text(f"{before}{begin}\n\n{words}\n{end}{after}")
 
 
 def _cell(runs: Sequence[Run]) -> str:

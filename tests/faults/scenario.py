@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from bench.command import start
 from tests.labs import OLD, LabCluster, until
@@ -17,11 +18,16 @@ from upgrader.gates.absence import api_problem
 from upgrader.lab.catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
 
-__all__ = ["RELEASE", "Disturbance", "Moment", "Outcome", "Stage"]
+__all__ = ["RELEASE", "Disturbance", "Moment", "Outcome", "Records", "Scene", "Stage"]
 
 RELEASE = "faults"
 FAULT_SECONDS = 15.0
 """Longer than any one request waits, shorter than the API may be away before it is brought back over SSH."""
+
+At = TypeVar("At", bound=str)
+
+Records = Sequence[Mapping[str, Any]]
+"""The journal of a run, as far as it is written."""
 
 _SECRETS = Kind("v1", "secrets")
 _LIMIT_SECONDS = 420.0
@@ -75,13 +81,14 @@ class Outcome:
     """How a run ended that met a fault, and what was needed after it."""
 
     fault: str
-    moment: Moment
+    moment: str
+    """When it met it: a `Moment`, or the step that was at work."""
     exit_code: int
     seconds: float
     said: str
     """What it printed."""
     turn: str
-    """The change that the release has now, by its Deployment; "" when that could not be told."""
+    """Which change the cluster has now, by its objects; "" when that could not be told."""
     expected: Mapping[int, str]
     """Exit code → the change that goes with it."""
     resumed: int | None = None
@@ -108,59 +115,51 @@ class Outcome:
         return " ".join(rest.partition("Remedy:")[0].split())[:400] if found else ""
 
 
-class Stage:
-    """A lab on which runs meet faults: each run changes one small release, so that it is short."""
+class Scene(ABC, Generic[At]):
+    """A lab on which runs meet faults; what a run changes is for subclasses to say."""
 
-    def __init__(self, cluster: LabCluster, scratch: Path, kubeconfig: Path | None = None) -> None:
-        """`kubeconfig` is what the runs use in place of the cluster's own."""
+    def __init__(self, cluster: LabCluster) -> None:
         self.cluster = cluster
-        self._chart = scratch / "chart"
-        (self._chart / "templates").mkdir(parents=True)
-        (self._chart / "Chart.yaml").write_text(_CHART)
-        (self._chart / "values.yaml").write_text('turn: "0"\n')
-        (self._chart / "templates" / "deployment.yaml").write_text(_WORKLOAD % IMAGE_VERSIONS["pause"])
-        self._settings: dict[str, Any] = {
-            "availability": {"requestsPerSecond": 0},  # its gate would end each of these runs alike
-            "helm": {"timeout": "60s"},
-        }
-        if kubeconfig is not None:
-            self._settings["cluster"] = {"kubeconfig": str(kubeconfig)}
-        self._turn = int(self._now() or 0)
-        self._configure(never=False)
-        if not self._now():
-            ended = self._run()
-            if ended.exit_code:
-                raise AssertionError(f"the release can't be installed: {ended.said}")
 
-    def play(self, disturbance: Disturbance, moment: Moment) -> Outcome:
-        """Run, with the fault from that moment on for a while; then resume what was left to do."""
-        before = str(self._turn)
-        self._turn += 1
-        self._configure(never=moment is Moment.UNDO)
-        after = before if moment is Moment.UNDO else str(self._turn)
-        outcome = self._run(disturbance, moment)
+    @abstractmethod
+    def change(self, at: At) -> tuple[str, str]:
+        """Ask for another change; returns which one the cluster has now, and which it has when the run succeeded."""
+
+    @abstractmethod
+    def now(self) -> str:
+        """Which change the cluster has; "" when that could not be told."""
+
+    @abstractmethod
+    def reached(self, at: At, records: Records) -> bool:
+        """Whether a run has come to the point at which the fault is to begin."""
+
+    def play(self, disturbance: Disturbance, at: At) -> Outcome:
+        """Run, with the fault from that point on for a while; then resume what was left to do."""
+        before, after = self.change(at)
+        outcome = self.run(disturbance, at)
         until("the API", lambda: not api_problem(self.cluster.kube), timeout_seconds=240)
         outcome = replace(outcome, expected={0: after, 4: before, 3: before})
         if "the run's outcome: succeeded" in outcome.said:
             # Only its report couldn't be written: `resume` says that there is nothing to go on with.
             outcome = replace(outcome, expected={**outcome.expected, 2: after})
-        if outcome.exit_code == 5 and moment is Moment.BEFORE:
+        if outcome.exit_code == 5 and at == Moment.BEFORE:
             # It had not begun: there is nothing to go on with, and nothing may have changed.
             outcome = replace(outcome, expected={5: before})
         elif outcome.exit_code == 5:
             outcome = replace(outcome, resumed=self.cluster.upgrader("resume", "--yes").exit_code)
-        return replace(outcome, turn=self._now())
+        return replace(outcome, turn=self.now())
 
-    def _run(self, disturbance: Disturbance | None = None, moment: Moment = Moment.BEFORE) -> Outcome:
+    def run(self, disturbance: Disturbance | None = None, at: At | None = None) -> Outcome:
+        """One run, to its end; with a fault that begins at that point, or before the run where `at` is that moment."""
         runs = set(self.cluster.runs())
         begun = time.monotonic()
-        if disturbance and moment is Moment.BEFORE:
+        if disturbance and at == Moment.BEFORE:
             disturbance.begin()
         process = start("-C", self.cluster.folder, "run", "--to", OLD, "--yes")
         try:
-            if disturbance:
-                if moment is not Moment.BEFORE:
-                    self._await(moment, process, runs)
+            if disturbance and at is not None:
+                if at != Moment.BEFORE:
+                    self._await(at, process, runs)
                     disturbance.begin()
                 try:
                     process.wait(FAULT_SECONDS)
@@ -179,34 +178,70 @@ class Stage:
                 process.kill()
         name = disturbance.name if disturbance else ""
         said = said.replace(f"{self.cluster.folder}/", "")
-        return Outcome(name, moment, code, time.monotonic() - begun, said, "", {})
+        return Outcome(name, at or "", code, time.monotonic() - begun, said, "", {})
 
-    def _await(self, moment: Moment, process: subprocess.Popen[str], runs: set[str]) -> None:
-        """Return at that moment of the run that has just begun, by what its journal says."""
-        wanted = {Moment.GATES: "StepApplied", Moment.UNDO: "UndoStarted"}.get(moment, "StepStarted")
+    def helm_at_work(self, release: str, namespace: str) -> bool:
+        """Whether Helm is in the middle of upgrading that release."""
+        found = self.cluster.kube.list(_SECRETS, namespace, labels=f"owner=helm,name={release}")
+        return any(item["metadata"]["labels"].get("status") == "pending-upgrade" for item in found)
+
+    def _await(self, at: At, process: subprocess.Popen[str], runs: set[str]) -> None:
+        """Return at that point of the run that has just begun."""
 
         def there() -> bool:
             if process.poll() is not None:
                 said, _ = process.communicate()
-                raise AssertionError(f"the run ended before '{moment}': {said}")
+                raise AssertionError(f"the run ended before '{at}': {said}")
             for name in set(self.cluster.runs()) - runs:
                 path = self.cluster.folder / "runs" / name / "journal.jsonl"
                 lines = path.read_text().splitlines() if path.exists() else []
-                records = [json.loads(line) for line in lines if line.endswith("}")]
-                if any(record["type"] == wanted and record["data"]["step"] == RELEASE for record in records):
-                    return moment is not Moment.HELM or self._helm_at_work()
+                if self.reached(at, [json.loads(line) for line in lines if line.endswith("}")]):
+                    return True
             return False
 
-        until(f"'{moment}'", there, timeout_seconds=120, interval_seconds=0.05)
+        until(f"'{at}'", there, timeout_seconds=300, interval_seconds=0.05)
 
-    def _helm_at_work(self) -> bool:
-        found = self.cluster.kube.list(_SECRETS, "default", labels=f"owner=helm,name={RELEASE}")
-        return any(item["metadata"]["labels"].get("status") == "pending-upgrade" for item in found)
 
-    def _now(self) -> str:
+class Stage(Scene[Moment]):
+    """Each run changes one small release, so that it is short."""
+
+    def __init__(self, cluster: LabCluster, scratch: Path, kubeconfig: Path | None = None) -> None:
+        """`kubeconfig` is what the runs use in place of the cluster's own."""
+        super().__init__(cluster)
+        self._chart = scratch / "chart"
+        (self._chart / "templates").mkdir(parents=True)
+        (self._chart / "Chart.yaml").write_text(_CHART)
+        (self._chart / "values.yaml").write_text('turn: "0"\n')
+        (self._chart / "templates" / "deployment.yaml").write_text(_WORKLOAD % IMAGE_VERSIONS["pause"])
+        self._settings: dict[str, Any] = {
+            "availability": {"requestsPerSecond": 0},  # its gate would end each of these runs alike
+            "helm": {"timeout": "60s"},
+        }
+        if kubeconfig is not None:
+            self._settings["cluster"] = {"kubeconfig": str(kubeconfig)}
+        self._turn = int(self.now() or 0)
+        self._configure(never=False)
+        if not self.now():
+            ended = self.run()
+            if ended.exit_code:
+                raise AssertionError(f"the release can't be installed: {ended.said}")
+
+    def change(self, at: Moment) -> tuple[str, str]:
+        before = str(self._turn)
+        self._turn += 1
+        self._configure(never=at is Moment.UNDO)
+        return before, before if at is Moment.UNDO else str(self._turn)
+
+    def now(self) -> str:
         found = self.cluster.kube.get(Kind("apps/v1", "deployments"), RELEASE, "default") or {}
         annotations = found.get("spec", {}).get("template", {}).get("metadata", {}).get("annotations", {})
         return str(annotations.get("turn", ""))
+
+    def reached(self, at: Moment, records: Records) -> bool:
+        wanted = {Moment.GATES: "StepApplied", Moment.UNDO: "UndoStarted"}.get(at, "StepStarted")
+        if any(record["type"] == wanted and record["data"]["step"] == RELEASE for record in records):
+            return at is not Moment.HELM or self.helm_at_work(RELEASE, "default")
+        return False
 
     def _configure(self, *, never: bool) -> None:
         gate = [{"deployment": "default/never", "deadline": "3s"}] if never else []

@@ -10,7 +10,7 @@ from bench.reliability.page import as_json, merged, table, write_into
 from tests.faults.scenario import Moment, Outcome
 
 
-def outcome(exit_code: int, turn: str, *, resumed: int | None = None, moment: Moment = Moment.HELM) -> Outcome:
+def outcome(exit_code: int, turn: str, *, resumed: int | None = None, moment: str = Moment.HELM) -> Outcome:
     """A run from turn 1 to turn 2."""
     said = "Start\nError: the API server did not answer\n  Remedy: look"
     return Outcome("500", moment, exit_code, 31.4, said, turn, {0: "2", 4: "1", 3: "1"}, resumed)
@@ -38,17 +38,27 @@ def test_an_exit_code_is_held_against_the_cluster(ended: Outcome, trouble: str) 
 
 def test_table_has_what_was_tried() -> None:
     """A row for each fault and a column for each moment; what is wrong stands out; what wasn't tried is empty."""
-    lines = table([as_json(outcome(4, "1")), as_json(outcome(0, "1", moment=Moment.GATES))]).splitlines()
+    runs = [as_json(outcome(4, "1")), as_json(outcome(0, "1", moment=Moment.GATES))]
+    lines = table(runs, tuple(Moment)).splitlines()
     assert lines[0] == "| fault | Helm at work | gates |"
     assert lines[2] == (
         "| 500 | rolled back (4), 31 s | **done (0): exit code 0, but the cluster has turn '1', not '2'** |"
     )
 
 
+def test_each_table_has_its_own_runs() -> None:
+    """Runs that met a fault in a step of an upgrade are no part of the table of moments, and the other way round."""
+    runs = [as_json(outcome(4, "1")), as_json(outcome(0, "2", moment="kube-apiserver"))]
+    assert table(runs, ("pod-checkpointer", "kube-apiserver")).splitlines() == [
+        *("| fault | kube-apiserver |", "|---|---|"),
+        "| 500 | done (0), 31 s |",
+    ]
+
+
 def test_a_resumed_run_says_both() -> None:
     """What the run came to at first, and what it came to then."""
     figures = as_json(outcome(5, "2", resumed=0))
-    assert "stopped (5), then done" in table([figures])
+    assert "stopped (5), then done" in table([figures], tuple(Moment))
     assert (figures["exit_code"], figures["resumed"]) == (5, 0)
     assert figures["said"] == "the API server did not answer"
 
@@ -63,8 +73,9 @@ def test_parts_can_be_measured_again() -> None:
 def test_page_keeps_its_words(tmp_path: Path) -> None:
     """Only what is between the marks is replaced, as often as it is measured."""
     page = tmp_path / "page.md"
-    page.write_text("before\n<!-- outcomes: made by `make reliability` -->\nold\n<!-- end of outcomes -->\nafter\n")
+    other = "<!-- outcomes of steps: made by `make reliability` -->\nother\n<!-- end of outcomes of steps -->\nafter\n"
+    page.write_text(f"before\n<!-- outcomes: made by `make reliability` -->\nold\n<!-- end of outcomes -->\n{other}")
     for words in ("one", "two"):
-        write_into(page, words)
+        write_into(page, "outcomes", words)
     assert "old" not in page.read_text() and "one" not in page.read_text()
-    assert page.read_text().startswith("before\n") and page.read_text().endswith("\nafter\n")
+    assert page.read_text().startswith("before\n") and page.read_text().endswith(other)
