@@ -116,7 +116,6 @@ def _etcd(found: Json, server: Json) -> Etcd:
         data_dir=found["data_dir"],
         data=_known(found["data"], lambda data: data),
         server=answered,
-        data_since=_known(found["data_since"], float),
         flags=found["flags"],
         backups=tuple(Backup(**backup) for backup in found["backups"]),
     )
@@ -125,7 +124,8 @@ def _etcd(found: Json, server: Json) -> Etcd:
 def _etcd_server(found: Json) -> EtcdServer:
     members = _known(found["members"], lambda listed: tuple(_member(m) for m in listed))
     alarms = tuple(Alarm(**alarm) for alarm in found["alarms"])
-    return EtcdServer(**{**found, "members": members, "alarms": alarms})
+    has_cluster = _known(found["has_cluster"], bool)
+    return EtcdServer(**{**found, "members": members, "alarms": alarms, "has_cluster": has_cluster})
 
 
 def _member(found: Json) -> Member:

@@ -144,7 +144,9 @@ class Alarm:
 
 @dataclass(frozen=True)
 class EtcdServer:
-    """What the member on this host answered. `leader`: its ID, empty when there is none. Sizes in bytes."""
+    """What the member on this host answered. `leader`: its ID, empty when there is none. Sizes in bytes.
+    `has_cluster`: whether it stores any workload that is checkpointed on this host.
+    """
 
     healthy: bool
     said: str = ""
@@ -156,6 +158,7 @@ class EtcdServer:
     db_quota: int = 0
     members: tuple[Member, ...] | Unknown = Unknown("not asked")
     alarms: tuple[Alarm, ...] = ()
+    has_cluster: bool | Unknown = Unknown("not asked")
 
 
 @dataclass(frozen=True)
@@ -170,15 +173,13 @@ class Backup:
 @dataclass(frozen=True)
 class Etcd:
     """etcd on this host. `data`: of its data folder; `empty` has no database file in it. `server` is Unknown when
-    nothing answered there. `data_since`: when that was made, by the first start of the member or
-    by restoring a backup. `flags`: those of its manifest that tell its name and peers. `backups`: the newest first.
+    nothing answered there. `flags`: those of its manifest that tell its name and peers. `backups`: the newest first.
     """
 
     manifest: bool | Unknown
     data_dir: str
     data: Literal["present", "empty", "missing"] | Unknown
     server: EtcdServer | Unknown
-    data_since: float | Unknown = Unknown("not asked")
     flags: Mapping[str, str] = field(default_factory=dict)
     backups: tuple[Backup, ...] = ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import base64
 import json
 import os
 import shutil
@@ -29,7 +30,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.ports import CommandResult
 from upgrader.recover.examine import examine, examine_all
 from upgrader.recover.facts import Certificate, EtcdServer, Generation, HostFacts, Manifests, Unit, Unknown
-from upgrader.recover.onhost import probe
+from upgrader.recover.onhost import etcd, generations, probe
 from upgrader.recover.program import program
 
 HOST = Host("controller-1", "10.0.0.11")
@@ -81,7 +82,9 @@ class Disk:
         """A generation, written as the pod-checkpointer writes it."""
         source = pod(volumes=[{"name": "tls", "secret": {"secretName": "tls"}}])
         candidate = made(source, Contents({("Secret", "tls"): {"key": secret}}))
-        origin = Origin("kube-apiserver-abc-x1", "uid-1", "controller-1", "abc", "4", "2026-01-01T00:00:00Z")
+        origin = Origin(
+            "kube-apiserver-abc-x1", "uid-1", "controller-1", "abc", "4", "2026-01-01T00:00:00Z", "Deployment"
+        )
         return self.store.capture(candidate, Policy.API_AWAY, "", origin)
 
     def generation(self, number: int) -> Path:
@@ -301,6 +304,25 @@ def test_etcds_manifest_data_and_backups(disk: Disk) -> None:
     assert not isinstance(etcd.server, EtcdServer)
     disk.write("/var/lib/etcd/member/snap/db", "x")
     assert disk.examine().etcd.data == "present"
+
+
+def test_etcd_is_asked_for_what_was_checkpointed(disk: Disk) -> None:
+    """The keys are those of the workloads that own the pods, as kube-apiserver writes them; a damaged one has none."""
+    disk.capture()
+    disk.write("/etc/kubernetes/checkpointer/workloads/kube-system.broken/generations/1/generation.json", "{")
+    assert generations.stored(str(disk.root)) == ["/registry/deployments/kube-system/kube-apiserver"]
+
+
+@pytest.mark.parametrize(("counts", "has"), [((0, 0), False), ((0, 1), True)])
+def test_one_workload_that_is_stored_is_a_cluster(counts: tuple[int, int], has: bool) -> None:
+    """Somebody may have uninstalled one; etcd without its data has none. etcd leaves a count of 0 out of its answer."""
+    stored = dict(zip(("/a", "/b"), counts, strict=True))
+
+    def ask(path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        count = stored[base64.b64decode(body["key"]).decode()]
+        return 200, {"count": str(count)} if count else {}
+
+    assert etcd.has_any(ask, list(stored)) is has
 
 
 def test_an_etcd_that_waits_for_the_others_is_told_from_a_silent_one(disk: Disk) -> None:

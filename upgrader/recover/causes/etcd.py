@@ -6,16 +6,12 @@ Its data is never touched: a person decides.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 
 from upgrader.model.finding import Finding
 from upgrader.recover.causes.cause import Cause, last_words, moment, size
 from upgrader.recover.facts import Container, Etcd, EtcdServer, HostFacts, Unknown
 
 __all__ = ["etcd"]
-
-_YOUNG_REVISION = 2000
-"""A restored or joined member has the revision of its cluster, a newly made one begins at 1."""
 
 _SLACK_SECONDS = 60.0
 _QUOTA_SHARE = 0.9
@@ -30,8 +26,9 @@ def etcd(name: str, facts: HostFacts, answering: frozenset[str]) -> Iterator[Cau
         yield _lost(name, found, f"the data of etcd is gone: {found.data_dir} is {found.data}", answering)
     elif isinstance(found.server, Unknown):
         yield from _silent(name, facts, found.server)
-    elif _new(facts, found.server):
-        yield _lost(name, found, "etcd was started without its data, and knows nothing of this cluster", frozenset())
+    elif found.server.has_cluster is False:
+        what = "etcd was started without its data: it has none of the workloads that are checkpointed here"
+        yield _lost(name, found, what, frozenset())
     else:
         yield from _answers(name, found.server, answering)
 
@@ -56,17 +53,6 @@ def _silent(name: str, facts: HostFacts, why: Unknown) -> Iterator[Cause]:
 
 def _since_boot(container: Container, facts: HostFacts) -> bool:
     return isinstance(facts.booted, Unknown) or container.created >= facts.booted - _SLACK_SECONDS
-
-
-def _new(facts: HostFacts, server: EtcdServer) -> bool:
-    """Whether the data is younger than the checkpoints of what was stored in it."""
-    workload = facts.workload()
-    if workload is None or isinstance(facts.etcd.data_since, Unknown) or not 0 < server.revision < _YOUNG_REVISION:
-        return False
-    captured = [
-        datetime.fromisoformat(g.captured_at).timestamp() for g in workload.generations if g.intact and g.captured_at
-    ]
-    return bool(captured) and facts.etcd.data_since > min(captured) + _SLACK_SECONDS
 
 
 def _answers(name: str, server: EtcdServer, answering: frozenset[str]) -> Iterator[Cause]:

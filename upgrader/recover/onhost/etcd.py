@@ -5,9 +5,11 @@ It is asked over the JSON gateway to its gRPC interface, which needs no more tha
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 from .probe import Failed, attempt, read, unknown
@@ -21,6 +23,9 @@ _NO_MEMBERS = "it tells its members only when a majority of them runs"
 _TOLD = ("name", "initial-advertise-peer-urls", "initial-cluster")
 """What somebody needs who restores a backup."""
 
+Ask = Callable[[str, "dict[str, Any]"], "tuple[int, dict[str, Any]]"]
+"""A path of the gateway and a request, to HTTP status and answer."""
+
 
 def facts(root: str) -> dict[str, Any]:
     """etcd on this host: its manifest, its data and its backups."""
@@ -31,7 +36,6 @@ def facts(root: str) -> dict[str, Any]:
         "flags": {name: flags[name] for name in sorted(flags) if name in _TOLD},
         "data_dir": data,
         "data": attempt(lambda: _data(root + data)),
-        "data_since": attempt(lambda: os.stat(root + data + "/member").st_mtime),
         "backups": backups(root),
     }
 
@@ -52,11 +56,11 @@ def _data(folder: str) -> str:
     return "present" if os.path.isfile(database) and os.path.getsize(database) else "empty"
 
 
-def server(root: str) -> dict[str, Any]:
-    """What the member on this host answers."""
+def server(root: str, expected: list[str]) -> dict[str, Any]:
+    """What the member on this host answers; `expected`: keys of which a cluster's data has at least one."""
     flags = _flags(root)
     try:
-        return _asked(root, flags)
+        return _asked(root, flags, expected)
     except Failed:
         waiting: dict[str, Any] = attempt(lambda: _waiting(flags))
         if "unknown" in waiting:
@@ -64,7 +68,7 @@ def server(root: str) -> dict[str, Any]:
         return waiting
 
 
-def _asked(root: str, flags: dict[str, str]) -> dict[str, Any]:
+def _asked(root: str, flags: dict[str, str], expected: list[str]) -> dict[str, Any]:
     files = {
         "ca": flags.get("trusted-ca-file", _PKI + "/ca.crt"),
         "cert": _PKI + "/healthcheck-client.crt",
@@ -94,6 +98,7 @@ def _asked(root: str, flags: dict[str, str]) -> dict[str, Any]:
     found["members"] = attempt(
         lambda: [_member(m) for m in _good(ask("/v3/cluster/member/list", {})).get("members", [])]
     )
+    found["has_cluster"] = attempt(lambda: has_any(ask, expected))
     # This one goes through the whole cluster, and takes its time when there is no quorum.
     try:
         status, health = ask("/health")
@@ -110,7 +115,20 @@ def _waiting(flags: dict[str, str]) -> dict[str, Any]:
     status, text = plain(address, int(port), "/health")
     if status == 200:
         raise Failed("it is healthy, and yet serves no clients")
-    return dict(_status({}), healthy=False, said=str(json.loads(text).get("reason", "")), members=unknown(_NO_MEMBERS))
+    said = str(json.loads(text).get("reason", ""))
+    silent = unknown("it serves no clients")
+    return dict(_status({}), healthy=False, said=said, members=unknown(_NO_MEMBERS), has_cluster=silent)
+
+
+def has_any(ask: Ask, keys: list[str]) -> bool:
+    """Whether the member stores any of these keys, by its own data: no quorum is needed."""
+    if not keys:
+        raise Failed("there is no checkpoint whose workload it could be asked for")
+    for key in keys:
+        wanted = {"key": base64.b64encode(key.encode()).decode(), "count_only": True, "serializable": True}
+        if int(_good(ask("/v3/kv/range", wanted)).get("count") or 0):
+            return True
+    return False
 
 
 def _status(status: dict[str, Any]) -> dict[str, Any]:

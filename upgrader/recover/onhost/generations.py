@@ -15,6 +15,9 @@ from .probe import Failed, read, unknown
 
 _WORKLOADS = "/etc/kubernetes/checkpointer/workloads"
 _MANIFESTS = "/etc/kubernetes/manifests"
+_PREFIX = "/registry"
+"""kube-apiserver's own default (--etcd-prefix), and kubeadm's."""
+
 _SCHEMA = 1
 Images = Callable[[str], "dict[str, Any]"]
 
@@ -24,6 +27,23 @@ def workloads(root: str, images: Images) -> list[dict[str, Any]]:
     folder = root + _WORKLOADS
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return [_workload(root, name, images) for name in names if "." in name and not name.startswith(".")]
+
+
+def stored(root: str) -> list[str]:
+    """The keys in etcd of what the checkpoints on this host were made of; records that can't be read have none."""
+    folder = root + _WORKLOADS
+    found = set()
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        namespace, _, workload = name.partition(".")
+        generations = f"{folder}/{name}/generations"
+        for number in os.listdir(generations) if os.path.isdir(generations) else []:
+            try:
+                kind = json.loads(read(f"{generations}/{number}/generation.json"))["origin"].get("owner_kind", "")
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                continue  # told as damaged by `workloads`
+            if kind:
+                found.add(f"{_PREFIX}/{kind.lower()}s/{namespace}/{workload}")
+    return sorted(found)
 
 
 def _workload(root: str, name: str, images: Images) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def facts(root: str) -> dict[str, Any]:
             "certificates": lambda: machine.certificates(root),
             "manifests": lambda: machine.manifests(root),
             "etcd": lambda: etcd.facts(root),
-            "etcd_server": lambda: etcd.server(root),
+            "etcd_server": lambda: etcd.server(root, generations.stored(root)),
             "api": lambda: api.readyz(root, ports(root)),
         },
         _SECONDS,
