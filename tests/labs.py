@@ -184,11 +184,15 @@ class LabCluster:
             if "running" in status["state"]
         }
 
+    def crash_and_boot(self) -> None:
+        """Cut the controller's power and switch it on; it answers SSH again when this returns."""
+        self.lab("crash", "controller-1")
+        self.lab("boot", "controller-1")
+
     def cut_power(self) -> None:
         """Cut the controller's power, switch it on, and wait until the API says of no container that it still runs."""
         before = self.containers()
-        self.lab("crash", "controller-1")
-        self.lab("boot", "controller-1")
+        self.crash_and_boot()
         until(
             "the control plane to be back after a power cut, in new containers",
             lambda: not before & self.containers(),

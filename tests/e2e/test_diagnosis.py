@@ -80,7 +80,8 @@ def doctor(cluster: LabCluster) -> Iterator[Doctor]:
         yield doctor
         lost = before - doctor.generations()
         assert not lost, f"generations that are gone or damaged: {lost}"
-        cluster.wait_healthy(OLD)
+        # kube-apiserver waits longer and longer between its tries to reach an etcd that was away.
+        cluster.wait_healthy(OLD, timeout_seconds=240)
 
 
 def _ids(diagnosis: Diagnosis) -> list[str]:
@@ -208,7 +209,7 @@ def test_manifests_deleted(doctor: Doctor) -> None:
     """Without the folder of static pods the kubelet ends etcd: the folder is the cause, not etcd and not the API."""
     folder = "/etc/kubernetes/manifests"
     breaks = f"cp -a {folder} /run/kept && rm -r {folder}"
-    mends = f"mkdir -p -m 700 {folder} && cp -a /run/kept/. {folder} && rm -r /run/kept"
+    mends = f"mkdir -p -m 700 {folder} && cp -a /run/kept/. {folder} && rm -r /run/kept; systemctl restart kubelet"
 
     def etcd_gone() -> bool:
         facts = doctor.look().controllers[0].facts

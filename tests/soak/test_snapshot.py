@@ -1,4 +1,4 @@
-"""A lab that was saved can be put back, whatever happened to it since."""
+"""A lab that was saved can be put back, whatever happened to it since. Part of `make soak`: all tests build on it."""
 
 from __future__ import annotations
 

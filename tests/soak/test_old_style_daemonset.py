@@ -1,0 +1,23 @@
+"""The worst of the bad changes, with a power cut on top. Part of `make soak`: five minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.pushed import install_old_style, upgrade_old_style
+from tests.labs import LabCluster
+from tests.recovery import assert_recovered
+
+
+def test_old_style_daemonset_and_a_power_cut(cluster: LabCluster, tmp_path: Path) -> None:
+    """Where the update itself takes the only kube-apiserver away, and the power goes too, the DaemonSet comes back."""
+    try:
+        install_old_style(cluster, tmp_path / "values.yaml")
+        good = cluster.manifests()
+        upgrade_old_style(cluster)
+        cluster.crash_and_boot()
+        ended = cluster.upgrader("recover", "--yes")
+        assert ended.exit_code == 0, ended
+        assert_recovered(cluster, good)
+    finally:
+        cluster.restore()
