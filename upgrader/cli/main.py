@@ -28,6 +28,12 @@ _COMMANDS = {
 }
 
 
+_DECLINED = "Aborted: nothing was changed."
+_INTERRUPTED = (
+    "Interrupted. `upgrader status` says whether a run was begun and how far it got; `upgrader resume` goes on with it."
+)
+
+
 class _LazyGroup(click.Group):
     """A group that knows its commands' names and one-line helps without importing them."""
 
@@ -67,15 +73,10 @@ def main() -> None:
     outlast_the_terminal()
     try:
         code = cli.main(standalone_mode=False, prog_name="upgrader")
-    except click.exceptions.Abort:
-        click.echo("Aborted: nothing was changed.", err=True)
-        code = 130
-    except KeyboardInterrupt:
-        click.echo(
-            "Interrupted. `upgrader status` says whether a run was begun and how far it got; `upgrader resume` goes on "
-            "with it.",
-            err=True,
-        )
+    except (click.exceptions.Abort, KeyboardInterrupt) as stopped:
+        # Click makes the same of a question that was declined and of Ctrl-C in the middle of the work.
+        interrupted = isinstance(stopped, KeyboardInterrupt) or isinstance(stopped.__cause__, KeyboardInterrupt)
+        click.echo(_INTERRUPTED if interrupted else _DECLINED, err=True)
         code = 130
     except click.ClickException as error:
         error.show()

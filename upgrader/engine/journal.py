@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -29,6 +30,15 @@ DETAIL_BYTES = 4 * 2**20
 _FULL = f"The journal has {DETAIL_BYTES // 2**20} MiB: from here on it has no notes and no looks of gates."
 
 
+@dataclass(frozen=True)
+class _End:
+    """Where the next record goes: its number, the checksum of the one before, and the file's size. Moves as one."""
+
+    seq: int
+    checksum: str
+    size: int
+
+
 class Journal:
     """A Reporter that writes events to `journal.jsonl` and returns only when they are on disk."""
 
@@ -39,13 +49,11 @@ class Journal:
         """
         self._path = path
         self._clock = clock
-        self._seq = seq
-        self._checksum = checksum
         self._failure: JournalError | None = None
         self._seen: dict[tuple[str, str], tuple[str, str]] = {}
         self._file = _new(path) if file is None else file
-        self._bytes = os.fstat(self._file).st_size
-        self._full = self._bytes >= DETAIL_BYTES
+        self._end = _End(seq, checksum, os.fstat(self._file).st_size)
+        self._full = self._end.size >= DETAIL_BYTES
 
     @classmethod
     def reopen(cls, path: Path, clock: Clock) -> Self:
@@ -72,7 +80,7 @@ class Journal:
             raise self._failure
         if isinstance(event, GateLooked) and not self._news(event):
             return
-        if isinstance(event, GateLooked | Note) and self._bytes >= DETAIL_BYTES:
+        if isinstance(event, GateLooked | Note) and self._end.size >= DETAIL_BYTES:
             if not self._full:
                 self._full = True
                 self._write(Note(_FULL))
@@ -84,24 +92,30 @@ class Journal:
         os.close(self._file)
 
     def _write(self, event: Event) -> None:
-        line, checksum = encode(self._seq, self._clock.now(), event, self._checksum)
+        end = self._end
+        line, checksum = encode(end.seq, self._clock.now(), event, end.checksum)
         try:
             rest = line
             while rest:
                 rest = rest[os.write(self._file, rest) :]
             os.fsync(self._file)
+            self._end = _End(end.seq + 1, checksum, end.size + len(line))
         except OSError as error:
-            # A full disk takes half a line, and a reader would have to tell it from one that a crash tore.
-            with suppress(OSError):
-                os.ftruncate(self._file, self._bytes)
+            self._cut()
             self._failure = JournalError(
                 f"{self._path} can't be written: {error.strerror}; the run stopped where it was",
                 remedy="Make room (or mend the disk): `upgrader resume` then goes on from there.",
             )
             raise self._failure from error
-        self._seq += 1
-        self._checksum = checksum
-        self._bytes += len(line)
+        except BaseException:
+            # A second Ctrl-C: what is written on the way out must follow on what readers will find.
+            self._cut()
+            raise
+
+    def _cut(self) -> None:
+        """A full disk takes half a line, and a reader would have to tell it from one that a crash tore."""
+        with suppress(OSError):
+            os.ftruncate(self._file, self._end.size)
 
     def _news(self, event: GateLooked) -> bool:
         """A gate looks every second; only a new answer is worth a line."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import resource
 import stat
 from collections.abc import Callable, Iterator
@@ -254,6 +255,25 @@ def test_full_disk_stops_the_run_and_keeps_the_journal_whole(tmp_path: Path) -> 
                 journal.emit(event)
     assert [record.event for record in read_journal(path)] == [STORY[0]]
     assert path.read_bytes().endswith(b"\n"), "no half line is left"
+
+
+def test_interrupt_in_the_middle_of_a_write_leaves_a_sound_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second Ctrl-C that hits while a record is written costs that record; what is written on the way out fits."""
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path, FakeClock())
+    journal.emit(STORY[0])
+
+    def interrupted(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            journal.emit(STORY[1])
+    journal.emit(Note("on the way out"))
+    assert [record.event for record in read_journal(path)] == [STORY[0], Note("on the way out")]
 
 
 def test_text_that_is_no_unicode_is_kept(tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""What the command says, and its exit code, when somebody ends it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import pytest
+
+from upgrader.cli import main as entry
+
+
+def ended(action: object, monkeypatch: pytest.MonkeyPatch) -> object:
+    """The exit code of a command that does this."""
+    assert callable(action)
+    monkeypatch.setattr(entry, "cli", click.Command("run", callback=action))
+    monkeypatch.setattr(sys, "argv", ["upgrader"])
+    monkeypatch.setattr(sys, "stderr", sys.stderr)  # main() wraps it
+    with pytest.raises(SystemExit) as exit_:
+        entry.main()
+    return exit_.value.code
+
+
+def test_interrupted_work_is_not_said_to_have_changed_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C in the middle of a run, the second one, names `status` and `resume`; only a refused question aborts."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    def declined() -> None:
+        click.confirm("Start?", abort=True)
+
+    assert ended(interrupted, monkeypatch) == 130
+    said = capsys.readouterr().err
+    assert "upgrader resume" in said and "nothing was changed" not in said
+    monkeypatch.setattr(click.termui, "visible_prompt_func", lambda *_: "n")
+    assert ended(declined, monkeypatch) == 130
+    assert "nothing was changed" in capsys.readouterr().err
