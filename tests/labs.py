@@ -19,6 +19,7 @@ from bench.versions import COMPONENTS, running_versions
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
 from upgrader.lab import Lab
+from upgrader.model.release import without_revision
 from upgrader.ports import Kind
 
 __all__ = ["OLD", "RELEASES", "TARGET", "LabCluster", "make_cluster", "until"]
@@ -104,8 +105,8 @@ class LabCluster:
         return done.stdout
 
     def manifests(self) -> Mapping[str, str]:
-        """Release → what Helm put into the cluster."""
-        return {release: self.helm("get", "manifest", release) for release in RELEASES}
+        """Release → what Helm put into the cluster, whichever revision that was."""
+        return {release: without_revision(self.helm("get", "manifest", release)) for release in RELEASES}
 
     def report(self) -> Mapping[str, Any]:
         """`report.json` of the newest run."""
