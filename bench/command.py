@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Ended", "start", "upgrader"]
+__all__ = ["Ended", "running", "start", "upgrader"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -67,3 +68,15 @@ def start(*arguments: str | Path, folder: Path = REPOSITORY) -> subprocess.Popen
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+@contextmanager
+def running(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """`upgrader ARGUMENTS` at work, as of `start`; it is surely gone when the context is left."""
+    process = start(*arguments)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

@@ -7,18 +7,21 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.command import Ended, start, upgrader
+from bench.command import Ended, running, upgrader
 from tests.labs import OLD, LabCluster, until
 from upgrader.lab.catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
 
 __all__ = ["MOMENTS", "ONE", "TWO", "Moment", "TwoReleases"]
+
+Runs = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
+"""What starts a run, as `bench.command.running` does."""
 
 ONE, TWO = "one", "two"
 
@@ -124,17 +127,12 @@ class TwoReleases:
         self._turn = int(turn)
 
     @contextmanager
-    def run_until(self, moment: Moment) -> Iterator[subprocess.Popen[str]]:
-        """A run that has reached that moment; it is killed at the latest when the context is left."""
+    def run_until(self, moment: Moment, begin: Runs = running) -> Iterator[subprocess.Popen[str]]:
+        """A run that has reached that moment; `begin` starts it, and surely ends it when the context is left."""
         before = set(self.cluster.runs())
-        process = start("-C", self.cluster.folder, "run", "--to", OLD, "--yes")
-        try:
+        with begin("-C", self.cluster.folder, "run", "--to", OLD, "--yes") as process:
             until(str(moment), lambda: self._there(moment, process, before), timeout_seconds=180, interval_seconds=0.02)
             yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.communicate()
 
     def kill(self, moment: Moment, *, helm_too: bool = False) -> None:
         """Run, and SIGKILL the run at that moment; its Helm as well, or it goes on alone."""

@@ -6,10 +6,10 @@ import contextlib
 import random
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.command import start
+from bench.command import running
 from bench.recovery.measure import Result, Site
 from tests.labs import OLD, TARGET, until
 
@@ -37,18 +37,6 @@ BAD: Mapping[str, Mapping[str, Any]] = {
 """Changes of the pod-checkpointer's values with which it can't run."""
 
 
-@contextlib.contextmanager
-def running(site: Site, target: str) -> Iterator[subprocess.Popen[str]]:
-    """`upgrader run`, as a process that is surely gone afterwards."""
-    process = start("-C", site.cluster.folder, "run", "--to", target, "--yes")
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.communicate()
-
-
 def cut(
     site: Site, seconds: float, change: Mapping[str, Any], target: str = TARGET, *, to_the_end: bool = True
 ) -> Result:
@@ -59,7 +47,7 @@ def cut(
     """
     site.cluster.change_values("pod-checkpointer", change)
     before = site.cluster.runs()
-    with running(site, target) as process:
+    with running("-C", site.cluster.folder, "run", "--to", target, "--yes") as process:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(seconds)
         begun = site.cluster.runs() != before

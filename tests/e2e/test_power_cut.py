@@ -5,10 +5,9 @@ Ten more, at random moments of an upgrade: `python -m bench.recovery --only none
 
 from __future__ import annotations
 
-import contextlib
 import json
 
-from bench.command import REPOSITORY, start
+from bench.command import REPOSITORY, running
 from tests.labs import OLD, TARGET, LabCluster, until
 from upgrader.ports import Kind
 
@@ -17,17 +16,10 @@ _PODS = Kind("v1", "pods")
 
 def test_power_cut_while_two_api_servers_run(cluster: LabCluster) -> None:
     """In the middle of the kube-apiserver step the power is cut: the control plane comes back by itself."""
-    run = start("-C", cluster.folder, "run", "--to", TARGET, "--yes")
-    try:
+    with running("-C", cluster.folder, "run", "--to", TARGET, "--yes") as run:
         until("the new kube-apiserver beside the old one", lambda: len(_api_servers(cluster)) > 1, timeout_seconds=180)
         cluster.cut_power()
         output, _ = run.communicate(timeout=600)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            run.kill()
-        run.wait()
-        if run.stdout:
-            run.stdout.close()
 
     # Whichever way the run went on (to the target, back, or to a person), it says so with a code of the contract.
     assert run.returncode in (0, 4, 5), output

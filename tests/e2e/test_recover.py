@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 
-from bench.command import start
+from bench.command import running
 from bench.pushed import BAD_FLAG, edit, upgrade
 from tests.labs import LabCluster, until
 from tests.recovery import assert_recovered
@@ -61,8 +59,7 @@ def test_edited_by_hand(cluster: LabCluster) -> None:
 
 def kill_after(cluster: LabCluster, words: str) -> None:
     """Begin a recovery, and kill it as soon as it says that it is about to do this."""
-    run = start("-C", cluster.folder, "recover", "--yes")
-    try:
+    with running("-C", cluster.folder, "recover", "--yes") as run:
         assert run.stdout is not None
         said = []
         for line in run.stdout:
@@ -70,9 +67,3 @@ def kill_after(cluster: LabCluster, words: str) -> None:
             if words in line:
                 return
         pytest.fail(f"the recovery ended without '{words}':\n{''.join(said)}")
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            run.kill()
-        run.wait()
-        if run.stdout:
-            run.stdout.close()

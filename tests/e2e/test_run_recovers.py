@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from bench.command import REPOSITORY, start
+from bench.command import REPOSITORY, running
 from tests.labs import OLD, LabCluster, until
 from upgrader.ports import Kind
 
@@ -27,7 +25,7 @@ def test_helm_killed_in_the_middle_of_a_bad_change(cluster: LabCluster) -> None:
     """A bad flag, and nobody left to roll it back: the run does it, ends with 4, and the API answers all the while."""
     before = cluster.manifests()
     cluster.change_values("kube-apiserver", {"extraArgs": _BAD_FLAG})
-    with running(cluster) as run:
+    with running("-C", cluster.folder, "run", "--to", OLD, "--yes") as run:
         until("Helm at work on kube-apiserver", lambda: _pending(cluster), timeout_seconds=120)
         os.kill(_helm_of(run.pid), signal.SIGKILL)
         output, _ = run.communicate(timeout=240)
@@ -74,20 +72,6 @@ def test_change_that_takes_the_api_away(cluster: LabCluster) -> None:
     told = [record["type"] for record in cluster.journal()]
     assert told.index("StepEnded") < told.index("RecoveryStarted") < told.index("RecoveryEnded")
     until("the copy to be withdrawn", lambda: _copies(cluster) == [], timeout_seconds=90)
-
-
-@contextmanager
-def running(cluster: LabCluster) -> Iterator[subprocess.Popen[str]]:
-    """`upgrader run` to the old version, in the background; killed if it is still there at the end."""
-    run = start("-C", cluster.folder, "run", "--to", OLD, "--yes")
-    try:
-        yield run
-    finally:
-        if run.poll() is None:
-            run.kill()
-        run.wait()
-        if run.stdout:
-            run.stdout.close()
 
 
 def _pending(cluster: LabCluster) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
@@ -12,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from bench.command import start
+from bench.command import running
 from tests.labs import OLD, LabCluster, until
 from upgrader.gates.absence import api_problem
 from upgrader.lab.catalog import IMAGE_VERSIONS
@@ -155,27 +156,23 @@ class Scene(ABC, Generic[At]):
         begun = time.monotonic()
         if disturbance and at == Moment.BEFORE:
             disturbance.begin()
-        process = start("-C", self.cluster.folder, "run", "--to", OLD, "--yes")
-        try:
+        with running("-C", self.cluster.folder, "run", "--to", OLD, "--yes") as process:
             if disturbance and at is not None:
                 if at != Moment.BEFORE:
                     self._await(at, process, runs)
                     disturbance.begin()
                 try:
-                    process.wait(FAULT_SECONDS)
-                except subprocess.TimeoutExpired:
-                    pass
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(FAULT_SECONDS)
                 finally:
                     disturbance.end()
-            said, _ = process.communicate(timeout=_LIMIT_SECONDS)
-            code = process.returncode
-        except subprocess.TimeoutExpired:
-            process.kill()
-            said, _ = process.communicate()
-            code = -1
-        finally:
-            if process.poll() is None:
+            try:
+                said, _ = process.communicate(timeout=_LIMIT_SECONDS)
+                code = process.returncode
+            except subprocess.TimeoutExpired:
                 process.kill()
+                said, _ = process.communicate()
+                code = -1
         name = disturbance.name if disturbance else ""
         said = said.replace(f"{self.cluster.folder}/", "")
         return Outcome(name, at or "", code, time.monotonic() - begun, said, "", {})

@@ -1,0 +1,157 @@
+"""Runs that somebody stops, politely or not, and a playbook that is cut off; what is left is gone on with elsewhere."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from bench.command import REPOSITORY, running
+from tests.kills import ONE, Moment, TwoReleases
+from tests.labs import OLD, LabCluster, until
+from upgrader.engine.clusterlock import read_lease
+from upgrader.ports import Kind
+
+_NODES = Kind("v1", "nodes", namespaced=False)
+_CORDONS = """
+- hosts: controllers
+  gather_facts: false
+  tasks:
+    - command: kubectl --kubeconfig /etc/kubernetes/admin.conf cordon controller-1
+    - command: sleep 10
+    - command: kubectl --kubeconfig /etc/kubernetes/admin.conf uncordon controller-1
+"""
+
+
+@pytest.fixture
+def releases(cluster: LabCluster, tmp_path: Path) -> Iterator[TwoReleases]:
+    """Two small releases, in place."""
+    two = TwoReleases(cluster, tmp_path)
+    yield two
+    two.remove()
+
+
+def terminate(process: subprocess.Popen[str]) -> str:
+    """SIGTERM, as a CI system sends it; returns what the run said."""
+    process.send_signal(signal.SIGTERM)
+    return process.communicate(timeout=120)[0]
+
+
+def interrupt_twice(process: subprocess.Popen[str]) -> str:
+    """Ctrl-C, and once more."""
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "Stopping after the current step" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    return process.communicate(timeout=20)[0]
+
+
+@pytest.mark.parametrize(
+    ("stop", "complete"), [(terminate, True), (interrupt_twice, False)], ids=["sigterm", "ctrl-c-twice"]
+)
+def test_stopped_by_a_signal(
+    releases: TwoReleases, stop: Callable[[subprocess.Popen[str]], str], complete: bool
+) -> None:
+    """SIGTERM lets the step at work be completed, a second Ctrl-C doesn't; either way the exit code is 130, the lock is
+    free, what is said is true, and another machine completes the run."""
+    before, after = releases.change()
+    with releases.run_until(Moment("StepStarted", ONE, "pending-upgrade")) as process:
+        said = stop(process)
+    assert process.returncode == 130 and "upgrader resume" in said and "nothing was changed" not in said, said
+    lease = read_lease(releases.cluster.kube)
+    assert lease is not None and lease.holder is None
+    assert releases.turns[1] == before, "the second step was not begun"
+    assert any(line["type"] == "StepEnded" for line in releases.cluster.journal()) == complete
+    ended = releases.elsewhere("resume", "--yes")
+    assert ended.exit_code == 0, ended
+    assert releases.turns == (after, after) and releases.settled
+
+
+@contextmanager
+def in_a_terminal(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """`upgrader ARGUMENTS` in a terminal of its own; it is closed when the context is left, and the run waited for."""
+    ours, theirs = pty.openpty()
+    command = ["setsid", "--ctty", sys.executable, "-m", "upgrader", *map(str, arguments)]
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdin=theirs, stdout=theirs, stderr=theirs, text=True)
+    os.close(theirs)
+    closed = threading.Event()
+    reader = threading.Thread(target=_read, args=(ours, closed))
+    reader.start()
+    try:
+        yield process
+    finally:
+        closed.set()
+        reader.join()
+        os.close(ours)
+        try:
+            process.wait(120)
+        finally:
+            process.kill()
+
+
+def _read(terminal: int, closed: threading.Event) -> None:
+    """Look at a terminal, as somebody does who sits at it: one that is full keeps who writes to it waiting."""
+    while not closed.is_set():
+        if select.select([terminal], [], [], 0.1)[0]:
+            with suppress(OSError):  # who wrote to it has ended
+                os.read(terminal, 65536)
+
+
+def test_closed_terminal(releases: TwoReleases) -> None:
+    """A terminal that is closed while Helm is at work costs the step nothing: it is completed, with its gates; the run
+    stops behind it with 130, and another machine completes it."""
+    before, after = releases.change()
+    with releases.run_until(Moment("StepStarted", ONE, "pending-upgrade"), in_a_terminal) as process:
+        pass
+    assert process.returncode == 130
+    assert releases.turns == (after, before)
+    assert [line["data"]["outcome"] for line in releases.cluster.journal() if line["type"] == "StepEnded"] == ["passed"]
+    ended = releases.elsewhere("resume", "--yes")
+    assert ended.exit_code == 0, ended
+    assert releases.turns == (after, after) and releases.settled
+
+
+def test_playbook_that_is_cut_off_between_cordon_and_uncordon(cluster: LabCluster, tmp_path: Path) -> None:
+    """A node that a killed playbook left cordoned is named by a rollback, which says that the playbook has no way back
+    and needs a person; and a run that is resumed runs the playbook again, whole, and leaves the node as it was."""
+    playbook = tmp_path / "reboot.yml"
+    playbook.write_text(_CORDONS)
+    cluster.change_settings(
+        {"pipeline": [{"playbook": str(playbook)}], "availability": {"requestsPerSecond": 0}},
+    )
+    _cut_off(cluster)
+    ended = cluster.upgrader("rollback", "--yes")
+    assert ended.exit_code == 5, ended
+    assert "playbook reboot.yml has no way back" in ended.stderr
+    assert "node controller-1 is cordoned" in ended.stderr
+    cluster.on_controller("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "uncordon", "controller-1")
+
+    _cut_off(cluster)
+    ended = cluster.upgrader("resume", "--yes")
+    assert ended.exit_code == 0, ended
+    assert "had not come to its end: it is run again" in ended.stderr
+    assert not _cordoned(cluster)
+
+
+def _cut_off(cluster: LabCluster) -> None:
+    """Kill a run while its playbook has the node cordoned; Ansible ends with it."""
+    with running("-C", cluster.folder, "run", "--to", OLD, "--yes") as process:
+        until("a cordoned node", lambda: _cordoned(cluster), timeout_seconds=120)
+        process.kill()
+    with pytest.raises(TimeoutError):
+        until("somebody to go on alone", lambda: not _cordoned(cluster), timeout_seconds=15)
+
+
+def _cordoned(cluster: LabCluster) -> bool:
+    return any(node["spec"].get("unschedulable") for node in cluster.kube.list(_NODES))
