@@ -18,7 +18,7 @@ from tests.labs import OLD, LabCluster, until
 from upgrader.lab.catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
 
-__all__ = ["MOMENTS", "ONE", "TWO", "Moment", "TwoReleases"]
+__all__ = ["MOMENTS", "ONE", "TWO", "Moment", "TwoReleases", "stop_now"]
 
 Runs = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
 """What starts a run, as `bench.command.running` does."""
@@ -182,6 +182,17 @@ class TwoReleases:
         self.cluster.change_settings(settings)
         for name in (ONE, TWO):
             self.cluster.change_values(name, {"turn": str(self._turn)})
+
+
+def stop_now(process: subprocess.Popen[str], number: signal.Signals) -> str:
+    """Ask a run twice to stop, the second time when it has heard the first; returns what it said after that."""
+    process.send_signal(number)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "Stopping after the current step" in line:
+            break
+    process.send_signal(number)
+    return process.communicate(timeout=30)[0]
 
 
 def _children(pid: int, program: str) -> list[int]:

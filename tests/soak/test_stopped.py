@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.command import REPOSITORY, running
-from tests.kills import ONE, Moment, TwoReleases
+from tests.kills import ONE, Moment, TwoReleases, stop_now
 from tests.labs import OLD, LabCluster, until
 from upgrader.engine.clusterlock import read_lease
 from upgrader.ports import Kind
@@ -48,13 +48,7 @@ def terminate(process: subprocess.Popen[str]) -> str:
 
 def interrupt_twice(process: subprocess.Popen[str]) -> str:
     """Ctrl-C, and once more."""
-    process.send_signal(signal.SIGINT)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "Stopping after the current step" in line:
-            break
-    process.send_signal(signal.SIGINT)
-    return process.communicate(timeout=20)[0]
+    return stop_now(process, signal.SIGINT)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""Two runs of one cluster that start at the same instant, from two folders, over and over."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench.command import running
+from tests.kills import stop_now
+from tests.labs import OLD, LabCluster, until
+from upgrader.engine.clusterlock import read_lease
+from upgrader.engine.lease import LEASES, NAME, NAMESPACE
+
+ROUNDS = 50
+_LOSES_SECONDS = 60.0
+
+
+def test_exactly_one_proceeds(cluster: LabCluster, tmp_path: Path) -> None:
+    """Of two, the first time on no Lease and then on a free one, one is at work and the other ends with 6 and its name,
+    having written nothing; stopped at once by a second SIGTERM, the one that was at work leaves the lock free."""
+    # Each gate is held for so long that the one at work is still there when the other looks at its lock again.
+    cluster.change_settings({"gates": {"consecutive": 100}, "availability": {"requestsPerSecond": 0}})
+    other = tmp_path / "other"
+    shutil.copytree(cluster.folder, other, ignore=shutil.ignore_patterns("runs", "*.img", "machines"))
+    cluster.kube.delete(LEASES, NAME, NAMESPACE)
+    won = [_winner(cluster, (cluster.folder, other)) for _ in range(ROUNDS)]
+    assert set(won) == {0, 1}, "it is never the same one"
+
+
+def _winner(cluster: LabCluster, folders: tuple[Path, Path]) -> int:
+    before = [_runs(folder) for folder in folders]
+    with ExitStack() as stack:
+        rivals = [stack.enter_context(running("-C", folder, "run", "--to", OLD, "--yes")) for folder in folders]
+        until("one to be turned away", lambda: any(_over(each) for each in rivals), timeout_seconds=_LOSES_SECONDS)
+        loser = next(index for index, each in enumerate(rivals) if _over(each))
+        winner = 1 - loser
+        said, _ = rivals[loser].communicate()
+        assert rivals[loser].returncode == 6 and f"process {rivals[winner].pid}" in said, said
+        until("the other to be at work", lambda: _runs(folders[winner]) > before[winner], timeout_seconds=60)
+        assert not _over(rivals[winner])
+        said = stop_now(rivals[winner], signal.SIGTERM)
+        assert rivals[winner].returncode == 130, said
+    assert _runs(folders[loser]) == before[loser]
+    lease = read_lease(cluster.kube)
+    assert lease is not None and lease.holder is None
+    return winner
+
+
+def _over(process: subprocess.Popen[str]) -> bool:
+    return process.poll() is not None
+
+
+def _runs(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "runs").glob("*/")}
