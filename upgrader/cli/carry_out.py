@@ -22,6 +22,7 @@ from upgrader.engine.report import Report, fold
 from upgrader.engine.runner import Runner, RunResult
 from upgrader.engine.state import state_of
 from upgrader.engine.stop import StopRequest, stop_on_signals
+from upgrader.engine.whole import write_whole
 from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed
 from upgrader.model.event import Event, Note, RollbackAsked, RunResumed, RunStarted
 from upgrader.model.plan import Plan
@@ -67,7 +68,7 @@ def carry_out(
     )
     job = _Job(folder, pipeline, plan is not None, (), lambda runner, steps: runner.run(steps, began))
     journal = Journal(folder / JOURNAL, clock)
-    _raise(_show(_run(session, job, journal, held), folder), upgrade=plan is not None)
+    _raise(_reported(session, job, journal, held), upgrade=plan is not None)
 
 
 def carry_on(
@@ -84,7 +85,7 @@ def carry_on(
     forward = isinstance(why, RunResumed)
     job = _Job(folder, pipeline, forward, earlier, lambda runner, steps: runner.go_on(steps, state, why))
     journal = Journal.reopen(path, session.tools.clock)
-    result = _show(_run(session, job, journal, held), folder)
+    result = _reported(session, job, journal, held)
     if forward or result.outcome != "rolled-back":
         _raise(result, upgrade=True)
 
@@ -101,42 +102,45 @@ class _Job:
     work: Callable[[Runner, Pipeline], RunResult]
 
 
+def _reported(session: Session, job: _Job, journal: Journal, held: HeldLock | None) -> RunResult:
+    """Do the job, and report it: in a file, however it ends, and in print."""
+    try:
+        result = _run(session, job, journal, held)
+    finally:
+        journal.close()
+        report = fold(read_journal(job.folder / JOURNAL))
+        _write_report(job.folder / "report.json", report)
+    print_report(report, job.folder)
+    return result
+
+
 def _run(session: Session, job: _Job, journal: Journal, held: HeldLock | None) -> RunResult:
     settings, tools = session.settings, session.tools
     stop = held.stop if held else StopRequest()
-    try:
-        with choose_reporter(sys.stderr) as display, stop_on_signals(stop, lambda text: display.emit(Note(text))):
-            display.catch_up(job.earlier)
-            probe = probe_of(session, display)
-            others: list[Reporter] = [*([Phases(probe.enter)] if probe else []), *([held.lock] if held else [])]
-            mirror = session.mirror(job.folder / JOURNAL, job.folder.name, lambda text: display.emit(Note(text)))
-            reporter = _Everyone(journal, display, mirror, *others)
-            if held and held.lock.taken_over:
-                reporter.emit(held.lock.taken_over)
-            runner = Runner(
-                kube=tools.kube,
-                clock=tools.clock,
-                reporter=reporter,
-                stop=stop,
-                recovery=session.recovery(),
-                patience_seconds=settings.recovery.patience_seconds,
-            )
-            pipeline = job.pipeline
-            if probe and job.undisturbed:
-                pipeline = guarded(pipeline, probe.counts, settings.limits)
-            with probing(probe, reporter):
-                result = job.work(runner, pipeline)
-            for words in cordoned(tools.kube):
-                reporter.emit(Note(words))
-            return result
-    finally:
-        journal.close()
-        _write_report(job.folder / "report.json", fold(read_journal(job.folder / JOURNAL)))
-
-
-def _show(result: RunResult, folder: Path) -> RunResult:
-    print_report(fold(read_journal(folder / JOURNAL)), folder)
-    return result
+    with choose_reporter(sys.stderr) as display, stop_on_signals(stop, lambda text: display.emit(Note(text))):
+        display.catch_up(job.earlier)
+        probe = probe_of(session, display)
+        others: list[Reporter] = [*([Phases(probe.enter)] if probe else []), *([held.lock] if held else [])]
+        mirror = session.mirror(job.folder / JOURNAL, job.folder.name, lambda text: display.emit(Note(text)))
+        reporter = _Everyone(journal, display, mirror, *others)
+        if held and held.lock.taken_over:
+            reporter.emit(held.lock.taken_over)
+        runner = Runner(
+            kube=tools.kube,
+            clock=tools.clock,
+            reporter=reporter,
+            stop=stop,
+            recovery=session.recovery(),
+            patience_seconds=settings.recovery.patience_seconds,
+        )
+        pipeline = job.pipeline
+        if probe and job.undisturbed:
+            pipeline = guarded(pipeline, probe.counts, settings.limits)
+        with probing(probe, reporter):
+            result = job.work(runner, pipeline)
+        for words in cordoned(tools.kube):
+            reporter.emit(Note(words))
+        return result
 
 
 def _raise(result: RunResult, *, upgrade: bool) -> None:
@@ -168,8 +172,7 @@ class _Everyone:
 
 def _write_report(path: Path, report: Report) -> None:
     try:
-        path.touch(mode=0o600)
-        path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+        write_whole(path, (json.dumps(report.as_json(), indent=2) + "\n").encode())
     except OSError as error:
         raise JournalError(
             f"{path} can't be written: {error.strerror}; the run's outcome: {report.outcome}",

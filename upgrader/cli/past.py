@@ -71,7 +71,7 @@ def _choose(found: Found, name: str | None) -> FoundRun:
         if again:
             raise UsageError(f"run {name} is no upgrade", remedy=f"To go on with it, run: {again}")
         return run
-    upgrades = [run for run in found.runs if _is_upgrade(run)]
+    upgrades = [run for run in found.runs if run.report.is_upgrade]
     if not upgrades:
         raise UsageError("this cluster has seen no upgrade yet", remedy="Begin one with: upgrader run")
     return upgrades[-1]
@@ -86,7 +86,3 @@ def _refuse_older(run: FoundRun, found: Found) -> None:
                 f"run {later.name} came after {run.name}, and what it changed still stands",
                 remedy=f"Take that one back first (upgrader rollback --run {later.name}), or go on from it.",
             )
-
-
-def _is_upgrade(run: FoundRun) -> bool:
-    return state_of(run.records).target.startswith("v")

@@ -58,7 +58,7 @@ def run(folder: Path, to: str | None, yes: bool, take_over: bool) -> None:
 def _mention_interrupted(folder: Path) -> None:
     """Going on and beginning anew differ in where they go back to."""
     newest = newest_run(folder / "runs")
-    if newest and newest.outcome == "interrupted" and newest.report.target.startswith("v"):
+    if newest and newest.outcome == "interrupted" and newest.report.is_upgrade:
         click.echo(
             f"Run {newest.name} was interrupted. `upgrader resume` goes on with it, and knows the way back to before "
             "it; this begins a new run, whose way back is the cluster as it is now.",

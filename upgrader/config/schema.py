@@ -115,7 +115,8 @@ class Policy(_Model):
     keep_runs: int = Field(
         default=20,
         ge=1,
-        description="How many past runs are kept in `runs/` when a new one begins. The last that succeeded always is.",
+        description="How many past runs are kept in `runs/` when a new one begins. The last upgrade, and the last that "
+        "succeeded, always are.",
     )
 
 

@@ -5,11 +5,8 @@ Of a run's copies the one that goes furthest (`copies.progress`) and can be beli
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +16,7 @@ from upgrader.engine.history import PastRun
 from upgrader.engine.journal import JOURNAL, parse_journal
 from upgrader.engine.record import Record
 from upgrader.engine.report import Report, fold
+from upgrader.engine.whole import write_whole
 from upgrader.errors import JournalError, UpgraderError
 
 __all__ = ["Found", "FoundRun", "bring_home", "find_runs", "with_elsewhere"]
@@ -115,7 +113,7 @@ def bring_home(found: FoundRun, runs: Path) -> Path:
             # Damaged, or written by a run that another machine has gone on with: somebody may want to read it.
             path.replace(path.with_name(f"{JOURNAL}.superseded"))
         if before != found.content:
-            _write(path, found.content)
+            write_whole(path, found.content)
     except OSError as error:
         raise JournalError(
             f"the journal of run {found.name} can't be written to {folder}: {error.strerror}",
@@ -149,23 +147,3 @@ def _merged(name: str, copies: list[_Copy]) -> FoundRun:
         f"its journals differ in {best.place} and in {other.place}: two machines have gone on with it" if other else ""
     )
     return FoundRun(name, best.place, best.content, best.records, problem)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """All of it or nothing, for its owner only."""
-    file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(file, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

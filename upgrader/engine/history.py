@@ -67,10 +67,10 @@ def newest_run(runs: Path) -> PastRun | None:
 
 
 def prune(runs: Path, keep: int) -> tuple[str, ...]:
-    """Remove all but the newest `keep` (≥ 1) runs and the last that succeeded; returns the names of the removed.
+    """Remove all but the newest `keep` (≥ 1) runs and the upgrades that are needed; returns the names of the removed.
 
-    The newest always stays, so one that was interrupted can always be gone on with. Only folders that are named as
-    runs are touched. Raises UsageError for one that can't be removed.
+    See `surplus` for which those are. Only folders that are named as runs are touched. Raises UsageError for one that
+    can't be removed.
     """
     try:
         return _prune(runs, keep)
@@ -81,19 +81,28 @@ def prune(runs: Path, keep: int) -> tuple[str, ...]:
         ) from error
 
 
-def surplus(names: Sequence[str], succeeded: Callable[[str], bool], keep: int) -> tuple[str, ...]:
-    """Of runs, the oldest first, those that are neither among the newest `keep` nor the last that succeeded."""
+def surplus(names: Sequence[str], report: Callable[[str], Report], keep: int) -> tuple[str, ...]:
+    """Of runs, the oldest first, those that may go: all but the newest `keep`, and the upgrades that are still needed.
+
+    Those are the last one, which can be gone on with or taken back, and the last that succeeded: runs of `recover` and
+    `adopt` may come after them in any number. `report` is what a run's journal says, empty where it can't be believed.
+    """
     old = tuple(names[:-keep])
     if not old:
         return ()
-    # Newest first, and no further than needed: most often the last run is the one.
-    last = next((name for name in reversed(names) if succeeded(name)), None)
-    return tuple(name for name in old if name != last)
+    needed: set[str] = set()
+    for name in reversed(names):  # no further than needed: most often the newest is both
+        found = report(name)
+        if found.is_upgrade and (found.outcome == "succeeded" or not needed):
+            needed.add(name)
+        if found.is_upgrade and found.outcome == "succeeded":
+            break
+    return tuple(name for name in old if name not in needed)
 
 
 def _prune(runs: Path, keep: int) -> tuple[str, ...]:
     names = [folder.name for folder in _folders(runs)]
-    going = surplus(names, lambda name: _past_run(runs / name).outcome == "succeeded", keep)
+    going = surplus(names, lambda name: _past_run(runs / name).report, keep)
     old = [runs / name for name in going]
     for folder in old:
         # Under a name that nothing takes for a run, so that a crash in the middle leaves no run without a journal.

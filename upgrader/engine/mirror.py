@@ -16,7 +16,7 @@ from pathlib import Path
 from upgrader.engine.copies import Copies
 from upgrader.engine.history import surplus
 from upgrader.engine.journal import parse_journal
-from upgrader.engine.report import fold
+from upgrader.engine.report import Report, fold
 from upgrader.errors import UpgraderError
 from upgrader.model.event import (
     Event,
@@ -127,15 +127,15 @@ class Mirror:
         place.write(self._run, content[: content.rfind(b"\n") + 1])
 
     def _prune(self, place: Copies) -> None:
-        """As in the runs folder. A journal that can't be read can't be one that succeeded."""
+        """As in the runs folder."""
 
-        def succeeded(run: str) -> bool:
+        def report(run: str) -> Report:
             try:
-                return fold(parse_journal(place.read(run) or b"", place.place)).outcome == "succeeded"
+                return fold(parse_journal(place.read(run) or b"", place.place))
             except UpgraderError:
-                return False
+                return Report()
 
-        for run in surplus([name for name in place.names() if name != self._run], succeeded, self._keep):
+        for run in surplus([name for name in place.names() if name != self._run], report, self._keep):
             place.remove(run)
 
 

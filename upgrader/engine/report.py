@@ -100,6 +100,11 @@ class Report:
     unknown: tuple[str, ...] = ()
     """Types of records that this version of upgrader doesn't know: a newer one wrote them."""
 
+    @property
+    def is_upgrade(self) -> bool:
+        """Whether it is a run of `upgrader run`, and not one of `adopt` or `recover`: its target is a version."""
+        return self.target.startswith("v")
+
     def as_json(self) -> dict[str, Any]:
         """The shape of `report.json`."""
         return asdict(self)

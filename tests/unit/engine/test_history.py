@@ -14,13 +14,13 @@ from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.outcome import RunOutcome
 
 
-def a_run(runs: Path, day: int, outcome: RunOutcome | None = "succeeded") -> str:
+def a_run(runs: Path, day: int, outcome: RunOutcome | None = "succeeded", target: str = "v1.37.1") -> str:
     """The folder of a run that ended so (None: it was killed); returns its name."""
-    name = f"202601{day:02}T120000-v1.37.1"
+    name = f"202601{day:02}T120000-{target}"
     folder = runs / name
     folder.mkdir(parents=True)
     journal = Journal(folder / "journal.jsonl", FakeClock())
-    journal.emit(RunStarted(name, "v1.37.1", ("a",), str(folder)))
+    journal.emit(RunStarted(name, target, ("a",), str(folder)))
     if outcome:
         journal.emit(RunEnded(name, outcome, 1.0))
     journal.close()
@@ -64,6 +64,16 @@ def test_last_successful_run_is_kept(tmp_path: Path) -> None:
     made = [a_run(tmp_path, day, "rolled-back") for day in range(3, 8)]
     prune(tmp_path, 2)
     assert names(tmp_path) == [good, *made[-2:]]
+
+
+def test_runs_of_other_sorts_push_no_upgrade_out(tmp_path: Path) -> None:
+    """However often `recover` was run since, the last upgrade, which can be gone on with, and the last that succeeded,
+    which is what stands, are still there."""
+    good, cut_off = a_run(tmp_path, 1), a_run(tmp_path, 3, None)
+    a_run(tmp_path, 2, "rolled-back")
+    made = [a_run(tmp_path, day, "succeeded", "recover") for day in range(4, 8)]
+    prune(tmp_path, 1)
+    assert names(tmp_path) == [good, cut_off, made[-1]]
 
 
 @pytest.mark.parametrize("damaged", [False, True])
