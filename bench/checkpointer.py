@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.labs import LabCluster, make_cluster
+from tests.labs import LabCluster, some_cluster
 
 __all__ = ["Sample", "main", "table"]
 
@@ -35,16 +33,8 @@ def main() -> int:
     parser.add_argument("--settle", type=float, default=90.0, metavar="S", help="quiet before that (default: 90)")
     parser.add_argument("--lab", type=Path, metavar="FOLDER", help="an adopted lab to look at")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as home:
-        if options.lab:
-            cluster = LabCluster(options.lab.name, options.lab.resolve().parents[1], Path(home))
-            print(_measure(cluster, options.settle, options.seconds))
-            return 0
-        cluster = make_cluster(f"bench-{os.getpid()}", Path(home))
-        try:
-            print(_measure(cluster, options.settle, options.seconds))
-        finally:
-            cluster.down()
+    with some_cluster(options.lab, "bench") as cluster:
+        print(_measure(cluster, options.settle, options.seconds))
     return 0
 
 

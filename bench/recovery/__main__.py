@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.recovery.causes import CAUSES
 from bench.recovery.cuts import cut, good, moments, start_over
 from bench.recovery.measure import Result, Site
 from bench.recovery.page import as_json, boot_table, cause_table, cut_table
-from tests.labs import LabCluster, make_cluster
+from tests.labs import some_cluster
 
 __all__ = ["main"]
 
@@ -29,7 +26,8 @@ def main() -> int:
     cuts: list[Result] = []
     missed = 0
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
-    with _site(options.lab) as site:
+    with some_cluster(options.lab, "bench") as cluster:
+        site = Site(cluster)
         wanted = [cause for cause in CAUSES if not options.only or cause.name in options.only]
         jobs = [(cause.name, cause.measure, by_cause) for cause in wanted for _ in range(options.repeat)]
         if options.cuts:
@@ -77,24 +75,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--lab", type=Path, metavar="FOLDER", help="an adopted lab with a snapshot `adopted`, to use")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file as well")
     return parser
-
-
-@contextmanager
-def _site(folder: Path | None) -> Iterator[Site]:
-    """The lab that was named, or one of our own, which is removed at the end."""
-    with tempfile.TemporaryDirectory() as kept:
-        if folder is not None:
-            cluster = LabCluster(folder.name, folder.resolve().parents[1], Path(kept))
-            cluster.keep_files()
-            yield Site(cluster)
-            cluster.restore_files()
-            return
-        _say("a lab of its own…")
-        cluster = make_cluster(f"bench-{os.getpid()}", Path(kept))
-        try:
-            yield Site(cluster)
-        finally:
-            cluster.down()
 
 
 def _say(text: str) -> None:

@@ -18,7 +18,7 @@ from bench.reliability.faults import MACHINE_FAULTS, PROXY_FAULTS, on_machines, 
 from bench.reliability.page import Run, as_json, merged, table, write_into
 from tests.faults.proxy import FaultProxy, Upstream
 from tests.faults.scenario import Disturbance, Moment, Outcome, Stage
-from tests.labs import OLD, RELEASES, LabCluster, make_cluster
+from tests.labs import OLD, RELEASES, LabCluster, some_cluster
 
 __all__ = ["main"]
 
@@ -34,7 +34,7 @@ def main() -> int:
     """0 when every run did what it promises; progress on standard error."""
     options = _parser().parse_args()
     runs: list[Run] = []
-    with _cluster(options.lab) as cluster, tempfile.TemporaryDirectory() as scratch:
+    with some_cluster(options.lab, "reliability") as cluster, tempfile.TemporaryDirectory() as scratch:
         for block, fault, point in _cells(options.fault, options.moment, options.step):
             last = _one(cluster, Path(scratch), fault, point)
             runs.append(as_json(last))
@@ -109,24 +109,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--lab", type=Path, metavar="FOLDER", help="an adopted lab with a snapshot `adopted`, to use")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="write there, and leave the documentation alone")
     return parser
-
-
-@contextlib.contextmanager
-def _cluster(folder: Path | None) -> Iterator[LabCluster]:
-    """The lab that was named, or one of our own, which is removed at the end."""
-    with tempfile.TemporaryDirectory() as kept:
-        if folder is not None:
-            folder = folder.resolve()
-            cluster = LabCluster(folder.name, folder.parents[1], Path(kept))
-            cluster.keep_files()
-            yield cluster
-            return
-        _say("a lab of its own…")
-        cluster = make_cluster(f"reliability-{os.getpid()}", Path(kept))
-        try:
-            yield cluster
-        finally:
-            cluster.down()
 
 
 def _say(text: str) -> None:
