@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.labs import LabCluster, some_cluster
+from bench.labs import some_cluster
+from tests.labs import LabCluster
 
 __all__ = ["Sample", "main", "table"]
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +22,7 @@ from upgrader.lab import Lab
 from upgrader.model.release import without_revision
 from upgrader.ports import Kind
 
-__all__ = ["OLD", "RELEASES", "TARGET", "LabCluster", "make_cluster", "some_cluster", "until"]
+__all__ = ["OLD", "RELEASES", "TARGET", "LabCluster", "make_cluster", "until"]
 
 OLD, TARGET = "v1.36.3", "v1.37.1"
 RELEASES = ("pod-checkpointer", "kube-apiserver", "kubernetes")
@@ -220,27 +216,6 @@ class LabCluster:
         """The API remembers pods as Ready that the boot ended: wait for those that began after it."""
         Lab.find(self.name).wait_until_ready(240)
         self.wait_healthy(OLD)
-
-
-@contextmanager
-def some_cluster(lab: Path | None, name: str) -> Iterator[LabCluster]:
-    """The lab in that folder (`…/.lab/NAME`; its files are put back at the end), or one of our own, which goes then."""
-    with tempfile.TemporaryDirectory() as home:
-        if lab is not None:
-            folder = lab.resolve()
-            cluster = LabCluster(folder.name, folder.parents[1], Path(home))
-            cluster.keep_files()
-            try:
-                yield cluster
-            finally:
-                cluster.restore_files()
-            return
-        print("a lab of its own…", file=sys.stderr, flush=True)
-        cluster = make_cluster(f"{name}-{os.getpid()}", Path(home))
-        try:
-            yield cluster
-        finally:
-            cluster.down()
 
 
 def make_cluster(name: str, home: Path) -> LabCluster:

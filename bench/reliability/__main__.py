@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.command import REPOSITORY
+from bench.labs import some_cluster
 from bench.reliability.control_plane import ControlPlane
 from bench.reliability.faults import MACHINE_FAULTS, PROXY_FAULTS, on_machines, small_disk, through
 from bench.reliability.page import Run, as_json, merged, table, write_into
 from tests.faults.proxy import FaultProxy, Upstream
 from tests.faults.scenario import Disturbance, Moment, Outcome, Stage
-from tests.labs import OLD, RELEASES, LabCluster, some_cluster
+from tests.labs import OLD, RELEASES, LabCluster
 
 __all__ = ["main"]
 

@@ -1,0 +1,35 @@
+"""The lab that a benchmark works on."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.labs import LabCluster, make_cluster
+
+__all__ = ["some_cluster"]
+
+
+@contextmanager
+def some_cluster(lab: Path | None, name: str) -> Iterator[LabCluster]:
+    """The lab in that folder (`…/.lab/NAME`; its files are put back at the end), or one of our own, which goes then."""
+    with tempfile.TemporaryDirectory() as home:
+        if lab is not None:
+            folder = lab.resolve()
+            cluster = LabCluster(folder.name, folder.parents[1], Path(home))
+            cluster.keep_files()
+            try:
+                yield cluster
+            finally:
+                cluster.restore_files()
+            return
+        print("a lab of its own…", file=sys.stderr, flush=True)
+        cluster = make_cluster(f"{name}-{os.getpid()}", Path(home))
+        try:
+            yield cluster
+        finally:
+            cluster.down()
