@@ -183,7 +183,7 @@ class Holding:
 class Settings:
     """Durations in seconds. ``keep``: how many distinct good generations stay on disk for each workload."""
 
-    ready_for: float = 30.0
+    ready_for: float = 20.0
     grace: float = 20.0
     release_after: float = 30.0
     keep: int = 3
