@@ -16,7 +16,7 @@ from upgrader.engine.heartbeat import kept_alive
 from upgrader.engine.lease import LEASES, NAME, NAMESPACE, Holder
 from upgrader.errors import Locked
 
-ROUNDS = 10
+ROUNDS = 5
 
 
 @pytest.fixture
