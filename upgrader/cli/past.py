@@ -82,7 +82,10 @@ def _refuse_older(run: FoundRun, found: Found) -> None:
     for later in found.runs[found.runs.index(run) + 1 :]:
         state = state_of(later.records)
         if any(step.to_undo for step in state.steps):
+            other = _OTHERS.get(state.target)
             raise UsageError(
                 f"run {later.name} came after {run.name}, and what it changed still stands",
-                remedy=f"Take that one back first (upgrader rollback --run {later.name}), or go on from it.",
+                remedy=f"It was `{other}`, and an upgrade from before it can't be gone on with: begin a new run."
+                if other
+                else f"Take that one back first (upgrader rollback --run {later.name}), or go on from it.",
             )

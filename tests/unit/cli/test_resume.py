@@ -200,6 +200,14 @@ def test_later_runs_come_first(site: Site, command: str) -> None:
     assert f"upgrader rollback --run {NEWER}" in site.refused(command, "--yes", "--run", OLDER).remedy
 
 
+def test_adoption_since_is_no_run_to_take_back(site: Site) -> None:
+    """Where the control plane was adopted anew since, no command is named that would be refused."""
+    site.run(OLDER, BEGUN)
+    site.run("20260102T000000-adopt", BEGUN, target="adopt")
+    remedy = site.refused("resume", "--yes").remedy
+    assert "upgrader adopt" in remedy and "rollback" not in remedy
+
+
 def test_nothing_has_run_yet(site: Site) -> None:
     """A cluster without upgrades has nothing to go on with."""
     assert "no upgrade yet" in site.refused("resume").message
