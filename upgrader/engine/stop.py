@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from upgrader.errors import Interrupted
@@ -43,7 +43,8 @@ def stop_on_signals(request: StopRequest, tell: Callable[[str], None]) -> Iterat
         if request.requested:
             raise KeyboardInterrupt
         request.requested = True
-        tell("Stopping after the current step (once more: stop now)")
+        with suppress(RuntimeError):  # Python's, where it came in the middle of a write to the same stream
+            tell("Stopping after the current step (once more: stop now)")
 
     before = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:

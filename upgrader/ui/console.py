@@ -51,7 +51,7 @@ class ConsoleReporter:
     def __init__(self, console: Console, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._monotonic = monotonic
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come by while it is held
         self._progress = Progress()
         self._noted = ""
         self._spinner = Spinner("dots", style="cyan")

@@ -28,6 +28,18 @@ def test_first_signal_asks_and_the_second_stops(number: signal.Signals) -> None:
     assert signal.getsignal(number) == before
 
 
+def test_signal_in_the_middle_of_a_write_costs_no_more_than_words() -> None:
+    """Python refuses a handler's write to a stream whose write it interrupted; the request stands all the same."""
+    stop = StopRequest()
+
+    def reentrant(_: str) -> None:
+        raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
+
+    with stop_on_signals(stop, reentrant):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert stop.requested
+
+
 def test_stop_on_the_way_back_takes_effect_behind_the_undo_at_work(bench: Bench) -> None:
     """The step that failed is undone, the earlier ones stay as they are, and the run can be resumed."""
 

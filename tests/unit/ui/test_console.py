@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 
 from rich.console import Console
 from rich.text import Text
@@ -109,3 +110,22 @@ def test_a_note_is_shown_with_the_step_and_kept_above() -> None:
     assert out.getvalue().count("helm upgrade") == 1
     assert "helm rollback" in out.getvalue()
     assert "helm upgrade" in picture(*BEGIN, Note("helm upgrade"))
+
+
+def test_signal_in_the_middle_of_an_event_is_told() -> None:
+    """A signal handler runs wherever the main thread is, and what it says must not wait for what it interrupted."""
+    armed = threading.Event()
+
+    def interrupted() -> float:
+        if armed.is_set():
+            armed.clear()
+            display.emit(Note("Stopping after the current step"))
+        return 0.0
+
+    out = io.StringIO()
+    display = ConsoleReporter(Console(file=out, width=80), interrupted)
+    armed.set()
+    thread = threading.Thread(target=display.emit, args=(BEGIN[0],), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive() and "Stopping after the current step" in out.getvalue()
