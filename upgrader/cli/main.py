@@ -30,7 +30,7 @@ _COMMANDS = {
 
 _DECLINED = "Aborted: nothing was changed."
 _INTERRUPTED = (
-    "Interrupted. `upgrader status` says whether a run was begun and how far it got; `upgrader resume` goes on with it."
+    "Interrupted. Where a run was at work, `upgrader status` says how far it got, and `upgrader resume` goes on with it."
 )
 
 
