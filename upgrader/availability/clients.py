@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal, Protocol
 
+from upgrader.availability.encode import Encoder
 from upgrader.availability.endpoint import Endpoint
 from upgrader.availability.http import Attempt, BadAnswer, Closed, Connection, Request, Unprocessed, described, judged
 from upgrader.availability.http1 import Http1Connection
@@ -46,14 +47,15 @@ class Client(Protocol):
         ...
 
 
-async def connect(endpoint: Endpoint, protocol: Protocols) -> Http1Connection | Http2Connection:
+async def connect(encoder: Encoder, protocol: Protocols) -> Http1Connection | Http2Connection:
     """Connect; HTTP/1.1 also where the server doesn't agree on HTTP/2, as clients do. Raises OSError."""
+    endpoint = encoder.endpoint
     if protocol == "HTTP/1.1":
-        return Http1Connection(await Stream.open(endpoint, endpoint.tls), endpoint)
+        return Http1Connection(await Stream.open(endpoint, endpoint.tls), encoder)
     stream = await Stream.open(endpoint, endpoint.tls_http2)
     if stream.protocol != "h2":
-        return Http1Connection(stream, endpoint)
-    connection = Http2Connection(stream, endpoint)
+        return Http1Connection(stream, encoder)
+    connection = Http2Connection(stream, encoder)
     try:
         await connection.start()
     except BaseException:
@@ -67,14 +69,14 @@ class FreshClient:
 
     def __init__(self, endpoint: Endpoint, protocol: Protocols) -> None:
         self.name = f"fresh {protocol}"
-        self._endpoint = endpoint
+        self._encoder = Encoder(endpoint)
         self._protocol = protocol
 
     async def send(self, request: Request, deadline: float) -> Attempt:
         connection: Connection | None = None
         try:
             async with asyncio.timeout_at(deadline):
-                connection = await connect(self._endpoint, self._protocol)
+                connection = await connect(self._encoder, self._protocol)
                 return await _exchange(connection, request)
         except BROKEN as error:
             return failed(error, connected=connection is not None, reused=False)
@@ -92,7 +94,7 @@ class KeptClient:
     name = "kept HTTP/1.1"
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+        self._encoder = Encoder(endpoint)
         self._idle: list[Http1Connection] = []
 
     async def send(self, request: Request, deadline: float) -> Attempt:
@@ -100,9 +102,9 @@ class KeptClient:
         reused, done = connection is not None, False
         try:
             async with asyncio.timeout_at(deadline):
-                connection = connection or Http1Connection(
-                    await Stream.open(self._endpoint, self._endpoint.tls), self._endpoint
-                )
+                if connection is None:
+                    endpoint = self._encoder.endpoint
+                    connection = Http1Connection(await Stream.open(endpoint, endpoint.tls), self._encoder)
                 attempt = await _exchange(connection, request)
                 done = connection.reusable
                 return attempt
@@ -136,7 +138,7 @@ class SharedClient:
     name = "kept HTTP/2"
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+        self._encoder = Encoder(endpoint)
         self._current: Http2Connection | None = None
         self._leaving: list[Http2Connection] = []
         self._opening = asyncio.Lock()
@@ -172,10 +174,10 @@ class SharedClient:
             if self._current is not None and self._current.usable:
                 return self._current
             self._sort_out()
-            opened = await connect(self._endpoint, "HTTP/2")
+            opened = await connect(self._encoder, "HTTP/2")
             if isinstance(opened, Http1Connection):
                 opened.close()
-                self._fallback = KeptClient(self._endpoint)
+                self._fallback = KeptClient(self._encoder.endpoint)
                 return None
             self._current = opened
             return opened

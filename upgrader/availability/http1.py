@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from upgrader.availability.endpoint import Endpoint
-from upgrader.availability.http import BadAnswer, Closed, Request, fields
+from upgrader.availability.encode import Encoder
+from upgrader.availability.http import BadAnswer, Closed, Request
 from upgrader.availability.stream import Stream
 
 __all__ = ["Http1Connection"]
 
 _MAX_HEAD = 65536
+_START = b"HTTP/1."
+_NO_ANSWER = "what came is no HTTP/1.1 answer"
 
 
 class Http1Connection:
     """One connection, one request at a time; also the answer to it, once its head has come."""
 
-    def __init__(self, stream: Stream, endpoint: Endpoint) -> None:
+    def __init__(self, stream: Stream, encoder: Encoder) -> None:
         self._stream = stream
-        self._endpoint = endpoint
+        self._encoder = encoder
         self._buffer = b""
         self._left: int | None = 0
         """Bytes of the body that are still to come; None: until the connection ends."""
@@ -40,12 +42,8 @@ class Http1Connection:
     async def begin(self, request: Request) -> Http1Connection:
         """Send a request and wait for the head of its answer. Raises Closed, BadAnswer or OSError."""
         self.reusable = False  # until its answer has been read to the end
-        head = [f"{request.method} {self._endpoint.path}{request.path} HTTP/1.1", f"host: {self._endpoint.authority}"]
-        head += (f"{name}: {value}" for name, value in fields(self._endpoint, request).items())
-        if request.body is not None:
-            head.append(f"content-length: {len(request.body)}")
         try:
-            await self._stream.send("\r\n".join([*head, "", ""]).encode() + (request.body or b""))
+            await self._stream.send(self._encoder.http1(request) + (request.body or b""))
             await self._head()
             while self.status < 200:  # 1xx announces the answer
                 await self._head()
@@ -62,7 +60,7 @@ class Http1Connection:
         if self._left == 0:
             self.reusable = self.headers.get("connection", "").lower() != "close"
             return b""
-        data = self._buffer or await self._stream.receive()
+        data = self._buffer or await self._stream.receive(soon=True)
         if self._left is None:  # an answer without a length ends with its connection
             self._buffer = b""
             return data
@@ -88,14 +86,23 @@ class Http1Connection:
             self._chunked = False
 
     async def _head(self) -> None:
-        first = (await self._line(at_start=True)).decode("latin-1").split(" ", 2)
-        if len(first) < 2 or not first[0].startswith("HTTP/1.") or not first[1].isdecimal():
-            raise BadAnswer("what came is no HTTP/1.1 answer")
+        while (end := self._buffer.find(b"\r\n\r\n")) < 0:
+            data = await self._stream.receive(soon=bool(self._buffer))
+            if not (data or self._buffer):
+                raise Closed
+            self._received(data)
+            if not self._buffer.startswith(_START[: len(self._buffer)]):
+                raise BadAnswer(_NO_ANSWER)
+        first, *lines = self._buffer[:end].decode("latin-1").split("\r\n")
+        self._buffer = self._buffer[end + 4 :]
+        status = first.split(" ", 2)[1:2]
+        if not (status and status[0].isdecimal()):
+            raise BadAnswer(_NO_ANSWER)
         headers: dict[str, str] = {}
-        while line := (await self._line()).decode("latin-1"):
+        for line in lines:
             name, _, value = line.partition(":")
             headers[name.strip().lower()] = value.strip()
-        self.status, self.headers = int(first[1]), headers
+        self.status, self.headers = int(status[0]), headers
         self._chunked = headers.get("transfer-encoding", "").lower().endswith("chunked")
         length = headers.get("content-length")
         if self._chunked or self.status in (204, 304) or self.status < 200:
@@ -103,15 +110,16 @@ class Http1Connection:
         else:
             self._left = int(length) if length and length.isdecimal() else None
 
-    async def _line(self, *, at_start: bool = False) -> bytes:
+    async def _line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:
-            if len(self._buffer) > _MAX_HEAD:
-                raise BadAnswer("a line of the answer never ends")
-            data = await self._stream.receive()
-            if not data:
-                if at_start and not self._buffer:
-                    raise Closed
-                raise BadAnswer("closed in the middle of the answer")
-            self._buffer += data
+            self._received(await self._stream.receive(soon=True))
         line, self._buffer = self._buffer[:end], self._buffer[end + 2 :]
         return line
+
+    def _received(self, data: bytes) -> None:
+        """Take a part of what has to have an end."""
+        if not data:
+            raise BadAnswer("closed in the middle of the answer")
+        if len(self._buffer) > _MAX_HEAD:
+            raise BadAnswer("a line of the answer never ends")
+        self._buffer += data

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 
 import hpack
 
-from upgrader.availability.endpoint import Endpoint
-from upgrader.availability.http import BadAnswer, Closed, Request, Unprocessed, fields
+from upgrader.availability.encode import Encoder
+from upgrader.availability.http import BadAnswer, Closed, Request, Unprocessed
 from upgrader.availability.stream import Stream
 
 __all__ = ["Http2Connection"]
@@ -29,6 +29,13 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _MAX_FRAME = 16384
 _WINDOW = 2**24
 """How many bytes the server may send ahead, on a stream and on the connection: far more than any answer here has."""
+_CREDIT = _WINDOW // 4
+"""It is told that it may go on when it has sent this much: for every part, that would cost a message each."""
+_NO_TABLE = b"\x20"
+"""How a block of header fields begins in which the server takes note that it may keep no table of earlier ones."""
+_STATUS_200 = 0x88
+"""What ":status: 200" is then compressed to, always; such a block says nothing else that matters here."""
+_GOOD: Mapping[str, str] = {":status": "200"}
 
 
 class _Kind:
@@ -43,6 +50,8 @@ class _Exchange:
     def __init__(self) -> None:
         self.status = 0
         self.headers: Mapping[str, str] = {}
+        self.consumed = 0
+        """Bytes of its body that the server has not been given credit for yet."""
         self._parts: deque[bytes] = deque()
         self._complete = False
         self._error: Exception | None = None
@@ -95,11 +104,12 @@ class _Exchange:
 class Http2Connection:
     """One connection. `usable` until the server moves its clients away, or has as many exchanges as it allows."""
 
-    def __init__(self, stream: Stream, endpoint: Endpoint) -> None:
+    def __init__(self, stream: Stream, encoder: Encoder) -> None:
         self._stream = stream
-        self._endpoint = endpoint
+        self._encoder = encoder
         self._decoder = hpack.Decoder()
-        self._encoded: dict[tuple[str, str, int], bytes] = {}
+        self._tableless = False
+        """Whether the server's header fields refer to no earlier ones."""
         self._exchanges: dict[int, _Exchange] = {}
         self._next = 1
         self._leaving = False
@@ -109,24 +119,23 @@ class Http2Connection:
         self._writing = asyncio.Lock()
         self._fields = b""
         self._ends = False
-        self._reader: asyncio.Task[None] | None = None
+        self._buffer = bytearray()
+        self._at_rest = True
+        """Whether what came last was the end of something: more is told by the loop, when it comes."""
+        self._replies: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Say hello. Raises OSError."""
-        settings = struct.pack(">HIHIHI", _ENABLE_PUSH, 0, _INITIAL_WINDOW, _WINDOW, _HEADER_TABLE, 4096)
+        # Without a table, header fields that say nothing here can be passed over.
+        settings = struct.pack(">HIHIHI", _ENABLE_PUSH, 0, _INITIAL_WINDOW, _WINDOW, _HEADER_TABLE, 0)
         hello = _PREFACE + _frame(_Kind.SETTINGS, 0, 0, settings)
         await self._stream.send(hello + _frame(_Kind.WINDOW_UPDATE, 0, 0, struct.pack(">I", _WINDOW - 65535)))
-        self._reader = asyncio.create_task(self._read())
+        self._stream.listen(self._read)
 
     @property
     def usable(self) -> bool:
         """Whether a request may be sent on it."""
-        return (
-            not self._leaving
-            and self._reader is not None
-            and not self._reader.done()
-            and len(self._exchanges) < self._max_exchanges
-        )
+        return not self._leaving and len(self._exchanges) < self._max_exchanges
 
     @property
     def idle(self) -> bool:
@@ -135,10 +144,9 @@ class Http2Connection:
 
     def close(self) -> None:
         """End it, with all that goes on in it."""
-        if self._reader is not None:
-            self._reader.cancel()
+        for reply in self._replies:
+            reply.cancel()
         self._end(Closed())
-        self._stream.close()
 
     async def begin(self, request: Request) -> _Exchange:
         """Send a request and wait for the head of its answer. Raises Closed, Unprocessed, BadAnswer or OSError."""
@@ -163,48 +171,53 @@ class Http2Connection:
         if len(body) > min(self._send_window, self._initial_window, _MAX_FRAME):
             raise Unprocessed("not sent: the server takes no more on this connection")
         self._send_window -= len(body)
-        key = (request.method, request.path, len(body))
-        if key not in self._encoded:
-            self._encoded[key] = self._encode(request, len(body))
         flags = _END_HEADERS if body else _END_HEADERS | _END_STREAM
-        head = _frame(_Kind.HEADERS, flags, identity, self._encoded[key])
+        head = _frame(_Kind.HEADERS, flags, identity, self._encoder.http2(request))
         return head + _frame(_Kind.DATA, _END_STREAM, identity, body) if body else head
 
-    def _encode(self, request: Request, length: int) -> bytes:
-        """The request's fields, without any reference to earlier ones: so the bytes can be sent again and again."""
-        found = [
-            (":method", request.method),
-            (":scheme", "https"),
-            (":path", self._endpoint.path + request.path),
-            (":authority", self._endpoint.authority),
-            *fields(self._endpoint, request).items(),
-        ]
-        if length:
-            found.append(("content-length", str(length)))
-        return hpack.Encoder().encode([hpack.NeverIndexedHeaderTuple(*item) for item in found])
-
-    async def _read(self) -> None:
-        buffer = bytearray()
+    def _read(self) -> None:
+        """Take what has come. Called by the loop: no task has to be woken for it, and then wake another."""
         try:
-            while data := await self._stream.receive():
-                buffer += data
-                answer = bytearray()
-                while len(buffer) >= 9 and len(buffer) >= 9 + (size := int.from_bytes(buffer[:3], "big")):
-                    kind, flags, identity = buffer[3], buffer[4], int.from_bytes(buffer[5:9], "big") & 0x7FFFFFFF
-                    payload = bytes(buffer[9 : 9 + size])
-                    del buffer[: 9 + size]
-                    answer += self._take(kind, flags, identity, payload)
-                if answer:
-                    async with self._writing:
-                        await self._stream.send(bytes(answer))
+            while data := self._stream.take():
+                self._frames(data)
                 if self._leaving and self.idle:
                     break
+                if self._at_rest:
+                    return
+            if data is None:
+                return
             self._end(Closed())
         except OSError as error:
             self._end(Closed() if isinstance(error, BrokenPipeError | ConnectionResetError) else error)
         except (BadAnswer, hpack.HPACKError, struct.error, IndexError, ValueError) as error:
             self._end(BadAnswer(f"what came is no HTTP/2: {error}"))
-        self._stream.close()
+
+    def _frames(self, data: bytes) -> None:
+        """Take all whole frames, and send what is to be answered to them."""
+        buffer, start, answer = self._buffer, 0, b""
+        buffer += data
+        while len(buffer) - start >= 9:
+            end = start + 9 + int.from_bytes(buffer[start : start + 3], "big")
+            if len(buffer) < end:
+                break
+            kind, flags = buffer[start + 3], buffer[start + 4]
+            identity = int.from_bytes(buffer[start + 5 : start + 9], "big") & 0x7FFFFFFF
+            answer += self._take(kind, flags, identity, bytes(buffer[start + 9 : end]))
+            self._at_rest = kind not in (_Kind.DATA, _Kind.HEADERS, _Kind.CONTINUATION) or bool(flags & _END_STREAM)
+            start = end
+        del buffer[:start]
+        self._at_rest = self._at_rest and not buffer
+        if answer:
+            reply = asyncio.create_task(self._reply(answer))
+            self._replies.add(reply)
+            reply.add_done_callback(self._replies.discard)
+
+    async def _reply(self, answer: bytes) -> None:
+        try:
+            async with self._writing:
+                await self._stream.send(answer)
+        except OSError:
+            """Whoever closed it also ends what is read from it, with what came before the end."""
 
     def _take(self, kind: int, flags: int, identity: int, payload: bytes) -> bytes:
         """Take one frame; returns what is to be answered to it."""
@@ -235,15 +248,18 @@ class Http2Connection:
         exchange = self._exchanges.get(identity)
         if exchange is not None and data:
             exchange.on_data(data)
-        if flags & _END_STREAM:
-            self._finish(identity)
         self._consumed += len(payload)
         answer = b""
-        if payload and not flags & _END_STREAM:  # long answers (watches) have a window of their own
-            answer = _frame(_Kind.WINDOW_UPDATE, 0, identity, struct.pack(">I", len(payload)))
-        if self._consumed >= _WINDOW // 4:
-            answer += _frame(_Kind.WINDOW_UPDATE, 0, 0, struct.pack(">I", self._consumed))
+        if self._consumed >= _CREDIT:
+            answer = _frame(_Kind.WINDOW_UPDATE, 0, 0, struct.pack(">I", self._consumed))
             self._consumed = 0
+        if flags & _END_STREAM:
+            self._finish(identity)
+        elif exchange is not None:  # long answers (watches) have a window of their own
+            exchange.consumed += len(payload)
+            if exchange.consumed >= _CREDIT:
+                answer += _frame(_Kind.WINDOW_UPDATE, 0, identity, struct.pack(">I", exchange.consumed))
+                exchange.consumed = 0
         return answer
 
     def _on_headers(self, kind: int, flags: int, identity: int, payload: bytes) -> None:
@@ -255,11 +271,19 @@ class Http2Connection:
             self._fields += payload
         if not flags & _END_HEADERS:
             return
-        found = {str(name): str(value) for name, value in self._decoder.decode(self._fields)}
+        found = self._decoded(self._fields)
         if (exchange := self._exchanges.get(identity)) is not None:
             exchange.on_fields(found)
         if self._ends:
             self._finish(identity)
+
+    def _decoded(self, block: bytes) -> Mapping[str, str]:
+        """Header fields; of an answer with status 200 only that, as nothing else in its head matters here."""
+        start = len(_NO_TABLE) if block.startswith(_NO_TABLE) else 0
+        self._tableless = self._tableless or start > 0
+        if self._tableless and block[start] == _STATUS_200:
+            return _GOOD
+        return {str(name): str(value) for name, value in self._decoder.decode(block)}
 
     def _on_setting(self, name: int, value: int) -> None:
         if name == _MAX_STREAMS:
@@ -282,6 +306,7 @@ class Http2Connection:
         self._leaving = True
         for identity in list(self._exchanges):
             self._finish(identity, error)
+        self._stream.close()
 
 
 def _reset(code: int) -> Exception:

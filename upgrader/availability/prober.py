@@ -23,7 +23,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from upgrader.availability.clients import PROTOCOLS, Client, FreshClient, KeptClient, Protocols, SharedClient
 from upgrader.availability.endpoint import Endpoint, read_endpoint
@@ -60,25 +60,35 @@ class Options:
     addresses: tuple[str, ...] = ()
 
 
-def _get() -> Request:
-    return Request("GET", f"{COLLECTION}/{OBJECT}", accept=(404,))  # its object may not be there yet
-
-
-def _list() -> Request:
-    return Request("GET", f"{COLLECTION}?limit=5")
+_GET = Request("GET", f"{COLLECTION}/{OBJECT}", accept=(404,))  # its object may not be there yet
+_LIST = Request("GET", f"{COLLECTION}?limit=5")
+_WRITTEN = json.dumps(
+    {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": OBJECT,
+            "namespace": "kube-system",
+            "labels": {"app.kubernetes.io/managed-by": "upgrader"},
+        },
+        "data": {"written": "TIME"},
+    }
+)
 
 
 def _write() -> Request:
     # A ConfigMap, as it may be replaced without naming the version that one has seen (a Lease may not): the PUT is
     # idempotent. 409 to the POST says that another client created it a moment ago.
-    meta = {"name": OBJECT, "namespace": "kube-system", "labels": {"app.kubernetes.io/managed-by": "upgrader"}}
-    data = {"written": datetime.now(UTC).isoformat()}
-    body = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}).encode()
+    body = _WRITTEN.replace("TIME", datetime.now(UTC).isoformat(timespec="microseconds")).encode()
     create = Request("POST", COLLECTION, body, accept=(409,))
     return Request("PUT", f"{COLLECTION}/{OBJECT}", body, when_missing=create)
 
 
-_KINDS: Sequence[tuple[str, Callable[[], Request]]] = (("get", _get), ("write", _write), ("list", _list))
+_KINDS: Sequence[tuple[str, Callable[[], Request]]] = (
+    ("get", lambda: _GET),
+    ("write", _write),
+    ("list", lambda: _LIST),
+)
 
 
 @dataclass(frozen=True)
@@ -125,22 +135,16 @@ class Prober:
 
     async def run(self, out: TextIO) -> None:
         """Probe until `stop`, reporting to `out`; then clean up and report once more, with `"final": true`."""
+        self._loop.set_exception_handler(self._on_broken)
         self._began = self._loop.time(), time.process_time()
         self._watching = [self._start(watcher.run()) for watcher in self._watchers]
         self._report(out, self._loop.time())
-        due = reported = self._loop.time()
-        while not await self._stopped(due):
-            now = self._loop.time()
-            if (late := now - due) > STALL_SECONDS:
-                self._tally.stalled(late)
-            # Time in which this process didn't run at all (a suspended laptop) is left out.
-            due = max(due, now - DEADLINE_SECONDS)
-            while due <= now:
-                self._start(self._ask(*next(self._plan), due))
-                due += self._interval
-            if now - reported >= REPORT_SECONDS:
-                self._report(out, now)
-                reported = now
+        due = self._loop.time()
+        self._next = self._loop.call_at(due, self._send_due, due)
+        reports = self._start(self._report_regularly(out))
+        await self._stop.wait()
+        self._next.cancel()
+        reports.cancel()
         stopped = self._loop.time()
         await self._finish()
         if self._bug is not None:
@@ -148,14 +152,22 @@ class Prober:
         # The gap that is open now is open since we stopped asking, which is no fault of the server's.
         self._report(out, stopped, final=True)
 
-    async def _stopped(self, until: float) -> bool:
-        """Wait; whether to stop."""
-        try:
-            async with asyncio.timeout_at(until):
-                await self._stop.wait()
-        except TimeoutError:
-            return False
-        return True
+    def _send_due(self, due: float) -> None:
+        """Send what is due by now, and come back when the next one is; called by the loop."""
+        now = self._loop.time()
+        if (late := now - due) > STALL_SECONDS:
+            self._tally.stalled(late)
+        # Time in which this process didn't run at all (a suspended laptop) is left out.
+        due = max(due, now - DEADLINE_SECONDS)
+        while due <= now:
+            self._start(self._ask(*next(self._plan), due))
+            due += self._interval
+        self._next = self._loop.call_at(due, self._send_due, due)
+
+    async def _report_regularly(self, out: TextIO) -> None:
+        while True:
+            await asyncio.sleep(REPORT_SECONDS)
+            self._report(out, self._loop.time())
 
     async def _ask(self, lane: _Lane, kind: tuple[str, Callable[[], Request]], due: float) -> None:
         name, make = kind
@@ -197,8 +209,15 @@ class Prober:
         """What a request of ours met is in the counts; an exception is a bug, and ends the prober."""
         self._tasks.discard(task)
         if not task.cancelled() and (bug := task.exception()) is not None:
-            self._bug = bug
-            self._stop.set()
+            self._broken(bug)
+
+    def _on_broken(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What nobody awaits has failed: a call by the loop."""
+        self._broken(context.get("exception") or RuntimeError(str(context.get("message"))))
+
+    def _broken(self, bug: BaseException) -> None:
+        self._bug = self._bug or bug
+        self._stop.set()
 
     async def _finish(self) -> None:
         """Give answers that are out a moment, then take all that is ours away."""

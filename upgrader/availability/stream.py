@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import select
 import socket
 import ssl
+from collections.abc import Callable
 
 from upgrader.availability.endpoint import Endpoint
 
@@ -26,7 +28,12 @@ class Stream:
         self._socket = connected
         self._loop = asyncio.get_running_loop()
         self._reading: asyncio.Future[None] | None = None
+        self._come: bytes | None = None
+        """What has been read, and nobody has received yet."""
         self._listening = False
+        self._on_data: Callable[[], None] | None = None
+        self._poll = select.poll()
+        self._poll.register(connected, select.POLLIN)
 
     @classmethod
     async def open(cls, endpoint: Endpoint, tls: ssl.SSLContext) -> Stream:
@@ -61,21 +68,42 @@ class Stream:
             except ssl.SSLWantReadError:
                 await self._ready(write=False)
 
-    async def receive(self) -> bytes:
-        """What has come, as soon as anything has; b"" at the end."""
-        while True:
+    async def receive(self, *, soon: bool) -> bytes:
+        """What has come, as soon as anything has; b"" at the end.
+
+        `soon`: it may well be there already. Otherwise the loop is asked first: to read in vain costs more.
+        """
+        if self._come is None and (soon or self._socket.pending()):
+            self._come = self.take()
+        if self._come is None:
+            self._reading = self._loop.create_future()
+            self._listen()
             try:
-                return self._socket.recv(_CHUNK)
-            except ssl.SSLWantReadError:
-                await self._ready(write=False)
-            except ssl.SSLWantWriteError:
-                await self._ready(write=True)
-            except ssl.SSLZeroReturnError:
-                return b""
+                await self._reading
+            finally:
+                self._reading = None
+        data, self._come = self._come, None
+        return data or b""
+
+    def listen(self, on_data: Callable[[], None]) -> None:
+        """Call `on_data` whenever there is something to `take`, until the stream is closed; instead of `receive`."""
+        self._on_data = on_data
+        self._listen()
+
+    def take(self) -> bytes | None:
+        """What has come; None when that is nothing yet, b"" at the end."""
+        try:
+            return self._socket.recv(_CHUNK)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):  # the latter for no more than an answer to a new key
+            return None
+        except ssl.SSLZeroReturnError:
+            return b""
 
     @property
     def stale(self) -> bool:
         """Whether an idle stream has been closed by the other end (or says what nobody asked it)."""
+        if self._come is None and not self._poll.poll(0) and not self._socket.pending():
+            return False
         try:
             self._socket.recv(1)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -104,34 +132,43 @@ class Stream:
                 await self._ready(write=True)
 
     async def _ready(self, *, write: bool) -> None:
+        """Wait until the handshake, or what is sent, can go on."""
         descriptor = self._socket.fileno()
         if descriptor < 0:
             raise OSError("the connection was closed meanwhile")
         ready = self._loop.create_future()
-        if write:
-            self._loop.add_writer(descriptor, _done, ready)
-            try:
-                await ready
-            finally:
-                if self._socket.fileno() == descriptor:  # otherwise it was closed meanwhile
-                    self._loop.remove_writer(descriptor)
-            return
-        self._reading = ready
-        if not self._listening:
-            # It stays so from one answer to the next: asking the kernel anew for each would cost more than reading.
-            self._loop.add_reader(descriptor, self._readable)
-            self._listening = True
+        (self._loop.add_writer if write else self._loop.add_reader)(descriptor, _done, ready)
         try:
             await ready
         finally:
-            self._reading = None
+            if self._socket.fileno() == descriptor:  # otherwise it was closed meanwhile
+                (self._loop.remove_writer if write else self._loop.remove_reader)(descriptor)
+                self._listening = self._listening and write
+                if self._on_data is not None:
+                    self._listen()
+
+    def _listen(self) -> None:
+        if not self._listening:
+            # It stays so from one answer to the next: asking the kernel anew for each would cost more than reading.
+            self._loop.add_reader(self._socket.fileno(), self._readable)
+            self._listening = True
 
     def _readable(self) -> None:
-        if self._reading is None:  # nobody reads now; the loop would call again at once, and again
+        """Something has come. It is read here and now: the loop would tell of it again until the reader's turn."""
+        reading = self._reading
+        if reading is None and self._on_data is not None:
+            self._on_data()
+        elif reading is None or reading.done():  # nobody reads now
             self._loop.remove_reader(self._socket.fileno())
             self._listening = False
         else:
-            _done(self._reading)
+            try:
+                self._come = self.take()
+            except OSError as error:
+                reading.set_exception(error)
+                return
+            if self._come is not None:
+                reading.set_result(None)
 
 
 def _done(ready: asyncio.Future[None]) -> None:

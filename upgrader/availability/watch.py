@@ -9,6 +9,7 @@ from typing import Any
 
 from upgrader.availability.clients import BROKEN, Client, FreshClient, Protocols, connect, failed
 from upgrader.availability.continuity import Continuity
+from upgrader.availability.encode import Encoder
 from upgrader.availability.endpoint import Endpoint
 from upgrader.availability.http import Attempt, BadAnswer, Connection, Exchange, Request, described, judged
 from upgrader.availability.policy import Outcome, ask
@@ -37,7 +38,7 @@ class Watcher:
         self.name = f"watch {protocol}"
         self.continuity = Continuity()
         self.resumed = 0
-        self._endpoint = endpoint
+        self._encoder = Encoder(endpoint)
         self._protocol: Protocols = protocol
         self._selection = f"{collection}?fieldSelector=metadata.name%3D{name}"
         self._deadline = deadline_seconds
@@ -62,7 +63,7 @@ class Watcher:
         connection = None
         try:
             async with asyncio.timeout_at(deadline):
-                connection = await connect(self._endpoint, self._protocol)
+                connection = await connect(self._encoder, self._protocol)
                 answer = await connection.begin(request)
                 attempt = judged(request, answer, b"" if answer.status == 200 else await _whole(answer))
         except BROKEN as error:
@@ -84,7 +85,7 @@ class Watcher:
         if self.continuity.position:
             return True
         outcome = await self._asked(
-            "list (to watch)", f"{self._selection}&limit=1", FreshClient(self._endpoint, self._protocol)
+            "list (to watch)", f"{self._selection}&limit=1", FreshClient(self._encoder.endpoint, self._protocol)
         )
         if not outcome.ok:
             return False
@@ -119,20 +120,19 @@ class Watcher:
         loop, rest = asyncio.get_running_loop(), b""
         try:
             while True:
+                second = asyncio.timeout(1.0)
                 try:
-                    async with asyncio.timeout(1.0):
-                        part = await self._answer.chunk()
+                    async with second:
+                        while part := await self._answer.chunk():
+                            *lines, rest = (rest + part).split(b"\n")
+                            for line in lines:
+                                self._take(_parsed(line))
+                    break
                 except TimeoutError:
-                    part = None
+                    if not second.expired():
+                        raise
                 if self.continuity.overdue(loop.time()):
                     raise BadAnswer("the watch is open, but tells nothing of changes that were made")
-                if part is None:
-                    continue
-                if not part:
-                    break
-                *lines, rest = (rest + part).split(b"\n")
-                for line in lines:
-                    self._take(_parsed(line))
             if rest:
                 raise BadAnswer("the watch ended in the middle of an event")
         except BROKEN as error:

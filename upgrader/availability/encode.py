@@ -1,0 +1,47 @@
+"""Requests as they go over the wire. The same few are sent again and again, so each is put together once."""
+
+from __future__ import annotations
+
+import hpack
+
+from upgrader.availability.endpoint import Endpoint
+from upgrader.availability.http import Request, fields
+
+__all__ = ["Encoder"]
+
+
+class Encoder:
+    """A client's requests to an endpoint: all but their bodies."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._http1: dict[tuple[str, str, int], bytes] = {}
+        self._http2: dict[tuple[str, str, int], bytes] = {}
+
+    def http1(self, request: Request) -> bytes:
+        """Request line and header fields, to the empty line."""
+        key = (request.method, request.path, len(request.body or b""))
+        if key not in self._http1:
+            to = self.endpoint
+            head = [f"{request.method} {to.path}{request.path} HTTP/1.1", f"host: {to.authority}"]
+            head += (f"{name}: {value}" for name, value in fields(to, request).items())
+            if request.body is not None:
+                head.append(f"content-length: {len(request.body)}")
+            self._http1[key] = "\r\n".join([*head, "", ""]).encode()
+        return self._http1[key]
+
+    def http2(self, request: Request) -> bytes:
+        """The compressed header fields, without any reference to earlier ones: good on every connection."""
+        key = (request.method, request.path, len(request.body or b""))
+        if key not in self._http2:
+            found = [
+                (":method", request.method),
+                (":scheme", "https"),
+                (":path", self.endpoint.path + request.path),
+                (":authority", self.endpoint.authority),
+                *fields(self.endpoint, request).items(),
+            ]
+            if request.body:
+                found.append(("content-length", str(len(request.body))))
+            self._http2[key] = hpack.Encoder().encode([hpack.NeverIndexedHeaderTuple(*item) for item in found])
+        return self._http2[key]
