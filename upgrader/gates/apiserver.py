@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from upgrader.errors import ApiError, ApiUnavailable, UsageError
 from upgrader.gates.diagnosis import diagnose
+from upgrader.gates.kinds import PODS
 from upgrader.gates.reading import read_workload
 from upgrader.gates.roundtrip import round_trip
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.outcome import Verdict, VerdictKind, holds, pending, unknown
 from upgrader.model.version import KubernetesVersion
-from upgrader.model.workload import WorkloadRef
-from upgrader.ports import Clock, Kind, Kube
+from upgrader.model.workload import Pod, WorkloadRef
+from upgrader.ports import Clock, Kube
 
 __all__ = ["ApiServerGate"]
 
 _PORT = 6443
-_PODS = Kind("v1", "pods")
 _CONTAINER = "kube-apiserver"
 
 
@@ -59,10 +59,9 @@ class ApiServerGate:
     def _leaving(self) -> Verdict | None:
         """Instances of another workload count too: of a DaemonSet that took a Deployment's place, or the other way."""
         leaving = [
-            pod["metadata"]["name"]
-            for pod in self.kube.list(_PODS, self.ref.namespace)
-            if pod["metadata"].get("deletionTimestamp")
-            and any(container["name"] == _CONTAINER for container in pod["spec"]["containers"])
+            pod.name
+            for pod in map(Pod.parse, self.kube.list(PODS, self.ref.namespace))
+            if pod.deleting and any(container.name == _CONTAINER for container in pod.containers)
         ]
         return pending(f"{self.ref}: others still terminate, and may answer: {', '.join(leaving)}") if leaving else None
 

@@ -15,7 +15,7 @@ from upgrader.engine.state import StepState
 from upgrader.engine.status import Status
 from upgrader.ui.console import MARKS
 from upgrader.ui.summary import OUTCOMES, step_row
-from upgrader.ui.terminal import console, duration, show
+from upgrader.ui.terminal import console, duration, grid_with_times, show
 
 __all__ = ["print_history", "print_run", "print_status", "print_way_back"]
 
@@ -28,11 +28,7 @@ def print_history(runs: Sequence[PastRun], *, running: bool = False, stream: Tex
     `running`: the last one is still at work.
     """
     out = console(stream)
-    table = Table.grid(padding=(0, 2))
-    for _ in range(3):
-        table.add_column(no_wrap=True)
-    table.columns[2].justify = "right"
-    table.add_column(overflow="fold")
+    table = grid_with_times()
     for run in runs:
         mark, words, style = ("▸", "is running", "cyan") if running and run is runs[-1] else _outcome(run)
         reason = _problem(run) or run.report.reason
@@ -135,11 +131,7 @@ def _stopped_at(report: Report) -> str:
 
 
 def _steps(report: Report, *, running: bool) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for _ in range(3):
-        table.add_column(no_wrap=True)
-    table.columns[2].justify = "right"
-    table.add_column(overflow="fold")
+    table = grid_with_times()
     for step in report.steps:
         table.add_row(*(_active(step) if running and step.outcome == "in-doubt" else step_row(step)))
     begun = {step.name for step in report.steps}

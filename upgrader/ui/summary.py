@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TextIO, cast
 
-from rich.table import Table
 from rich.text import Text
 
 from upgrader.config.document import shown
@@ -14,7 +13,7 @@ from upgrader.model.event import AvailabilityMeasured
 from upgrader.ui.availability import availability_line
 from upgrader.ui.console import MARKS
 from upgrader.ui.progress import State
-from upgrader.ui.terminal import console, duration, show
+from upgrader.ui.terminal import console, duration, grid_with_times, show
 
 __all__ = ["OUTCOMES", "print_report", "step_row"]
 
@@ -33,11 +32,7 @@ def print_report(report: Report, folder: Path, stream: TextIO | None = None) -> 
     goal = f"upgrade to {report.target}" if report.target.startswith("v") else report.target
     title = Text.assemble(f" {mark} ", (goal, "bold"), f" {text} {duration(report.seconds)}", style=style)
     out.print("\n", title, "\n", sep="")
-    table = Table.grid(padding=(0, 2))
-    for _ in range(3):
-        table.add_column(no_wrap=True)
-    table.columns[2].justify = "right"
-    table.add_column(overflow="fold")
+    table = grid_with_times()
     for step in report.steps:
         table.add_row(*step_row(step))
     show(out, table)

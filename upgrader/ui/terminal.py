@@ -6,8 +6,9 @@ import sys
 from typing import TextIO
 
 from rich.console import Console, RenderableType
+from rich.table import Table
 
-__all__ = ["console", "duration", "is_interactive", "milliseconds", "show"]
+__all__ = ["console", "duration", "grid_with_times", "is_interactive", "milliseconds", "show"]
 
 
 def console(stream: TextIO | None = None) -> Console:
@@ -25,6 +26,16 @@ def show(out: Console, renderable: RenderableType) -> None:
     with out.capture() as captured:
         out.print(renderable)
     out.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def grid_with_times() -> Table:
+    """A table of four columns without lines: a name, how it stands, how long it took, and words that may be many."""
+    table = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    table.columns[2].justify = "right"
+    table.add_column(overflow="fold")
+    return table
 
 
 def is_interactive(stream: TextIO) -> bool:
