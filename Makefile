@@ -91,8 +91,8 @@ bench-checkpointer: build ## Print what the pod-checkpointer costs a controller 
 reliability: build ## Let runs meet each fault at each moment and in each step; writes the tables of docs/reliability.md (two hours).
 	@$(BIN)/python -m bench.reliability
 
-soak: build ## Upgrade and roll back over and over, under load, with power cuts (ROUNDS=10), and killed at every moment.
-	@$(BIN)/python -m bench.soak --rounds $(or $(ROUNDS),10)
+soak: build ## Upgrade and take it back over and over, under load; power cuts; killed at every moment (ROUNDS=10, CONTROLLERS=1).
+	@$(BIN)/python -m bench.soak --rounds $(or $(ROUNDS),10) --controllers $(or $(CONTROLLERS),1)
 	$(PYTEST) tests/soak
 	$(BIN)/python -m bench.recovery --only none --cuts $(or $(ROUNDS),10)
 

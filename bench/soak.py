@@ -1,66 +1,206 @@
-"""`make soak`: upgrade a cluster and bring it back, over and over, under load; one line a round, totals at the end."""
+"""`make soak`, first part: whole runs, and whole runs taken back, over and over, with clients at every address."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from bench.command import REPOSITORY, Ended, upgrader
-from bench.load import ApiLoad
 from bench.versions import COMPONENTS, running_versions
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.availability.probe import AvailabilityProbe
+from upgrader.lab import Lab
+from upgrader.model.availability import Availability
+from upgrader.ports import Kind
 
-__all__ = ["main"]
+__all__ = ["Run", "main", "page"]
+
+_SERVICES = Kind("v1", "services")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, or one that was taken back, and what the clients saw from just before it until just after it."""
+
+    controllers: int
+    what: str
+    exit_code: int
+    reached: bool
+    """Whether every component was at the version that it was to get to."""
+    seconds: float
+    load_average: float
+    requests: int
+    failed: int
+    raw: dict[str, int]
+    """First tries that failed, by what happened."""
+    longest_gap_ms: float
+    p50_ms: float
+    p99_ms: float
+    watch_events: int
+    watch_missed: int
 
 
 def main() -> int:
-    """0 when every round reached its version and no client's request failed; the lab is removed either way."""
+    """0 when every run reached its version and no request failed; the lab is removed either way."""
     parser = argparse.ArgumentParser(prog="make soak", description=__doc__)
     parser.add_argument("--from", dest="start", default="v1.36.3", help="Kubernetes version of the new cluster")
     parser.add_argument("--to", dest="target", default="v1.37.1", help="version to upgrade it to")
     parser.add_argument("--rounds", type=int, default=10, help="how often to upgrade and to go back")
-    arguments = parser.parse_args()
+    parser.add_argument("--controllers", type=int, default=1, help="controllers of the lab")
+    parser.add_argument("--rate", type=float, default=50.0, help="requests a second, through all addresses together")
+    parser.add_argument("--out", type=Path, default=REPOSITORY / "docs" / "benchmarks", help="folder of the page")
+    options = parser.parse_args()
     name = f"soak-{os.getpid()}"
     folder = REPOSITORY / ".lab" / name
-    kube = KubeAdapter(folder / "kubeconfig")
-    bad = requests = failed = 0
+    runs: list[Run] = []
     try:
-        _must(upgrader("lab", "up", "--name", name, "--kubernetes", arguments.start, timeout_seconds=1800))
+        size = ("--controllers", str(options.controllers))
+        _must(upgrader("lab", "up", "--name", name, *size, "--kubernetes", options.start, timeout_seconds=1800))
         _must(upgrader("-C", folder, "adopt", "--yes"))
-        for round_number in range(1, arguments.rounds + 1):
-            for version in (arguments.target, arguments.start):
-                begun = time.monotonic()
-                with ApiLoad(folder / "kubeconfig") as load:
-                    if version == arguments.target:
-                        _must(upgrader("-C", folder, "run", "--to", version, "--yes"))
-                    else:
-                        _go_back(folder / "kubeconfig")
-                    seen = load.stop()
-                reached = {running_versions(kube)[component] for component in COMPONENTS} == {version}
-                bad += not reached
-                requests, failed = requests + seen.requests, failed + seen.failed
-                print(
-                    f"round {round_number:3} → {version} {time.monotonic() - begun:6.1f} s "
-                    f"{'reached' if reached else 'NOT REACHED'}  {seen.requests:7} requests {seen.failed:3} failed "
-                    f"longest gap {seen.longest_gap_ms:5.0f} ms",
-                    flush=True,
-                )
+        cluster = _Cluster(Lab.find(name), folder, options.rate)
+        for _ in range(options.rounds):
+            runs.append(cluster.run("run", options.target, "run", "--to", options.target, "--yes"))
+            _write(runs, options.out, options.rate)
+            runs.append(cluster.run("rollback", options.start, "rollback", "--yes"))
+            _write(runs, options.out, options.rate)
     finally:
         upgrader("lab", "down", "--name", name)
-    print(f"{arguments.rounds} rounds: {requests} requests, {failed} failed; {bad} times the version was not reached")
-    return 1 if bad or failed else 0
+    return 1 if any(run.exit_code or run.failed or not run.reached for run in runs) else 0
 
 
-def _go_back(kubeconfig: Path) -> None:
-    """Roll back by plain Helm, later steps first: upgrader itself has no downgrade, only the way back of a run."""
-    program = REPOSITORY / ".venv" / "bin" / "helm"
-    helm = [str(program), "--kubeconfig", str(kubeconfig), "-n", "kube-system"]
-    for release in ("kubernetes", "kube-apiserver"):
-        subprocess.run([*helm, "rollback", release, "--wait", "--timeout", "5m"], check=True, capture_output=True)
+class _Cluster:
+    """A lab, and clients that ask it through every address: load balancer, controllers, ClusterIP."""
+
+    def __init__(self, lab: Lab, folder: Path, rate: float) -> None:
+        self._folder, self._rate = folder, rate
+        self._kube = KubeAdapter(folder / "kubeconfig")
+        self._controllers = [node.address for node in lab.placement.nodes if node.role == "controller"]
+        service = self._kube.get(_SERVICES, "kubernetes", "default")
+        assert service is not None
+        self._addresses = [f"https://{address}:6443" for address in self._controllers]
+        self._addresses.append(f"https://{service['spec']['clusterIP']}:443")
+
+    def run(self, what: str, version: str, *command: str) -> Run:
+        """Carry it out under load; what was said goes to standard error when it fails."""
+        with AvailabilityProbe(
+            self._folder / "kubeconfig", requests_per_second=self._rate, addresses=self._addresses
+        ) as probe:
+            time.sleep(3)
+            begun = time.monotonic()
+            ended = upgrader("-C", self._folder, *command)
+            seconds, load = time.monotonic() - begun, os.getloadavg()[0]
+            time.sleep(5)
+            seen = probe.stop()
+        reached = {running_versions(self._kube)[component] for component in COMPONENTS} == {version}
+        found = _run(len(self._controllers), what, ended, reached, seconds, load, seen)
+        if ended.exit_code:
+            print(ended, file=sys.stderr)
+        print(json.dumps(asdict(found)), file=sys.stderr, flush=True)
+        for failure in seen.failures[:20]:
+            print(f"  {failure}", file=sys.stderr, flush=True)
+        return found
+
+
+def _run(
+    controllers: int, what: str, ended: Ended, reached: bool, seconds: float, load: float, seen: Availability
+) -> Run:
+    return Run(
+        controllers=controllers,
+        what=what,
+        exit_code=ended.exit_code,
+        reached=reached,
+        seconds=round(seconds, 1),
+        load_average=round(load, 1),
+        requests=seen.requests,
+        failed=seen.failed,
+        raw=dict(Counter(failure.error for failure in seen.raw_failures)),
+        longest_gap_ms=round(seen.longest_gap_ms, 1),
+        p50_ms=seen.latency.p50,
+        p99_ms=seen.latency.p99,
+        watch_events=seen.watches.events,
+        watch_missed=seen.watches.missed,
+    )
+
+
+def _write(runs: Sequence[Run], folder: Path, rate: float) -> None:
+    """After each run: somebody may end this before it is done. Those with another number of controllers stay."""
+    figures = folder / "runs.json"
+    before: list[dict[str, Any]] = json.loads(figures.read_text()) if figures.exists() else []
+    known = [*(Run(**each) for each in before if each["controllers"] != runs[0].controllers), *runs]
+    known.sort(key=lambda run: run.controllers)
+    figures.write_text(json.dumps([asdict(run) for run in known], indent=1) + "\n")
+    (folder / "runs.md").write_text(page(known, rate, os.cpu_count() or 1, f"{datetime.now(UTC):%Y-%m-%d}"))
+
+
+def page(runs: Sequence[Run], rate: float, cores: int, date: str) -> str:
+    """The page, as Markdown."""
+    rows = []
+    for controllers in sorted({run.controllers for run in runs}):
+        for what in ("run", "rollback"):
+            chosen = [run for run in runs if (run.controllers, run.what) == (controllers, what)]
+            if chosen:
+                rows.append(_row(controllers, what, chosen))
+    header = f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|"
+    return _PAGE.format(header=header, rows="\n".join(rows), rate=rate, cores=cores, date=date)
+
+
+_COLUMNS = (
+    "controllers", "command", "as it should", "requests", "failed", "failed at the first try", "longest gap, ms",
+    "p50, ms", "p99, ms", "watch events / missed", "s", "load average",
+)  # fmt: skip
+
+
+def _row(controllers: int, what: str, runs: Sequence[Run]) -> str:
+    raw: Counter[str] = Counter()
+    for run in runs:
+        raw.update(run.raw)
+    first = "; ".join(f"{count} × {error}" for error, count in raw.most_common()) or "0"
+    good = sum(run.exit_code == 0 and run.reached for run in runs)
+    cells = (
+        controllers,
+        f"`upgrader {what}`",
+        f"{good} of {len(runs)}",
+        sum(run.requests for run in runs),
+        sum(run.failed for run in runs),
+        first,
+        _spread([run.longest_gap_ms for run in runs]),
+        _spread([run.p50_ms for run in runs]),
+        _spread([run.p99_ms for run in runs]),
+        f"{sum(run.watch_events for run in runs)} / {sum(run.watch_missed for run in runs)}",
+        _spread([run.seconds for run in runs]),
+        _spread([run.load_average for run in runs]),
+    )
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{median(values):.0f} ({min(values):.0f}–{max(values):.0f})"
+
+
+_PAGE = """\
+# Whole runs, one after the other
+
+`python -m bench.soak` ({date}, {cores} cores for everything: controllers, clients, `upgrader`) upgrades a lab from one
+minor version of Kubernetes to the next with `upgrader run`, and takes that back with `upgrader rollback`, over and
+over. {rate:.0f} requests a second, of [every kind](../availability.md), go to every address all the while: controllers,
+load balancer (with three), ClusterIP of Service `kubernetes`. `upgrader` brings its own prober along: 10 a second more.
+Medians, with least and most in brackets; [all figures](runs.json).
+
+{header}
+{rows}
+
+*Longest gap*: the longest time between two answers through one address. *s*: the whole command, gates included.
+"""
 
 
 def _must(ended: Ended) -> None:
