@@ -30,7 +30,8 @@ _COMMANDS = {
 
 _DECLINED = "Aborted: nothing was changed."
 _INTERRUPTED = (
-    "Interrupted. Where a run was at work, `upgrader status` says how far it got, and `upgrader resume` goes on with it."
+    "Interrupted. Where a run was at work, `upgrader status` says how far it got, and `upgrader resume` goes on with "
+    "it."
 )
 
 
