@@ -140,12 +140,12 @@ class LabCluster:
     def save(self) -> None:
         """Remember the whole cluster, for `restore`; it reboots."""
         self.lab("save", _SNAPSHOT)
-        self._wait_after_boot()
+        self.wait_after_boot()
 
     def restore(self) -> None:
         """Put the whole cluster back as it was saved: healthy, at the old version, whatever a test did to it."""
         self.lab("restore", _SNAPSHOT)
-        self._wait_after_boot()
+        self.wait_after_boot()
 
     def keep_files(self) -> None:
         """Remember the cluster folder's files, for `restore_files`."""
@@ -212,7 +212,7 @@ class LabCluster:
         self.kube.close()
         self.lab("down")
 
-    def _wait_after_boot(self) -> None:
+    def wait_after_boot(self) -> None:
         """The API remembers pods as Ready that the boot ended: wait for those that began after it."""
         Lab.find(self.name).wait_until_ready(240)
         self.wait_healthy(OLD)

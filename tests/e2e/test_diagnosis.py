@@ -219,6 +219,7 @@ def test_manifests_deleted(doctor: Doctor, cluster: LabCluster) -> None:
         seen = doctor.look()
     # Before it starts a static pod the kubelet asks the API about it, and that hangs without etcd: for minutes.
     cluster.crash_and_boot()
+    cluster.wait_after_boot()
     assert seen.findings[0].id == "manifests.missing"
     assert "etcd" in seen.findings[0].title + seen.findings[0].diagnosis
     assert "etcd.down" not in _ids(seen)
