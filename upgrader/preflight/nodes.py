@@ -23,19 +23,25 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
                 f"The API knows {', '.join(sorted(nodes)) or 'no node'}.",
                 "Name the controllers in the inventory as their nodes are named, or check the kubeconfig.",
             )
+    controllers = {host.name for host in context.cluster.controllers}
     for name, node in sorted(nodes.items()):
-        yield from _node(name, node)
+        yield from _node(name, node, controller=name in controllers)
 
 
-def _node(name: str, node: KubeObject) -> Iterator[Finding]:
+def _node(name: str, node: KubeObject, *, controller: bool) -> Iterator[Finding]:
     conditions = {item["type"]: item for item in node.get("status", {}).get("conditions") or ()}
     ready = conditions.get("Ready", {})
     see = f"kubectl describe node {name}"
+    if controller:
+        see += (
+            ". No run leaves a controller out: bring it back, or take it out of the cluster (docs/troubleshooting.md)."
+        )
+    what = f"{'controller' if controller else 'node'} {name}"
     if ready.get("status") == "False":
-        yield Finding("nodes.not-ready", "error", f"node {name} is not Ready", ready.get("message", ""), see)
+        yield Finding("nodes.not-ready", "error", f"{what} is not Ready", ready.get("message", ""), see)
     elif ready.get("status") != "True":
         why = ready.get("message") or "Its kubelet has never reported."
-        yield Finding("nodes.unknown", "unknown", f"nobody knows whether node {name} is Ready", why, see)
+        yield Finding("nodes.unknown", "unknown", f"nobody knows whether {what} is Ready", why, see)
     if "deletionTimestamp" in node["metadata"]:
         since = node["metadata"]["deletionTimestamp"]
         yield Finding(

@@ -55,6 +55,21 @@ def test_a_node_that_is_not_ready(world: World, ready: str, id_: str, severity: 
     assert (found.severity, found.diagnosis) == (severity, "because")
 
 
+def test_a_controller_that_is_away_is_named_with_the_ways_on(world: World) -> None:
+    """No run leaves a controller out, and the refusal says what else can be done; a worker has no such way."""
+    world.node(ready="Unknown")
+    found = world.find(check_nodes)["nodes.unknown"]
+    assert found.title == f"nobody knows whether controller {CONTROLLER} is Ready"
+    assert "take it out of the cluster" in found.remedy
+    world.node()
+    world.node("worker-1", ready="Unknown")
+    found = world.find(check_nodes)["nodes.unknown"]
+    assert (found.title, found.remedy) == (
+        "nobody knows whether node worker-1 is Ready",
+        "kubectl describe node worker-1",
+    )
+
+
 def test_a_node_without_conditions_is_unknown(world: World) -> None:
     """A node that never reported says nothing about itself."""
     world.kube.put(NODES, {"metadata": {"name": "worker-1"}})
