@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from upgrader.engine.runner import Runner, RunResult
 from upgrader.engine.state import state_of
 from upgrader.engine.stop import StopRequest, stop_on_signals
 from upgrader.engine.whole import write_whole
-from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed
+from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed, UpgraderError
 from upgrader.model.event import Event, Note, RollbackAsked, RunResumed, RunStarted
 from upgrader.model.plan import Plan
 from upgrader.model.settings import OnFailure
@@ -106,12 +107,19 @@ def _reported(session: Session, job: _Job, journal: Journal, held: HeldLock | No
     """Do the job, and report it: in a file, however it ends, and in print."""
     try:
         result = _run(session, job, journal, held)
-    finally:
-        journal.close()
-        report = fold(read_journal(job.folder / JOURNAL))
-        _write_report(job.folder / "report.json", report)
-    print_report(report, job.folder)
+    except BaseException:
+        with suppress(UpgraderError):  # what ended the run is what must be told
+            _close(job.folder, journal)
+        raise
+    print_report(_close(job.folder, journal), job.folder)
     return result
+
+
+def _close(folder: Path, journal: Journal) -> Report:
+    journal.close()
+    report = fold(read_journal(folder / JOURNAL))
+    _write_report(folder / "report.json", report)
+    return report
 
 
 def _run(session: Session, job: _Job, journal: Journal, held: HeldLock | None) -> RunResult:
