@@ -10,6 +10,7 @@ from upgrader.recover.actions import Attempts, PutCopy, next_actions, remember
 from upgrader.recover.diagnose import Diagnosis
 from upgrader.recover.look import look_at_api
 from upgrader.recover.machines import Machines
+from upgrader.waiting import wait_until
 
 __all__ = ["ApiRecovery"]
 
@@ -68,12 +69,10 @@ class ApiRecovery:
         return attempts
 
     def _answers_soon(self) -> bool:
-        until = self._clock.monotonic() + _ANSWER_SECONDS
-        while self._clock.monotonic() < until:
-            self._clock.sleep(0.5)
-            if look_at_api(self._kube).answers:
-                return True
-        return False
+        return not wait_until(self._clock, self._silent, seconds=_ANSWER_SECONDS, interval_seconds=0.5)
+
+    def _silent(self) -> str:
+        return "" if look_at_api(self._kube).answers else "an answer"
 
 
 class _Notes:
