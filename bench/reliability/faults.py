@@ -28,6 +28,10 @@ MACHINE_FAULTS = (
 )
 
 
+_DISK_SECONDS = 90.0
+"""A full disk doesn't mend itself: the run has to write while it is full."""
+
+
 def through(proxy: FaultProxy) -> Mapping[str, Disturbance]:
     """What the proxy can do."""
     return {str(each): Disturbance(each, partial(proxy.set, each), partial(proxy.set, None)) for each in Fault}
@@ -65,8 +69,10 @@ def on_machines(cluster: LabCluster) -> Iterator[Mapping[str, Disturbance]]:
             partial(cluster.lab, "boot", "controller-1"),
         ),
         Disturbance("network to the controller cut", cut, mend),
-        Disturbance("operator's disk full", fill_ours, partial(filler.unlink, missing_ok=True)),
-        Disturbance("controller's disk full", partial(shell, small), partial(shell, f"umount {CONTROLLER_RUNS}")),
+        Disturbance("operator's disk full", fill_ours, partial(filler.unlink, missing_ok=True), _DISK_SECONDS),
+        Disturbance(
+            "controller's disk full", partial(shell, small), partial(shell, f"umount {CONTROLLER_RUNS}"), _DISK_SECONDS
+        ),
     ]
     yield {each.name: each for each in found}
 

@@ -75,6 +75,8 @@ class Disturbance:
     name: str
     begin: Callable[[], object]
     end: Callable[[], object]
+    seconds: float = FAULT_SECONDS
+    """How long it lasts, at most: a run that has ended meanwhile ends it."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class Scene(ABC, Generic[At]):
                     disturbance.begin()
                 try:
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(FAULT_SECONDS)
+                        process.wait(disturbance.seconds)
                 finally:
                     disturbance.end()
             try:
