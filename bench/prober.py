@@ -1,4 +1,4 @@
-"""`make bench-prober`: what the availability prober costs at several rates, beside the least that a client in Python costs."""
+"""`make bench-prober`: what the availability prober costs at several rates, and the least that any Python client does."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def page(costs: Sequence[Cost], seconds: float, cores: int, date: str) -> str:
     """The page, as Markdown."""
     rows = [
         f"| {cost.rate:.0f} | {cost.seen.cpu_percent:.1f} | {cost.bare_percent:.1f} "
-        f"| {cost.seen.requests} | {cost.seen.failed} | {cost.seen.latency.p50:.1f} | {cost.seen.latency.p99:.1f} | {cost.load_average:.1f} |"
+        f"| {cost.seen.requests} | {cost.seen.failed} "
+        f"| {cost.seen.latency.p50:.1f} | {cost.seen.latency.p99:.1f} | {cost.load_average:.1f} |"
         for cost in costs
     ]
     head = "| requests a second | CPU, % of a core | bare, % | requests | failed | p50, ms | p99, ms | load average |"
