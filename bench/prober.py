@@ -1,4 +1,4 @@
-"""`make bench-prober`: what the availability prober costs at several rates, and the least that any Python client does."""
+"""`make bench-prober`: what the availability prober costs at several rates, and the least that any client does."""
 
 from __future__ import annotations
 
