@@ -15,6 +15,7 @@ from typing import Any
 
 from bench.command import Ended, running, upgrader
 from tests.labs import OLD, LabCluster, until
+from tests.processes import children
 from upgrader.lab.catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
 
@@ -137,7 +138,7 @@ class TwoReleases:
     def kill(self, moment: Moment, *, helm_too: bool = False) -> None:
         """Run, and SIGKILL the run at that moment; its Helm as well, or it goes on alone."""
         with self.run_until(moment) as process:
-            helms = _children(process.pid, "helm") if helm_too else []
+            helms = children(process.pid, "helm") if helm_too else []
             process.kill()
             for pid in helms:
                 os.kill(pid, signal.SIGKILL)
@@ -193,16 +194,3 @@ def stop_now(process: subprocess.Popen[str], number: signal.Signals) -> str:
             break
     process.send_signal(number)
     return process.communicate(timeout=30)[0]
-
-
-def _children(pid: int, program: str) -> list[int]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has ended
-        if parent == pid and words[0].endswith(program.encode()):
-            found.append(int(entry.name))
-    return found

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from bench.command import REPOSITORY, running
 from tests.labs import OLD, LabCluster, until
+from tests.processes import children
 from upgrader.ports import Kind
 
 _DEPLOYMENTS = Kind("apps/v1", "deployments")
@@ -27,7 +27,8 @@ def test_helm_killed_in_the_middle_of_a_bad_change(cluster: LabCluster) -> None:
     cluster.change_values("kube-apiserver", {"extraArgs": _BAD_FLAG})
     with running("-C", cluster.folder, "run", "--to", OLD, "--yes") as run:
         until("Helm at work on kube-apiserver", lambda: _pending(cluster), timeout_seconds=120)
-        os.kill(_helm_of(run.pid), signal.SIGKILL)
+        (helm,) = children(run.pid, "helm")
+        os.kill(helm, signal.SIGKILL)
         output, _ = run.communicate(timeout=240)
 
     assert run.returncode == 4, output
@@ -76,21 +77,6 @@ def test_change_that_takes_the_api_away(cluster: LabCluster) -> None:
 
 def _pending(cluster: LabCluster) -> bool:
     return bool(cluster.releases()["kube-apiserver"]["status"] == "pending-upgrade")
-
-
-def _helm_of(pid: int) -> int:
-    """The one `helm upgrade` among the children of a process."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has ended
-        if parent == pid and words[0].endswith(b"helm") and b"upgrade" in words:
-            found.append(int(entry.name))
-    assert len(found) == 1, found
-    return found[0]
 
 
 def _flags(cluster: LabCluster) -> Mapping[str, str | list[str]]:

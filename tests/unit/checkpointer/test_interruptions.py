@@ -2,58 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec, TypeVar
-from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.checkpointer.builders import API, pod
 from tests.unit.checkpointer.cluster import Cluster, copy_of, instance, sandbox
+from tests.unit.checkpointer.power import PowerCut, power_for
 from upgrader.checkpointer.errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.loop import Loop
 from upgrader.checkpointer.model import Content
 from upgrader.checkpointer.store import Store
 
-P = ParamSpec("P")
-R = TypeVar("R")
 KEY = ("Secret", "kube-system", "s")
 VOLUMES = [{"name": "s", "secret": {"secretName": "s"}}]
-_OPERATIONS = ("open", "fsync", "fchmod", "rename", "replace", "unlink", "rmdir", "mkdir", "link")
-
-
-class PowerCut(BaseException):
-    """Stops the process between two file operations."""
-
-
-@contextmanager
-def power_for(operations: int) -> Iterator[None]:
-    """The power goes after that many file operations."""
-    left = operations
-
-    def cut(real: Callable[P, R]) -> Callable[P, R]:
-        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-            nonlocal left
-            if left == 0:
-                raise PowerCut
-            left -= 1
-            return real(*args, **kwargs)
-
-        return wrapped
-
-    patches = [mock.patch.object(os, name, cut(getattr(os, name))) for name in _OPERATIONS]
-    for patch in patches:
-        patch.start()
-    try:
-        yield
-    finally:
-        for patch in patches:
-            patch.stop()
 
 
 class World:

@@ -9,11 +9,11 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 import pytest
 
 from tests.unit.checkpointer.builders import API, Contents, made, pod
+from tests.unit.checkpointer.power import PowerCut, power_for
 from upgrader.checkpointer import files
 from upgrader.checkpointer.errors import StoreError
 from upgrader.checkpointer.generation import Origin
@@ -21,8 +21,6 @@ from upgrader.checkpointer.model import Policy, Workload
 from upgrader.checkpointer.sanitise import Candidate
 from upgrader.checkpointer.store import Store
 
-P = ParamSpec("P")
-R = TypeVar("R")
 ORIGIN = Origin("kube-apiserver-abc-x1", "uid-1", "controller-1", "abc", "4", "2026-01-01T00:00:00Z")
 
 
@@ -149,31 +147,13 @@ def test_damage_is_seen_and_the_older_generation_is_the_last_good(
     assert capture(store, with_secret(b"again")) == 3
 
 
-class PowerCut(BaseException):
-    """Stops the process between two file operations."""
-
-
 @pytest.mark.parametrize("action", ["capture", "activate", "withdraw", "prune"])
-def test_any_interruption_is_repaired_by_the_next_pass(
-    store: Store, monkeypatch: pytest.MonkeyPatch, action: str
-) -> None:
+def test_any_interruption_is_repaired_by_the_next_pass(store: Store, action: str) -> None:
     """Cut off after each file operation in turn, an action is either whole or undone, and then works."""
     capture(store)
     capture(store, with_secret(b"second"))
     if action == "withdraw":
         store.activate(API, 2)
-    left = 0
-
-    def cut(real: Callable[P, R]) -> Callable[P, R]:
-        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-            nonlocal left
-            if left == 0:
-                raise PowerCut
-            left -= 1
-            return real(*args, **kwargs)
-
-        return wrapped
-
     actions: dict[str, Callable[[], object]] = {
         "capture": lambda: capture(store, with_secret(b"third")),
         "activate": lambda: store.activate(API, 2),
@@ -181,16 +161,13 @@ def test_any_interruption_is_repaired_by_the_next_pass(
         "prune": lambda: store.prune(API, 1),
     }
     for operations in range(200):
-        left = operations
-        with monkeypatch.context() as patch:
-            for name in ("open", "fsync", "fchmod", "rename", "unlink", "rmdir", "mkdir"):
-                patch.setattr(os, name, cut(getattr(os, name)))
-            try:
+        try:
+            with power_for(operations):
                 actions[action]()
-            except PowerCut:
-                finished = False
-            else:
-                finished = True
+        except PowerCut:
+            finished = False
+        else:
+            finished = True
         fresh = Store(store.root)
         fresh.prepare()
         shelf = fresh.read()[API]
