@@ -46,6 +46,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, metavar="FOLDER", help="a cluster folder (default: a new lab)")
     parser.add_argument("--out", type=Path, default=REPOSITORY / "docs" / "benchmarks", help="folder of the page")
     options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
     found = _rounds(options.folder / "kubeconfig", options) if options.folder else _on_new_lab(options)
     text = page(found, options.seconds, os.cpu_count() or 1, f"{datetime.now(UTC):%Y-%m-%d}")
     (options.out / "prober.md").write_text(text)
