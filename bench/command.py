@@ -79,4 +79,6 @@ def running(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
     finally:
         if process.poll() is None:
             process.kill()
-        process.communicate()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
