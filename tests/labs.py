@@ -110,18 +110,22 @@ class LabCluster:
 
     def report(self) -> Mapping[str, Any]:
         """`report.json` of the newest run."""
-        newest = max((self.folder / "runs").glob("*/"), key=lambda run: run.stat().st_mtime)
+        newest = max(self._run_folders(), key=lambda run: run.stat().st_mtime)
         report: Mapping[str, Any] = json.loads((newest / "report.json").read_text())
         return report
 
     def journal(self) -> list[Mapping[str, Any]]:
         """`journal.jsonl` of the newest run."""
-        newest = max((self.folder / "runs").glob("*/"), key=lambda run: run.stat().st_mtime)
+        newest = max(self._run_folders(), key=lambda run: run.stat().st_mtime)
         return [json.loads(line) for line in (newest / "journal.jsonl").read_text().splitlines()]
 
     def runs(self) -> list[str]:
         """The names of all runs so far."""
-        return sorted(run.name for run in (self.folder / "runs").glob("*/"))
+        return sorted(run.name for run in self._run_folders())
+
+    def _run_folders(self) -> list[Path]:
+        """Without those that are just being removed, which have names of their own."""
+        return [run for run in (self.folder / "runs").glob("*/") if not run.name.startswith(".")]
 
     def change_values(self, release: str, changes: Mapping[str, Any]) -> None:
         """Merge `changes` into `values/RELEASE.yaml`, top level and one below."""
