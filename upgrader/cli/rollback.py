@@ -8,7 +8,7 @@ import click
 
 from upgrader.cli.carry_out import carry_on
 from upgrader.cli.locking import TAKE_OVER, lock_holder
-from upgrader.cli.past import RUN, past_work
+from upgrader.cli.past import RUN, PastWork, past_work
 from upgrader.engine.state import RunState, follow
 from upgrader.errors import UsageError
 from upgrader.model.event import RollbackAsked
@@ -36,6 +36,8 @@ def rollback(folder: Path, name: str | None, to: str, yes: bool, take_over: bool
     """
     with past_work(folder, name, take_over=take_over) as work:
         print_run(work.run.report)
+        if name is None:
+            _check_meant(work)
         _check_step(work.state, to)
         why = RollbackAsked(work.state.run, lock_holder(), to)
         state = follow(work.state, why)
@@ -49,6 +51,17 @@ def rollback(folder: Path, name: str | None, to: str, yes: bool, take_over: bool
         session = work.session
         pipeline = way_back(state, session.settings, session.cluster, session.tools)
         carry_on(session, pipeline, folder=work.folder, why=why, held=work.held)
+
+
+def _check_meant(work: PastWork) -> None:
+    """Who takes a dead run's lock means that one, which may have been cut off before it was written down anywhere."""
+    dead = work.held.lock.taken_over
+    if dead is not None and work.run.report.outcome == "succeeded":
+        raise UsageError(
+            f"the cluster's lock was still held by {dead.holder}, but the newest run, {work.run.name}, succeeded: "
+            "nothing was cut off that could be taken back",
+            remedy=f"If that run is to be taken back: upgrader rollback --run {work.run.name}",
+        )
 
 
 def _check_step(state: RunState, to: str) -> None:

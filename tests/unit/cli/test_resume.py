@@ -24,6 +24,7 @@ from upgrader.errors import ApiUnavailable, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import (
     Event,
+    LockTakenOver,
     RollbackAsked,
     RunEnded,
     RunResumed,
@@ -56,6 +57,7 @@ class Site:
     done: list[tuple[tuple[str, ...], Any]] = field(default_factory=list)
     """Pipelines that would be carried on with: their steps, and why."""
     api_away: bool = False
+    taken_over: LockTakenOver | None = None
     inputs: tuple[StepInput, ...] = ()
 
     def run(self, name: str, *events: Event, target: str = "v1.37.1") -> None:
@@ -126,7 +128,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     def locked(_session: object, *, take_over: bool) -> Iterator[Any]:
         if site.api_away:
             raise ApiUnavailable("refused")
-        yield SimpleNamespace()
+        yield SimpleNamespace(lock=SimpleNamespace(taken_over=site.taken_over))
 
     def carried_on(_session: object, pipeline: Pipeline, *, why: object, **_: object) -> None:
         site.done.append((tuple(item.step.name for item in pipeline.steps), why))
@@ -222,6 +224,15 @@ def test_rollback_shows_its_steps_and_asks(site: Site) -> None:
     assert site.invoke("rollback", "--yes").exit_code == 0
     steps, why = site.done[0]
     assert steps == ("a",) and isinstance(why, RollbackAsked)
+
+
+def test_run_that_died_before_its_first_record_is_not_the_one_before(site: Site) -> None:
+    """Whoever takes a dead run's lock means that one: an earlier run that succeeded is taken back only by its name."""
+    site.run(OLDER, BEGUN, StepApplied("a", 1.0), StepEnded("a", "passed", 2.0), RunEnded(OLDER, "succeeded", 3.0))
+    site.taken_over = LockTakenOver("somebody", "", "", "forced")
+    assert f"--run {OLDER}" in site.refused("rollback", "--yes").remedy
+    assert site.invoke("rollback", "--yes", "--run", OLDER).exit_code == 0
+    assert len(site.done) == 1
 
 
 def test_rollback_to_a_step(site: Site) -> None:
