@@ -27,6 +27,7 @@ __all__ = ["OLD", "RELEASES", "TARGET", "LabCluster", "make_cluster", "until"]
 OLD, TARGET = "v1.36.3", "v1.37.1"
 RELEASES = ("pod-checkpointer", "kube-apiserver", "kubernetes")
 _HELM = REPOSITORY / ".venv" / "bin" / "helm"
+_DAEMONSETS = Kind("apps/v1", "daemonsets")
 _PODS = Kind("v1", "pods")
 _SNAPSHOT = "adopted"
 
@@ -180,6 +181,11 @@ class LabCluster:
                 found.append(f"pod {pod['metadata']['name']} is not Ready")
         return found
 
+    def copies(self) -> list[str]:
+        """The copies that the controller is told to run; not the pod-checkpointer's own, which always runs."""
+        listed = self.on_controller("ls", "/etc/kubernetes/manifests").split()
+        return [name for name in listed if name.startswith("checkpoint-") and "pod-checkpointer" not in name]
+
     def containers(self) -> set[str]:
         """The containers of the control plane that the API takes for running, by ID."""
         return {
@@ -210,6 +216,16 @@ class LabCluster:
             until("a healthy cluster", lambda: not self.troubles(version), timeout_seconds=timeout_seconds)
         except TimeoutError as error:
             raise AssertionError(f"{error}: {self.troubles(version)}") from error
+
+    def wait_at_rest(self, version: str) -> None:
+        """Wait until it is healthy, no copy stands in for a pod, and every gate would say so: minutes after a boot."""
+        self.wait_healthy(version)
+        until("the copies to be withdrawn", lambda: self.copies() == [], timeout_seconds=120)
+        until("the pod-checkpointer to be available", self._checkpointer_available, timeout_seconds=60)
+
+    def _checkpointer_available(self) -> bool:
+        found: Any = self.kube.get(_DAEMONSETS, "pod-checkpointer", "kube-system")
+        return bool(found["status"].get("numberAvailable") == found["status"]["desiredNumberScheduled"])
 
     def down(self) -> None:
         """Remove the cluster and everything of it."""

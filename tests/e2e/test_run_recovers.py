@@ -72,7 +72,7 @@ def test_change_that_takes_the_api_away(cluster: LabCluster) -> None:
     assert [recovery["outcome"] for recovery in report["recoveries"]] == ["succeeded"], ended
     told = [record["type"] for record in cluster.journal()]
     assert told.index("StepEnded") < told.index("RecoveryStarted") < told.index("RecoveryEnded")
-    until("the copy to be withdrawn", lambda: _copies(cluster) == [], timeout_seconds=90)
+    until("the copy to be withdrawn", lambda: cluster.copies() == [], timeout_seconds=90)
 
 
 def _pending(cluster: LabCluster) -> bool:
@@ -90,9 +90,3 @@ def _flags(cluster: LabCluster) -> Mapping[str, str | list[str]]:
         if word.startswith("--") and equals and name not in _OWN_FLAGS:
             flags[name] = value
     return flags
-
-
-def _copies(cluster: LabCluster) -> list[str]:
-    """The copies of kube-apiserver that the controller is told to run."""
-    listed = cluster.on_controller("ls", "/etc/kubernetes/manifests").split()
-    return [name for name in listed if name.startswith("checkpoint-") and "kube-apiserver" in name]
