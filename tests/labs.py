@@ -181,6 +181,15 @@ class LabCluster:
                 found.append(f"pod {pod['metadata']['name']} is not Ready")
         return found
 
+    def crashed(self, words: str) -> bool:
+        """Whether a container of the control plane has ended, saying that; one that only starts hasn't."""
+        for pod in self.kube.list(_PODS, "kube-system"):
+            for status in pod.get("status", {}).get("containerStatuses", []):
+                ended = [status[key].get("terminated") or {} for key in ("state", "lastState")]
+                if any(words in each.get("message", "") for each in ended):
+                    return True
+        return False
+
     def copies(self) -> list[str]:
         """The copies that the controller is told to run; not the pod-checkpointer's own, which always runs."""
         listed = self.on_controller("ls", "/etc/kubernetes/manifests").split()

@@ -34,7 +34,7 @@ def test_plain_helm_upgrade_and_a_power_cut(cluster: LabCluster) -> None:
     """
     good = cluster.manifests()
     upgrade(cluster)
-    until("the new pod to crash", lambda: bool(cluster.unready()), timeout_seconds=60)
+    until("the new pod to crash", lambda: cluster.crashed(BAD_FLAG), timeout_seconds=60)
     cluster.crash_and_boot()
     dry = cluster.upgrader("recover", "--dry-run")
     assert dry.exit_code == 0, dry
@@ -48,7 +48,7 @@ def test_edited_by_hand(cluster: LabCluster) -> None:
     """What `kubectl edit` has changed and added is taken out, while the API answers, at the same content as before."""
     good = cluster.manifests()
     edit(cluster)
-    until("the new pod to crash", lambda: bool(cluster.unready()), timeout_seconds=60)
+    until("the new pod to crash", lambda: cluster.crashed(BAD_FLAG), timeout_seconds=60)
     dry = cluster.upgrader("recover", "--dry-run")
     assert dry.exit_code == 0, dry
     assert BAD_FLAG in dry.stderr, dry
