@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Ended", "running", "start", "upgrader"]
+__all__ = ["Ended", "must", "running", "start", "upgrader"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -55,6 +55,14 @@ def upgrader(
         check=False,
     )
     return Ended(words, done.returncode, done.stdout or "", done.stderr or "", time.monotonic() - begun)
+
+
+def must(ended: Ended, expected: int = 0) -> Ended:
+    """The command, which ended with that exit code; any other ends this program, with what was said."""
+    if ended.exit_code != expected:
+        print(ended, file=sys.stderr)
+        sys.exit(ended.exit_code or 1)
+    return ended
 
 
 def start(*arguments: str | Path, folder: Path = REPOSITORY) -> subprocess.Popen[str]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.labs import LabCluster, make_cluster
+from upgrader.ports import Kind, Kube
 
-__all__ = ["some_cluster"]
+__all__ = ["every_address", "some_cluster"]
+
+_SERVICES = Kind("v1", "services")
 
 
 @contextmanager
@@ -33,3 +36,10 @@ def some_cluster(lab: Path | None, name: str) -> Iterator[LabCluster]:
             yield cluster
         finally:
             cluster.down()
+
+
+def every_address(kube: Kube, controllers: Iterable[str]) -> list[str]:
+    """URLs of the API besides the kubeconfig's own: at these controllers' addresses, and at the ClusterIP."""
+    service = kube.get(_SERVICES, "kubernetes", "default")
+    assert service is not None
+    return [*(f"https://{address}:6443" for address in controllers), f"https://{service['spec']['clusterIP']}:443"]

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.command import REPOSITORY, Ended, upgrader
+from bench.command import REPOSITORY, must, upgrader
 from bench.load import ApiLoad
 
 __all__ = ["Part", "main", "parts_of_run"]
@@ -87,11 +87,7 @@ def _start_up(flag: str) -> Part:
 
 def _timed(name: str, *words: str | Path) -> Part:
     print(f"… {name}", file=sys.stderr, flush=True)
-    ended: Ended = upgrader(*words, timeout_seconds=1800)
-    if ended.exit_code:
-        print(ended, file=sys.stderr)
-        sys.exit(ended.exit_code)
-    return Part(name, ended.seconds)
+    return Part(name, must(upgrader(*words, timeout_seconds=1800)).seconds)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.command import REPOSITORY, upgrader
+from bench.command import REPOSITORY, must, upgrader
 from upgrader.availability.encode import Encoder
 from upgrader.availability.endpoint import read_endpoint
 from upgrader.availability.http import Request
@@ -71,9 +71,7 @@ def _on_new_lab(options: argparse.Namespace) -> list[Cost]:
     name = f"bench-prober-{os.getpid()}"
     with tempfile.TemporaryDirectory() as home:
         try:
-            ended = upgrader("-C", home, "lab", "up", "--name", name, timeout_seconds=1800)
-            if ended.exit_code:
-                sys.exit(str(ended))
+            must(upgrader("-C", home, "lab", "up", "--name", name, timeout_seconds=1800))
             return _rounds(Path(home) / ".lab" / name / "kubeconfig", options)
         finally:
             upgrader("-C", home, "lab", "down", "--name", name)

@@ -15,17 +15,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.command import REPOSITORY, Ended, upgrader
+from bench.command import REPOSITORY, Ended, must, upgrader
+from bench.labs import every_address
 from bench.versions import COMPONENTS, running_versions
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.availability.probe import AvailabilityProbe
 from upgrader.lab import Lab
 from upgrader.model.availability import Availability
-from upgrader.ports import Kind
 
 __all__ = ["Run", "main", "page"]
-
-_SERVICES = Kind("v1", "services")
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,8 @@ def main() -> int:
     runs: list[Run] = []
     try:
         size = ("--controllers", str(options.controllers))
-        _must(upgrader("lab", "up", "--name", name, *size, "--kubernetes", options.start, timeout_seconds=1800))
-        _must(upgrader("-C", folder, "adopt", "--yes"))
+        must(upgrader("lab", "up", "--name", name, *size, "--kubernetes", options.start, timeout_seconds=1800))
+        must(upgrader("-C", folder, "adopt", "--yes"))
         cluster = _Cluster(Lab.find(name), folder, options.rate)
         for _ in range(options.rounds):
             runs.append(cluster.run("run", options.target, "run", "--to", options.target, "--yes"))
@@ -85,10 +83,7 @@ class _Cluster:
         self._folder, self._rate = folder, rate
         self._kube = KubeAdapter(folder / "kubeconfig")
         self._controllers = [node.address for node in lab.placement.nodes if node.role == "controller"]
-        service = self._kube.get(_SERVICES, "kubernetes", "default")
-        assert service is not None
-        self._addresses = [f"https://{address}:6443" for address in self._controllers]
-        self._addresses.append(f"https://{service['spec']['clusterIP']}:443")
+        self._addresses = every_address(self._kube, self._controllers)
 
     def run(self, what: str, version: str, *command: str) -> Run:
         """Carry it out under load; what was said goes to standard error when it fails."""
@@ -201,12 +196,6 @@ Medians, with least and most in brackets; [all figures](runs.json).
 
 *Longest gap*: the longest time between two answers through one address. *s*: the whole command, gates included.
 """
-
-
-def _must(ended: Ended) -> None:
-    if ended.exit_code:
-        print(ended, file=sys.stderr)
-        sys.exit(ended.exit_code)
 
 
 if __name__ == "__main__":

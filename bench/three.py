@@ -15,7 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from bench.command import REPOSITORY, Ended, upgrader
+from bench.command import REPOSITORY, must, upgrader
+from bench.labs import every_address
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.availability.probe import AvailabilityProbe
 from upgrader.errors import ApiError
@@ -25,7 +26,7 @@ from upgrader.ports import Kind
 
 __all__ = ["Seen", "main", "page"]
 
-_SLICES, _SERVICES = Kind("discovery.k8s.io/v1", "endpointslices"), Kind("v1", "services")
+_SLICES = Kind("discovery.k8s.io/v1", "endpointslices")
 _DEADLINE_SECONDS = 120.0
 
 
@@ -52,7 +53,7 @@ def main() -> int:
     name = f"three-{os.getpid()}"
     folder = REPOSITORY / ".lab" / name
     try:
-        _must(upgrader("lab", "up", "--name", name, "--controllers", "3", "--kubernetes", options.start))
+        must(upgrader("lab", "up", "--name", name, "--controllers", "3", "--kubernetes", options.start))
         found = _Three(Lab.find(name), folder, options.rate).measure(options.target)
     finally:
         upgrader("lab", "down", "--name", name)
@@ -85,9 +86,7 @@ class _Three:
 
     def _during(self, what: str, work: Callable[[], tuple[int | None, str]], without: tuple[str, ...] = ()) -> Seen:
         addresses = [address for name, address in self._controllers.items() if name not in without]
-        service = self._kube.get(_SERVICES, "kubernetes", "default")
-        assert service is not None
-        urls = [f"https://{address}:6443" for address in addresses] + [f"https://{service['spec']['clusterIP']}:443"]
+        urls = every_address(self._kube, addresses)
         with AvailabilityProbe(self._folder / "kubeconfig", requests_per_second=self._rate, addresses=urls) as probe:
             begun = time.monotonic()
             exit_code, note = work()
@@ -100,7 +99,7 @@ class _Three:
         return Seen(what, exit_code, round(seconds, 1), round(load, 1), seen, note)
 
     def _upgrader(self, expected: int, *arguments: str) -> tuple[int, str]:
-        ended = _must(upgrader("-C", self._folder, *arguments), expected)
+        ended = must(upgrader("-C", self._folder, *arguments), expected)
         return ended.exit_code, ""
 
     def _bad_flag(self, target: str) -> tuple[int, str]:
@@ -124,7 +123,7 @@ class _Three:
                 raise SystemExit(f"{dead} is still an endpoint of Service kubernetes after {_DEADLINE_SECONDS:.0f} s")
             time.sleep(0.5)
         forgotten = time.monotonic() - begun
-        refused = _must(upgrader("-C", self._folder, "run", "--yes"), 3)
+        refused = must(upgrader("-C", self._folder, "run", "--yes"), 3)
         assert "controller-3" in refused.stdout + refused.stderr, refused
         self._lab.boot("controller-3")
         back = time.monotonic()
@@ -172,13 +171,6 @@ While a controller has no power, its own address isn't asked. What it had under 
 ClusterIP can't be saved, and counts as failed where HTTP doesn't allow to ask again. Endpoints of Service `kubernetes`
 are kube-apiserver's own leases: one that dies is forgotten when its lease of 15 s has run out, and that is no flag.
 """
-
-
-def _must(ended: Ended, expected: int = 0) -> Ended:
-    if ended.exit_code != expected:
-        print(ended, file=sys.stderr)
-        sys.exit(ended.exit_code or 1)
-    return ended
 
 
 if __name__ == "__main__":
