@@ -112,10 +112,10 @@ class Loop:
         holdings = {w: s.holding(look.images) for w, s in disk.items()}
         desired = decide(self._history, look.seen.parents, holdings, self.settings)
         failures += self._apply(desired, look, disk)
-        pending = self._pending(look, disk)
-        self._tell(look, pending, disk)
-        self._yield(look, disk)
         shelves = self.store.read()
+        pending = self._pending(look, shelves)
+        self._tell(look, pending, shelves)
+        self._yield(look, disk)
         return Report(
             self.clock(),
             acting=True,

@@ -33,6 +33,17 @@ def test_a_ready_pod_gets_a_checkpoint_and_is_told(tmp_path: Path, cluster: Clus
     assert report is not None and report.unready() == []
 
 
+def test_ready_as_soon_as_the_checkpoint_is_there(tmp_path: Path, cluster: Cluster) -> None:
+    """The pass that makes the checkpoint is the one that says so: upgrades wait for it."""
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 0)
+    while API not in loop.store.read():
+        assert unready(loop)
+        passes(loop, cluster, 0)
+    assert unready(loop) == []
+    assert cluster.conditions["kube-apiserver-abc-x1"] == ("True", "Current", "generation 1")
+
+
 def test_power_cut_and_back(tmp_path: Path, cluster: Cluster) -> None:
     """A fresh process on an empty node starts the last-known-good at its second look, which it takes at once, and lets
     go for the parent.
