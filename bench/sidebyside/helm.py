@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from tests.labs import until
 from upgrader.errors import ApiError
 from upgrader.ports import Kind
 
-__all__ = ["api_answers", "deployed_revision", "roll_back", "rolled_out", "upgrade"]
+__all__ = ["api_answers", "deployed_revision", "roll_back", "rolled_out", "said", "upgrade"]
 
 _PATIENCE_SECONDS = 600.0
 _WAIT = ("--wait", "--timeout", "3m")
@@ -30,12 +31,17 @@ def upgrade(site: Site, release: str, words: Sequence[str], *, wait: bool = True
             site.cluster.helm("upgrade", release, *words, *(_WAIT if wait else ()), timeout_seconds=200)
             return wrong
         except ApiError as error:
-            wrong.append(error.message.splitlines()[-1][-200:])
+            wrong.append(said(error))
         if time.monotonic() > end:
             raise TimeoutError(f"helm upgrade {release}: {wrong[-1]}")
         if _pending(site, release):
             roll_back(site, release, good, end - time.monotonic())
         time.sleep(1)
+
+
+def said(error: ApiError) -> str:
+    """What Helm said, in a line: its last one, without the command that it is about."""
+    return textwrap.shorten(error.message.splitlines()[-1].rpartition("Error: ")[2], 160, placeholder=" …")
 
 
 def roll_back(site: Site, release: str, revision: int, patience_seconds: float) -> int:

@@ -179,7 +179,7 @@ def _push_and_roll_back(site: Site, words: list[str], mark: MarkIt, patience_sec
     try:
         site.cluster.helm("upgrade", _APISERVER, *words, *waiting, timeout_seconds=patience_seconds + 20)
     except ApiError as error:
-        said = f"Helm gave up ({error.message.splitlines()[-1][-120:]})"
+        said = f"Helm gave up ({helm.said(error)})"
     if not wait:  # a person notices when the API is gone
         until("the API to be gone", lambda: not helm.api_answers(site), timeout_seconds=patience_seconds)
     mark("helm rollback")

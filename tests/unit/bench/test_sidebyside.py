@@ -8,12 +8,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from bench.sidebyside.helm import said
 from bench.sidebyside.kubeadm import announced
 from bench.sidebyside.observe import anonymous_bytes
 from bench.sidebyside.page import Circumstances, page, ratio, spread
 from bench.sidebyside.plot import picture, typical
 from bench.sidebyside.trial import BAD_FLAG_PUSHED, UPGRADE, Mark, Seen, Trial, per_second
 from bench.sidebyside.ways import WAYS, journal_marks
+from upgrader.errors import ApiError
 
 TITLES = {"kubeadm": "(a) kubeadm", "charts": "bare Helm", "run": "(d) run"}
 WHERE = Circumstances("2026-11-21", "python -m bench.sidebyside", 2, 50, 180, {"Helm": "v4"})
@@ -153,3 +155,11 @@ def test_trials_survive_their_file() -> None:
 def test_every_way_has_a_name_of_its_own() -> None:
     """Figures are kept by name."""
     assert len({way.name for way in WAYS}) == len({way.title for way in WAYS}) == len(WAYS)
+
+
+def test_helms_words_are_not_cut_within_one() -> None:
+    """The page says what Helm said, from its first word on, without the command line, and no more than a line of it."""
+    error = ApiError(f"helm upgrade --wait failed\nhelm upgrade x: Error: UPGRADE FAILED: {'no answer ' * 30}")
+    assert said(error).startswith("UPGRADE FAILED: no answer")
+    assert said(error).endswith("answer …") or said(error).endswith("no …")
+    assert len(said(error)) <= 160
