@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -10,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.labs import LabCluster, make_cluster
+from upgrader.lab.state import labs_root
 from upgrader.ports import Kind, Kube
 
-__all__ = ["every_address", "some_cluster"]
+__all__ = ["every_address", "nodes_disks", "some_cluster"]
 
 _SERVICES = Kind("v1", "services")
 
@@ -43,3 +45,12 @@ def every_address(kube: Kube, controllers: Iterable[str]) -> list[str]:
     service = kube.get(_SERVICES, "kubernetes", "default")
     assert service is not None
     return [*(f"https://{address}:6443" for address in controllers), f"https://{service['spec']['clusterIP']}:443"]
+
+
+def nodes_disks() -> str:
+    """The kind of file system that labs' nodes have their disks on ("ext2/ext3", "tmpfs"), as `stat` names it."""
+    place = labs_root()
+    while not place.exists():
+        place = place.parent
+    command = ["stat", "--file-system", "--format=%T", str(place)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 from bench.command import REPOSITORY, Ended, must, upgrader
-from bench.labs import every_address
+from bench.labs import every_address, nodes_disks
 from bench.versions import COMPONENTS, running_versions
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.availability.probe import AvailabilityProbe
@@ -46,6 +46,8 @@ class Run:
     p99_ms: float
     watch_events: int
     watch_missed: int
+    disks: str
+    """The file system of the nodes' disks; tmpfs is memory."""
 
 
 def main() -> int:
@@ -102,7 +104,9 @@ class _Cluster:
             print(ended, file=sys.stderr)
         print(json.dumps(asdict(found)), file=sys.stderr, flush=True)
         for failure in seen.failures[:20]:
-            print(f"  {failure}", file=sys.stderr, flush=True)
+            print(f"  failed: {failure}", file=sys.stderr, flush=True)
+        for failure in seen.raw_failures[:20]:
+            print(f"  first try: {failure}", file=sys.stderr, flush=True)
         return found
 
 
@@ -124,6 +128,7 @@ def _run(
         p99_ms=seen.latency.p99,
         watch_events=seen.watches.events,
         watch_missed=seen.watches.missed,
+        disks=nodes_disks(),
     )
 
 
@@ -151,7 +156,7 @@ def page(runs: Sequence[Run], rate: float, cores: int, date: str) -> str:
 
 _COLUMNS = (
     "controllers", "command", "as it should", "requests", "failed", "failed at the first try", "longest gap, ms",
-    "p50, ms", "p99, ms", "watch events / missed", "s", "load average",
+    "p50, ms", "p99, ms", "watch events / missed", "s", "load average", "nodes' disks",
 )  # fmt: skip
 
 
@@ -174,6 +179,7 @@ def _row(controllers: int, what: str, runs: Sequence[Run]) -> str:
         f"{sum(run.watch_events for run in runs)} / {sum(run.watch_missed for run in runs)}",
         _spread([run.seconds for run in runs]),
         _spread([run.load_average for run in runs]),
+        ", ".join(sorted({run.disks for run in runs})),
     )
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
@@ -195,6 +201,9 @@ Medians, with least and most in brackets; [all figures](runs.json).
 {rows}
 
 *Longest gap*: the longest time between two answers through one address. *s*: the whole command, gates included.
+*Nodes' disks*: the file system that they are on. A tmpfs is memory, and takes the machine's own disk, and who else uses
+it, out of what is measured: `mount -t tmpfs tmpfs /var/lib/upgrader-lab` before there is a lab, and
+`XDG_CACHE_HOME` at a copy of the cache in memory.
 """
 
 

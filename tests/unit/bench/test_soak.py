@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bench.soak import Run, page
 
-RUN = Run(1, "run", 0, True, 80.0, 1.0, 4000, 0, {"HTTP 429": 2}, 200.0, 4.0, 40.0, 90, 0)
+RUN = Run(1, "run", 0, True, 80.0, 1.0, 4000, 0, {"HTTP 429": 2}, 200.0, 4.0, 40.0, 90, 0, "tmpfs")
 
 
 def test_runs_are_added_up_by_controllers_and_command() -> None:
