@@ -31,6 +31,8 @@ class Run:
     """One run, or one that was taken back, and what the clients saw from just before it until just after it."""
 
     controllers: int
+    rate: float
+    """Requests a second that the clients sent."""
     what: str
     exit_code: int
     reached: bool
@@ -70,9 +72,9 @@ def main() -> int:
         cluster = _Cluster(Lab.find(name), folder, options.rate)
         for _ in range(options.rounds):
             runs.append(cluster.run("run", options.target, "run", "--to", options.target, "--yes"))
-            _write(runs, options.out, options.rate)
+            _write(runs, options.out)
             runs.append(cluster.run("rollback", options.start, "rollback", "--yes"))
-            _write(runs, options.out, options.rate)
+            _write(runs, options.out)
     finally:
         upgrader("lab", "down", "--name", name)
     return 1 if any(run.exit_code or run.failed or not run.reached for run in runs) else 0
@@ -99,7 +101,7 @@ class _Cluster:
             time.sleep(5)
             seen = probe.stop()
         reached = {running_versions(self._kube)[component] for component in COMPONENTS} == {version}
-        found = _run(len(self._controllers), what, ended, reached, seconds, load, seen)
+        found = _run(len(self._controllers), self._rate, what, ended, reached, seconds, load, seen)
         if ended.exit_code:
             print(ended, file=sys.stderr)
         print(json.dumps(asdict(found)), file=sys.stderr, flush=True)
@@ -111,10 +113,18 @@ class _Cluster:
 
 
 def _run(
-    controllers: int, what: str, ended: Ended, reached: bool, seconds: float, load: float, seen: Availability
+    controllers: int,
+    rate: float,
+    what: str,
+    ended: Ended,
+    reached: bool,
+    seconds: float,
+    load: float,
+    seen: Availability,
 ) -> Run:
     return Run(
         controllers=controllers,
+        rate=rate,
         what=what,
         exit_code=ended.exit_code,
         reached=reached,
@@ -132,17 +142,17 @@ def _run(
     )
 
 
-def _write(runs: Sequence[Run], folder: Path, rate: float) -> None:
+def _write(runs: Sequence[Run], folder: Path) -> None:
     """After each run: somebody may end this before it is done. Those with another number of controllers stay."""
     figures = folder / "runs.json"
     before: list[dict[str, Any]] = json.loads(figures.read_text()) if figures.exists() else []
     known = [*(Run(**each) for each in before if each["controllers"] != runs[0].controllers), *runs]
     known.sort(key=lambda run: run.controllers)
     figures.write_text(json.dumps([asdict(run) for run in known], indent=1) + "\n")
-    (folder / "runs.md").write_text(page(known, rate, os.cpu_count() or 1, f"{datetime.now(UTC):%Y-%m-%d}"))
+    (folder / "runs.md").write_text(page(known, os.cpu_count() or 1, f"{datetime.now(UTC):%Y-%m-%d}"))
 
 
-def page(runs: Sequence[Run], rate: float, cores: int, date: str) -> str:
+def page(runs: Sequence[Run], cores: int, date: str) -> str:
     """The page, as Markdown."""
     rows = []
     for controllers in sorted({run.controllers for run in runs}):
@@ -151,12 +161,12 @@ def page(runs: Sequence[Run], rate: float, cores: int, date: str) -> str:
             if chosen:
                 rows.append(_row(controllers, what, chosen))
     header = f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|"
-    return _PAGE.format(header=header, rows="\n".join(rows), rate=rate, cores=cores, date=date)
+    return _PAGE.format(header=header, rows="\n".join(rows), cores=cores, date=date)
 
 
 _COLUMNS = (
-    "controllers", "command", "as it should", "requests", "failed", "failed at the first try", "longest gap, ms",
-    "p50, ms", "p99, ms", "watch events / missed", "s", "load average", "nodes' disks",
+    "controllers", "command", "as it should", "requests a second", "requests", "failed", "failed at the first try",
+    "longest gap, ms", "p50, ms", "p99, ms", "watch events / missed", "s", "load average", "nodes' disks",
 )  # fmt: skip
 
 
@@ -170,6 +180,7 @@ def _row(controllers: int, what: str, runs: Sequence[Run]) -> str:
         controllers,
         f"`upgrader {what}`",
         f"{good} of {len(runs)}",
+        ", ".join(sorted({f"{run.rate:g}" for run in runs})),
         sum(run.requests for run in runs),
         sum(run.failed for run in runs),
         first,
@@ -193,8 +204,8 @@ _PAGE = """\
 
 `python -m bench.soak` ({date}, {cores} cores for everything: controllers, clients, `upgrader`) upgrades a lab from one
 minor version of Kubernetes to the next with `upgrader run`, and takes that back with `upgrader rollback`, over and
-over. {rate:.0f} requests a second, of [every kind](../availability.md), go to every address all the while: controllers,
-load balancer (with three), ClusterIP of Service `kubernetes`. `upgrader` brings its own prober along: 10 a second more.
+over. Requests of [every kind](../availability.md) go to every address all the while: controllers, load balancer (with
+three), ClusterIP of Service `kubernetes`. `upgrader` brings its own prober along: 10 requests a second more.
 Medians, with least and most in brackets; [all figures](runs.json).
 
 {header}
