@@ -211,7 +211,8 @@ Medians, with least and most in brackets; [all figures](runs.json).
 {header}
 {rows}
 
-*Longest gap*: the longest time between two answers through one address. *s*: the whole command, gates included.
+*Longest gap*: the longest time between two answers through one address, so never less than between two questions: with
+three controllers five addresses share the requests. *s*: the whole command, gates included.
 *Nodes' disks*: the file system that they are on. A tmpfs is memory, and takes the machine's own disk, and who else uses
 it, out of what is measured: `mount -t tmpfs tmpfs /var/lib/upgrader-lab` before there is a lab, and
 `XDG_CACHE_HOME` at a copy of the cache in memory.
