@@ -103,7 +103,12 @@ class Lab:
         with locked():
             if not labs():
                 restore_kernel()
-                remove_tree(self._home.parent)
+                root = self._home.parent
+                for left in tuple(root.glob("*")):
+                    remove_tree(left)
+                # A file system of its own, such as a tmpfs, is not ours to take away.
+                if root.exists() and not root.is_mount():
+                    root.rmdir()
 
     def _remove(self) -> None:
         for node in self.placement.nodes:
