@@ -15,13 +15,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.command import REPOSITORY, Ended, must, upgrader
+from bench.command import REPOSITORY, must, upgrader
 from bench.labs import every_address, nodes_disks
 from bench.versions import COMPONENTS, running_versions
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.availability.probe import AvailabilityProbe
 from upgrader.lab import Lab
-from upgrader.model.availability import Availability
 
 __all__ = ["Run", "main", "page"]
 
@@ -101,7 +100,24 @@ class _Cluster:
             time.sleep(5)
             seen = probe.stop()
         reached = {running_versions(self._kube)[component] for component in COMPONENTS} == {version}
-        found = _run(len(self._controllers), self._rate, what, ended, reached, seconds, load, seen)
+        found = Run(
+            controllers=len(self._controllers),
+            rate=self._rate,
+            what=what,
+            exit_code=ended.exit_code,
+            reached=reached,
+            seconds=round(seconds, 1),
+            load_average=round(load, 1),
+            requests=seen.requests,
+            failed=seen.failed,
+            raw=dict(Counter(failure.error for failure in seen.raw_failures)),
+            longest_gap_ms=round(seen.longest_gap_ms, 1),
+            p50_ms=seen.latency.p50,
+            p99_ms=seen.latency.p99,
+            watch_events=seen.watches.events,
+            watch_missed=seen.watches.missed,
+            disks=nodes_disks(),
+        )
         if ended.exit_code:
             print(ended, file=sys.stderr)
         print(json.dumps(asdict(found)), file=sys.stderr, flush=True)
@@ -110,36 +126,6 @@ class _Cluster:
         for failure in seen.raw_failures[:20]:
             print(f"  first try: {failure}", file=sys.stderr, flush=True)
         return found
-
-
-def _run(
-    controllers: int,
-    rate: float,
-    what: str,
-    ended: Ended,
-    reached: bool,
-    seconds: float,
-    load: float,
-    seen: Availability,
-) -> Run:
-    return Run(
-        controllers=controllers,
-        rate=rate,
-        what=what,
-        exit_code=ended.exit_code,
-        reached=reached,
-        seconds=round(seconds, 1),
-        load_average=round(load, 1),
-        requests=seen.requests,
-        failed=seen.failed,
-        raw=dict(Counter(failure.error for failure in seen.raw_failures)),
-        longest_gap_ms=round(seen.longest_gap_ms, 1),
-        p50_ms=seen.latency.p50,
-        p99_ms=seen.latency.p99,
-        watch_events=seen.watches.events,
-        watch_missed=seen.watches.missed,
-        disks=nodes_disks(),
-    )
 
 
 def _write(runs: Sequence[Run], folder: Path) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.command import REPOSITORY
+from bench.labs import every_address
 from tests.labs import LabCluster, until
 from upgrader.availability.probe import AvailabilityProbe
 from upgrader.model.availability import Availability
 from upgrader.ports import Kind
 
 _CHART = REPOSITORY / "charts" / "kube-apiserver"
-_PODS, _SERVICES = Kind("v1", "pods"), Kind("v1", "services")
+_PODS = Kind("v1", "pods")
 _OURS = "app.kubernetes.io/name=kube-apiserver"
 _PER_SECOND = 10.0
 _IN_GOOD_ORDER = ("HTTP 429", "closed without an answer", "not processed")
@@ -49,11 +50,8 @@ def test_pod_deleted_by_hand(cluster: LabCluster) -> None:
 @contextmanager
 def _clients(cluster: LabCluster) -> Iterator[AvailabilityProbe]:
     """Clients of all kinds, through the controller's address and through the Service's."""
-    service = cluster.kube.get(_SERVICES, "kubernetes", "default")
-    assert service is not None
-    address = f"https://{service['spec']['clusterIP']}:443"
-    kubeconfig = cluster.folder / "kubeconfig"
-    with AvailabilityProbe(kubeconfig, requests_per_second=_PER_SECOND, addresses=[address]) as probe:
+    kubeconfig, further = cluster.folder / "kubeconfig", every_address(cluster.kube, ())
+    with AvailabilityProbe(kubeconfig, requests_per_second=_PER_SECOND, addresses=further) as probe:
         yield probe
 
 
