@@ -14,7 +14,7 @@ from upgrader.model.availability import Availability
 from upgrader.ports import Kind
 
 _CHART = REPOSITORY / "charts" / "kube-apiserver"
-_PODS = Kind("v1", "pods")
+_EVENTS, _PODS = Kind("v1", "events"), Kind("v1", "pods")
 _OURS = "app.kubernetes.io/name=kube-apiserver"
 _PER_SECOND = 10.0
 _IN_GOOD_ORDER = ("HTTP 429", "closed without an answer", "not processed")
@@ -33,7 +33,7 @@ def test_proxy_upgrade_its_configuration_and_back_again_in_a_row(cluster: LabClu
         _helm(cluster, "rollback", "kube-apiserver", str(before))
         _one_pod(cluster)
         seen = probe.stop()
-    _nothing_failed(seen)
+    _nothing_failed(seen, cluster)
 
 
 def test_pod_deleted_by_hand(cluster: LabCluster) -> None:
@@ -44,7 +44,7 @@ def test_pod_deleted_by_hand(cluster: LabCluster) -> None:
         until("the old pod to be gone", lambda: old not in _pods(cluster), timeout_seconds=90)
         _one_pod(cluster)
         seen = probe.stop()
-    _nothing_failed(seen)
+    _nothing_failed(seen, cluster)
 
 
 @contextmanager
@@ -55,14 +55,23 @@ def _clients(cluster: LabCluster) -> Iterator[AvailabilityProbe]:
         yield probe
 
 
-def _nothing_failed(seen: Availability) -> None:
-    assert seen.failed == 0, [str(failure) for failure in seen.failures]
+def _nothing_failed(seen: Availability, cluster: LabCluster) -> None:
+    assert seen.failed == 0, "\n".join([*map(str, seen.failures), *_events(cluster)])
     assert seen.watches.events > 0 and seen.watches.missed == 0, seen.watches
     # What their first try met is what HTTP has for it: come back later, this connection is closing, not processed.
     for failure in seen.raw_failures:
         assert any(words in failure.error for words in ("HTTP 429", "closed without an answer", "not processed")), (
             failure
         )
+
+
+def _events(cluster: LabCluster) -> list[str]:
+    """What became of the pods, in order of time: was the successor late, or the old instance early?"""
+    return sorted(
+        f"{event.get('lastTimestamp') or event['eventTime']} {event['involvedObject']['name']}: "
+        f"{event['reason']} {event['message']}"
+        for event in cluster.kube.list(_EVENTS, "kube-system")
+    )
 
 
 def _newer_proxy(cluster: LabCluster) -> str:
