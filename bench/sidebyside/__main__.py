@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.command import REPOSITORY
+from bench.labs import nodes_disks
 from bench.pushed import BAD_FLAG
 from bench.recovery.measure import Site
 from bench.sidebyside.observe import Observer, memory_files
@@ -47,7 +48,8 @@ def main() -> int:
     options = _parser().parse_args()
     wanted = [way for way in WAYS if not options.only or way.name in options.only]
     file: Path = options.out / "zero-outage.json"
-    trials = _earlier(file) if options.add else []
+    earlier, trials = _earlier(file) if options.add else ([], [])
+    commands = list(dict.fromkeys([*earlier, _command(options)]))
     missed = 0
     with _site(options.lab, options.controllers) as site:
         jobs = [(number, way) for number in range(options.repeat) for way in wanted]
@@ -58,7 +60,7 @@ def main() -> int:
                 for trial in _trials(site, way, options, bad_flag=number < options.bad_flags):
                     trials.append(trial)
                     _say(f"{number + 1} of {options.repeat}  {_line(trial)} ({time.monotonic() - begun:.0f} s)")
-                    _write(options, trials)  # each time: somebody may end this before it is done
+                    _write(options, commands, trials)  # each time: somebody may end this before it is done
                     missed += trial.what == UPGRADE and trial.done_seconds is None
             except _WENT_WRONG as error:
                 missed += 1
@@ -134,13 +136,14 @@ def _observer(site: Site, rate: float) -> Observer:
     return Observer(site.cluster.folder / "kubeconfig", rate, [memory_files(group) for group in groups])
 
 
-def _write(options: argparse.Namespace, trials: Sequence[Trial]) -> None:
+def _write(options: argparse.Namespace, commands: Sequence[str], trials: Sequence[Trial]) -> None:
     where = Circumstances(
         date=f"{datetime.now(UTC):%Y-%m-%d}",
-        command=_command(options),
+        commands=commands,
         cores=os.cpu_count() or 1,
         requests_per_second=options.rate,
         patience_seconds=options.patience,
+        disks=nodes_disks(),
         versions=_versions(),
     )
     shown = {
@@ -176,8 +179,12 @@ def _versions() -> Mapping[str, str]:
     }
 
 
-def _earlier(file: Path) -> list[Trial]:
-    return [Trial.from_json(found) for found in json.loads(file.read_text())["trials"]] if file.exists() else []
+def _earlier(file: Path) -> tuple[list[str], list[Trial]]:
+    """The commands that measured before, and their trials."""
+    if not file.exists():
+        return [], []
+    content = json.loads(file.read_text())
+    return content["commands"], [Trial.from_json(found) for found in content["trials"]]
 
 
 def _line(trial: Trial) -> str:

@@ -14,13 +14,18 @@ __all__ = ["Circumstances", "page", "ratio", "spread"]
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Where and how it was measured; `versions`: what → which."""
+    """Where and how it was measured.
+
+    `commands`: those that measured, in order; `disks`: the file system of the nodes' disks, tmpfs is memory;
+    `versions`: what → which.
+    """
 
     date: str
-    command: str
+    commands: Sequence[str]
     cores: int
     requests_per_second: float
     patience_seconds: float
+    disks: str
     versions: Mapping[str, str]
 
 
@@ -136,10 +141,11 @@ def _warning(where: Circumstances, trials: Sequence[Trial]) -> list[str]:
 def _circumstances(where: Circumstances, trials: Sequence[Trial]) -> str:
     loads = spread((trial.load_average for trial in trials), "{:.1f}")
     versions = ", ".join(f"{name} {version}" for name, version in where.versions.items())
+    commands = "\n".join(f"$ {command}" for command in where.commands)
     return (
         f"## Circumstances\n\n{where.date}, {where.cores} cores, load average (1 min) when a trial began: {loads}.\n"
-        f"{versions}.\n\n"
-        f"```console\n$ {where.command}\n```\n"
+        f"Nodes' disks on {where.disks}. {versions}.\n\n"
+        f"```console\n{commands}\n```\n"
     )
 
 

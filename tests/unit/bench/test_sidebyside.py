@@ -18,7 +18,7 @@ from bench.sidebyside.ways import WAYS, journal_marks
 from upgrader.errors import ApiError
 
 TITLES = {"kubeadm": "(a) kubeadm", "charts": "bare Helm", "run": "(d) run"}
-WHERE = Circumstances("2026-11-21", "python -m bench.sidebyside", 2, 50, 180, {"Helm": "v4"})
+WHERE = Circumstances("2026-11-21", ("bench --repeat 1", "bench --add"), 2, 50, 180, "tmpfs", {"Helm": "v4"})
 
 
 def trial(way: str, seconds: float | None = 100.0, *, failed: int = 0, what: str = UPGRADE) -> Trial:
@@ -71,6 +71,13 @@ def test_page_shows_each_way_with_its_number_of_trials() -> None:
     (run,) = [line for line in text.splitlines() if line.startswith("| (d) run")]
     assert "| 1 (0–2) |" in run and run.endswith("| 2 |")
     assert "bare Helm" not in text
+
+
+def test_page_names_every_command_that_measured() -> None:
+    """Trials that were added later came from another command: both can be repeated."""
+    text = shown([trial("run")])
+    assert "$ bench --repeat 1\n$ bench --add\n" in text
+    assert "Nodes' disks on tmpfs" in text
 
 
 def test_an_upgrade_that_did_not_arrive_is_not_taken_for_a_quick_one() -> None:
