@@ -69,7 +69,7 @@ class _Exchange:
         while not self._parts:
             if self._error is not None:
                 # An answer has begun: it is no longer a request that nobody answered.
-                raise BadAnswer(f"{self._error or 'closed'} in the middle of the answer")
+                raise BadAnswer(f"{str(self._error) or 'closed'} in the middle of the answer")
             if self._complete:
                 return b""
             await self._change()
