@@ -58,8 +58,9 @@ class Lab:
         A lab that this call began and could not finish, for whatever reason, is removed again.
         """
         progress = progress or Silent()
-        found = facts()
-        require(found, spec, probably_built(spec.kubernetes))
+        # The nodes of a lab that is there have their memory already: only what is new must fit beside the others.
+        new = None if is_complete(spec.name) else spec
+        require(facts(), new, probably_built(spec.kubernetes))
         parts = prepare(spec.kubernetes, progress)
         with ExitStack() as held:
             with locked():
