@@ -56,7 +56,7 @@ def facts() -> Facts:
 
 
 def require(found: Facts, spec: LabSpec | None, built: bool) -> None:
-    """Raise LabError with one clear line if `spec` (or, if None, only the build) can't work here."""
+    """Raise LabError with one clear line if a lab of `spec` can't work here; None: a build, or nodes that are there."""
     if not found.linux:
         raise LabError("the lab needs Linux: its nodes are systemd-nspawn machines", remedy="run it in a Linux VM")
     if not found.root:
