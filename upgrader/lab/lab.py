@@ -25,7 +25,7 @@ from upgrader.lab.progress import Progress, Silent
 from upgrader.lab.runner import Runner
 from upgrader.lab.snapshot import put_back, remember, require_snapshot
 from upgrader.lab.spec import LabSpec, Node, Placement
-from upgrader.lab.state import claim, exclusive, find, is_complete, lab_dir, labs, locked, set_complete
+from upgrader.lab.state import claim, exclusive, find, is_complete, lab_dir, labs, locked, remove_root, set_complete
 from upgrader.lab.sysctls import prepare_kernel, restore_kernel
 
 __all__ = ["Lab", "NodeStatus"]
@@ -104,12 +104,7 @@ class Lab:
         with locked():
             if not labs():
                 restore_kernel()
-                root = self._home.parent
-                for left in tuple(root.glob("*")):
-                    remove_tree(left)
-                # A file system of its own, such as a tmpfs, is not ours to take away.
-                if root.exists() and not root.is_mount():
-                    root.rmdir()
+                remove_root()
 
     def _remove(self) -> None:
         for node in self.placement.nodes:

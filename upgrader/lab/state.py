@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from upgrader.errors import LabError
+from upgrader.lab.cache import remove_tree
 from upgrader.lab.spec import MAX_LABS, LabSpec, Placement
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "labs",
     "labs_root",
     "locked",
+    "remove_root",
     "set_complete",
     "write_atomically",
 ]
@@ -72,6 +74,15 @@ def claim(spec: LabSpec, folder: Path) -> Placement:
     raise LabError(
         "no network from 10.128.0.0/16 to 10.227.0.0/16 is free on this machine", remedy="`ip route` shows why"
     )
+
+
+def remove_root() -> None:
+    """Remove the folder of all labs' folders with all that is in it: call it under the lock, when there is no lab."""
+    for left in tuple(_ROOT.glob("*")):
+        remove_tree(left)
+    # A file system of its own, such as a tmpfs, is not ours to take away.
+    if _ROOT.exists() and not _ROOT.is_mount():
+        _ROOT.rmdir()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 from upgrader.errors import LabError
 from upgrader.lab import state
 from upgrader.lab.spec import LabSpec
-from upgrader.lab.state import claim, exclusive, find, is_complete, labs, set_complete
+from upgrader.lab.state import claim, exclusive, find, is_complete, labs, labs_root, remove_root, set_complete
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +61,23 @@ def test_a_lab_is_complete_when_it_was_said_so(tmp_path: Path) -> None:
     assert not is_complete("one")
     set_complete("one")
     assert is_complete("one")
+
+
+def test_the_last_lab_leaves_no_folder_behind(tmp_path: Path) -> None:
+    """Whatever was left in the labs' folder goes with it, and nothing beside it does; gone already is as good."""
+    (labs_root() / "one" / "nodes").mkdir(parents=True)
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    for _ in range(2):
+        remove_root()
+        assert not labs_root().exists()
+    assert beside.exists()
+
+
+def test_a_file_system_for_labs_stays_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where somebody mounted a file system for the labs, it is emptied and not taken away."""
+    (labs_root() / "one" / "nodes").mkdir(parents=True)
+    monkeypatch.setattr(Path, "is_mount", lambda _: True)
+    remove_root()
+    assert labs_root().exists()
+    assert not list(labs_root().iterdir())
