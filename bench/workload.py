@@ -1,6 +1,7 @@
-"""A workload that must not notice an upgrade: a web server behind a Service, and a client of it inside the cluster.
+"""A workload that must not notice an upgrade: a web server behind a Service, its client, and an operator's pod.
 
-The client resolves the Service's name anew for each request, so that CoreDNS and kube-proxy count too.
+The client resolves the Service's name anew for each request, so that CoreDNS and kube-proxy count too. The operator
+asks the API as pods do: over the ClusterIP of Service `kubernetes`, with the token of its service account.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from upgrader.errors import ApiError
 from upgrader.lab.catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind, Kube, KubeObject
 
-__all__ = ["Pods", "Tally", "Workload"]
+__all__ = ["Client", "Pods", "Tally", "Workload"]
 
 NAMESPACE = "undisturbed"
 _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
@@ -24,17 +25,40 @@ _SERVICES = Kind("v1", "services")
 _DEPLOYMENTS = Kind("apps/v1", "deployments")
 _IMAGE = f"upgrader.lab/tools:{IMAGE_VERSIONS['tools']}"
 
-_CLIENT = """
-import json, time, urllib.request
+_ASK_WEB = """
+import urllib.request
+
+THINK_SECONDS = 0.05
 
 def ask():
     urllib.request.urlopen("http://web.undisturbed.svc.cluster.local.:8080/", timeout=2).read()
+"""
+
+_ASK_API = """
+import os, ssl, urllib.request
+from pathlib import Path
+
+THINK_SECONDS = 0.2
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+TLS = ssl.create_default_context(cafile=ACCOUNT / "ca.crt")
+
+def ask():
+    token = (ACCOUNT / "token").read_text()  # the kubelet renews it
+    request = urllib.request.Request(f"https://{os.environ['KUBERNETES_SERVICE_HOST']}/api")
+    request.add_header("Authorization", f"Bearer {token}")
+    urllib.request.urlopen(request, timeout=2, context=TLS).read()
+"""
+
+_KEEP_ASKING = """
+import http.client, json, time
+
+WRONG = OSError, http.client.HTTPException
 
 while True:  # its own start doesn't count: it may be up before the server
     try:
         ask()
         break
-    except OSError:
+    except WRONG:
         time.sleep(0.1)
 requests = failed = 0
 longest = 0.0
@@ -43,7 +67,7 @@ while True:
     requests += 1
     try:
         ask()
-    except OSError as error:
+    except WRONG as error:
         failed += 1
         print(json.dumps({"failure": str(error)}), flush=True)
     else:
@@ -53,13 +77,19 @@ while True:
         printed = time.monotonic()
         tally = {"requests": requests, "failed": failed, "longest_gap_ms": longest * 1000}
         print(json.dumps(tally), flush=True)
-    time.sleep(0.05)
+    time.sleep(THINK_SECONDS)
 """
+
+
+Client = Literal["client", "operator"]
+"""The web server's client, or the API's."""
+
+_ASK: Mapping[Client, str] = {"client": _ASK_WEB, "operator": _ASK_API}
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What the client saw since its first answer. The longest gap is between two answers, its think time included."""
+    """What a client saw since its first answer. The longest gap is between two answers, its think time included."""
 
     requests: int
     failed: int
@@ -90,17 +120,18 @@ class Workload:
         self._kube = kube
 
     def deploy(self, timeout_seconds: float = 90.0) -> None:
-        """Create it, and wait until its client has had an answer; raises TimeoutError with the pods' state."""
+        """Create it, and wait until its clients have had answers; raises TimeoutError with the pods' state."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         self._kube.apply(_NAMESPACES, namespace)
         self._kube.apply(_SERVICES, _service(), NAMESPACE)
         self._kube.apply(_DEPLOYMENTS, _deployment("web", ["python3", "-m", "http.server", "8080"]), NAMESPACE)
-        self._kube.apply(_DEPLOYMENTS, _deployment("client", ["python3", "-c", _CLIENT]), NAMESPACE)
+        for client, ask in _ASK.items():
+            self._kube.apply(_DEPLOYMENTS, _deployment(client, ["python3", "-c", ask + _KEEP_ASKING]), NAMESPACE)
         deadline = time.monotonic() + timeout_seconds
-        while not self._answered():
+        while not all(self._answered(client) for client in _ASK):
             if time.monotonic() > deadline:
                 states = [(pod["metadata"]["name"], pod.get("status", {}).get("phase")) for pod in self._pods("")]
-                raise TimeoutError(f"the workload's client had no answer within {timeout_seconds:.0f} s: {states}")
+                raise TimeoutError(f"a client of the workload had no answer within {timeout_seconds:.0f} s: {states}")
             time.sleep(0.5)
 
     def pods(self) -> Pods:
@@ -111,18 +142,18 @@ class Workload:
             found[str(pod["metadata"]["uid"])] = sum(int(status["restartCount"]) for status in statuses)
         return Pods(found)
 
-    def tally(self) -> Tally:
-        """What its client saw so far; raises LookupError when there is no client, or it has said nothing yet."""
-        for pod in self._pods("app=client"):
-            for line in reversed(self._kube.logs(NAMESPACE, pod["metadata"]["name"], "client", lines=20).splitlines()):
+    def tally(self, client: Client) -> Tally:
+        """What a client saw so far; raises LookupError when it isn't there, or has said nothing yet."""
+        for pod in self._pods(f"app={client}"):
+            for line in reversed(self._kube.logs(NAMESPACE, pod["metadata"]["name"], client, lines=20).splitlines()):
                 said = json.loads(line)
                 if "requests" in said:
                     return Tally(**said)
-        raise LookupError("the workload's client has said nothing")
+        raise LookupError(f"the workload's {client} has said nothing")
 
-    def _answered(self) -> bool:
+    def _answered(self, client: Client) -> bool:
         try:
-            tally = self.tally()
+            tally = self.tally(client)
         except (LookupError, ApiError):  # not started yet: its log can't be read
             return False
         return tally.requests > tally.failed
@@ -160,7 +191,7 @@ def _deployment(name: str, command: list[str]) -> dict[str, Any]:
             "template": {
                 "metadata": {"labels": {"app": name}},
                 "spec": {
-                    "automountServiceAccountToken": False,
+                    "automountServiceAccountToken": name == "operator",
                     "terminationGracePeriodSeconds": 1,
                     "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
                     "containers": [container],
