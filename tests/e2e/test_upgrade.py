@@ -10,7 +10,8 @@ from tests.labs import RELEASES, TARGET, LabCluster
 def test_upgrade_under_load(cluster: LabCluster) -> None:
     """Every component gets to the target; no request of the workload fails, no pod restarts, and the API is never away.
 
-    Nor for a pod that asks it through the ClusterIP. One write may meet the end of the old instance on a kept HTTP/1.1 connection, and nothing else may fail.
+    Nor for a pod that asks it through the ClusterIP. From outside one write may meet the end of the old instance on a
+    kept HTTP/1.1 connection, and nothing else may fail.
     """
     workload = Workload(cluster.kube)
     workload.deploy()
