@@ -227,10 +227,18 @@ class LabCluster:
             raise AssertionError(f"{error}: {self.troubles(version)}") from error
 
     def wait_at_rest(self, version: str) -> None:
-        """Wait until it is healthy, no copy stands in for a pod, and every gate would say so: minutes after a boot."""
+        """Wait until it is healthy, no copy stands in for a pod, and every gate would say so: minutes after a boot.
+
+        A copy that was withdrawn drains for a while, in memory and CPU that a pod's successor then lacks.
+        """
         self.wait_healthy(version)
         until("the copies to be withdrawn", lambda: self.copies() == [], timeout_seconds=120)
+        until("the withdrawn copies to end", lambda: self._api_servers() == 1, timeout_seconds=60)
         until("the pod-checkpointer to be available", self._checkpointer_available, timeout_seconds=60)
+
+    def _api_servers(self) -> int:
+        """How many processes there are on the controller, also such as no pod of the API stands for any more."""
+        return len(self.on_controller("pidof", "kube-apiserver").split())
 
     def _checkpointer_available(self) -> bool:
         found: Any = self.kube.get(_DAEMONSETS, "pod-checkpointer", "kube-system")

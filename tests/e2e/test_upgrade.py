@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.load import ApiLoad
-from bench.workload import Workload
+from bench.workload import CLIENTS, Workload
 from tests.labs import RELEASES, TARGET, LabCluster
 
 
@@ -15,7 +15,7 @@ def test_upgrade_under_load(cluster: LabCluster) -> None:
     """
     workload = Workload(cluster.kube)
     workload.deploy()
-    pods = workload.pods()
+    pods, before = workload.pods(), {client: workload.tally(client).failed for client in CLIENTS}
     with ApiLoad(cluster.folder / "kubeconfig") as load:
         ended = cluster.run()
         seen = load.stop()
@@ -24,8 +24,8 @@ def test_upgrade_under_load(cluster: LabCluster) -> None:
     cluster.wait_healthy(TARGET)
     assert workload.pods().disturbances_since(pods) == ()
     assert seen.failed == seen.lost_writes <= 1, seen
-    for client in ("client", "operator"):
-        assert workload.tally(client).failed == 0, (client, workload.tally(client))
+    # It may have lived through other tests, whose outages it counted.
+    assert {client: workload.tally(client).failed for client in CLIENTS} == before
 
 
 def test_report_of_an_upgrade(upgraded_cluster: LabCluster) -> None:
