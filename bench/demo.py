@@ -50,7 +50,11 @@ def main() -> int:
         seen = load.stop()
     upgraded = running_versions(kube)
     disturbances = workload.pods().disturbances_since(pods)
-    _print_result(versions, upgraded, disturbances, workload, seen, seconds, folder)
+    tallies = {
+        "  its own requests": workload.tally("client"),
+        "API, by a pod (ClusterIP)": workload.tally("operator"),
+    }
+    _print_result(versions, upgraded, disturbances, tallies, seen, seconds, folder)
 
     wrong = [f"{name} is at {upgraded[name]}" for name in COMPONENTS if upgraded[name] != arguments.target]
     if wrong or disturbances:
@@ -66,7 +70,7 @@ def _print_result(
     before: Mapping[str, str],
     after: Mapping[str, str],
     disturbances: tuple[str, ...],
-    workload: Workload,
+    tallies: Mapping[str, Tally],
     seen: LoadSeen,
     seconds: float,
     folder: Path,
@@ -75,8 +79,8 @@ def _print_result(
     for component in COMPONENTS:
         print(f"{component:28}{before[component]:>10} → {after[component]}")
     print(f"{'workload':28}{'; '.join(disturbances) or 'the same pods, 0 restarts'}")
-    print(f"{'  its own requests':28}{_tally(workload.tally('client'))}")
-    print(f"{'API, by a pod (ClusterIP)':28}{_tally(workload.tally('operator'))}")
+    for who, tally in tallies.items():
+        print(f"{who:28}{_counts(tally.requests, tally.failed, tally.longest_gap_ms)}")
     print(f"{'API, by clients of the demo':28}{seen.requests} requests, {seen.failed} failed")
     if seen.raw_failed > seen.failed:
         # Such a client waits as long as it was told to, while all others are answered: no gap in what the API does.
@@ -88,10 +92,6 @@ def _print_result(
     if measured:
         counts = _counts(measured["requests"], measured["failed"], measured["longest_gap_ms"])
         print(f"{'API, by upgrader':28}{counts}")
-
-
-def _tally(found: Tally) -> str:
-    return _counts(found.requests, found.failed, found.longest_gap_ms)
 
 
 def _counts(requests: int, failed: int, longest_gap_ms: float) -> str:

@@ -16,7 +16,7 @@ from upgrader.errors import ApiError
 from upgrader.lab.catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind, Kube, KubeObject
 
-__all__ = ["CLIENTS", "Client", "Pods", "Tally", "Workload"]
+__all__ = ["Client", "Pods", "Tally", "Workload"]
 
 NAMESPACE = "undisturbed"
 _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
@@ -83,8 +83,6 @@ while True:
 
 Client = Literal["client", "operator"]
 """The web server's client, or the API's."""
-
-CLIENTS: tuple[Client, ...] = ("client", "operator")
 
 _ASK: Mapping[Client, str] = {"client": _ASK_WEB, "operator": _ASK_API}
 

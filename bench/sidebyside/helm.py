@@ -12,9 +12,9 @@ from tests.labs import until
 from upgrader.errors import ApiError
 from upgrader.ports import Kind
 
-__all__ = ["api_answers", "deployed_revision", "roll_back", "rolled_out", "said", "upgrade"]
+__all__ = ["PATIENCE_SECONDS", "api_answers", "deployed_revision", "roll_back", "rolled_out", "said", "upgrade"]
 
-_PATIENCE_SECONDS = 600.0
+PATIENCE_SECONDS = 600.0
 _WAIT = ("--wait", "--timeout", "3m")
 
 
@@ -23,7 +23,7 @@ def upgrade(site: Site, release: str, words: Sequence[str], *, wait: bool = True
 
     A release that was left pending is rolled back first, as nothing else is allowed then. Raises TimeoutError.
     """
-    end = time.monotonic() + _PATIENCE_SECONDS
+    end = time.monotonic() + PATIENCE_SECONDS
     good = deployed_revision(site, release)
     wrong: list[str] = []
     while True:

@@ -102,7 +102,11 @@ class OldStyle:
         mark(_APISERVER)
         words = [str(OLD_STYLE), "--reuse-values", "--set-string", f"kubernetesVersion={target}"]
         wrong = helm.upgrade(site, _APISERVER, words, wait=self.wait)
-        until("the new pods", lambda: helm.rolled_out(site, self.plural, _APISERVER), timeout_seconds=600)
+        until(
+            "the new pods",
+            lambda: helm.rolled_out(site, self.plural, _APISERVER),
+            timeout_seconds=helm.PATIENCE_SECONDS,
+        )
         mark(_REST)
         wrong += helm.upgrade(site, _REST, _own(site, _REST, target))
         return "; ".join(wrong)
