@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,42 +17,50 @@ _seconds = pytest.StashKey[dict[str, float]]()
 
 
 class _Clusters:
-    """The shared cluster, made when first asked for, and put back to its start when a test left it in another state.
+    """The shared cluster, put back to its start when a test left it in another state.
+
+    It is made beside the tests that need none: that takes three minutes, most of which it waits.
 
     UPGRADER_LAB names the folder of an adopted lab (`…/.lab/NAME`) to work on, for quick work on a test; it stays. Save
     it first (`upgrader lab save adopted`), so that it can be put back as well.
     """
 
     def __init__(self, home: Path) -> None:
-        self._home = home
-        self._current: LabCluster | None = None
-        self._lent = False
-        if named := os.environ.get("UPGRADER_LAB"):
-            folder = Path(named).resolve()
-            self._current = LabCluster(folder.name, folder.parents[1], home / "kept")
-            self._current.keep_files()
-            self._lent = True
+        self._lent = "UPGRADER_LAB" in os.environ
+        self._thread = ThreadPoolExecutor(1)
+        self._made: Future[LabCluster] = self._thread.submit(_lent_cluster if self._lent else _new_cluster, home)
 
     def get(self, version: str = OLD) -> LabCluster:
         """An adopted cluster, healthy at a version, with the files that it came with."""
-        if self._current is None:
-            self._current = make_cluster(f"e2e-{os.getpid()}", self._home)
-        self._current.restore_files()
-        if not _usable(self._current, version):
-            self._current.restore()
+        cluster = self._made.result()
+        cluster.restore_files()
+        if not _usable(cluster, version):
+            cluster.restore()
             if version != OLD:
-                ended = self._current.run(version)
+                ended = cluster.run(version)
                 assert ended.exit_code == 0, ended
-        return self._current
+        return cluster
 
-    def close(self) -> None:
-        """Remove the cluster, if there is one."""
-        if self._current is not None:
-            current, self._current = self._current, None
-            if self._lent:
-                current.restore_files()
-            else:
-                current.down()
+    def close(self, *, keep: bool) -> None:
+        """Remove the cluster, unless it is to be kept, is somebody else's, or couldn't be made."""
+        self._thread.shutdown()
+        if self._made.exception() or keep:
+            return
+        if self._lent:
+            self._made.result().restore_files()
+        else:
+            self._made.result().down()
+
+
+def _new_cluster(home: Path) -> LabCluster:
+    return make_cluster(f"e2e-{os.getpid()}", home)
+
+
+def _lent_cluster(home: Path) -> LabCluster:
+    folder = Path(os.environ["UPGRADER_LAB"]).resolve()
+    cluster = LabCluster(folder.name, folder.parents[1], home / "kept")
+    cluster.keep_files()
+    return cluster
 
 
 def _usable(cluster: LabCluster, version: str) -> bool:
@@ -64,14 +73,18 @@ def _usable(cluster: LabCluster, version: str) -> bool:
 
 @pytest.fixture(scope="session")
 def _clusters(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Clusters]:
-    if os.geteuid() != 0:
-        pytest.skip("real clusters need root")
     clusters = _Clusters(tmp_path_factory.mktemp("labs"))
     try:
         yield clusters
     finally:
-        if not (os.environ.get("KEEP_LAB") and request.session.testsfailed):
-            clusters.close()
+        clusters.close(keep=bool(os.environ.get("KEEP_LAB") and request.session.testsfailed))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _begin_early(request: pytest.FixtureRequest) -> None:
+    """Begin to make the shared cluster before the first test, if any test needs it."""
+    if any("_clusters" in item.fixturenames for item in request.session.items if isinstance(item, pytest.Function)):
+        request.getfixturevalue("_clusters")
 
 
 @pytest.fixture
