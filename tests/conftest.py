@@ -26,7 +26,7 @@ class _Clusters:
     """
 
     def __init__(self, home: Path) -> None:
-        self._lent = "UPGRADER_LAB" in os.environ
+        self._lent = bool(os.environ.get("UPGRADER_LAB"))
         self._thread = ThreadPoolExecutor(1)
         self._made: Future[LabCluster] = self._thread.submit(_lent_cluster if self._lent else _new_cluster, home)
 
