@@ -27,8 +27,9 @@ class _Clusters:
 
     def __init__(self, home: Path) -> None:
         self._lent = bool(os.environ.get("UPGRADER_LAB"))
-        self._thread = ThreadPoolExecutor(1)
-        self._made: Future[LabCluster] = self._thread.submit(_lent_cluster if self._lent else _new_cluster, home)
+        thread = ThreadPoolExecutor(1)
+        self._made: Future[LabCluster] = thread.submit(_lent_cluster if self._lent else _new_cluster, home)
+        thread.shutdown(wait=False)  # it has this one thing to do
 
     def get(self, version: str = OLD) -> LabCluster:
         """An adopted cluster, healthy at a version, with the files that it came with."""
@@ -43,8 +44,7 @@ class _Clusters:
 
     def close(self, *, keep: bool) -> None:
         """Remove the cluster, unless it is to be kept, is somebody else's, or couldn't be made."""
-        self._thread.shutdown()
-        if self._made.exception() or keep:
+        if self._made.exception() or keep:  # waits for it
             return
         if self._lent:
             self._made.result().restore_files()
