@@ -156,7 +156,9 @@ def _write(options: argparse.Namespace, commands: Sequence[str], trials: Sequenc
     head = json.dumps(asdict(where))[:-1]
     lines = ",\n".join(json.dumps(trial.as_json()) for trial in trials)
     (options.out / "zero-outage.json").write_text(f'{head}, "trials": [\n{lines}\n]}}\n')
-    (options.out / "zero-outage.md").write_text(page(where, _TITLES, trials, "zero-outage.svg"))
+    remarks = options.out / "zero-outage.remarks.md"  # a person's, on the page whenever that is written anew
+    said = remarks.read_text() if remarks.exists() else ""
+    (options.out / "zero-outage.md").write_text(page(where, _TITLES, trials, "zero-outage.svg", said))
     (options.out / "zero-outage.svg").write_text(picture(shown, options.rate))
 
 

@@ -29,14 +29,21 @@ class Circumstances:
     versions: Mapping[str, str]
 
 
-def page(where: Circumstances, titles: Mapping[str, str], trials: Sequence[Trial], picture: str) -> str:
-    """The whole page, as Markdown. `titles`: way → what it is called; `picture` is the name of the plot's file."""
+def page(
+    where: Circumstances, titles: Mapping[str, str], trials: Sequence[Trial], picture: str, remarks: str = ""
+) -> str:
+    """The whole page, as Markdown.
+
+    `titles`: way → what it is called; `picture`: the name of the plot's file; `remarks`: what a person says of the
+    figures, as Markdown, or nothing.
+    """
     parts = [_HEAD.format(picture=picture), *_warning(where, trials)]
     for controllers in sorted({trial.controllers for trial in trials}):
         here = [trial for trial in trials if trial.controllers == controllers]
         parts.append(f"## {'One controller' if controllers == 1 else f'{controllers} controllers'}\n")
         parts += _section(titles, here)
-    return "\n".join([*parts, _circumstances(where, trials), _METHOD.format(where=where)])
+    said = [remarks] if remarks else []
+    return "\n".join([*parts, _circumstances(where, trials), *said, _METHOD.format(where=where)])
 
 
 def spread(values: Iterable[float | None], form: str = "{:.0f}") -> str:

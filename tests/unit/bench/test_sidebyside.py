@@ -32,6 +32,12 @@ def shown(trials: Sequence[Trial]) -> str:
     return page(WHERE, TITLES, trials, "zero-outage.svg")
 
 
+def test_what_a_person_says_of_the_figures_is_on_the_page() -> None:
+    """Remarks come after the circumstances that they are about, whenever the page is written anew."""
+    said = page(WHERE, TITLES, [trial("run")], "zero-outage.svg", "The first round was ended.\n")
+    assert said.index("## Circumstances") < said.index("The first round was ended.\n\n## How it was measured")
+
+
 def test_a_hang_is_seen_although_all_was_answered_later() -> None:
     """Answers are counted in the second in which they came: a second of silence is empty, whatever comes after it."""
     assert per_second([(1.0, 50), (2.0, 50), (3.0, 150)]) == (50.0, 0.0, 100.0)
