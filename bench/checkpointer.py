@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.labs import some_cluster
-from tests.labs import LabCluster
+from testkit.lab_cluster import LabCluster
+from testkit.labs import some_cluster
 
 __all__ = ["Sample", "main", "table"]
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.command import REPOSITORY, upgrader
-from bench.load import ApiLoad, LoadSeen
-from bench.versions import COMPONENTS, running_versions
-from bench.workload import Tally, Workload
+from testkit.api_load import ApiLoad, LoadSeen
+from testkit.command import REPOSITORY, upgrader
+from testkit.versions import COMPONENTS, running_versions
+from testkit.workload import Tally, Workload
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.lab.state import find
 

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.command import REPOSITORY, must, upgrader
-from bench.load import ApiLoad
+from testkit.api_load import ApiLoad
+from testkit.command import REPOSITORY, must, upgrader
 
 __all__ = ["Part", "main", "parts_of_run"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.command import REPOSITORY, must, upgrader
+from testkit.command import REPOSITORY, must, upgrader
 from upgrader.availability.encode import Encoder
 from upgrader.availability.endpoint import read_endpoint
 from upgrader.availability.http import Request

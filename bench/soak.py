@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.command import REPOSITORY, must, upgrader
-from bench.labs import every_address, nodes_disks
-from bench.versions import COMPONENTS, running_versions
+from testkit.command import REPOSITORY, must, upgrader
+from testkit.labs import every_address, nodes_disks
+from testkit.versions import COMPONENTS, running_versions
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.availability.probe import AvailabilityProbe
 from upgrader.lab import Lab

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from bench.command import REPOSITORY, must, upgrader
-from bench.labs import every_address
+from testkit.command import REPOSITORY, must, upgrader
+from testkit.labs import every_address
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.availability.probe import AvailabilityProbe
 from upgrader.errors import ApiError

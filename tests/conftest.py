@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.labs import OLD, TARGET, LabCluster, make_cluster
+from testkit.lab_cluster import OLD, TARGET, LabCluster, make_cluster
 
 _seconds = pytest.StashKey[dict[str, float]]()
 

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.labs import some_cluster
 from bench.recovery.causes import CAUSES
 from bench.recovery.cuts import cut, good, moments, start_over
 from bench.recovery.measure import Result, Site
 from bench.recovery.page import as_json, boot_table, cause_table, cut_table
+from testkit.labs import some_cluster
 
 __all__ = ["main"]
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench import pushed
 from bench.recovery.cuts import BAD, cut, good
 from bench.recovery.measure import Result, Site
-from tests.labs import OLD, TARGET
+from testkit import pushed_changes
+from testkit.lab_cluster import OLD, TARGET
 from upgrader.errors import ApiError
 
 __all__ = ["CAUSES", "Cause"]
@@ -52,20 +52,20 @@ def _as(result: Result, cause: str) -> Result:
 
 
 def _bad_flag_by_helm(site: Site) -> Result:
-    pushed.upgrade(site.cluster)
+    pushed_changes.upgrade(site.cluster)
     return _recovered(site, "bad flag by `helm upgrade`, power cut")
 
 
 def _bad_flag_by_edit(site: Site) -> Result:
-    pushed.edit(site.cluster)
+    pushed_changes.edit(site.cluster)
     return _recovered(site, "bad flag by `kubectl edit`, power cut")
 
 
 def _bad_flag_in_a_daemonset(site: Site) -> Result:
     try:
         with tempfile.TemporaryDirectory() as folder:
-            pushed.install_old_style(site.cluster, Path(folder) / "values.yaml")
-            pushed.upgrade_old_style(site.cluster)
+            pushed_changes.install_old_style(site.cluster, Path(folder) / "values.yaml")
+            pushed_changes.upgrade_old_style(site.cluster)
         return _recovered(site, "bad flag in an old-style DaemonSet, power cut")
     finally:
         site.cluster.restore()  # it recovers as a DaemonSet: healthy, but not what the others start from
@@ -82,7 +82,7 @@ def _recover(site: Site) -> str:
 
 
 def _bad_flag_by_run(site: Site) -> Result:
-    site.cluster.change_values("kube-apiserver", {"extraArgs": {pushed.BAD_FLAG: "true"}})
+    site.cluster.change_values("kube-apiserver", {"extraArgs": {pushed_changes.BAD_FLAG: "true"}})
     return site.without_outage("bad flag through `upgrader run`", "the run's rollback", lambda: _run(site))
 
 

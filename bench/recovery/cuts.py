@@ -9,9 +9,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.command import running
 from bench.recovery.measure import Result, Site
-from tests.labs import OLD, TARGET, until
+from testkit.command import running
+from testkit.lab_cluster import OLD, TARGET, until
 
 __all__ = ["BAD", "cut", "good", "moments", "phase_of", "start_over"]
 

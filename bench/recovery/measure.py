@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bench.recovery import boot
 from bench.recovery.watch import Watch, back, gaps
-from tests.labs import LabCluster, until
+from testkit.lab_cluster import LabCluster, until
 from upgrader.lab import Lab
 from upgrader.lab.machine import machine_of
 from upgrader.lab.readiness import troubles

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bench.load import connection_of
+from testkit.api_load import connection_of
 
 __all__ = ["Seen", "Watch", "back", "gaps"]
 

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.command import REPOSITORY
-from bench.labs import some_cluster
 from bench.reliability.control_plane import ControlPlane
 from bench.reliability.faults import MACHINE_FAULTS, PROXY_FAULTS, on_machines, small_disk, through
 from bench.reliability.page import Run, as_json, merged, table, write_into
-from tests.faults.proxy import FaultProxy, Upstream
-from tests.faults.scenario import Disturbance, Moment, Outcome, Stage
-from tests.labs import OLD, RELEASES, LabCluster
+from testkit.command import REPOSITORY
+from testkit.faults.proxy import FaultProxy, Upstream
+from testkit.faults.scenario import Disturbance, Moment, Outcome, Stage
+from testkit.lab_cluster import OLD, RELEASES, LabCluster
+from testkit.labs import some_cluster
 
 __all__ = ["main"]
 

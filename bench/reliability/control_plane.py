@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.faults.scenario import Records, Scene
-from tests.labs import OLD, RELEASES, LabCluster
+from testkit.faults.scenario import Records, Scene
+from testkit.lab_cluster import OLD, RELEASES, LabCluster
 from upgrader.ports import Kind
 
 __all__ = ["ControlPlane"]

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from tests.faults.proxy import Fault, FaultProxy
-from tests.faults.scenario import Disturbance
-from tests.labs import LabCluster
+from testkit.faults.proxy import Fault, FaultProxy
+from testkit.faults.scenario import Disturbance
+from testkit.lab_cluster import LabCluster
 from upgrader.engine.copies import CONTROLLER_RUNS
 from upgrader.lab import Lab
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.faults.scenario import Outcome
+from testkit.faults.scenario import Outcome
 
 __all__ = ["Run", "as_json", "merged", "table", "write_into"]
 

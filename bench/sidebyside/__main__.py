@@ -16,9 +16,6 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.command import REPOSITORY
-from bench.labs import nodes_disks
-from bench.pushed import BAD_FLAG
 from bench.recovery.measure import Site
 from bench.sidebyside.observe import Observer, memory_files
 from bench.sidebyside.page import Circumstances, page
@@ -26,7 +23,10 @@ from bench.sidebyside.plot import picture, typical
 from bench.sidebyside.stages import controllers, make_lab, start_from
 from bench.sidebyside.trial import BAD_FLAG_PUSHED, UPGRADE, Trial
 from bench.sidebyside.ways import WAYS, Way
-from tests.labs import OLD, TARGET, LabCluster, until
+from testkit.command import REPOSITORY
+from testkit.lab_cluster import OLD, TARGET, LabCluster, until
+from testkit.labs import nodes_disks
+from testkit.pushed_changes import BAD_FLAG
 from upgrader.errors import UpgraderError
 from upgrader.lab.binaries import HELM
 from upgrader.lab.machine import machine_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.recovery.measure import Site
-from tests.labs import until
+from testkit.lab_cluster import until
 from upgrader.errors import ApiError
 from upgrader.ports import Kind
 

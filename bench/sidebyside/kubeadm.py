@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from bench.pushed import BAD_FLAG
 from bench.recovery.measure import Site
+from testkit.pushed_changes import BAD_FLAG
 from upgrader.ports import Kind
 
 __all__ = ["PROGRAM", "announced", "put_manifest_back", "upgrade_first", "upgrade_others", "want_bad_flag"]

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import pushed
 from bench.recovery.measure import Site
 from bench.sidebyside.kubeadm import PROGRAM
-from tests.labs import OLD, TARGET
+from testkit import pushed_changes
+from testkit.lab_cluster import OLD, TARGET
 from upgrader.errors import UsageError
 from upgrader.lab import Lab
 from upgrader.lab.binaries import kubernetes
@@ -72,7 +72,7 @@ def _adopt(site: Site) -> None:
 def _old_style(kind: str) -> Callable[[Site], None]:
     def make(site: Site) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            pushed.install_old_style(site.cluster, Path(folder) / "values.yaml", kind=kind)
+            pushed_changes.install_old_style(site.cluster, Path(folder) / "values.yaml", kind=kind)
 
     return make
 

@@ -7,12 +7,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from bench.command import REPOSITORY
-from bench.pushed import BAD_FLAG, OLD_STYLE
 from bench.recovery.measure import Site
 from bench.sidebyside import helm, kubeadm, stages
 from bench.sidebyside.trial import BAD_FLAG_PUSHED, Mark
-from tests.labs import until
+from testkit.command import REPOSITORY
+from testkit.lab_cluster import until
+from testkit.pushed_changes import BAD_FLAG, OLD_STYLE
 from upgrader.errors import ApiError
 
 __all__ = ["WAYS", "MarkIt", "Way", "journal_marks"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.labs import OLD
+from testkit.lab_cluster import OLD
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.gates.diagnosis import diagnose

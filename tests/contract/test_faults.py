@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.faults.api import SmallApi
-from tests.faults.proxy import Fault, FaultProxy
+from testkit.fakes.clock import FakeClock
+from testkit.faults.api import SmallApi
+from testkit.faults.proxy import Fault, FaultProxy
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.absence import api_problem

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.hosts import FakeHosts
+from testkit.fakes.hosts import FakeHosts
 from upgrader.adapters.hosts import SshHosts
 from upgrader.config.inventory import load_hosts
 from upgrader.errors import HostError, HostUnreachable

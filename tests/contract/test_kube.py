@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.kube import FakeKube
+from testkit.fakes.kube import FakeKube
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.ports import Kind, Kube

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.labs import until
+from testkit.lab_cluster import until
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.errors import PlaybookError
 

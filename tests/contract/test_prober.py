@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.labs import until
+from testkit.lab_cluster import until
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.availability.probe import AvailabilityProbe
 from upgrader.availability.prober import OBJECT

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bench.load import ApiLoad
-from bench.workload import Workload
-from tests.labs import OLD, LabCluster, until
+from testkit.api_load import ApiLoad
+from testkit.lab_cluster import OLD, LabCluster, until
+from testkit.workload import Workload
 
 _STATIC_PODS = {"kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-scheduler.yaml"}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bench.load import ApiLoad
-from tests.labs import OLD, LabCluster
+from testkit.api_load import ApiLoad
+from testkit.lab_cluster import OLD, LabCluster
 
 CHANGES = {
     "unknown flag": ("kube-apiserver", {"extraArgs": {"no-such-flag": "1"}}, ["no-such-flag", "unknown flag"]),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.command import Ended, upgrader
-from tests.labs import LabCluster
+from testkit.command import Ended, upgrader
+from testkit.lab_cluster import LabCluster
 
 KUBECONFIG = """\
 apiVersion: v1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.labs import OLD, LabCluster, until
+from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.ports import Kind
 
 _DEPLOYMENTS, _SECRETS = Kind("apps/v1", "deployments"), Kind("v1", "secrets")

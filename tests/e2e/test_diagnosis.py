@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from tests.labs import OLD, LabCluster, until
+from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.adapters.hosts import SshHosts
 from upgrader.config.inventory import load_hosts
 from upgrader.errors import ApiError

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.proxy import Fault, FaultProxy, Upstream
-from tests.faults.scenario import Disturbance, Moment, Stage
-from tests.labs import LabCluster
+from testkit.faults.proxy import Fault, FaultProxy, Upstream
+from testkit.faults.scenario import Disturbance, Moment, Stage
+from testkit.lab_cluster import LabCluster
 from upgrader.engine.copies import CONTROLLER_RUNS, ClusterCopies
 from upgrader.engine.journal import JOURNAL
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.command import upgrader
-from tests.labs import OLD, LabCluster, until
+from testkit.command import upgrader
+from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.engine.clusterlock import read_lease
 
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.command import REPOSITORY
-from tests.labs import LabCluster
+from testkit.command import REPOSITORY
+from testkit.lab_cluster import LabCluster
 
 
 def checks(cluster: LabCluster, *arguments: str) -> subprocess.CompletedProcess[str]:

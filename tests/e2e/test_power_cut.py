@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 
-from bench.command import REPOSITORY, running
-from tests.labs import OLD, TARGET, LabCluster, until
+from testkit.command import REPOSITORY, running
+from testkit.lab_cluster import OLD, TARGET, LabCluster, until
 from upgrader.ports import Kind
 
 _PODS = Kind("v1", "pods")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bench.command import running
-from bench.pushed import BAD_FLAG, edit, upgrade
-from tests.labs import OLD, LabCluster, until
-from tests.recovery import assert_recovered
+from testkit.command import running
+from testkit.lab_cluster import OLD, LabCluster, until
+from testkit.pushed_changes import BAD_FLAG, edit, upgrade
+from testkit.recovery import assert_recovered
 
 
 def test_healthy_cluster_needs_no_recovery(cluster: LabCluster) -> None:
     """On a healthy cluster `recover` says so, changes nothing, and leaves no run behind."""
-    cluster.wait_at_rest(OLD)
+    cluster.wait_until_settled(OLD)
     before = cluster.releases(), cluster.runs()
     for flags in ([], ["--dry-run"], ["--host", "controller-1"]):
         ended = cluster.upgrader("recover", "--yes", *flags)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from bench.command import REPOSITORY
-from tests.labs import OLD, LabCluster, until
+from testkit.command import REPOSITORY
+from testkit.lab_cluster import OLD, LabCluster, until
 
 _HELM = REPOSITORY / ".venv" / "bin" / "helm"
 

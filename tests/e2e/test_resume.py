@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kills import ONE, TWO, Moment, TwoReleases
-from tests.labs import LabCluster
+from testkit.kills import ONE, TWO, Moment, TwoReleases
+from testkit.lab_cluster import LabCluster
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.labs import OLD, LabCluster
+from testkit.lab_cluster import OLD, LabCluster
 
 
 def test_gate_that_never_holds_rolls_back_every_step(cluster: LabCluster) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from bench.command import REPOSITORY, running
-from tests.labs import OLD, LabCluster, until
-from tests.processes import children
+from testkit.command import REPOSITORY, running
+from testkit.lab_cluster import OLD, LabCluster, until
+from testkit.processes import children
 from upgrader.ports import Kind
 
 _DEPLOYMENTS = Kind("apps/v1", "deployments")

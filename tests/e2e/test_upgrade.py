@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bench.load import ApiLoad
-from bench.workload import Workload
-from tests.labs import RELEASES, TARGET, LabCluster
+from testkit.api_load import ApiLoad
+from testkit.lab_cluster import RELEASES, TARGET, LabCluster
+from testkit.workload import Workload
 
 
 def test_upgrade_under_load(cluster: LabCluster) -> None:

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.command import REPOSITORY
-from bench.labs import every_address
-from tests.labs import OLD, LabCluster, until
+from testkit.command import REPOSITORY
+from testkit.lab_cluster import OLD, LabCluster, until
+from testkit.labs import every_address
 from upgrader.availability.probe import AvailabilityProbe
 from upgrader.model.availability import Availability
 from upgrader.ports import Kind
@@ -26,7 +26,7 @@ def test_pod_deleted_by_hand(cluster: LabCluster) -> None:
     Not after other rolls: Kubernetes' controllers may then look away for longer than the old instance has (the chart's
     README says how long).
     """
-    cluster.wait_at_rest(OLD)
+    cluster.wait_until_settled(OLD)
     (old,) = _pods(cluster)
     with _clients(cluster) as probe:
         cluster.kube.delete(_PODS, old, "kube-system")

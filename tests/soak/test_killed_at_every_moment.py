@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kills import MOMENTS, Moment, TwoReleases
-from tests.labs import LabCluster
+from testkit.kills import MOMENTS, Moment, TwoReleases
+from testkit.lab_cluster import LabCluster
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.pushed import install_old_style, upgrade_old_style
-from tests.labs import LabCluster
-from tests.recovery import assert_recovered
+from testkit.lab_cluster import LabCluster
+from testkit.pushed_changes import install_old_style, upgrade_old_style
+from testkit.recovery import assert_recovered
 
 
 def test_old_style_daemonset_and_a_power_cut(cluster: LabCluster, tmp_path: Path) -> None:

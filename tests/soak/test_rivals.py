@@ -8,9 +8,9 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.command import running
-from tests.kills import TwoReleases, stop_now
-from tests.labs import OLD, LabCluster, until
+from testkit.command import running
+from testkit.kills import TwoReleases, stop_now
+from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.engine.clusterlock import read_lease
 from upgrader.engine.lease import LEASES, NAME, NAMESPACE
 

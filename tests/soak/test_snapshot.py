@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.labs import OLD, LabCluster
+from testkit.lab_cluster import OLD, LabCluster
 from upgrader.ports import Kind
 
 _CONFIG_MAPS = Kind("v1", "configmaps")

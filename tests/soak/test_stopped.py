@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.command import REPOSITORY, running
-from tests.kills import ONE, Moment, TwoReleases, stop_now
-from tests.labs import OLD, LabCluster, until
+from testkit.command import REPOSITORY, running
+from testkit.kills import ONE, Moment, TwoReleases, stop_now
+from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.engine.clusterlock import read_lease
 from upgrader.ports import Kind
 

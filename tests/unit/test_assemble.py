@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.helm import FakeHelm
-from tests.fakes.hosts import FakeHosts
-from tests.fakes.kube import FakeKube
-from tests.fakes.playbooks import FakePlaybooks
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from testkit.fakes.playbooks import FakePlaybooks
 from upgrader.assemble import Tools, assemble
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.plan import Action, Plan, PlannedRelease

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.fakes.clock import FakeClock
+from testkit.fakes.clock import FakeClock
 from upgrader.errors import ApiUnavailable
 from upgrader.waiting import wait_until
 

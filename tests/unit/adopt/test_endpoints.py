@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.hosts import FakeHosts
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
 from upgrader.adopt.endpoints import count_endpoints, wait_for_endpoints
 from upgrader.adopt.manifest_step import StaticPods
 from upgrader.model.cluster import Host

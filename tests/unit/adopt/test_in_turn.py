@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.helm import FakeHelm
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.kube import FakeKube
 from upgrader.adopt.in_turn import InTurnStep, WithdrawStep
 from upgrader.errors import HelmError, StepFailed
 from upgrader.model.outcome import Verdict

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.hosts import FakeHosts
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
 from tests.unit.adopt.conftest import facts, static_pod
 from upgrader.adopt.facts import ADOPTED, MANIFESTS
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.helm import FakeHelm
+from testkit.fakes.helm import FakeHelm
 from tests.unit.engine.conftest import Bench, ScriptedGate, run
 from tests.unit.engine.conftest import bench as bench
 from upgrader.availability.guard import guarded

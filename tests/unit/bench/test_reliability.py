@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.reliability.page import as_json, merged, table, write_into
-from tests.faults.scenario import Moment, Outcome
+from testkit.faults.scenario import Moment, Outcome
 
 
 def outcome(exit_code: int, turn: str, *, resumed: int | None = None, moment: str = Moment.HELM) -> Outcome:

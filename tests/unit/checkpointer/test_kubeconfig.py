@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.checkpointer.certificates import Authority
+from testkit.certificates import Authority
 from upgrader.checkpointer.api import Api
 from upgrader.checkpointer.errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.kubeconfig import load

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from testkit.certificates import Authority
 from tests.unit.checkpointer.builders import Json, pod
-from tests.unit.checkpointer.certificates import Authority
 from upgrader.checkpointer import etcd
 from upgrader.checkpointer.probes import unready
 

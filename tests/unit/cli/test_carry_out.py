@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.clock import FakeClock
+from testkit.fakes.clock import FakeClock
 from upgrader.cli import carry_out as module
 from upgrader.cli.carry_out import carry_out
 from upgrader.errors import JournalError

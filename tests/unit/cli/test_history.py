@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.fakes.clock import FakeClock
+from testkit.fakes.clock import FakeClock
 from upgrader.adapters.clock import SystemClock
 from upgrader.cli.main import cli
 from upgrader.engine.journal import Journal

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
 from upgrader.cli.locking import cluster_lock
 from upgrader.engine.lease import LEASES, NAME, NAMESPACE
 from upgrader.errors import StepFailed

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.helm import FakeHelm
-from tests.fakes.hosts import FakeHosts
-from tests.fakes.kube import FakeKube
-from tests.fakes.recovery import FakeRecovery
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from testkit.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_deployment, add_node, add_pod, running
 from tests.unit.recover.controllers import controller
 from upgrader.cli import recover as command

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.fakes.clock import FakeClock
+from testkit.fakes.clock import FakeClock
 from tests.unit.engine.killing import FROM, World, manifest
 from upgrader.assemble import Tools, intended, release_specs
 from upgrader.cli import past, resume, rollback

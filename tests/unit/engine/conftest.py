@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.kube import FakeKube
-from tests.fakes.recovery import FakeRecovery
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
+from testkit.fakes.recovery import FakeRecovery
 from upgrader.engine.runner import Runner
 from upgrader.engine.stop import StopRequest
 from upgrader.errors import UpgraderError

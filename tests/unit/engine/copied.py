@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.hosts import FakeHosts
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
 from upgrader.engine.copies import CONTROLLER_RUNS, ClusterCopies, ControllerCopies
 from upgrader.engine.journal import JOURNAL, Journal
 from upgrader.model.cluster import Host

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.helm import FakeHelm
-from tests.fakes.hosts import FakeHosts
-from tests.fakes.kube import FakeKube
-from tests.fakes.playbooks import FakePlaybooks
-from tests.fakes.recovery import FakeRecovery
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from testkit.fakes.playbooks import FakePlaybooks
+from testkit.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_node, add_pod, running
 from upgrader.assemble import Tools, assemble, intended, release_specs
 from upgrader.engine.inputs import step_inputs

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
 from upgrader.engine.clusterlock import ClusterLock, acquire
 from upgrader.engine.heartbeat import kept_alive
 from upgrader.engine.lease import LEASE_SECONDS, LEASES, NAME, NAMESPACE, Holder, Lease

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fakes.kube import FakeKube
+from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_node
 from upgrader.engine.cordoned import cordoned
 

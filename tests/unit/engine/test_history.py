@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.clock import FakeClock
+from testkit.fakes.clock import FakeClock
 from upgrader.engine.history import past_runs, prune
 from upgrader.engine.journal import Journal
 from upgrader.errors import UsageError

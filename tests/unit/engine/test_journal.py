@@ -14,7 +14,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests.fakes.clock import FakeClock
+from testkit.fakes.clock import FakeClock
 from upgrader.engine.decode import UnknownEvent
 from upgrader.engine.journal import DETAIL_BYTES, Journal, read_journal
 from upgrader.engine.record import TEXT_CHARACTERS

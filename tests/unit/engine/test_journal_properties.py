@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.clock import FakeClock
+from testkit.fakes.clock import FakeClock
 from upgrader.engine.journal import Journal, read_journal
 from upgrader.engine.report import fold
 from upgrader.errors import UsageError

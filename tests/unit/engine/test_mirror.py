@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.clock import FakeClock
+from testkit.fakes.clock import FakeClock
 from tests.unit.engine.copied import OLDER, ONE, RUN, STARTED, TWO, Places, journal_of
 from upgrader.engine.journal import JOURNAL, Journal
 from upgrader.engine.mirror import AGAIN_SECONDS, Mirror

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.fakes.clock import FakeClock
+from testkit.fakes.clock import FakeClock
 from upgrader.engine.history import PastRun, newest_run
 from upgrader.engine.journal import Journal
 from upgrader.engine.lease import Holder, Lease, manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.fakes.kube import FakeKube
+from testkit.fakes.kube import FakeKube
 from upgrader.gates.kinds import CONTROLLER_REVISIONS, EVENTS, LEASES, NODES, PODS, REPLICA_SETS, WORKLOADS
 
 __all__ = [

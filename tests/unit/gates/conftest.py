@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
 from upgrader.model.cluster import Cluster, Host
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_deployment, add_pod, running
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.apiserver import ApiServerGate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
 from upgrader.gates.catalog import gates_for, workload_gate
 from upgrader.model.cluster import Cluster
 from upgrader.model.settings import Holding, WorkloadGate

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import (
     add_daemonset,
     add_deployment,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_daemonset, add_deployment, add_pod, running
 from upgrader.gates.workload import RolloutGate
 from upgrader.model.outcome import Verdict, VerdictKind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_deployment, add_pod, crashed, running
 from upgrader.errors import ApiLost, WorkloadFailed
 from upgrader.gates.absence import ApiAbsence

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.helm import FakeHelm
-from tests.fakes.hosts import FakeHosts
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed, ObservedRelease

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.hosts import FakeHosts
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
 from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.errors import RollbackFailed
 from upgrader.model.cluster import Host

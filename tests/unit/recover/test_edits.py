@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.fakes.kube import FakeKube
+from testkit.fakes.kube import FakeKube
 from upgrader.errors import ApiError
 from upgrader.ports import Kind, KubeObject
 from upgrader.recover.edits import take_out_edits

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.hosts import FakeHosts
+from testkit.certificates import Authority
+from testkit.fakes.hosts import FakeHosts
 from tests.unit.checkpointer.builders import API, Contents, made, pod
-from tests.unit.checkpointer.certificates import Authority
 from tests.unit.checkpointer.test_cri import Runtime, container, field, sandbox
 from upgrader.checkpointer.generation import Origin
 from upgrader.checkpointer.model import Policy

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.fakes.hosts import FakeHosts
+from testkit.fakes.hosts import FakeHosts
 from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.errors import HostError
 from upgrader.model.workload import CHECKPOINT_OF

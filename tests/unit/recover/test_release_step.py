@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.helm import FakeHelm
-from tests.fakes.hosts import FakeHosts
-from tests.fakes.kube import FakeKube
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_deployment, add_pod, crashed, running, waiting
 from tests.unit.recover.controllers import controller, generation
 from upgrader.errors import ApiUnavailable, ReleaseLocked, StepFailed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.helm import FakeHelm
+from testkit.fakes.helm import FakeHelm
 from upgrader.errors import HelmError, StepFailed, WorkloadFailed
 from upgrader.model.outcome import Verdict, broken, holds
 from upgrader.model.release import ReleaseSpec, RestorePoint

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.hosts import FakeHosts
-from tests.fakes.playbooks import FakePlaybooks
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.playbooks import FakePlaybooks
 from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult

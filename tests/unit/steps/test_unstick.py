@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.fakes.clock import FakeClock
-from tests.fakes.helm import FakeHelm
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
 from upgrader.errors import ReleaseLocked
 from upgrader.steps.unstick import UnstickStep
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.fakes.clock import FakeClock
+from testkit.fakes.clock import FakeClock
 from tests.unit.ui.conftest import APPLIED, looked
 from upgrader.model.event import (
     AvailabilityMeasured,

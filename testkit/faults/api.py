@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from tests.faults.proxy import Upstream
-from tests.unit.checkpointer.certificates import Authority
+from testkit.certificates import Authority
+from testkit.faults.proxy import Upstream
 
 __all__ = ["SmallApi"]
 

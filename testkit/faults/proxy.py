@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from tests.unit.checkpointer.certificates import Authority
+from testkit.certificates import Authority
 
 __all__ = ["Fault", "FaultProxy", "Upstream"]
 

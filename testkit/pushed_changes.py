@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from bench.command import REPOSITORY
-from tests.labs import OLD, LabCluster, until
+from testkit.command import REPOSITORY
+from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.errors import ApiError
 from upgrader.ports import Kind
 

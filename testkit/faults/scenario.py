@@ -13,8 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from bench.command import running
-from tests.labs import OLD, LabCluster, until
+from testkit.command import running
+from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.gates.absence import api_problem
 from upgrader.lab.catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind

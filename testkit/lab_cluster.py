@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from bench.command import REPOSITORY, Ended, upgrader
-from bench.versions import COMPONENTS, running_versions
+from testkit.command import REPOSITORY, Ended, upgrader
+from testkit.versions import COMPONENTS, running_versions
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
 from upgrader.lab import Lab
@@ -226,7 +226,7 @@ class LabCluster:
         except TimeoutError as error:
             raise AssertionError(f"{error}: {self.troubles(version)}") from error
 
-    def wait_at_rest(self, version: str) -> None:
+    def wait_until_settled(self, version: str) -> None:
         """Wait until it is healthy, no copy stands in for a pod, and every gate would say so: minutes after a boot.
 
         A copy that was withdrawn drains for a while, in memory and CPU that a pod's successor then lacks.

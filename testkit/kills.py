@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.command import Ended, running, upgrader
-from tests.labs import OLD, LabCluster, until
-from tests.processes import children
+from testkit.command import Ended, running, upgrader
+from testkit.lab_cluster import OLD, LabCluster, until
+from testkit.processes import children
 from upgrader.lab.catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
 
 __all__ = ["MOMENTS", "ONE", "TWO", "Moment", "TwoReleases", "stop_now"]
 
 Runs = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
-"""What starts a run, as `bench.command.running` does."""
+"""What starts a run, as `testkit.command.running` does."""
 
 ONE, TWO = "one", "two"
 

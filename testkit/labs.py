@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.labs import LabCluster, make_cluster
+from testkit.lab_cluster import LabCluster, make_cluster
 from upgrader.lab.state import labs_root
 from upgrader.ports import Kind, Kube
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.fakes.kube import FakeKube
+from testkit.fakes.kube import FakeKube
 from upgrader.errors import UpgraderError
 
 __all__ = ["FakeRecovery"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.pushed import BAD_FLAG
-from tests.labs import OLD, LabCluster
+from testkit.lab_cluster import OLD, LabCluster
+from testkit.pushed_changes import BAD_FLAG
 
 __all__ = ["assert_recovered"]
 
