@@ -27,8 +27,8 @@ class Ended:
     seconds: float
 
     def __str__(self) -> str:
-        said = f"{self.stdout}\n--- stderr\n{self.stderr}" if self.stdout or self.stderr else ""
-        return f"upgrader {' '.join(self.arguments)}: exit code {self.exit_code} after {self.seconds:.1f} s\n{said}"
+        output = f"{self.stdout}\n--- stderr\n{self.stderr}" if self.stdout or self.stderr else ""
+        return f"upgrader {' '.join(self.arguments)}: exit code {self.exit_code} after {self.seconds:.1f} s\n{output}"
 
 
 def upgrader(

@@ -143,7 +143,7 @@ class TwoReleases:
             for pid in helms:
                 os.kill(pid, signal.SIGKILL)
 
-    def elsewhere(self, *arguments: str) -> Ended:
+    def from_another_machine(self, *arguments: str) -> Ended:
         """A command as on another machine: a copy of the folder's own files, none of its runs, and an empty home."""
         self._copies += 1
         folder = self._scratch / f"copy-{self._copies}"
@@ -167,8 +167,8 @@ class TwoReleases:
             if moment.reached([json.loads(line) for line in lines if line.endswith("}")]):
                 return not moment.helm or self._helm_is(moment)
         if process.poll() is not None:
-            said, _ = process.communicate()
-            raise AssertionError(f"the run ended before '{moment}': {said}")
+            output, _ = process.communicate()
+            raise AssertionError(f"the run ended before '{moment}': {output}")
         return False
 
     def _helm_is(self, moment: Moment) -> bool:

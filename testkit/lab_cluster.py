@@ -190,7 +190,7 @@ class LabCluster:
                     return True
         return False
 
-    def copies(self) -> list[str]:
+    def standby_pods(self) -> list[str]:
         """The copies that the controller is told to run; not the pod-checkpointer's own, which always runs."""
         listed = self.on_controller("ls", "/etc/kubernetes/manifests").split()
         return [name for name in listed if name.startswith("checkpoint-") and "pod-checkpointer" not in name]
@@ -232,7 +232,7 @@ class LabCluster:
         A copy that was withdrawn drains for a while, in memory and CPU that a pod's successor then lacks.
         """
         self.wait_healthy(version)
-        until("the copies to be withdrawn", lambda: self.copies() == [], timeout_seconds=120)
+        until("the copies to be withdrawn", lambda: self.standby_pods() == [], timeout_seconds=120)
         until("the withdrawn copies to end", lambda: self._api_servers() == 1, timeout_seconds=60)
         until("the pod-checkpointer to be available", self._checkpointer_available, timeout_seconds=60)
 

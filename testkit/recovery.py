@@ -13,5 +13,5 @@ def assert_recovered(cluster: LabCluster, good: object) -> None:
     cluster.wait_healthy(OLD)
     assert cluster.manifests() == good
     assert BAD_FLAG not in str(cluster.manifests())
-    assert [name for name in cluster.copies() if "kube-apiserver" in name] == []
+    assert [name for name in cluster.standby_pods() if "kube-apiserver" in name] == []
     assert cluster.report()["outcome"] == "succeeded"

@@ -18,7 +18,7 @@ from upgrader.ports import Kind, Kube, KubeObject
 
 __all__ = ["Client", "Pods", "Tally", "Workload"]
 
-NAMESPACE = "undisturbed"
+NAMESPACE = "client-workload"
 _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 _PODS = Kind("v1", "pods")
 _SERVICES = Kind("v1", "services")
@@ -31,7 +31,7 @@ import urllib.request
 THINK_SECONDS = 0.05
 
 def ask():
-    urllib.request.urlopen("http://web.undisturbed.svc.cluster.local.:8080/", timeout=2).read()
+    urllib.request.urlopen("http://web.client-workload.svc.cluster.local.:8080/", timeout=2).read()
 """
 
 _ASK_API = """
@@ -146,9 +146,9 @@ class Workload:
         """What a client saw so far; raises LookupError when it isn't there, or has said nothing yet."""
         for pod in self._pods(f"app={client}"):
             for line in reversed(self._kube.logs(NAMESPACE, pod["metadata"]["name"], client, lines=20).splitlines()):
-                said = json.loads(line)
-                if "requests" in said:
-                    return Tally(**said)
+                line_counts = json.loads(line)
+                if "requests" in line_counts:
+                    return Tally(**line_counts)
         raise LookupError(f"the workload's {client} has said nothing")
 
     def _answered(self, client: Client) -> bool:

@@ -42,11 +42,11 @@ def main() -> int:
                 start_over(site)
                 site.wait_done()
                 results.append(measure(site))
-                said = cut_table(results[-1:]).splitlines()[-1]
+                line = cut_table(results[-1:]).splitlines()[-1]
             except TimeoutError as error:
                 missed += 1
-                said = f"NOT BACK: {error}"
-            _say(f"{number} of {len(jobs)}  {name}: {said} ({time.monotonic() - begun:.0f} s)")
+                line = f"NOT BACK: {error}"
+            _say(f"{number} of {len(jobs)}  {name}: {line} ({time.monotonic() - begun:.0f} s)")
             if options.json:  # each time: somebody may end this before it is done
                 figures = {"causes": as_json(by_cause), "seed": seed, "cuts": as_json(cuts), "not_back": missed}
                 options.json.write_text(json.dumps(figures, indent=2) + "\n")

@@ -73,7 +73,7 @@ def _bad_flag_in_a_daemonset(site: Site) -> Result:
 
 def _recovered(site: Site, cause: str) -> Result:
     time.sleep(_CRASHING_SECONDS)
-    return site.power_cut(cause, "`upgrader recover`", mend=lambda: _recover(site))
+    return site.power_cut(cause, "`upgrader recover`", fix=lambda: _recover(site))
 
 
 def _recover(site: Site) -> str:
@@ -102,7 +102,7 @@ def _containerd_down(site: Site) -> Result:
 def _stopped(site: Site, cause: str, units: str) -> Result:
     script = f"systemctl stop {units}\npkill -KILL -x kube-apiserver"
     return site.damage(
-        cause, "`upgrader recover`", lambda: site.lab.run("controller-1", script), mend=lambda: _recover(site)
+        cause, "`upgrader recover`", lambda: site.lab.run("controller-1", script), fix=lambda: _recover(site)
     )
 
 

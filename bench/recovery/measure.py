@@ -15,7 +15,7 @@ from upgrader.ports import Kind
 
 __all__ = ["Result", "Site"]
 
-_COPY = "/etc/kubernetes/manifests/checkpoint-kube-system.kube-apiserver.json"
+_STANDBY = "/etc/kubernetes/manifests/checkpoint-kube-system.kube-apiserver.json"
 _NODES, _PODS = Kind("v1", "nodes", namespaced=False), Kind("v1", "pods")
 _DEADLINE_SECONDS = 300.0
 
@@ -31,7 +31,7 @@ class Result:
     """
 
     cause: str
-    mended_by: str
+    fixed_by: str
     ssh: float | None = None
     api: float | None = None
     done: float | None = None
@@ -54,15 +54,15 @@ class Site:
     def power_cut(
         self,
         cause: str,
-        mended_by: str,
+        fixed_by: str,
         *,
-        mend: Callable[[], str] = lambda: "",
+        fix: Callable[[], str] = lambda: "",
         finish: Callable[[], str] = lambda: "",
         settle: bool = True,
     ) -> Result:
         """Cut the controller's power and switch it on.
 
-        `mend()` is called once sshd answers, `finish()` once the API does; what they return is noted. Unless `settle`,
+        `fix()` is called once sshd answers, `finish()` once the API does; what they return is noted. Unless `settle`,
         nothing is waited for after that.
         """
         lab = self.lab
@@ -72,7 +72,7 @@ class Site:
             lab.boot(controller.name)
             until("sshd", lambda: back(watch.ssh) is not None, timeout_seconds=60)
             ssh = back(watch.ssh) or 0.0
-            notes = [mend()]
+            notes = [fix()]
             api = watch.wait_for_api(timeout_seconds=_DEADLINE_SECONDS)
             milestones = self._milestones()
             notes.append(finish())
@@ -80,41 +80,41 @@ class Site:
             done = watch.seconds
         note = "; ".join(text for text in (*notes, problem) if text)
         ended = done - ssh if settle and not problem else None
-        return Result(cause, mended_by, ssh, api - ssh, ended, gaps(watch.api, api), note, milestones)
+        return Result(cause, fixed_by, ssh, api - ssh, ended, gaps(watch.api, api), note, milestones)
 
     def damage(
         self,
         cause: str,
-        mended_by: str,
+        fixed_by: str,
         do: Callable[[], object],
         *,
-        mend: Callable[[], str] = lambda: "",
+        fix: Callable[[], str] = lambda: "",
         finish: Callable[[], str] = lambda: "",
     ) -> Result:
-        """Do damage that takes the API away, without a power cut; `mend()` and `finish()` as for `power_cut`."""
+        """Do damage that takes the API away, without a power cut; `fix()` and `finish()` as for `power_cut`."""
         with self._watch() as watch:
             watch.wait_for_api()
             do()
             until("the API to be away", lambda: not watch.api[-1].up, timeout_seconds=_DEADLINE_SECONDS)
             away = watch.api[-1].seconds
-            notes = [mend()]
+            notes = [fix()]
             api = watch.wait_for_api(after=away, timeout_seconds=watch.seconds + _DEADLINE_SECONDS)
             notes.append(finish())
             problem = self._settle()
             done = watch.seconds
         note = "; ".join(text for text in (*notes, problem) if text)
         ended = None if problem else done - away
-        return Result(cause, mended_by, None, api - away, ended, gaps(watch.api, api), note)
+        return Result(cause, fixed_by, None, api - away, ended, gaps(watch.api, api), note)
 
-    def without_outage(self, cause: str, mended_by: str, mend: Callable[[], str]) -> Result:
-        """Damage that `mend()` does and mends itself; `done` counts from there, `api` is 0 if the API never left."""
+    def without_outage(self, cause: str, fixed_by: str, fix: Callable[[], str]) -> Result:
+        """Damage that `fix()` does and mends itself; `done` counts from there, `api` is 0 if the API never left."""
         with self._watch() as watch:
             began = watch.wait_for_api()
-            note = mend()
+            note = fix()
             problem = self._settle()
             done, lost = watch.seconds - began, gaps(watch.api, began)
         note = "; ".join(text for text in (note, problem) if text)
-        return Result(cause, mended_by, None, None if lost else 0.0, None if problem else done, lost, note)
+        return Result(cause, fixed_by, None, None if lost else 0.0, None if problem else done, lost, note)
 
     def wait_done(self) -> None:
         """Wait until nothing is left to be mended; raises TimeoutError that says what is."""
@@ -137,10 +137,10 @@ class Site:
             return str(error)
         return ""
 
-    def copy_stands_in(self) -> bool:
+    def standby_active(self) -> bool:
         """Whether a copy of kube-apiserver is active on any controller."""
         names = [node.name for node in self.lab.placement.nodes if node.role == "controller"]
-        return any(self.lab.run(name, f"ls {_COPY} 2>/dev/null || true").strip() for name in names)
+        return any(self.lab.run(name, f"ls {_STANDBY} 2>/dev/null || true").strip() for name in names)
 
     def unfinished(self) -> list[str]:
         """What is left to be mended, one line each; raises ApiError."""
@@ -151,7 +151,7 @@ class Site:
         found += [
             f"release {n} is {r['status']}" for n, r in self.cluster.releases().items() if r["status"] != "deployed"
         ]
-        return found or (["the copy of kube-apiserver stands in"] if self.copy_stands_in() else [])
+        return found or (["the copy of kube-apiserver stands in"] if self.standby_active() else [])
 
     def _watch(self) -> Watch:
         return Watch(self.lab.placement.node("controller-1").address, self.cluster.folder / "kubeconfig")

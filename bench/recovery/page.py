@@ -13,14 +13,14 @@ __all__ = ["as_json", "boot_table", "cause_table", "cut_table"]
 
 
 def cause_table(results: Sequence[Result]) -> str:
-    """Markdown: one row for each cause and mender, medians over its measurements."""
+    """Markdown: one row for each cause and fixed_by, medians over its measurements."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        groups.setdefault((result.cause, result.mended_by), []).append(result)
+        groups.setdefault((result.cause, result.fixed_by), []).append(result)
     rows = [
         (
             cause,
-            mender,
+            fixed_by,
             _median(r.ssh for r in group),
             _median(r.api for r in group),
             _median(r.done for r in group),
@@ -28,9 +28,9 @@ def cause_table(results: Sequence[Result]) -> str:
             str(len(group)),
             "; ".join(dict.fromkeys(r.note for r in group if r.note)),
         )
-        for (cause, mender), group in groups.items()
+        for (cause, fixed_by), group in groups.items()
     ]
-    return _table(("cause", "mended by", "SSH, s", "API, s", "all done, s", "lost again", "times", ""), rows)
+    return _table(("cause", "fixed by", "SSH, s", "API, s", "all done, s", "lost again", "times", ""), rows)
 
 
 def cut_table(results: Sequence[Result]) -> str:

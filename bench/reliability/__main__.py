@@ -41,7 +41,7 @@ def main() -> int:
             runs.append(as_json(last))
             _say(f"{fault} at '{point}': {last.exit_code} after {last.seconds:.0f} s: {last.trouble or last.words}")
             if last.trouble:
-                _say(last.said)
+                _say(last.output)
             _write(runs, block, options.folder)
     return 1 if any(each["trouble"] for each in runs) else 0
 

@@ -48,7 +48,7 @@ def on_machines(cluster: LabCluster) -> Iterator[Mapping[str, Disturbance]]:
     def cut() -> None:
         _must("ip", "link", "set", port, "down")
 
-    def mend() -> None:
+    def reconnect() -> None:
         _must("ip", "link", "set", port, "up")
 
     def fill_ours() -> None:
@@ -68,7 +68,7 @@ def on_machines(cluster: LabCluster) -> Iterator[Mapping[str, Disturbance]]:
             partial(cluster.lab, "crash", "controller-1"),
             partial(cluster.lab, "boot", "controller-1"),
         ),
-        Disturbance("network to the controller cut", cut, mend),
+        Disturbance("network to the controller cut", cut, reconnect),
         Disturbance("operator's disk full", fill_ours, partial(filler.unlink, missing_ok=True), _DISK_SECONDS),
         Disturbance(
             "controller's disk full", partial(shell, small), partial(shell, f"umount {CONTROLLER_RUNS}"), _DISK_SECONDS

@@ -34,7 +34,7 @@ def as_json(outcome: Outcome) -> Run:
         "exit_code": outcome.exit_code,
         "resumed": outcome.resumed,
         "seconds": round(outcome.seconds, 1),
-        "said": outcome.words,
+        "message": outcome.words,
         "trouble": outcome.trouble,
     }
 
@@ -59,7 +59,7 @@ def _cell(runs: Sequence[Run]) -> str:
         return ""
     last = runs[-1]
     words = {0: "done", 2: "nothing left to do", 3: "refused", 4: "rolled back", 5: "stopped", -1: "**hung**"}
-    said = f"{words.get(last['exit_code'], 'failed')} ({last['exit_code']})"
+    result = f"{words.get(last['exit_code'], 'failed')} ({last['exit_code']})"
     if last["resumed"] is not None:
-        said += f", then {words.get(last['resumed'], 'not resumed')}"
-    return f"**{said}: {last['trouble']}**" if last["trouble"] else f"{said}, {last['seconds']:.0f} s"
+        result += f", then {words.get(last['resumed'], 'not resumed')}"
+    return f"**{result}: {last['trouble']}**" if last["trouble"] else f"{result}, {last['seconds']:.0f} s"

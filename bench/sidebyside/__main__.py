@@ -95,17 +95,17 @@ def _upgrade(site: Site, way: Way, rate: float) -> Trial:
 
 def _bad_flag(site: Site, way: Way, rate: float, patience: float) -> Trial:
     load = os.getloadavg()[0]
-    done, mended_by, note = None, "", ""
+    done, fixed_by, note = None, "", ""
     with _observer(site, rate) as observer:
         time.sleep(_BEFORE_SECONDS)
         try:
-            mended_by = way.bad_flag(site, TARGET, observer.mark, patience)
+            fixed_by = way.bad_flag(site, TARGET, observer.mark, patience)
             done = _when_done(site, observer, observer.marked(BAD_FLAG_PUSHED))
         except _WENT_WRONG as error:
             note = f"FAILED: {error}"
         time.sleep(_AFTER_SECONDS)
         seen = observer.stop()
-    return Trial(way.name, BAD_FLAG_PUSHED, len(controllers(site)), load, None, done, mended_by, note, seen)
+    return Trial(way.name, BAD_FLAG_PUSHED, len(controllers(site)), load, None, done, fixed_by, note, seen)
 
 
 def _when_done(site: Site, observer: Observer, begun: float) -> float:
@@ -157,8 +157,8 @@ def _write(options: argparse.Namespace, commands: Sequence[str], trials: Sequenc
     lines = ",\n".join(json.dumps(trial.as_json()) for trial in trials)
     (options.out / "zero-outage.json").write_text(f'{head}, "trials": [\n{lines}\n]}}\n')
     remarks = options.out / "zero-outage.remarks.md"  # a person's, on the page whenever that is written anew
-    said = remarks.read_text() if remarks.exists() else ""
-    (options.out / "zero-outage.md").write_text(page(where, _TITLES, trials, "zero-outage.svg", said))
+    text = remarks.read_text() if remarks.exists() else ""
+    (options.out / "zero-outage.md").write_text(page(where, _TITLES, trials, "zero-outage.svg", text))
     (options.out / "zero-outage.svg").write_text(picture(shown, options.rate))
 
 
@@ -193,7 +193,7 @@ def _line(trial: Trial) -> str:
     seen = trial.seen
     times = f"{trial.command_seconds or 0:.0f} s, done {trial.done_seconds or 0:.0f} s"
     counts = f"{seen.failed} failed, {seen.raw_failed} raw of {seen.requests}, gap {seen.longest_gap_ms:.0f} ms"
-    return f"{trial.way}, {trial.what}: {times}; {counts} {trial.mended_by} {trial.note}"
+    return f"{trial.way}, {trial.what}: {times}; {counts} {trial.fixed_by} {trial.note}"
 
 
 def _parser() -> argparse.ArgumentParser:

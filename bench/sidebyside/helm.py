@@ -12,7 +12,7 @@ from testkit.lab_cluster import until
 from upgrader.errors import ApiError
 from upgrader.ports import Kind
 
-__all__ = ["PATIENCE_SECONDS", "api_answers", "deployed_revision", "roll_back", "rolled_out", "said", "upgrade"]
+__all__ = ["PATIENCE_SECONDS", "api_answers", "deployed_revision", "roll_back", "rolled_out", "message_of", "upgrade"]
 
 PATIENCE_SECONDS = 600.0
 _WAIT = ("--wait", "--timeout", "3m")
@@ -31,7 +31,7 @@ def upgrade(site: Site, release: str, words: Sequence[str], *, wait: bool = True
             site.cluster.helm("upgrade", release, *words, *(_WAIT if wait else ()), timeout_seconds=200)
             return wrong
         except ApiError as error:
-            wrong.append(said(error))
+            wrong.append(message_of(error))
         if time.monotonic() > end:
             raise TimeoutError(f"helm upgrade {release}: {wrong[-1]}")
         if _pending(site, release):
@@ -39,7 +39,7 @@ def upgrade(site: Site, release: str, words: Sequence[str], *, wait: bool = True
         time.sleep(1)
 
 
-def said(error: ApiError) -> str:
+def message_of(error: ApiError) -> str:
     """What Helm said, in a line: its last one, without the command that it is about."""
     return textwrap.shorten(error.message.splitlines()[-1].rpartition("Error: ")[2], 160, placeholder=" …")
 

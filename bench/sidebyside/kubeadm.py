@@ -68,11 +68,11 @@ def _follow(command: Sequence[str], mark: Callable[[str], None]) -> int:
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
-        said = []
+        output = []
         for line in process.stdout:
-            said.append(line)
+            output.append(line)
             if component := announced(line):
                 mark(component)
     if process.returncode not in (0, 124):
-        print("".join(said[-15:]))
+        print("".join(output[-15:]))
     return process.returncode

@@ -42,8 +42,8 @@ def page(
         here = [trial for trial in trials if trial.controllers == controllers]
         parts.append(f"## {'One controller' if controllers == 1 else f'{controllers} controllers'}\n")
         parts += _section(titles, here)
-    said = [remarks] if remarks else []
-    return "\n".join([*parts, _circumstances(where, trials), *said, _METHOD.format(where=where)])
+    added = [remarks] if remarks else []
+    return "\n".join([*parts, _circumstances(where, trials), *added, _METHOD.format(where=where)])
 
 
 def spread(values: Iterable[float | None], form: str = "{:.0f}") -> str:
@@ -79,7 +79,7 @@ def _section(titles: Mapping[str, str], trials: Sequence[Trial]) -> list[str]:
     bad = _grouped(titles, trials, BAD_FLAG_PUSHED)
     if bad:
         parts += ["### A flag that kube-apiserver doesn't know\n", _table(_BAD_FLAG, titles, bad)]
-        parts += [f"- {titles[way]}: {_mended(group)}" for way, group in bad.items()]
+        parts += [f"- {titles[way]}: {_fixed_by(group)}" for way, group in bad.items()]
         parts.append("")
     parts += ["### What failed, and what was repeated\n", *_errors(titles, upgrades), ""]
     notes = [f"- {titles[t.way]}, {t.what}: {t.note}" for t in trials if t.note]
@@ -121,8 +121,8 @@ def _grouped(titles: Mapping[str, str], trials: Sequence[Trial], what: str) -> d
     return {way: group for way, group in found.items() if group}
 
 
-def _mended(group: Sequence[Trial]) -> str:
-    counts = Counter(trial.mended_by or "nobody, in the time that was given" for trial in group)
+def _fixed_by(group: Sequence[Trial]) -> str:
+    counts = Counter(trial.fixed_by or "nobody, in the time that was given" for trial in group)
     return "; ".join(who if len(counts) == 1 else f"{who} ({times}×)" for who, times in counts.most_common())
 
 
@@ -132,8 +132,8 @@ def _errors(titles: Mapping[str, str], groups: Mapping[str, Sequence[Trial]]) ->
         found: Counter[str] = Counter()
         for trial in group:
             found.update(trial.seen.errors)
-        said = "; ".join(f"{count} × {error}" for error, count in found.most_common(5))
-        lines.append(f"- {titles[way]}: {said or 'nothing'}")
+        errors = "; ".join(f"{count} × {error}" for error, count in found.most_common(5))
+        lines.append(f"- {titles[way]}: {errors or 'nothing'}")
     return lines
 
 

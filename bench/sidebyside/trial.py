@@ -53,7 +53,7 @@ class Trial:
 
     `command_seconds`: until the commands had ended; None where that isn't what was asked. `done_seconds`: until every
     pod was Ready at the version that was wanted, and no copy stood in any more; None when that wasn't reached. For a
-    bad flag it counts from the moment that kube-apiserver's change began, and `mended_by` says who brought it back.
+    bad flag it counts from the moment that kube-apiserver's change began, and `fixed_by` says who brought it back.
     """
 
     way: str
@@ -62,7 +62,7 @@ class Trial:
     load_average: float
     command_seconds: float | None
     done_seconds: float | None
-    mended_by: str = ""
+    fixed_by: str = ""
     note: str = ""
     seen: Seen = field(default_factory=Seen)
 

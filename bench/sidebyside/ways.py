@@ -179,16 +179,16 @@ def _push_and_roll_back(site: Site, words: list[str], mark: MarkIt, patience_sec
     good = helm.deployed_revision(site, _APISERVER)
     mark(BAD_FLAG_PUSHED)
     waiting = ("--wait", "--timeout", f"{patience_seconds:.0f}s") if wait else ()
-    said = "Helm was content"
+    result = "Helm was content"
     try:
         site.cluster.helm("upgrade", _APISERVER, *words, *waiting, timeout_seconds=patience_seconds + 20)
     except ApiError as error:
-        said = f"Helm gave up ({helm.said(error)})"
+        result = f"Helm gave up ({helm.message_of(error)})"
     if not wait:  # a person notices when the API is gone
         until("the API to be gone", lambda: not helm.api_answers(site), timeout_seconds=patience_seconds)
     mark("helm rollback")
     tries = helm.roll_back(site, _APISERVER, good, patience_seconds)
-    return f"{said}; a person's `helm rollback`, which took {tries} {'try' if tries == 1 else 'tries'}"
+    return f"{result}; a person's `helm rollback`, which took {tries} {'try' if tries == 1 else 'tries'}"
 
 
 def _own(site: Site, release: str, target: str) -> list[str]:

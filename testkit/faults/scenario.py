@@ -88,7 +88,7 @@ class Outcome:
     """When it met it: a `Moment`, or the step that was at work."""
     exit_code: int
     seconds: float
-    said: str
+    output: str
     """What it printed."""
     turn: str
     """Which change the cluster has now, by its objects; "" when that could not be told."""
@@ -114,7 +114,7 @@ class Outcome:
     @property
     def words(self) -> str:
         """What the run said went wrong, in one line; "" when nothing did."""
-        _, found, rest = self.said.partition("Error: ")
+        _, found, rest = self.output.partition("Error: ")
         return " ".join(rest.partition("Remedy:")[0].split())[:400] if found else ""
 
 
@@ -142,7 +142,7 @@ class Scene(ABC, Generic[At]):
         outcome = self.run(disturbance, at)
         until("the API", lambda: not api_problem(self.cluster.kube), timeout_seconds=240)
         outcome = replace(outcome, expected={0: after, 4: before, 3: before})
-        if "the run's outcome: succeeded" in outcome.said:
+        if "the run's outcome: succeeded" in outcome.output:
             # Only its report couldn't be written: `resume` says that there is nothing to go on with.
             outcome = replace(outcome, expected={**outcome.expected, 2: after})
         if outcome.exit_code == 5 and at == Moment.BEFORE:
@@ -169,15 +169,15 @@ class Scene(ABC, Generic[At]):
                 finally:
                     disturbance.end()
             try:
-                said, _ = process.communicate(timeout=_LIMIT_SECONDS)
+                output, _ = process.communicate(timeout=_LIMIT_SECONDS)
                 code = process.returncode
             except subprocess.TimeoutExpired:
                 process.kill()
-                said, _ = process.communicate()
+                output, _ = process.communicate()
                 code = -1
         name = disturbance.name if disturbance else ""
-        said = said.replace(f"{self.cluster.folder}/", "")
-        return Outcome(name, at or "", code, time.monotonic() - begun, said, "", {})
+        output = output.replace(f"{self.cluster.folder}/", "")
+        return Outcome(name, at or "", code, time.monotonic() - begun, output, "", {})
 
     def helm_at_work(self, release: str, namespace: str) -> bool:
         """Whether Helm is in the middle of upgrading that release."""
@@ -189,8 +189,8 @@ class Scene(ABC, Generic[At]):
 
         def there() -> bool:
             if process.poll() is not None:
-                said, _ = process.communicate()
-                raise AssertionError(f"the run ended before '{at}': {said}")
+                output, _ = process.communicate()
+                raise AssertionError(f"the run ended before '{at}': {output}")
             for name in set(self.cluster.runs()) - runs:
                 path = self.cluster.folder / "runs" / name / "journal.jsonl"
                 lines = path.read_text().splitlines() if path.exists() else []
@@ -223,7 +223,7 @@ class Stage(Scene[Moment]):
         if not self.now():
             ended = self.run()
             if ended.exit_code:
-                raise AssertionError(f"the release can't be installed: {ended.said}")
+                raise AssertionError(f"the release can't be installed: {ended.output}")
 
     def change(self, at: Moment) -> tuple[str, str]:
         before = str(self._turn)

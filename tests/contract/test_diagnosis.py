@@ -87,8 +87,8 @@ def test_real_failures_are_named(lab_folder: Path) -> None:
         while missing and time.monotonic() < deadline:
             for case in sorted(missing):
                 last[case] = diagnose(kube, refs[case], SystemClock().now())
-                _, kind, said = CASES[case]
-                if last[case].kind is kind and said in last[case].reason:
+                _, kind, words = CASES[case]
+                if last[case].kind is kind and words in last[case].reason:
                     missing.remove(case)
             time.sleep(0.5)
     finally:

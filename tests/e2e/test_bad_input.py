@@ -47,10 +47,10 @@ def test_no_settings(folder: Path) -> None:
 def test_unknown_key(folder: Path) -> None:
     """An unknown key is reported with file, line and the nearest right key."""
     (folder / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\npolicy:\n  onFailur: stop\n")
-    said = refused(folder).stderr
-    assert "upgrader.yaml:3" in said
-    assert "onFailur" in said
-    assert "onFailure" in said
+    output = refused(folder).stderr
+    assert "upgrader.yaml:3" in output
+    assert "onFailur" in output
+    assert "onFailure" in output
 
 
 def test_not_yaml(folder: Path) -> None:
@@ -62,17 +62,17 @@ def test_not_yaml(folder: Path) -> None:
 def test_inventory_without_controllers(folder: Path) -> None:
     """An inventory without the group of controllers is reported by file and group."""
     (folder / "hosts.yml").write_text("workers: {hosts: {worker-1: {ansible_host: 192.0.2.31}}}\n")
-    said = refused(folder).stderr
-    assert "hosts.yml" in said
-    assert "controllers" in said
+    output = refused(folder).stderr
+    assert "hosts.yml" in output
+    assert "controllers" in output
 
 
 def test_wrong_context(folder: Path) -> None:
     """A kubeconfig whose current context is not that of upgrader.yaml is refused before any connection."""
     (folder / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\ncluster: {context: admin@other}\n")
-    said = refused(folder).stderr
-    assert "admin@other" in said
-    assert "admin@one" in said
+    output = refused(folder).stderr
+    assert "admin@other" in output
+    assert "admin@one" in output
 
 
 def test_not_a_version(folder: Path) -> None:
@@ -105,7 +105,7 @@ def assert_refused_untouched(cluster: LabCluster, *arguments: str, words: list[s
     releases, runs = cluster.releases(), cluster.runs()
     ended = cluster.upgrader("run", "--yes", *arguments)
     assert ended.exit_code in (2, 3), ended
-    said = ended.stdout + ended.stderr
-    assert [word for word in words if word not in said] == [], ended
+    output = ended.stdout + ended.stderr
+    assert [word for word in words if word not in output] == [], ended
     assert cluster.releases() == releases
     assert cluster.runs() == runs

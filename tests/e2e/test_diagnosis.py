@@ -92,13 +92,13 @@ def _errors(diagnosis: Diagnosis) -> list[str]:
 
 
 @contextmanager
-def broken(doctor: Doctor, breaks: str, mends: str) -> Iterator[None]:
+def broken(doctor: Doctor, breaks: str, fixes: str) -> Iterator[None]:
     """Break the controller with one script, mend it with another, whatever the test finds."""
     try:
         doctor.sh(breaks)
         yield
     finally:
-        doctor.sh(mends)
+        doctor.sh(fixes)
 
 
 def test_image_gone(doctor: Doctor) -> None:
@@ -111,9 +111,9 @@ def test_image_gone(doctor: Doctor) -> None:
       for name in $({ctr} ls | awk -v d="$digest" '$3 == d && $1 != "upgrader.test/kept:1" {{print $1}}'); do
         echo "$name"; {ctr} rm "$name" > /dev/null
       done > /run/removed-names"""
-    mends = f"""for name in $(cat /run/removed-names); do {ctr} tag --force upgrader.test/kept:1 "$name"; done
+    fixes = f"""for name in $(cat /run/removed-names); do {ctr} tag --force upgrader.test/kept:1 "$name"; done
       {ctr} rm upgrader.test/kept:1"""
-    with broken(doctor, breaks, mends):
+    with broken(doctor, breaks, fixes):
         seen = doctor.wait("checkpoint.image-missing", timeout_seconds=15)
     found = next(f for f in seen.findings if f.id == "checkpoint.image-missing")
     assert "kube-apiserver" in found.title and image in found.title
@@ -125,8 +125,8 @@ def test_full_disk(doctor: Doctor) -> None:
     breaks = """mkdir -p /run/small && mount -t tmpfs -o size=8m,mode=755 small /run/small
       cp -a /etc/kubernetes/. /run/small && mount --bind /run/small /etc/kubernetes
       dd if=/dev/zero of=/etc/kubernetes/fill bs=64k 2>/dev/null || true"""
-    mends = "umount /etc/kubernetes; umount /run/small; rmdir /run/small"
-    with broken(doctor, breaks, mends):
+    fixes = "umount /etc/kubernetes; umount /run/small; rmdir /run/small"
+    with broken(doctor, breaks, fixes):
         seen = doctor.look()
     assert [f.title for f in seen.findings if f.severity == "error"] == [
         "controller-1: the disk of /etc/kubernetes is full: 0 B of 8 MiB free"
@@ -208,13 +208,13 @@ def test_manifests_deleted(doctor: Doctor, cluster: LabCluster) -> None:
     """Without the folder of static pods the kubelet ends etcd: the folder is the cause, not etcd and not the API."""
     folder = "/etc/kubernetes/manifests"
     breaks = f"cp -a {folder} /run/kept && rm -r {folder}"
-    mends = f"mkdir -p -m 700 {folder} && cp -a /run/kept/. {folder} && rm -r /run/kept"
+    fixes = f"mkdir -p -m 700 {folder} && cp -a /run/kept/. {folder} && rm -r /run/kept"
 
     def etcd_gone() -> bool:
         facts = doctor.look().controllers[0].facts
         return facts is not None and not isinstance(facts.etcd.server, EtcdServer)
 
-    with broken(doctor, breaks, mends):
+    with broken(doctor, breaks, fixes):
         until("the kubelet to end etcd", etcd_gone, timeout_seconds=60)
         seen = doctor.look()
     # Before it starts a static pod the kubelet asks the API about it, and that hangs without etcd: for minutes.

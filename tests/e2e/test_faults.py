@@ -43,7 +43,7 @@ def test_faults_in_the_middle_of_a_run(faulty: Faulty) -> None:
     ):
         begin, end = partial(faulty.proxy.set, fault), partial(faulty.proxy.set, None)
         outcome = faulty.stage.play(Disturbance(fault, begin, end), moment)
-        assert not outcome.trouble, f"{fault} at '{moment}': {outcome.trouble}\n{outcome.said}"
+        assert not outcome.trouble, f"{fault} at '{moment}': {outcome.trouble}\n{outcome.output}"
         assert faulty.proxy.hits or fault is Fault.REFUSED, f"{fault} at '{moment}' met nobody"
     _journal_is_elsewhere_too(faulty.stage.cluster)
 

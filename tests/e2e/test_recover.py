@@ -62,9 +62,9 @@ def kill_after(cluster: LabCluster, words: str) -> None:
     """Begin a recovery, and kill it as soon as it says that it is about to do this."""
     with running("-C", cluster.folder, "recover", "--yes") as run:
         assert run.stdout is not None
-        said = []
+        output = []
         for line in run.stdout:
-            said.append(line)
+            output.append(line)
             if words in line:
                 return
-        pytest.fail(f"the recovery ended without '{words}':\n{''.join(said)}")
+        pytest.fail(f"the recovery ended without '{words}':\n{''.join(output)}")

@@ -26,7 +26,7 @@ def test_killed_stopped_and_gone_on_with(releases: TwoReleases) -> None:
     before = releases.revisions()
     _, after = releases.change()
     releases.kill(Moment("StepStarted", TWO, "pending-upgrade"))
-    ended = releases.elsewhere("resume", "--yes", "--take-over")
+    ended = releases.from_another_machine("resume", "--yes", "--take-over")
     assert ended.exit_code == 0, ended
     assert releases.turns == (after, after) and releases.settled
     assert releases.revisions() == tuple(number + 1 for number in before), "neither twice nor back and forth"
@@ -41,9 +41,9 @@ def test_killed_stopped_and_gone_on_with(releases: TwoReleases) -> None:
     before_it, then = releases.change()
     with releases.run_until(Moment("StepStarted", ONE)) as process:
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=120)
-    assert process.returncode == 130 and "upgrader resume" in said, said
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130 and "upgrader resume" in output, output
     assert releases.turns == (then, before_it), "the step that was at work is complete, the next was not begun"
-    ended = releases.elsewhere("rollback", "--yes")
+    ended = releases.from_another_machine("rollback", "--yes")
     assert ended.exit_code == 0, ended
     assert releases.turns == (before_it, before_it) and releases.settled

@@ -72,7 +72,7 @@ def test_change_that_takes_the_api_away(cluster: LabCluster) -> None:
     assert [recovery["outcome"] for recovery in report["recoveries"]] == ["succeeded"], ended
     told = [record["type"] for record in cluster.journal()]
     assert told.index("StepEnded") < told.index("RecoveryStarted") < told.index("RecoveryEnded")
-    until("the copy to be withdrawn", lambda: cluster.copies() == [], timeout_seconds=90)
+    until("the copy to be withdrawn", lambda: cluster.standby_pods() == [], timeout_seconds=90)
 
 
 def _pending(cluster: LabCluster) -> bool:

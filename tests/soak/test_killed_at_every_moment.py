@@ -25,7 +25,7 @@ def test_resume_elsewhere_ends_as_the_run_would_have(releases: TwoReleases, mome
     """From a folder without runs and with an empty home, the run ends at its target, or back where it began."""
     before, after = releases.change(fails=moment.fails)
     releases.kill(moment, helm_too=helm_too)
-    ended = releases.elsewhere("resume", "--yes", "--take-over")
+    ended = releases.from_another_machine("resume", "--yes", "--take-over")
     assert ended.exit_code == (4 if moment.fails else 0), ended
     assert set(releases.turns) == {before if moment.fails else after}
     assert releases.settled
@@ -36,7 +36,7 @@ def test_rollback_elsewhere_is_the_start(releases: TwoReleases, moment: Moment) 
     """From wherever it was killed, the run is taken back to where it began."""
     before, _ = releases.change()
     releases.kill(moment)
-    ended = releases.elsewhere("rollback", "--yes", "--take-over")
+    ended = releases.from_another_machine("rollback", "--yes", "--take-over")
     assert ended.exit_code == 0, ended
     assert set(releases.turns) == {before}
     assert releases.settled

@@ -39,12 +39,12 @@ def _winner(cluster: LabCluster, folders: tuple[Path, Path]) -> int:
         until("one to be turned away", lambda: any(_over(each) for each in rivals), timeout_seconds=_LOSES_SECONDS)
         loser = next(index for index, each in enumerate(rivals) if _over(each))
         winner = 1 - loser
-        said, _ = rivals[loser].communicate()
-        assert rivals[loser].returncode == 6 and f"process {rivals[winner].pid}" in said, said
+        output, _ = rivals[loser].communicate()
+        assert rivals[loser].returncode == 6 and f"process {rivals[winner].pid}" in output, output
         until("the other to be at work", lambda: _newest(folders[winner]) > before[winner], timeout_seconds=60)
         assert not _over(rivals[winner])
-        said = stop_now(rivals[winner], signal.SIGTERM)
-        assert rivals[winner].returncode == 130, said
+        output = stop_now(rivals[winner], signal.SIGTERM)
+        assert rivals[winner].returncode == 130, output
     assert _newest(folders[loser]) == before[loser]
     lease = read_lease(cluster.kube)
     assert lease is not None and lease.holder is None

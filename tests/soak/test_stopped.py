@@ -41,7 +41,7 @@ def releases(cluster: LabCluster, tmp_path: Path) -> Iterator[TwoReleases]:
 
 
 def terminate(process: subprocess.Popen[str]) -> str:
-    """SIGTERM, as a CI system sends it; returns what the run said."""
+    """SIGTERM, as a CI system sends it; returns what the run output."""
     process.send_signal(signal.SIGTERM)
     return process.communicate(timeout=120)[0]
 
@@ -58,16 +58,16 @@ def test_stopped_by_a_signal(
     releases: TwoReleases, stop: Callable[[subprocess.Popen[str]], str], complete: bool
 ) -> None:
     """SIGTERM lets the step at work be completed, a second Ctrl-C doesn't; either way the exit code is 130, the lock is
-    free, what is said is true, and another machine completes the run."""
+    free, what is output is true, and another machine completes the run."""
     before, after = releases.change()
     with releases.run_until(Moment("StepStarted", ONE, "pending-upgrade")) as process:
-        said = stop(process)
-    assert process.returncode == 130 and "upgrader resume" in said and "nothing was changed" not in said, said
+        output = stop(process)
+    assert process.returncode == 130 and "upgrader resume" in output and "nothing was changed" not in output, output
     lease = read_lease(releases.cluster.kube)
     assert lease is not None and lease.holder is None
     assert releases.turns[1] == before, "the second step was not begun"
     assert any(line["type"] == "StepEnded" for line in releases.cluster.journal()) == complete
-    ended = releases.elsewhere("resume", "--yes")
+    ended = releases.from_another_machine("resume", "--yes")
     assert ended.exit_code == 0, ended
     assert releases.turns == (after, after) and releases.settled
 
@@ -111,7 +111,7 @@ def test_closed_terminal(releases: TwoReleases) -> None:
     assert process.returncode == 130
     assert releases.turns == (after, before)
     assert [line["data"]["outcome"] for line in releases.cluster.journal() if line["type"] == "StepEnded"] == ["passed"]
-    ended = releases.elsewhere("resume", "--yes")
+    ended = releases.from_another_machine("resume", "--yes")
     assert ended.exit_code == 0, ended
     assert releases.turns == (after, after) and releases.settled
 

@@ -42,14 +42,14 @@ def _interrupt(name: str, home: Path, phase: str, signal: str) -> str:
     command = [str(UPGRADER), "-C", str(home), "lab", "up", "--workers", "1", "--name", name]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
-        said = []
+        output = []
         for line in process.stderr:
-            said.append(line)
+            output.append(line)
             if line.startswith(phase):
                 break
         placement = find(name)
-        assert placement, "".join(said)
+        assert placement, "".join(output)
         subprocess.run(["kill", f"-{signal}", str(process.pid)], check=True)
-        said.append(process.stderr.read())
-    assert process.returncode == (130 if signal == "INT" else -9), "".join(said)
+        output.append(process.stderr.read())
+    assert process.returncode == (130 if signal == "INT" else -9), "".join(output)
     return placement.prefix

@@ -13,8 +13,8 @@ from tests.unit.bench.tables import rows
 
 def outcome(exit_code: int, turn: str, *, resumed: int | None = None, moment: str = Moment.HELM) -> Outcome:
     """A run from turn 1 to turn 2."""
-    said = "Start\nError: the API server did not answer\n  Remedy: look"
-    return Outcome("500", moment, exit_code, 31.4, said, turn, {0: "2", 4: "1", 3: "1"}, resumed)
+    output = "Start\nError: the API server did not answer\n  Remedy: look"
+    return Outcome("500", moment, exit_code, 31.4, output, turn, {0: "2", 4: "1", 3: "1"}, resumed)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_resumed_run_says_both() -> None:
     (found,) = rows(table([figures], tuple(Moment)))
     assert found["Helm at work"].startswith("stopped (5), then done")
     assert (figures["exit_code"], figures["resumed"]) == (5, 0)
-    assert figures["said"] == "the API server did not answer"
+    assert figures["message"] == "the API server did not answer"
 
 
 def test_parts_can_be_measured_again() -> None:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bench.sidebyside.helm import said
+from bench.sidebyside.helm import message_of
 from bench.sidebyside.kubeadm import announced
 from bench.sidebyside.observe import anonymous_bytes
 from bench.sidebyside.page import Circumstances, page, ratio, spread
@@ -35,8 +35,8 @@ def shown(trials: Sequence[Trial]) -> str:
 
 def test_what_a_person_says_of_the_figures_is_on_the_page() -> None:
     """Remarks come after the circumstances that they are about, whenever the page is written anew."""
-    said = page(WHERE, TITLES, [trial("run")], "zero-outage.svg", "The first round was ended.\n")
-    assert said.index("## Circumstances") < said.index("The first round was ended.\n\n## How it was measured")
+    text = page(WHERE, TITLES, [trial("run")], "zero-outage.svg", "The first round was ended.\n")
+    assert text.index("## Circumstances") < text.index("The first round was ended.\n\n## How it was measured")
 
 
 def test_a_hang_is_seen_although_all_was_answered_later() -> None:
@@ -104,11 +104,11 @@ def test_page_warns_of_a_busy_machine() -> None:
 
 def test_page_says_who_mended_a_bad_flag() -> None:
     """What came back by itself and what a person had to do are told apart, and counted when they differ."""
-    by_person = replace(trial("kubeadm", 210.0, what=BAD_FLAG_PUSHED), mended_by="a person")
-    by_itself = replace(by_person, mended_by="kubeadm itself")
+    by_person = replace(trial("kubeadm", 210.0, what=BAD_FLAG_PUSHED), fixed_by="a person")
+    by_itself = replace(by_person, fixed_by="kubeadm itself")
     assert "(a) kubeadm: a person (2×); kubeadm itself (1×)" in shown([by_person, by_itself, by_person])
     assert "(a) kubeadm: a person\n" in shown([by_person])
-    assert "(a) kubeadm: nobody, in the time" in shown([replace(by_person, mended_by="", done_seconds=None)])
+    assert "(a) kubeadm: nobody, in the time" in shown([replace(by_person, fixed_by="", done_seconds=None)])
 
 
 def test_sections_by_number_of_controllers() -> None:
@@ -163,7 +163,7 @@ def test_kubeadm_says_what_it_replaces() -> None:
 def test_trials_survive_their_file() -> None:
     """What was measured earlier can be read back and added to."""
     seen = Seen(errors={"refused": 3}, answered=(50.0, 1.5), marks=(Mark(1.0, "kube-apiserver"),))
-    written = replace(trial("run"), seen=seen, mended_by="itself")
+    written = replace(trial("run"), seen=seen, fixed_by="itself")
     assert Trial.from_json(written.as_json()) == written
 
 
@@ -175,6 +175,6 @@ def test_every_way_has_a_name_of_its_own() -> None:
 def test_helms_words_are_not_cut_within_one() -> None:
     """The page says what Helm said, from its first word on, without the command line, and no more than a line of it."""
     error = ApiError(f"helm upgrade --wait failed\nhelm upgrade x: Error: UPGRADE FAILED: {'no answer ' * 30}")
-    assert said(error).startswith("UPGRADE FAILED: no answer")
-    assert said(error).endswith("answer …") or said(error).endswith("no …")
-    assert len(said(error)) <= 160
+    assert message_of(error).startswith("UPGRADE FAILED: no answer")
+    assert message_of(error).endswith("answer …") or message_of(error).endswith("no …")
+    assert len(message_of(error)) <= 160
