@@ -1,1 +1,1 @@
-"""Measurements on real local clusters, each one command; also what `make demo` and the end-to-end tests share."""
+"""Measurements on real local clusters, each one command; and `make demo`."""

@@ -28,11 +28,11 @@ class Sample:
 
 
 def main() -> int:
-    """Look twice, at both ends of a quiet while; a table on standard output."""
+    """Measure at both ends of an idle interval; prints a table."""
     parser = argparse.ArgumentParser(prog="make bench-checkpointer", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=120.0, metavar="S", help="how long to look (default: 120)")
-    parser.add_argument("--settle", type=float, default=90.0, metavar="S", help="quiet before that (default: 90)")
-    parser.add_argument("--lab", type=Path, metavar="FOLDER", help="an adopted lab to look at")
+    parser.add_argument("--seconds", type=float, default=120.0, metavar="S", help="how long to measure (default: 120)")
+    parser.add_argument("--settle", type=float, default=90.0, metavar="S", help="idle time before that (default: 90)")
+    parser.add_argument("--lab", type=Path, metavar="FOLDER", help="an adopted lab to measure")
     options = parser.parse_args()
     with some_cluster(options.lab, "bench") as cluster:
         print(_measure(cluster, options.settle, options.seconds))
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def table(samples: dict[str, tuple[Sample, Sample]], seconds: float) -> str:
-    """Markdown: one row for each process, from its samples at the begin and at the end of so many seconds."""
+    """Markdown: one row for each process, from its samples at the start and end of that many seconds."""
     rows = ["| process | memory (RSS) | at most | CPU |", "|---|---|---|---|"]
     for name, (before, after) in samples.items():
         share = (after.cpu - before.cpu) / seconds
@@ -49,7 +49,7 @@ def table(samples: dict[str, tuple[Sample, Sample]], seconds: float) -> str:
 
 
 def _measure(cluster: LabCluster, settle: float, seconds: float) -> str:
-    print(f"waiting {settle:.0f} s for quiet, then looking for {seconds:.0f} s…", file=sys.stderr, flush=True)
+    print(f"waiting {settle:.0f} s until it is idle, then measuring for {seconds:.0f} s…", file=sys.stderr, flush=True)
     time.sleep(settle)
     processes = _processes(cluster)
     begun = time.monotonic()
@@ -61,7 +61,7 @@ def _measure(cluster: LabCluster, settle: float, seconds: float) -> str:
 
 
 def _processes(cluster: LabCluster) -> dict[str, int]:
-    """What runs the checkpointer's image: the acting one and the one that stands by, by PID on the controller."""
+    """The processes of the checkpointer's image, active and standby: name → PID on the controller."""
     found = {}
     for line in cluster.on_controller("sh", "-c", _TASKS).splitlines():
         container, pid = line.split()

@@ -1,4 +1,4 @@
-"""`make demo`: upgrade a real one-controller cluster while clients work with it, and print what they noticed."""
+"""`make demo`: upgrade a real one-controller cluster under load, and print what its clients noticed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAME = "demo"
 
 
 def main() -> int:
-    """0 when every component is at the target and the workload was left alone; what went wrong is the last line."""
+    """0 when every component is at the target and the workload was undisturbed; the last line names what went wrong."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--from", dest="start", default="v1.36.3", help="Kubernetes version of the new cluster")
     parser.add_argument("--to", dest="target", default="v1.37.1", help="version to upgrade it to")
@@ -30,7 +30,7 @@ def main() -> int:
     folder = REPOSITORY / ".lab" / _NAME
 
     _title(f"A new cluster with one controller, Kubernetes {arguments.start}")
-    if find(_NAME):  # a demo of before, whole or half: this one starts clean
+    if find(_NAME):  # an earlier demo, perhaps incomplete
         _do("lab", "down", "--name", _NAME)
     _do("lab", "up", "--name", _NAME, "--kubernetes", arguments.start)
     _title("Its control plane moves from static pods into Helm charts")
@@ -83,9 +83,9 @@ def _print_result(
         print(f"{who:28}{_counts(tally.requests, tally.failed, tally.longest_gap_ms)}")
     print(f"{'API, by clients of the demo':28}{seen.requests} requests, {seen.failed} failed")
     if seen.raw_failed > seen.failed:
-        # Such a client waits as long as it was told to, while all others are answered: no gap in what the API does.
+        # Such a client waits as long as the server asked, while others get answers: the API has no gap.
         waited = f"no client waited for more than {seen.longest_gap_ms / 1000:.1f} s"
-        print(f"{'':28}({seen.raw_failed - seen.failed} were asked to come back later, and answered then; {waited})")
+        print(f"{'':28}({seen.raw_failed - seen.failed} were asked to retry later, and succeeded then; {waited})")
     for failure in seen.failures[:10] if seen.failed else ():
         print(f"{'':28}{failure}")
     measured = json.loads(_newest_report(folder).read_text())["availability"]
@@ -107,7 +107,7 @@ def _title(text: str) -> None:
 
 
 def _do(*arguments: str | Path) -> None:
-    """Run a command of upgrader for all to see; a failure ends the demo with its exit code."""
+    """Run an upgrader command on the terminal; a failure ends the demo with its exit code."""
     print(f"$ upgrader {' '.join(map(str, arguments))}", flush=True)
     ended = upgrader(*arguments, shown=True, timeout_seconds=1800)
     if ended.exit_code:

@@ -1,6 +1,6 @@
 """`make bench`: how long each part of the main job takes, as a table, and as JSON with --json FILE.
 
-A run's own overhead is what is left of it when the steps (Helm and Kubernetes) and the gates' waits are taken away.
+A run's own overhead is its wall time without the steps (Helm and Kubernetes) and the gates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Part:
 
 
 def main() -> int:
-    """Measure on a lab of its own, which is removed at the end."""
+    """Measure on a new lab, which is removed at the end."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--from", dest="start", default="v1.36.3", help="Kubernetes version of the new cluster")
     parser.add_argument("--to", dest="target", default="v1.37.1", help="version to upgrade it to")
@@ -70,7 +70,7 @@ def parts_of_run(report: Mapping[str, Any], seconds: float) -> list[Part]:
     parts = []
     foreign = 0.0
     for step in report["steps"]:
-        gates = max((gate["seconds"] for gate in step["gates"]), default=0.0)  # they are waited for together
+        gates = max((gate["seconds"] for gate in step["gates"]), default=0.0)  # they are checked together
         parts.append(Part(f"  {step['name']}: Helm and Kubernetes", step["apply_seconds"]))
         parts.append(Part(f"  {step['name']}: gates", gates))
         foreign += step["apply_seconds"] + gates
@@ -79,7 +79,7 @@ def parts_of_run(report: Mapping[str, Any], seconds: float) -> list[Part]:
 
 
 def _start_up(flag: str) -> Part:
-    upgrader(flag)  # warm
+    upgrader(flag)  # warm-up
     return Part(
         f"upgrader {flag} (median of {_STARTS})", statistics.median(upgrader(flag).seconds for _ in range(_STARTS))
     )

@@ -1,4 +1,4 @@
-"""`make bench-prober`: what the availability prober costs at several rates, and the least that any client does."""
+"""`make bench-prober`: what the availability prober costs at several rates, and the least that any client costs."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def _rounds(kubeconfig: Path, options: argparse.Namespace) -> list[Cost]:
 
 
 def _bare(kubeconfig: Path, rate: float, seconds: float) -> float:
-    """CPU time, in % of a core, of the least that asks as often: one request after the other, and no look at answers.
+    """CPU time, in % of a core, of a minimal client at the same rate: one request after the other, answers dropped.
 
-    As often as the prober it makes a new connection. It has no deadlines, no second client, no watch, and waits for
-    slow answers, so it is no prober: it shows what Python, OpenSSL and the kernel take for the requests themselves.
+    It makes new connections as often as the prober. It has no deadlines, no second client and no watch, and waits for
+    slow answers, so it is no prober: it shows what Python, OpenSSL and the kernel need for the requests themselves.
     """
     endpoint = read_endpoint(kubeconfig)
     request = Encoder(endpoint).http1(Request("GET", "/api/v1/namespaces/kube-system"))

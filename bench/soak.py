@@ -1,4 +1,4 @@
-"""`make soak`, first part: whole runs, and whole runs taken back, over and over, with clients at every address."""
+"""`make soak`, first part: repeated runs and rollbacks, with clients at every address."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Run", "main", "page"]
 
 @dataclass(frozen=True)
 class Run:
-    """One run, or one that was taken back, and what the clients saw from just before it until just after it."""
+    """One run or rollback, and what the clients saw from just before it until just after it."""
 
     controllers: int
     rate: float
@@ -35,13 +35,13 @@ class Run:
     what: str
     exit_code: int
     reached: bool
-    """Whether every component was at the version that it was to get to."""
+    """Whether every component reached the version."""
     seconds: float
     load_average: float
     requests: int
     failed: int
     raw: dict[str, int]
-    """First tries that failed, by what happened."""
+    """Failed first tries, by error."""
     longest_gap_ms: float
     p50_ms: float
     p99_ms: float
@@ -89,7 +89,7 @@ class _Cluster:
         self._addresses = every_address(self._kube, self._controllers)
 
     def run(self, what: str, version: str, *command: str) -> Run:
-        """Carry it out under load; what was said goes to standard error when it fails."""
+        """Execute it under load; prints its output to standard error if it fails."""
         with AvailabilityProbe(
             self._folder / "kubeconfig", requests_per_second=self._rate, addresses=self._addresses
         ) as probe:
@@ -129,7 +129,7 @@ class _Cluster:
 
 
 def _write(runs: Sequence[Run], folder: Path) -> None:
-    """After each run: somebody may end this before it is done. Those with another number of controllers stay."""
+    """Write after each run, as the measurement may be interrupted. Runs with other numbers of controllers stay."""
     figures = folder / "runs.json"
     before: list[dict[str, Any]] = json.loads(figures.read_text()) if figures.exists() else []
     known = [*(Run(**each) for each in before if each["controllers"] != runs[0].controllers), *runs]
@@ -189,18 +189,18 @@ _PAGE = """\
 # Whole runs, one after the other
 
 `python -m bench.soak` ({date}, {cores} cores for everything: controllers, clients, `upgrader`) upgrades a lab from one
-minor version of Kubernetes to the next with `upgrader run`, and takes that back with `upgrader rollback`, over and
-over. Requests of [every kind](../availability.md) go to every address all the while: controllers, load balancer (with
-three), ClusterIP of Service `kubernetes`. `upgrader` brings its own prober along: 10 requests a second more.
+minor version of Kubernetes to the next with `upgrader run`, and back with `upgrader rollback`, repeatedly.
+Requests of [every kind](../availability.md) go to every address meanwhile: controllers, load balancer (with
+three), ClusterIP of Service `kubernetes`. `upgrader` adds its own prober: 10 requests a second more.
 Medians, with least and most in brackets; [all figures](runs.json).
 
 {header}
 {rows}
 
-*Longest gap*: the longest time between two answers through one address, so never less than between two questions: with
-three controllers five addresses share the requests. *s*: the whole command, gates included.
-*Nodes' disks*: the file system that they are on. A tmpfs is memory, and takes the machine's own disk, and who else uses
-it, out of what is measured: `mount -t tmpfs tmpfs /var/lib/upgrader-lab` before there is a lab, and
+*Longest gap*: the longest time between two answers through one address, so never less than between two
+requests: with three controllers five addresses share the requests. *s*: the whole command, gates included.
+*Nodes' disks*: the file system that they are on. A tmpfs is memory, so that the machine's disk and its other
+users don't affect the figures: `mount -t tmpfs tmpfs /var/lib/upgrader-lab` before there is a lab, and
 `XDG_CACHE_HOME` at a copy of the cache in memory.
 """
 

@@ -32,7 +32,7 @@ _DEADLINE_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Seen:
-    """What clients saw while something went on; `note` is what else there is to say of it."""
+    """What clients saw during one event; `note` has further results."""
 
     what: str
     exit_code: int | None
@@ -43,7 +43,7 @@ class Seen:
 
 
 def main() -> int:
-    """0 when all ended as it should and no request failed, but for those that a dead controller had under way."""
+    """0 when all ended as expected and no request failed, except those in flight on a dead controller."""
     parser = argparse.ArgumentParser(prog="make bench-three", description=__doc__)
     parser.add_argument("--from", dest="start", default="v1.36.3", help="Kubernetes version of the new cluster")
     parser.add_argument("--to", dest="target", default="v1.37.1", help="version to upgrade it to")
@@ -72,11 +72,11 @@ class _Three:
         self._kube = KubeAdapter(folder / "kubeconfig")
         self._controllers = {node.name: node.address for node in lab.placement.nodes if node.role == "controller"}
         settings = yaml.safe_load((folder / "upgrader.yaml").read_text())
-        # One prober is enough: two would get into each other's way with their writes.
+        # One prober is enough: two would conflict in their writes.
         (folder / "upgrader.yaml").write_text(yaml.safe_dump({**settings, "availability": {"requestsPerSecond": 0}}))
 
     def measure(self, target: str) -> list[Seen]:
-        """Everything, in this order: each leaves what the next one needs."""
+        """Everything, in an order in which each leaves what the next one needs."""
         return [
             self._during("adopt", lambda: self._upgrader(0, "adopt", "--yes")),
             self._during("bad flag, rolled back", lambda: self._bad_flag(target)),
@@ -114,7 +114,7 @@ class _Three:
             file.write_text(before)
 
     def _power_cut(self) -> tuple[int | None, str]:
-        """One controller of three without power: endpoints forget it, and a run refuses to begin."""
+        """One of three controllers without power: endpoints drop it, and a run refuses to begin."""
         dead = self._controllers["controller-3"]
         self._lab.crash("controller-3")
         begun = time.monotonic()
@@ -136,7 +136,7 @@ class _Three:
         with suppress(ApiError):
             found = self._kube.get(_SLICES, "kubernetes", "default")
             return {address for item in (found or {}).get("endpoints") or () for address in item["addresses"]}
-        return set(self._controllers.values())  # nobody says that any has gone
+        return set(self._controllers.values())  # no answer: assume that none is gone
 
 
 def page(found: list[Seen], rate: float, cores: int, date: str) -> str:
@@ -163,13 +163,13 @@ _PAGE = """\
 
 `make bench-three` ({date}, {cores} cores for all of it: three controllers, the load balancer, the clients).
 {rate:.0f} requests a second, of every kind, through the load balancer, each controller and the ClusterIP of Service
-`kubernetes`. The words are those of [Availability](../availability.md).
+`kubernetes`. The terms are those of [Availability](../availability.md).
 
 {table}
 
-While a controller has no power, its own address isn't asked. What it had under way for the load balancer and the
-ClusterIP can't be saved, and counts as failed where HTTP doesn't allow to ask again. Endpoints of Service `kubernetes`
-are kube-apiserver's own leases: one that dies is forgotten when its lease of 15 s has run out, and that is no flag.
+While a controller has no power, its own address isn't probed. Requests in flight on it, through the load balancer and
+the ClusterIP, are lost, and count as failed where HTTP allows no retry. Endpoints of Service `kubernetes` are
+kube-apiserver's own leases: a dead one is dropped when its lease of 15 s has expired, which no flag changes.
 """
 
 

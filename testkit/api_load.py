@@ -1,6 +1,6 @@
 """Clients of the Kubernetes API that count what fails: the load under which upgrades are judged.
 
-They share no code with upgrader's own availability probe, so that one can't hide the other's mistake.
+They share no code with upgrader's own availability probe, so that neither can hide a mistake of the other.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _CONFIGMAP = "upgrader-load"
 class LoadSeen:
     """What the clients saw together.
 
-    `failed` were not answered well even after what HTTP's RFCs say that a client does (see `_Client`). `lost_writes`
-    are those among them that met the end of a kept HTTP/1.1 connection: nobody may repeat a write that may have been
-    carried out, so a server that ends can cost each such client one. `raw_failed` counts first tries. The gap is the
-    longest time between two answers to one client, in milliseconds, its think time of 40 ms included.
+    `failed`: requests that failed even after the retries that HTTP's RFCs allow (see `_Client`). `lost_writes`: those
+    of them that were writes on a kept HTTP/1.1 connection which the server closed. A client must not repeat a write
+    that may have been executed, so each such client can lose one. `raw_failed`: failed first tries. `longest_gap_ms`:
+    the longest time between two answers to one client, its think time of 40 ms included.
     """
 
     requests: int
@@ -51,7 +51,7 @@ class LoadSeen:
 
 @dataclass
 class _Client:
-    """One client, in a thread of its own. `kept`: one connection for all requests, or a new one for each."""
+    """One client in its own thread. `kept`: one connection for all requests instead of a new one for each."""
 
     name: str
     method: str
@@ -89,10 +89,10 @@ class _Client:
         self.failed += 1
 
     def _once(self) -> tuple[str, float | None]:
-        """Send one request: what went wrong ("" for nothing), and after how many seconds to repeat it, if at all.
+        """Send one request. Returns the problem ("" for none), and the seconds until a retry (None: no retry).
 
-        Repeated are, as HTTP's RFCs have it: what a server asked to be repeated (Retry-After), and a GET on a kept
-        connection that closed before any answer, which any server may do at any time.
+        HTTP's RFCs allow a retry when the server asks for it (Retry-After), and for a GET on a kept connection that
+        was closed before any answer, which a server may do at any time.
         """
         reused = self._connection is not None
         try:
@@ -132,7 +132,7 @@ class _Client:
 
 
 class ApiLoad:
-    """Clients that ask and write until `stop`: with new connections, with kept ones, and one that writes."""
+    """Clients that send requests until `stop`: with new connections, with kept ones, and one that writes."""
 
     def __init__(self, kubeconfig: Path) -> None:
         address, context = connection_of(kubeconfig)
@@ -161,7 +161,7 @@ class ApiLoad:
         self.stop()
 
     def stop(self) -> LoadSeen:
-        """End every client, and say what they saw; may be called again."""
+        """Stop all clients and return what they saw; may be called again."""
         self._stop.set()
         for thread in self._threads:
             thread.join()

@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """A certificate authority; ``stem``.pem is its certificate."""
+    """A certificate authority; `stem`.pem is its certificate."""
 
     def __init__(self, stem: Path) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())

@@ -1,4 +1,4 @@
-"""The `upgrader` command as its users run it: a process of its own, judged by exit code, output and time."""
+"""The `upgrader` command as users run it: a separate process with an exit code, output and a duration."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def upgrader(
 
 
 def must(ended: Ended, expected: int = 0) -> Ended:
-    """The command, which ended with that exit code; any other ends this program, with what was said."""
+    """Return the command if it has the expected exit code; otherwise print its output and exit."""
     if ended.exit_code != expected:
         print(ended, file=sys.stderr)
         sys.exit(ended.exit_code or 1)
@@ -80,7 +80,7 @@ def start(*arguments: str | Path, folder: Path = REPOSITORY) -> subprocess.Popen
 
 @contextmanager
 def running(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """`upgrader ARGUMENTS` at work, as of `start`; it is surely gone when the context is left."""
+    """Run `upgrader ARGUMENTS` as `start` does; kill it if it still runs when the context ends."""
     process = start(*arguments)
     try:
         yield process

@@ -1,4 +1,4 @@
-"""Runs on a real cluster that are killed at a moment of one's choice, and what others make of them."""
+"""Runs on a real cluster that a test kills at a chosen moment, and that other processes resume or roll back."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ spec:
 
 @dataclass(frozen=True)
 class Moment:
-    """When a run is killed: once its journal has this record of this step, and Helm is at work or not."""
+    """When a run is killed: once its journal has this record of this step, and Helm has written this status."""
 
     record: str
     step: str = ""
     helm: str = ""
-    """The status that the step's release must have by then, as Helm writes it; "" whichever."""
+    """The Helm status that the step's release must have; "" for any."""
     fails: bool = False
-    """Whether it is a moment of a run whose last step fails, so that it goes back."""
+    """Whether the last step of the run fails, so that the run rolls back."""
 
     def __str__(self) -> str:
         return " ".join(filter(None, [self.record, self.step, self.helm]))
 
     def reached(self, records: list[Mapping[str, Any]]) -> bool:
-        """Whether the journal has it."""
+        """Whether the journal has the record."""
         return any(record["type"] == self.record and record["data"].get("step", "") == self.step for record in records)
 
 
@@ -101,7 +101,7 @@ class TwoReleases:
 
     @property
     def turns(self) -> tuple[str, str]:
-        """What each release was changed to last, by its Deployment."""
+        """The current turn of each release, by its Deployment."""
         found = [self.cluster.kube.get(_DEPLOYMENTS, name, "default") or {} for name in (ONE, TWO)]
         one, two = (item["spec"]["template"]["metadata"]["annotations"]["turn"] for item in found)
         return one, two
@@ -118,25 +118,25 @@ class TwoReleases:
         return tuple(int(item["revision"]) for item in sorted(listed, key=lambda item: str(item["name"])))
 
     def change(self, *, fails: bool = False) -> tuple[str, str]:
-        """Ask for another change of both; with `fails`, the second's gate never holds. Returns turn now, then."""
+        """Configure the next change of both; with `fails`, the second's gate never passes. Returns old, new turn."""
         before, self._turn = str(self._turn), self._turn + 1
         self._configure(fails=fails)
         return before, str(self._turn)
 
     def reset(self, turn: str) -> None:
-        """Begin from that turn again."""
+        """Count on from that turn."""
         self._turn = int(turn)
 
     @contextmanager
     def run_until(self, moment: Moment, begin: Runs = running) -> Iterator[subprocess.Popen[str]]:
-        """A run that has reached that moment; `begin` starts it, and surely ends it when the context is left."""
+        """A run that has reached that moment; `begin` starts it, and ends it when the context ends."""
         before = set(self.cluster.runs())
         with begin("-C", self.cluster.folder, "run", "--to", OLD, "--yes") as process:
             until(str(moment), lambda: self._there(moment, process, before), timeout_seconds=180, interval_seconds=0.02)
             yield process
 
     def kill(self, moment: Moment, *, helm_too: bool = False) -> None:
-        """Run, and SIGKILL the run at that moment; its Helm as well, or it goes on alone."""
+        """Start a run and SIGKILL it at that moment, with its Helm or without."""
         with self.run_until(moment) as process:
             helms = children(process.pid, "helm") if helm_too else []
             process.kill()
@@ -144,7 +144,7 @@ class TwoReleases:
                 os.kill(pid, signal.SIGKILL)
 
     def from_another_machine(self, *arguments: str) -> Ended:
-        """A command as on another machine: a copy of the folder's own files, none of its runs, and an empty home."""
+        """Run a command as from another machine: a copy of the folder's files without its runs, and an empty home."""
         self._copies += 1
         folder = self._scratch / f"copy-{self._copies}"
         home = self._scratch / f"home-{self._copies}"
@@ -186,7 +186,7 @@ class TwoReleases:
 
 
 def stop_now(process: subprocess.Popen[str], number: signal.Signals) -> str:
-    """Ask a run twice to stop, the second time when it has heard the first; returns what it said after that."""
+    """Signal a run twice, the second time after it has reported the first; returns its output after that."""
     process.send_signal(number)
     assert process.stdout is not None
     for line in process.stdout:

@@ -1,4 +1,4 @@
-"""Real clusters for tests: an adopted lab, and what tests ask of it."""
+"""Real clusters for tests: an adopted lab with the queries and commands that tests need."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _SNAPSHOT = "adopted"
 
 
 def until(what: str, holds: Callable[[], bool], *, timeout_seconds: float, interval_seconds: float = 0.5) -> float:
-    """Wait until `holds()` (an API that is away means no); returns the seconds, raises TimeoutError with `what`."""
+    """Wait until `holds()` (an unreachable API: False); returns the seconds, raises TimeoutError with `what`."""
     begun = time.monotonic()
     why = ""
     while time.monotonic() - begun < timeout_seconds:
         try:
             if holds():
                 return time.monotonic() - begun
-            why = "it is not so"
+            why = "it is not the case"
         except ApiError as error:
             why = error.message
         time.sleep(interval_seconds)
@@ -51,7 +51,7 @@ def until(what: str, holds: Callable[[], bool], *, timeout_seconds: float, inter
 class LabCluster:
     """A lab with one controller whose control plane is adopted.
 
-    `home` is the folder that `.lab/NAME` is in; `kept` is where the cluster folder's files are remembered.
+    `home` contains `.lab/NAME`; `kept` holds saved copies of the cluster folder's files.
     """
 
     name: str
@@ -77,7 +77,7 @@ class LabCluster:
         return self.upgrader("run", "--to", target, "--yes")
 
     def lab(self, *arguments: str) -> None:
-        """Run `upgrader lab ARGUMENTS --name NAME`, which must work."""
+        """Run `upgrader lab ARGUMENTS --name NAME`; it must succeed."""
         _must(upgrader("-C", self.home, "lab", *arguments, "--name", self.name))
 
     def on_controller(self, *command: str) -> str:
@@ -95,7 +95,7 @@ class LabCluster:
         return {release["name"]: release for release in listed}
 
     def helm(self, *arguments: str, timeout_seconds: float = 60.0) -> str:
-        """Standard output of `helm ARGUMENTS` in kube-system; raises ApiError when it fails, or takes longer."""
+        """Standard output of `helm ARGUMENTS` in kube-system; raises ApiError when it fails or times out."""
         command = [str(_HELM), "--kubeconfig", str(self.folder / "kubeconfig"), "-n", "kube-system", *arguments]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_seconds)
@@ -106,7 +106,7 @@ class LabCluster:
         return done.stdout
 
     def manifests(self) -> Mapping[str, str]:
-        """Release → what Helm put into the cluster, whichever revision that was."""
+        """Release → the manifest that Helm deployed, without its revision."""
         return {release: without_revision(self.helm("get", "manifest", release)) for release in RELEASES}
 
     def report(self) -> Mapping[str, Any]:
@@ -125,7 +125,7 @@ class LabCluster:
         return sorted(run.name for run in self._run_folders())
 
     def _run_folders(self) -> list[Path]:
-        """Without those that are just being removed, which have names of their own."""
+        """Without those that are being removed, which have other names."""
         return [run for run in (self.folder / "runs").glob("*/") if not run.name.startswith(".")]
 
     def change_values(self, release: str, changes: Mapping[str, Any]) -> None:
@@ -143,27 +143,27 @@ class LabCluster:
         file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}, sort_keys=False))
 
     def save(self) -> None:
-        """Remember the whole cluster, for `restore`; it reboots."""
+        """Save the whole cluster for `restore`; it reboots."""
         self.lab("save", _SNAPSHOT)
         self.wait_after_boot()
 
     def restore(self) -> None:
-        """Put the whole cluster back as it was saved: healthy, at the old version, whatever a test did to it."""
+        """Restore the whole cluster as it was saved: healthy and at the old version."""
         self.lab("restore", _SNAPSHOT)
         self.wait_after_boot()
 
     def keep_files(self) -> None:
-        """Remember the cluster folder's files, for `restore_files`."""
+        """Save the cluster folder's files for `restore_files`."""
         for source in ("upgrader.yaml", "hosts.yml", "values"):
             _copy(self.folder / source, self.kept / source)
 
     def restore_files(self) -> None:
-        """Put the files back as they were."""
+        """Restore the saved files."""
         for source in ("upgrader.yaml", "hosts.yml", "values"):
             _copy(self.kept / source, self.folder / source)
 
     def troubles(self, version: str) -> list[str]:
-        """What keeps this cluster from being healthy at `version`, one line each; empty when nothing does."""
+        """Why this cluster is not healthy at `version`, one line each; empty if it is."""
         found = [f"{name} is at {is_at}" for name, is_at in self.versions().items() if is_at != version]
         releases = self.releases()
         for name in RELEASES:
@@ -173,7 +173,7 @@ class LabCluster:
         return found + self.unready()
 
     def unready(self) -> list[str]:
-        """The pods of the control plane that are not Ready, one line each; pods that end don't count."""
+        """The pods of the control plane that are not Ready, one line each; terminating pods don't count."""
         found = []
         for pod in self.kube.list(_PODS, "kube-system"):
             conditions = {entry["type"]: entry["status"] for entry in pod.get("status", {}).get("conditions", [])}
@@ -182,7 +182,7 @@ class LabCluster:
         return found
 
     def crashed(self, words: str) -> bool:
-        """Whether a container of the control plane has ended, saying that; one that only starts hasn't."""
+        """Whether a container of the control plane has terminated with that text in its message."""
         for pod in self.kube.list(_PODS, "kube-system"):
             for status in pod.get("status", {}).get("containerStatuses", []):
                 ended = [status[key].get("terminated") or {} for key in ("state", "lastState")]
@@ -191,12 +191,12 @@ class LabCluster:
         return False
 
     def standby_pods(self) -> list[str]:
-        """The copies that the controller is told to run; not the pod-checkpointer's own, which always runs."""
+        """The active standby pods, by manifest; without the pod-checkpointer's own, which is always active."""
         listed = self.on_controller("ls", "/etc/kubernetes/manifests").split()
         return [name for name in listed if name.startswith("checkpoint-") and "pod-checkpointer" not in name]
 
     def containers(self) -> set[str]:
-        """The containers of the control plane that the API takes for running, by ID."""
+        """The IDs of the control plane's containers that are running according to the API."""
         return {
             status["containerID"]
             for pod in self.kube.list(_PODS, "kube-system")
@@ -205,12 +205,12 @@ class LabCluster:
         }
 
     def crash_and_boot(self) -> None:
-        """Cut the controller's power and switch it on; it answers SSH again when this returns."""
+        """Cut the controller's power and switch it on; returns once SSH answers."""
         self.lab("crash", "controller-1")
         self.lab("boot", "controller-1")
 
     def cut_power(self) -> None:
-        """Cut the controller's power, switch it on, and wait until the API says of no container that it still runs."""
+        """Cut the controller's power, switch it on, and wait until the API lists no old container as running."""
         before = self.containers()
         self.crash_and_boot()
         until(
@@ -220,24 +220,24 @@ class LabCluster:
         )
 
     def wait_healthy(self, version: str, *, timeout_seconds: float = 120.0) -> None:
-        """Wait until nothing troubles the cluster; raises AssertionError with what does."""
+        """Wait until the cluster is healthy; raises AssertionError with what is wrong."""
         try:
             until("a healthy cluster", lambda: not self.troubles(version), timeout_seconds=timeout_seconds)
         except TimeoutError as error:
             raise AssertionError(f"{error}: {self.troubles(version)}") from error
 
     def wait_until_settled(self, version: str) -> None:
-        """Wait until it is healthy, no copy stands in for a pod, and every gate would say so: minutes after a boot.
+        """Wait until it is healthy, no standby pod is active, and every gate would pass: minutes after a boot.
 
-        A copy that was withdrawn drains for a while, in memory and CPU that a pod's successor then lacks.
+        A deactivated standby pod drains for a while, and takes memory and CPU from a new pod meanwhile.
         """
         self.wait_healthy(version)
-        until("the copies to be withdrawn", lambda: self.standby_pods() == [], timeout_seconds=120)
-        until("the withdrawn copies to end", lambda: self._api_servers() == 1, timeout_seconds=60)
+        until("the standby pods to be deactivated", lambda: self.standby_pods() == [], timeout_seconds=120)
+        until("the deactivated standby pods to end", lambda: self._api_servers() == 1, timeout_seconds=60)
         until("the pod-checkpointer to be available", self._checkpointer_available, timeout_seconds=60)
 
     def _api_servers(self) -> int:
-        """How many processes there are on the controller, also such as no pod of the API stands for any more."""
+        """The number of kube-apiserver processes on the controller, also of pods that are deleted in the API."""
         return len(self.on_controller("pidof", "kube-apiserver").split())
 
     def _checkpointer_available(self) -> bool:
@@ -245,18 +245,18 @@ class LabCluster:
         return bool(found["status"].get("numberAvailable") == found["status"]["desiredNumberScheduled"])
 
     def down(self) -> None:
-        """Remove the cluster and everything of it."""
+        """Remove the cluster and all its files."""
         self.kube.close()
         self.lab("down")
 
     def wait_after_boot(self) -> None:
-        """The API remembers pods as Ready that the boot ended: wait for those that began after it."""
+        """Wait for new pods: the API still lists pods as Ready that the reboot ended."""
         Lab.find(self.name).wait_until_ready(240)
         self.wait_healthy(OLD)
 
 
 def make_cluster(name: str, home: Path) -> LabCluster:
-    """Bring a one-controller lab up at the old version, and adopt it; whatever fails, nothing of it is left."""
+    """Bring a one-controller lab up at the old version, and adopt it; on any failure, remove it."""
     cluster = LabCluster(name, home, home / "kept")
     try:
         cluster.lab("up", "--kubernetes", OLD)

@@ -21,7 +21,7 @@ _SERVICES = Kind("v1", "services")
 
 @contextmanager
 def some_cluster(lab: Path | None, name: str) -> Iterator[LabCluster]:
-    """The lab in that folder (`…/.lab/NAME`; its files are put back at the end), or one of our own, which goes then."""
+    """The lab in that folder (`…/.lab/NAME`), its files restored at the end; or a new one, removed at the end."""
     with tempfile.TemporaryDirectory() as home:
         if lab is not None:
             folder = lab.resolve()
@@ -32,7 +32,7 @@ def some_cluster(lab: Path | None, name: str) -> Iterator[LabCluster]:
             finally:
                 cluster.restore_files()
             return
-        print("a lab of its own…", file=sys.stderr, flush=True)
+        print("making a lab…", file=sys.stderr, flush=True)
         cluster = make_cluster(f"{name}-{os.getpid()}", Path(home))
         try:
             yield cluster
@@ -41,14 +41,14 @@ def some_cluster(lab: Path | None, name: str) -> Iterator[LabCluster]:
 
 
 def every_address(kube: Kube, controllers: Iterable[str]) -> list[str]:
-    """URLs of the API besides the kubeconfig's own: at these controllers' addresses, and at the ClusterIP."""
+    """URLs of the API other than the kubeconfig's: the controllers' addresses, and the ClusterIP."""
     service = kube.get(_SERVICES, "kubernetes", "default")
     assert service is not None
     return [*(f"https://{address}:6443" for address in controllers), f"https://{service['spec']['clusterIP']}:443"]
 
 
 def nodes_disks() -> str:
-    """The kind of file system that labs' nodes have their disks on ("ext2/ext3", "tmpfs"), as `stat` names it."""
+    """The file system of the nodes' disks ("ext2/ext3", "tmpfs"), as `stat` names it."""
     place = labs_root()
     while not place.exists():
         place = place.parent

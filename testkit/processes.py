@@ -1,4 +1,4 @@
-"""Other processes of this machine, by their parent."""
+"""Child processes on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["children"]
 
 
 def children(pid: int, program: str) -> list[int]:
-    """The processes that a process has started with that program."""
+    """The PIDs of a process's children that run that program."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""Bad changes to kube-apiserver, pushed past `upgrader` as somebody in a hurry would."""
+"""Bad changes to kube-apiserver that bypass `upgrader`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def upgrade(cluster: LabCluster) -> None:
 
 
 def edit(cluster: LabCluster) -> None:
-    """`kubectl edit`: a flag, and a variable that no rollback would take out again."""
+    """`kubectl edit`: a flag, and a variable that no rollback removes."""
     found = copy.deepcopy(_deployment(cluster))
     for container in found["spec"]["template"]["spec"]["containers"]:
         if container["name"] == "kube-apiserver":
@@ -50,10 +50,10 @@ def edit(cluster: LabCluster) -> None:
 
 
 def install_old_style(cluster: LabCluster, values: Path, *, kind: str = "DaemonSet") -> None:
-    """The same kube-apiserver as charts used to have it, and wait until there is a checkpoint of it.
+    """Install kube-apiserver as older charts do, and wait for its checkpoint.
 
-    `values` is where its values are written. `kind`: a DaemonSet with maxUnavailable 1, or a Deployment with maxSurge 1
-    and one replica for each controller.
+    Its values are written to the file `values`. `kind`: a DaemonSet with maxUnavailable 1, or a Deployment with
+    maxSurge 1 and one replica for each controller.
     """
     flags = {name: value for name, value in _flags(cluster).items() if name not in _HAND_OVER_FLAGS}
     replicas = _deployment(cluster)["spec"]["replicas"]
@@ -65,11 +65,11 @@ def install_old_style(cluster: LabCluster, values: Path, *, kind: str = "DaemonS
 
 
 def upgrade_old_style(cluster: LabCluster) -> None:
-    """A bad flag for that DaemonSet; wait until its old pod, and with it the API, is gone."""
+    """Give that DaemonSet a bad flag; wait until its old pod is gone, and the API with it."""
     cluster.helm(
         "upgrade", "kube-apiserver", str(OLD_STYLE), "--reuse-values", "--set-string", f"flags.{BAD_FLAG}=true"
     )
-    until("the API to be gone", lambda: not _answers(cluster), timeout_seconds=60)
+    until("the API to be unreachable", lambda: not _answers(cluster), timeout_seconds=60)
 
 
 def _deployment(cluster: LabCluster) -> Any:

@@ -1,4 +1,4 @@
-"""What is so after a recovery from a bad flag."""
+"""What must hold after a recovery from a bad flag."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["assert_recovered"]
 
 
 def assert_recovered(cluster: LabCluster, good: object) -> None:
-    """The releases are what they were before the bad change, nothing stands in, and all is healthy."""
+    """The cluster is healthy, its releases are as before the bad change, and no standby API server is active."""
     cluster.wait_healthy(OLD)
     assert cluster.manifests() == good
     assert BAD_FLAG not in str(cluster.manifests())

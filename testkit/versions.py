@@ -1,4 +1,4 @@
-"""Which versions of Kubernetes' components really run."""
+"""Which versions of the Kubernetes components are running."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PODS = Kind("v1", "pods")
 def running_versions(kube: Kube) -> Mapping[str, str]:
     """Component → the versions of its ready pods ("v1.36.3", or several with commas, or "none").
 
-    The API server says its own; the others are told by the images that their containers were started from.
+    kube-apiserver reports its own version; for the others it is the tag of their containers' images.
     """
     found: dict[str, set[str]] = {component: set() for component in COMPONENTS}
     found["kube-apiserver"].add(str(json.loads(kube.raw("/version"))["gitVersion"]))

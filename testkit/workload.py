@@ -1,7 +1,7 @@
-"""A workload that must not notice an upgrade: a web server behind a Service, its client, and an operator's pod.
+"""A workload that an upgrade must not disturb: a web server behind a Service, its client, and an operator's pod.
 
-The client resolves the Service's name anew for each request, so that CoreDNS and kube-proxy count too. The operator
-asks the API as pods do: over the ClusterIP of Service `kubernetes`, with the token of its service account.
+The client resolves the Service's name for each request, so that it also tests CoreDNS and kube-proxy. The operator
+uses the API as pods do: over the ClusterIP of Service `kubernetes`, with the token of its service account.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _ASK: Mapping[Client, str] = {"client": _ASK_WEB, "operator": _ASK_API}
 
 @dataclass(frozen=True)
 class Tally:
-    """What a client saw since its first answer. The longest gap is between two answers, its think time included."""
+    """A client's counts since its first answer. The longest gap is between two answers, its think time included."""
 
     requests: int
     failed: int
@@ -103,7 +103,7 @@ class Pods:
     restarts: Mapping[str, int]
 
     def disturbances_since(self, earlier: Pods) -> tuple[str, ...]:
-        """What happened to the pods since `earlier`, one line each; empty when nothing did."""
+        """Replaced and restarted pods since `earlier`, one line each; empty if there are none."""
         lost = [f"pod {uid} was replaced" for uid in earlier.restarts if uid not in self.restarts]
         restarted = [
             f"pod {uid} restarted {count - earlier.restarts[uid]} times"
@@ -120,7 +120,7 @@ class Workload:
         self._kube = kube
 
     def deploy(self, timeout_seconds: float = 90.0) -> None:
-        """Create it, and wait until its clients have had answers; raises TimeoutError with the pods' state."""
+        """Create it, and wait until its clients get answers; raises TimeoutError with the pods' state."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         self._kube.apply(_NAMESPACES, namespace)
         self._kube.apply(_SERVICES, _service(), NAMESPACE)
@@ -135,7 +135,7 @@ class Workload:
             time.sleep(0.5)
 
     def pods(self) -> Pods:
-        """The pods that are there now."""
+        """The present pods."""
         found = {}
         for pod in self._pods(""):
             statuses = pod.get("status", {}).get("containerStatuses", [])
@@ -143,13 +143,13 @@ class Workload:
         return Pods(found)
 
     def tally(self, client: Client) -> Tally:
-        """What a client saw so far; raises LookupError when it isn't there, or has said nothing yet."""
+        """A client's counts so far; raises LookupError if it is missing or has printed nothing yet."""
         for pod in self._pods(f"app={client}"):
             for line in reversed(self._kube.logs(NAMESPACE, pod["metadata"]["name"], client, lines=20).splitlines()):
                 line_counts = json.loads(line)
                 if "requests" in line_counts:
                     return Tally(**line_counts)
-        raise LookupError(f"the workload's {client} has said nothing")
+        raise LookupError(f"the workload's {client} has printed nothing")
 
     def _answered(self, client: Client) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""What all tests share: real clusters for those that need one, and how long each kind of test took."""
+"""What all tests share: real clusters for those that need one, and the duration of each kind of test."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _seconds = pytest.StashKey[dict[str, float]]()
 
 
 class _Clusters:
-    """The shared cluster, put back to its start when a test left it in another state.
+    """The shared cluster, restored when a test left it in another state.
 
-    It is made beside the tests that need none: that takes three minutes, most of which it waits.
+    It is made while tests run that need no cluster: that takes three minutes, mostly of waiting.
 
-    UPGRADER_LAB names the folder of an adopted lab (`…/.lab/NAME`) to work on, for quick work on a test; it stays. Save
-    it first (`upgrader lab save adopted`), so that it can be put back as well.
+    UPGRADER_LAB names the folder of an adopted lab (`…/.lab/NAME`) to use instead, while you write a test; it is not
+    removed. Save it first (`upgrader lab save adopted`), so that it can be restored.
     """
 
     def __init__(self, home: Path) -> None:
         self._lent = bool(os.environ.get("UPGRADER_LAB"))
         thread = ThreadPoolExecutor(1)
         self._made: Future[LabCluster] = thread.submit(_lent_cluster if self._lent else _new_cluster, home)
-        thread.shutdown(wait=False)  # it has this one thing to do
+        thread.shutdown(wait=False)  # it has this one task
 
     def get(self, version: str = OLD) -> LabCluster:
         """An adopted cluster, healthy at a version, with the files that it came with."""
@@ -43,7 +43,7 @@ class _Clusters:
         return cluster
 
     def close(self, *, keep: bool) -> None:
-        """Remove the cluster, unless it is to be kept, is somebody else's, or couldn't be made."""
+        """Remove the cluster, unless it is kept, was lent, or couldn't be made."""
         if self._made.exception() or keep:  # waits for it
             return
         if self._lent:
@@ -66,7 +66,7 @@ def _lent_cluster(home: Path) -> LabCluster:
 def _usable(cluster: LabCluster, version: str) -> bool:
     try:
         cluster.wait_healthy(version, timeout_seconds=20)
-    except Exception:  # noqa: BLE001 - whatever it is, a new cluster is the answer
+    except Exception:  # noqa: BLE001 - whatever it is, restoring the cluster fixes it
         return False
     return True
 
@@ -89,7 +89,7 @@ def _begin_early(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def cluster(_clusters: _Clusters) -> LabCluster:
-    """An adopted one-controller cluster, healthy at the old version; tests may do to it what they want."""
+    """An adopted one-controller cluster, healthy at the old version; tests may change it in any way."""
     return _clusters.get()
 
 
@@ -100,8 +100,8 @@ def upgraded_cluster(_clusters: _Clusters) -> LabCluster:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start counting; let SIGTERM end the tests as Ctrl-C does, so that no cluster is left behind."""
-    # A machine that is busy with something else makes no property wrong.
+    """Start counting; SIGTERM ends the tests as Ctrl-C does, so that no cluster is left behind."""
+    # A busy machine is no failure of a property.
     settings.register_profile("unhurried", deadline=None)
     settings.load_profile("unhurried")
     config.stash[_seconds] = {}
@@ -126,7 +126,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say how long each kind of test took."""
+    """Print how long each kind of test took."""
     if config.stash[_seconds]:
         parts = (f"{kind} {seconds:.0f} s" for kind, seconds in config.stash[_seconds].items())
         terminalreporter.write_line("durations: " + ", ".join(parts))

@@ -1,1 +1,1 @@
-"""How long a control plane is away, by what took it away: measured from outside, on real local clusters."""
+"""How long a control plane is unreachable, by cause: measured from outside, on real local clusters."""

@@ -1,4 +1,4 @@
-"""`make bench-recovery`: how long a control plane is away, by cause; with --cuts N, N power cuts in an upgrade."""
+"""`make bench-recovery`: how long a control plane is unreachable, by cause; --cuts N: power cuts in an upgrade."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def main() -> int:
                 missed += 1
                 line = f"NOT BACK: {error}"
             _say(f"{number} of {len(jobs)}  {name}: {line} ({time.monotonic() - begun:.0f} s)")
-            if options.json:  # each time: somebody may end this before it is done
+            if options.json:  # after each one, as the measurement may be interrupted
                 figures = {"causes": as_json(by_cause), "seed": seed, "cuts": as_json(cuts), "not_back": missed}
                 options.json.write_text(json.dumps(figures, indent=2) + "\n")
     if by_cause:

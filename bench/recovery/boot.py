@@ -12,7 +12,7 @@ __all__ = ["MILESTONES", "Line", "milestones", "parse", "script"]
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a log. `source`: `kubelet`, or WORKLOAD/CONTAINER. `at`: seconds since the epoch."""
+    """A log line. `source`: `kubelet`, or WORKLOAD/CONTAINER. `at`: seconds since the epoch."""
 
     source: str
     at: float
@@ -24,9 +24,9 @@ MILESTONES: tuple[tuple[str, str, str], ...] = (
     ("kubelet starts", "kubelet", r"Kubelet version|Started kubelet|kubelet: the Kubernetes node agent"),
     ("etcd's container runs", "etcd/etcd", r""),
     ("etcd serves", "etcd/etcd", r"ready to serve client requests"),
-    ("the checkpointer's copy runs", "pod-checkpointer-checkpoint/checkpointer", r""),
-    ("it puts kube-apiserver's copy in place", "pod-checkpointer-checkpoint/checkpointer", r"copy put in place"),
-    ("the copy's first container runs", "kube-apiserver-checkpoint/address", r""),
+    ("the checkpointer's standby pod runs", "pod-checkpointer-checkpoint/checkpointer", r""),
+    ("it activates kube-apiserver's standby pod", "pod-checkpointer-checkpoint/checkpointer", r"copy put in place"),
+    ("the standby pod's first container runs", "kube-apiserver-checkpoint/address", r""),
     ("its kube-apiserver runs", "kube-apiserver-checkpoint/kube-apiserver", r""),
     ("…and serves", "kube-apiserver-checkpoint/kube-apiserver", r"Serving securely"),
     ("its HAProxy listens for clients", "kube-apiserver-checkpoint/haproxy", r"ready: listening for clients"),
@@ -44,7 +44,7 @@ done
 
 
 def parse(printed: str, since: float) -> list[Line]:
-    """The lines of `script`'s output that are younger than `since`, oldest first."""
+    """The lines of `script`'s output after `since`, oldest first."""
     found = []
     for text in printed.splitlines():
         source, _, rest = text.partition(" ")
@@ -62,7 +62,7 @@ def parse(printed: str, since: float) -> list[Line]:
 
 
 def milestones(lines: Iterable[Line], since: float) -> Mapping[str, float]:
-    """Milestone → seconds after `since`; those that were not met are missing."""
+    """Milestone → seconds after `since`; without those that were not reached."""
     met: dict[str, float] = {}
     for line in lines:
         for name, source, pattern in MILESTONES:

@@ -1,4 +1,4 @@
-"""What takes a control plane away, and what brings it back: each cause is one function."""
+"""What makes a control plane unreachable, and what restores it: each cause is one function."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from upgrader.errors import ApiError
 __all__ = ["CAUSES", "Cause"]
 
 _CRASHING_SECONDS = 20.0
-"""A bad change has had that long to do its worst before the power is cut."""
+"""How long a bad change takes effect before the power is cut."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """`measure` does it once, on a healthy lab at the old version, and may leave it in any state."""
+    """`measure` measures it once, on a healthy lab at the old version, and may leave the lab in any state."""
 
     name: str
     measure: Callable[[Site], Result]
@@ -68,7 +68,7 @@ def _bad_flag_in_a_daemonset(site: Site) -> Result:
             pushed_changes.upgrade_old_style(site.cluster)
         return _recovered(site, "bad flag in an old-style DaemonSet, power cut")
     finally:
-        site.cluster.restore()  # it recovers as a DaemonSet: healthy, but not what the others start from
+        site.cluster.restore()  # it recovers as a DaemonSet: healthy, but not the start of the other causes
 
 
 def _recovered(site: Site, cause: str) -> Result:
@@ -107,7 +107,7 @@ def _stopped(site: Site, cause: str, units: str) -> Result:
 
 
 def _uninstalled(site: Site) -> Result:
-    """The copy brings the API back; the release itself has to be installed again."""
+    """The standby pod restores the API; the release itself has to be installed again."""
     return site.damage(
         "release kube-apiserver uninstalled",
         "checkpoint, then `upgrader run`",
@@ -117,7 +117,7 @@ def _uninstalled(site: Site) -> Result:
 
 
 def _uninstall(site: Site) -> None:
-    """Helm can't take its own record out any more once the API is gone, and says so."""
+    """Helm fails, as it can't delete its own record once the API is gone."""
     with contextlib.suppress(ApiError):
         site.cluster.helm("uninstall", "kube-apiserver")
 

@@ -19,7 +19,7 @@ _RUN_SECONDS = 900.0
 
 
 def moments(seed: int, count: int, span: float) -> list[float]:
-    """`count` random moments in `span` seconds: one in each of as many equal parts, so that no phase is left out."""
+    """`count` random moments in `span` seconds: one in each of as many equal parts, so that every phase has one."""
     dice = random.Random(seed)  # noqa: S311 - no secret
     return [span * (part + dice.random()) / count for part in range(count)]
 
@@ -42,8 +42,8 @@ def cut(
 ) -> Result:
     """Change the pod-checkpointer's values, begin a run, cut the power `seconds` later.
 
-    `to_the_end`: let the run end by itself afterwards, and wait until all is well; otherwise it is killed as soon as
-    the API is back.
+    `to_the_end`: wait for the end of the run and a healthy cluster; otherwise the run is killed as soon as the API
+    answers again.
     """
     site.cluster.change_values("pod-checkpointer", change)
     before = site.cluster.runs()
@@ -64,7 +64,7 @@ def cut(
 
 
 def start_over(site: Site) -> None:
-    """Put the cluster back to the old version, unless it is there and healthy."""
+    """Restore the cluster at the old version, unless it is healthy there."""
     site.cluster.restore_files()
     try:
         until("a healthy cluster", lambda: not site.cluster.troubles(OLD), timeout_seconds=60)
@@ -73,7 +73,7 @@ def start_over(site: Site) -> None:
 
 
 def phase_of(journal: Sequence[Mapping[str, Any]]) -> str:
-    """What a run was doing when it wrote its last line: which step, and whether Helm or the gates were at work."""
+    """What a run did when it wrote its last line: the step, and whether Helm or the gates ran."""
     phase = "before the first step"
     for line in journal:
         match line["type"]:

@@ -1,4 +1,4 @@
-"""One measurement: do the damage, let it be mended, and say how long each part of that took."""
+"""One measurement: do damage, fix it, and measure how long each part takes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _DEADLINE_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Result:
-    """What one measurement gave; times in seconds, None for what did not happen.
+    """The result of one measurement; times in seconds, None for what did not happen.
 
-    `ssh`: from when the controller was switched on until its sshd answered. `api` and `done` begin there, or, where no
-    power was cut, when the API ceased to answer. `done`: every pod of the control plane is Ready, the releases
-    are deployed, and no copy of kube-apiserver stands in any more. `lost_again`: for how long the API was away once
-    more, each time. `milestones`: see `boot.milestones`.
+    `ssh`: from when the controller was switched on until its sshd answered. `api` and `done` begin there, or, without a
+    power cut, when the API became unreachable. `done`: every pod of the control plane is Ready, the releases
+    are deployed, and no standby pod of kube-apiserver is active. `lost_again`: the length of each further outage
+    of the API. `milestones`: see `boot.milestones`.
     """
 
     cause: str
@@ -42,7 +42,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Site:
-    """A lab to do damage to; one with a single controller, other than for `wait_done` and `unfinished`."""
+    """A lab to damage. It has one controller, except for `wait_done` and `unfinished`."""
 
     cluster: LabCluster
 
@@ -62,8 +62,8 @@ class Site:
     ) -> Result:
         """Cut the controller's power and switch it on.
 
-        `fix()` is called once sshd answers, `finish()` once the API does; what they return is noted. Unless `settle`,
-        nothing is waited for after that.
+        `fix()` is called once sshd answers, `finish()` once the API does; the result notes what they return. Without
+        `settle` it ends there.
         """
         lab = self.lab
         controller = lab.placement.node("controller-1")
@@ -91,11 +91,11 @@ class Site:
         fix: Callable[[], str] = lambda: "",
         finish: Callable[[], str] = lambda: "",
     ) -> Result:
-        """Do damage that takes the API away, without a power cut; `fix()` and `finish()` as for `power_cut`."""
+        """Do damage that makes the API unreachable, without a power cut; `fix()` and `finish()` as for `power_cut`."""
         with self._watch() as watch:
             watch.wait_for_api()
             do()
-            until("the API to be away", lambda: not watch.api[-1].up, timeout_seconds=_DEADLINE_SECONDS)
+            until("the API to be unreachable", lambda: not watch.api[-1].up, timeout_seconds=_DEADLINE_SECONDS)
             away = watch.api[-1].seconds
             notes = [fix()]
             api = watch.wait_for_api(after=away, timeout_seconds=watch.seconds + _DEADLINE_SECONDS)
@@ -107,7 +107,7 @@ class Site:
         return Result(cause, fixed_by, None, api - away, ended, gaps(watch.api, api), note)
 
     def without_outage(self, cause: str, fixed_by: str, fix: Callable[[], str]) -> Result:
-        """Damage that `fix()` does and mends itself; `done` counts from there, `api` is 0 if the API never left."""
+        """Damage that `fix()` does and fixes; `done` counts from there, `api` is 0 if the API stayed reachable."""
         with self._watch() as watch:
             began = watch.wait_for_api()
             note = fix()
@@ -117,7 +117,7 @@ class Site:
         return Result(cause, fixed_by, None, None if lost else 0.0, None if problem else done, lost, note)
 
     def wait_done(self) -> None:
-        """Wait until nothing is left to be mended; raises TimeoutError that says what is."""
+        """Wait until nothing is left to fix; raises TimeoutError with what is."""
         found: list[str] = []
 
         def holds() -> bool:
@@ -130,7 +130,7 @@ class Site:
             raise TimeoutError(f"{error}: {'; '.join(found)}") from error
 
     def _settle(self) -> str:
-        """Wait until nothing is left to be mended; what is, when that takes too long."""
+        """Wait until nothing is left to fix; returns what is left at the deadline."""
         try:
             self.wait_done()
         except TimeoutError as error:
@@ -138,12 +138,12 @@ class Site:
         return ""
 
     def standby_active(self) -> bool:
-        """Whether a copy of kube-apiserver is active on any controller."""
+        """Whether a standby pod of kube-apiserver is active on any controller."""
         names = [node.name for node in self.lab.placement.nodes if node.role == "controller"]
         return any(self.lab.run(name, f"ls {_STANDBY} 2>/dev/null || true").strip() for name in names)
 
     def unfinished(self) -> list[str]:
-        """What is left to be mended, one line each; raises ApiError."""
+        """What is left to fix, one line each; raises ApiError."""
         placement = self.lab.placement
         on = {n.name: machine_of(placement, n).switched_on() for n in placement.nodes if n.kubernetes}
         kube = self.cluster.kube
@@ -151,7 +151,7 @@ class Site:
         found += [
             f"release {n} is {r['status']}" for n, r in self.cluster.releases().items() if r["status"] != "deployed"
         ]
-        return found or (["the copy of kube-apiserver stands in"] if self.standby_active() else [])
+        return found or (["the standby pod of kube-apiserver is active"] if self.standby_active() else [])
 
     def _watch(self) -> Watch:
         return Watch(self.lab.placement.node("controller-1").address, self.cluster.folder / "kubeconfig")

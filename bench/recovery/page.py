@@ -13,7 +13,7 @@ __all__ = ["as_json", "boot_table", "cause_table", "cut_table"]
 
 
 def cause_table(results: Sequence[Result]) -> str:
-    """Markdown: one row for each cause and fixed_by, medians over its measurements."""
+    """Markdown: one row for each cause and what fixed it, medians over its measurements."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         groups.setdefault((result.cause, result.fixed_by), []).append(result)
@@ -40,7 +40,7 @@ def cut_table(results: Sequence[Result]) -> str:
 
 
 def boot_table(results: Iterable[Result]) -> str:
-    """Markdown: when each milestone of a boot was met, in seconds from switching on, medians."""
+    """Markdown: when a boot reached each milestone, in seconds after power on, medians."""
     times: dict[str, list[float]] = {}
     for result in results:
         for name, seconds in result.milestones.items():
@@ -55,7 +55,7 @@ def as_json(results: Iterable[Result]) -> list[Mapping[str, Any]]:
 
 
 def _gaps(results: Iterable[Result]) -> str:
-    """How often and for how long at most the API went away once more."""
+    """How often the API became unreachable again, and for how long at most."""
     found = [gap for result in results for gap in result.lost_again]
     return f"{len(found)} × ≤ {max(found):.1f} s" if found else "no"
 

@@ -1,4 +1,4 @@
-"""What can be seen of a controller from outside: when its sshd answers, and when its API does."""
+"""A controller seen from outside: when its sshd answers, and when its API does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LASTING_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Seen:
-    """One change: at `seconds` after the watch began, something began to answer (`up`) or ceased to."""
+    """One change: `seconds` after the watch began, something began to answer (`up`) or stopped."""
 
     seconds: float
     up: bool
@@ -37,13 +37,13 @@ def back(changes: list[Seen], after: float = 0.0) -> float | None:
 
 
 def gaps(changes: list[Seen], after: float) -> tuple[float, ...]:
-    """For how many seconds it ceased to answer, each time that it did so later than `after` and came back."""
+    """The length in seconds of each outage that began later than `after` and has ended."""
     later = [change for change in changes if change.seconds > after]
     return tuple(up.seconds - down.seconds for down, up in pairwise(later) if up.up and not down.up)
 
 
 class Watch:
-    """Asks a controller's sshd and API, each ten times a second with a new connection, while the context lasts."""
+    """Connects to a controller's sshd and API ten times a second each, while the context lasts."""
 
     def __init__(self, address: str, kubeconfig: Path) -> None:
         self._server, self._tls = connection_of(kubeconfig)
@@ -76,7 +76,7 @@ class Watch:
         return time.monotonic() - self._began
 
     def wait_for_api(self, after: float = 0.0, timeout_seconds: float = 300.0) -> float:
-        """Wait until the API answers and goes on to for a while; when it began to. Raises TimeoutError."""
+        """Wait until the API answers for a while; returns when it began to. Raises TimeoutError."""
         while self.seconds < timeout_seconds:
             since = back(self.api[-1:])
             if since is not None and since >= after and self.seconds - since >= _LASTING_SECONDS:

@@ -1,1 +1,1 @@
-"""How runs end that meet a fault, for each fault at each moment, on a real cluster."""
+"""How runs with a fault end, for each fault at each moment, on a real cluster."""

@@ -1,4 +1,4 @@
-"""`make reliability`: runs that meet a fault, and how each ends; writes the tables of docs/reliability.md."""
+"""`make reliability`: runs with a fault, and how each ends; writes the tables of docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FIGURES = REPOSITORY / "docs" / "benchmarks" / "reliability.json"
 
 
 def main() -> int:
-    """0 when every run did what it promises; progress on standard error."""
+    """0 when every run kept its promise; progress on standard error."""
     options = _parser().parse_args()
     runs: list[Run] = []
     with some_cluster(options.lab, "reliability") as cluster, tempfile.TemporaryDirectory() as scratch:
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _cells(faults: Sequence[str], moments: Sequence[str], steps: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Block of the page, fault, and the moment or step that meets it: what was asked for, or all."""
+    """Block of the page, fault, and moment or step: those that were selected, or all."""
     if moments or not steps:
         for moment in moments or _BLOCKS[_MOMENTS]:
             yield from ((_MOMENTS, fault, moment) for fault in faults or (*PROXY_FAULTS, *MACHINE_FAULTS))
@@ -57,7 +57,7 @@ def _cells(faults: Sequence[str], moments: Sequence[str], steps: Sequence[str]) 
 
 
 def _one(cluster: LabCluster, scratch: Path, fault: str, point: str) -> Outcome:
-    """One run, on a cluster that is healthy when it begins."""
+    """One run on a cluster that is healthy at its start."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=scratch)))
         stack.callback(cluster.restore_files)
@@ -87,7 +87,7 @@ def _healthy(cluster: LabCluster) -> bool:
 
 
 def _write(runs: Sequence[Run], block: str, folder: Path | None) -> None:
-    """Each time: somebody may end this before it is done. What was measured before, and isn't now, stays."""
+    """Write after each run, as the measurement may be interrupted. Earlier runs of other cells stay."""
     page, figures = (folder / "reliability.md", folder / "reliability.json") if folder else (_PAGE, _FIGURES)
     before = json.loads(figures.read_text())["runs"] if figures.exists() else []
     known = merged(before, runs)

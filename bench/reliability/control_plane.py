@@ -1,4 +1,4 @@
-"""Runs that change the control plane itself, and meet a fault in one of its steps."""
+"""Runs that change the control plane itself, with a fault in one of the steps."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _WORKLOADS: Mapping[str, tuple[tuple[Kind, str], ...]] = {
     "kube-apiserver": ((_DEPLOYMENTS, "kube-apiserver"),),
     "kubernetes": ((_DEPLOYMENTS, "kube-controller-manager"), (_DEPLOYMENTS, "kube-scheduler")),
 }
-"""Release → what of it a change rolls."""
+"""Release → the workloads that a change rolls."""
 
 
 class ControlPlane(Scene[str]):
-    """The default pipeline. A run rolls the pods of each release up to the one that meets the fault.
+    """The default pipeline. A run rolls the pods of each release up to the one with the fault.
 
-    What would come after that one is left as it is: it would only make each run longer.
+    It doesn't change later releases, which would only make the run longer.
     """
 
     def __init__(self, cluster: LabCluster) -> None:
@@ -52,7 +52,7 @@ class ControlPlane(Scene[str]):
         return begun and self.helm_at_work(at, "kube-system")
 
     def _turns(self) -> Mapping[str, int]:
-        """Release → the change that it has; 0 for none, -1 where its workloads differ."""
+        """Release → its change; 0 for none, -1 where its workloads differ."""
         found = {}
         for release, workloads in _WORKLOADS.items():
             turns = {self._turn(kind, name) for kind, name in workloads}

@@ -29,7 +29,7 @@ MACHINE_FAULTS = (
 
 
 _DISK_SECONDS = 90.0
-"""A full disk doesn't mend itself: the run has to write while it is full."""
+"""A full disk stays full: the run has to write meanwhile."""
 
 
 def through(proxy: FaultProxy) -> Mapping[str, Disturbance]:
@@ -39,7 +39,7 @@ def through(proxy: FaultProxy) -> Mapping[str, Disturbance]:
 
 @contextlib.contextmanager
 def on_machines(cluster: LabCluster) -> Iterator[Mapping[str, Disturbance]]:
-    """What can happen to the controller, and to the machine that the run is on; tidied up afterwards."""
+    """What can happen to the controller, and to the machine of the run; undone afterwards."""
     runs = cluster.folder / "runs"
     filler = runs / "filler"
     shell = partial(cluster.on_controller, "sh", "-c")
@@ -52,7 +52,7 @@ def on_machines(cluster: LabCluster) -> Iterator[Mapping[str, Disturbance]]:
         _must("ip", "link", "set", port, "up")
 
     def fill_ours() -> None:
-        # A small file system of its own over the runs' folder: a real full disk, and not this machine's.
+        # A small file system over the runs' folder: a real full disk, but not this machine's.
         with contextlib.suppress(OSError):
             filler.write_bytes(b"x" * 2**21)
 
@@ -88,7 +88,7 @@ def small_disk(runs: Path) -> Iterator[None]:
 
 
 def _nothing() -> None:
-    """It ends by itself: the kubelet starts it again."""
+    """Nothing to do: the kubelet restarts it."""
 
 
 def _must(*command: str) -> None:

@@ -15,7 +15,7 @@ Run = Mapping[str, Any]
 
 
 def table(runs: Sequence[Run], points: Sequence[str]) -> str:
-    """A row for each fault, a column for each of these points of a run that was tried."""
+    """A row for each fault, a column for each of these points that was tested."""
     tried = [run for run in runs if run["moment"] in points]
     columns = [point for point in points if any(run["moment"] == point for run in tried)]
     faults = list(dict.fromkeys(run["fault"] for run in tried))
@@ -27,7 +27,7 @@ def table(runs: Sequence[Run], points: Sequence[str]) -> str:
 
 
 def as_json(outcome: Outcome) -> Run:
-    """What is kept of a run."""
+    """The JSON of a run."""
     return {
         "fault": outcome.fault,
         "moment": str(outcome.moment),
@@ -40,13 +40,13 @@ def as_json(outcome: Outcome) -> Run:
 
 
 def merged(before: Sequence[Run], now: Sequence[Run]) -> list[Run]:
-    """Earlier runs, but for those that were measured again."""
+    """Earlier runs that were not measured again, and the new ones."""
     again = {(run["fault"], run["moment"]) for run in now}
     return [*(run for run in before if (run["fault"], run["moment"]) not in again), *now]
 
 
 def write_into(page: Path, block: str, words: str) -> None:
-    """Put `words` in place of what is between the page's marks of that block."""
+    """Replace what is between the page's marks of that block."""
     begin, end = f"<!-- {block}: made by `make reliability` -->", f"<!-- end of {block} -->"
     text = page.read_text()
     before, rest = text.split(begin)

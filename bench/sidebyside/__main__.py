@@ -60,7 +60,7 @@ def main() -> int:
                 for trial in _trials(site, way, options, bad_flag=number < options.bad_flags):
                     trials.append(trial)
                     _say(f"{number + 1} of {options.repeat}  {_line(trial)} ({time.monotonic() - begun:.0f} s)")
-                    _write(options, commands, trials)  # each time: somebody may end this before it is done
+                    _write(options, commands, trials)  # after each trial, as the measurement may be interrupted
                     missed += trial.what == UPGRADE and trial.done_seconds is None
             except _WENT_WRONG as error:
                 missed += 1
@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def _trials(site: Site, way: Way, options: argparse.Namespace, *, bad_flag: bool) -> Iterator[Trial]:
-    """The upgrade, and then the bad flag, if that is wanted and the upgrade left a healthy cluster."""
+    """The upgrade, then the bad flag, if selected and if the cluster is healthy after the upgrade."""
     upgraded = _upgrade(site, way, options.rate)
     yield upgraded
     if bad_flag and upgraded.done_seconds is not None:
@@ -109,7 +109,7 @@ def _bad_flag(site: Site, way: Way, rate: float, patience: float) -> Trial:
 
 
 def _when_done(site: Site, observer: Observer, begun: float) -> float:
-    """Wait until nothing is left to be done: how long that took since `begun`. Raises TimeoutError with what is."""
+    """Wait until the cluster has settled; returns the seconds since `begun`. Raises TimeoutError with what is left."""
     found: list[str] = []
 
     def holds() -> bool:
@@ -156,14 +156,14 @@ def _write(options: argparse.Namespace, commands: Sequence[str], trials: Sequenc
     head = json.dumps(asdict(where))[:-1]
     lines = ",\n".join(json.dumps(trial.as_json()) for trial in trials)
     (options.out / "zero-outage.json").write_text(f'{head}, "trials": [\n{lines}\n]}}\n')
-    remarks = options.out / "zero-outage.remarks.md"  # a person's, on the page whenever that is written anew
+    remarks = options.out / "zero-outage.remarks.md"  # hand-written; each new page has them
     text = remarks.read_text() if remarks.exists() else ""
     (options.out / "zero-outage.md").write_text(page(where, _TITLES, trials, "zero-outage.svg", text))
     (options.out / "zero-outage.svg").write_text(picture(shown, options.rate))
 
 
 def _command(options: argparse.Namespace) -> str:
-    """The command, without what only says where things are."""
+    """The command, without options that only name folders."""
     chosen = {name: getattr(options, name.replace("-", "_")) for name in _SHOWN}
     words = [f"--{name} {value:g}" for name, value in chosen.items()]
     return " ".join(["python -m bench.sidebyside", *words, *(f"--only {way}" for way in options.only or ())])
@@ -182,7 +182,7 @@ def _versions() -> Mapping[str, str]:
 
 
 def _earlier(file: Path) -> tuple[list[str], list[Trial]]:
-    """The commands that measured before, and their trials."""
+    """The commands of earlier measurements, and their trials."""
     if not file.exists():
         return [], []
     content = json.loads(file.read_text())
@@ -216,7 +216,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _site(folder: Path | None, count: int) -> Iterator[Site]:
-    """The lab that was named, made unless it is there, or one of our own, which is removed at the end."""
+    """The named lab, made if it doesn't exist, or a new one, which is removed at the end."""
     with tempfile.TemporaryDirectory() as scratch:
         place = folder.resolve() if folder else Path(scratch) / ".lab" / f"bench-{os.getpid()}"
         cluster = LabCluster(place.name, place.parents[1], Path(scratch) / "kept")

@@ -1,4 +1,4 @@
-"""Bare Helm, in the hands of somebody patient: when it gives up they look, and go on."""
+"""Bare Helm as a patient operator uses it: when it gives up, they check, and try again."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _WAIT = ("--wait", "--timeout", "3m")
 
 
 def upgrade(site: Site, release: str, words: Sequence[str], *, wait: bool = True) -> list[str]:
-    """`helm upgrade RELEASE WORDS`, again and again until it succeeds; what went wrong before that.
+    """Repeat `helm upgrade RELEASE WORDS` until it succeeds; returns the errors before that.
 
-    A release that was left pending is rolled back first, as nothing else is allowed then. Raises TimeoutError.
+    A pending release is rolled back first, as Helm allows nothing else. Raises TimeoutError.
     """
     end = time.monotonic() + PATIENCE_SECONDS
     good = deployed_revision(site, release)
@@ -40,12 +40,12 @@ def upgrade(site: Site, release: str, words: Sequence[str], *, wait: bool = True
 
 
 def message_of(error: ApiError) -> str:
-    """What Helm said, in a line: its last one, without the command that it is about."""
+    """Helm's error message: its last line, without the command."""
     return textwrap.shorten(error.message.splitlines()[-1].rpartition("Error: ")[2], 160, placeholder=" …")
 
 
 def roll_back(site: Site, release: str, revision: int, patience_seconds: float) -> int:
-    """`helm rollback --wait`, repeated until Helm takes it: how many tries it took. Raises TimeoutError."""
+    """Repeat `helm rollback --wait` until it succeeds; returns the number of tries. Raises TimeoutError."""
     end = time.monotonic() + patience_seconds
     tries = 1
     while True:
@@ -60,7 +60,7 @@ def roll_back(site: Site, release: str, revision: int, patience_seconds: float) 
 
 
 def deployed_revision(site: Site, release: str) -> int:
-    """The revision that is there now; an API that is away for a moment is waited for."""
+    """The present revision; waits for an API that is unreachable for a moment."""
     found: list[int] = []
 
     def looked() -> bool:
@@ -86,7 +86,7 @@ def rolled_out(site: Site, plural: str, name: str) -> bool:
 
 
 def api_answers(site: Site) -> bool:
-    """Whether the API says that it is ready."""
+    """Whether the API is ready."""
     try:
         site.cluster.kube.raw("/readyz")
     except ApiError:

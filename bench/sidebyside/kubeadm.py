@@ -1,4 +1,4 @@
-"""kubeadm's own upgrade, over SSH on the controllers, as its documentation has it."""
+"""kubeadm's own upgrade over SSH, as its documentation describes it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PROGRAM = "/opt/kubeadm-target"
 """Where the target version's kubeadm is on the controllers."""
 
 _CONFIG_MAPS = Kind("v1", "configmaps")
-# What was ignored when the cluster was made (a lab's node has no kernel of its own); etcd's version stays, as it does
-# in every other way; and the patches that the cluster was made with.
+# The checks that the lab ignores (a node has no kernel of its own) and the lab's patches, as when the cluster was made;
+# etcd's version stays, as in every other way.
 _OPTIONS = (
     "--etcd-upgrade=false --patches /etc/lab/patches --ignore-preflight-errors=SystemVerification,Swap,NumCPU,Mem"
 )
@@ -52,13 +52,13 @@ def want_bad_flag(site: Site) -> None:
 
 
 def put_manifest_back(site: Site) -> None:
-    """What a person does: the manifest that kubeadm had kept, back in its place on the first controller."""
+    """What an operator does: restore the manifest that kubeadm saved on the first controller."""
     kept = "$(ls -d /etc/kubernetes/tmp/kubeadm-backup-manifests-* | tail -n 1)"
     site.lab.run("controller-1", f"cp {kept}/kube-apiserver.yaml /etc/kubernetes/manifests/kube-apiserver.yaml")
 
 
 def announced(line: str) -> str:
-    """The component that kubeadm says it begins to replace in a line of its output; "" for any other line."""
+    """The component whose replacement a line of kubeadm's output announces; "" for any other line."""
     found = re.search(r'Preparing for "([\w-]+)" upgrade', line)
     return found[1] if found else ""
 

@@ -1,4 +1,4 @@
-"""Load on the API, and what it and the controllers' memory say while something happens."""
+"""Load on the API during a trial, what it measures, and the controllers' memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ERRORS = 6
 
 
 class Observer:
-    """A context manager: load and memory are followed while it lasts."""
+    """A context manager that applies load and measures memory while it lasts."""
 
     def __init__(self, kubeconfig: Path, requests_per_second: float, memory: Sequence[Path]) -> None:
         """`memory`: one file of `memory_files` for each controller."""
@@ -52,18 +52,18 @@ class Observer:
         return time.monotonic() - self._began
 
     def mark(self, text: str, wall: float | None = None) -> None:
-        """Something begins: now, or `wall` seconds after 1970."""
+        """Mark that something begins: now, or `wall` seconds after 1970."""
         self._marks.append(Mark(round(self.seconds if wall is None else wall - self._began_wall, 2), text))
 
     def marked(self, text: str) -> float:
-        """When, in seconds since the load began, that was marked first; LookupError if it never was."""
+        """When that was marked first, in seconds since the load began; raises LookupError if it never was."""
         for mark in self._marks:
             if mark.text == text:
                 return mark.seconds
         raise LookupError(f"{text!r} was never marked")
 
     def stop(self) -> Seen:
-        """End the load; what was seen. May be called again."""
+        """Stop the load and return what was seen; may be called again."""
         found = self._probe.stop()
         self._over.set()
         self._thread.join()
@@ -80,7 +80,7 @@ class Observer:
 
 
 def memory_files(group: str) -> Path:
-    """The file of a control group that `anonymous_bytes` reads, wherever this machine has it."""
+    """The file of a control group that `anonymous_bytes` reads, for cgroup v1 or v2."""
     root = Path("/sys/fs/cgroup")
     v1 = root / "memory" / group / "memory.stat"
     return v1 if v1.exists() else root / group / "memory.stat"
@@ -89,7 +89,7 @@ def memory_files(group: str) -> Path:
 def anonymous_bytes(stat: str) -> int:
     """Memory of a control group and all below it that isn't a cache of files, from its `memory.stat`.
 
-    Caches are left out: the kernel gives them back when memory is short, and how large they are depends on the past.
+    Caches are left out: the kernel frees them when memory is short, and their size depends on earlier work.
     """
     fields = dict(line.split() for line in stat.splitlines())
     return int(fields["total_rss"] if "total_rss" in fields else fields["anon"])

@@ -34,8 +34,8 @@ def page(
 ) -> str:
     """The whole page, as Markdown.
 
-    `titles`: way → what it is called; `picture`: the name of the plot's file; `remarks`: what a person says of the
-    figures, as Markdown, or nothing.
+    `titles`: way → what it is called; `picture`: the name of the plot's file; `remarks`: hand-written
+    Markdown about the figures, or nothing.
     """
     parts = [_HEAD.format(picture=picture), *_warning(where, trials)]
     for controllers in sorted({trial.controllers for trial in trials}):
@@ -47,7 +47,7 @@ def page(
 
 
 def spread(values: Iterable[float | None], form: str = "{:.0f}") -> str:
-    """The median, and in brackets the least and the most where they differ; "–" for nothing."""
+    """The median, with least and most in brackets where they differ; "–" for no value."""
     known = [value for value in values if value is not None]
     if not known:
         return "–"
@@ -122,7 +122,7 @@ def _grouped(titles: Mapping[str, str], trials: Sequence[Trial], what: str) -> d
 
 
 def _fixed_by(group: Sequence[Trial]) -> str:
-    counts = Counter(trial.fixed_by or "nobody, in the time that was given" for trial in group)
+    counts = Counter(trial.fixed_by or "not fixed in the time that was given" for trial in group)
     return "; ".join(who if len(counts) == 1 else f"{who} ({times}×)" for who, times in counts.most_common())
 
 
@@ -138,7 +138,7 @@ def _errors(titles: Mapping[str, str], groups: Mapping[str, Sequence[Trial]]) ->
 
 
 def _warning(where: Circumstances, trials: Sequence[Trial]) -> list[str]:
-    """Words of caution where the machine was busier than its cores allow before the trials had begun."""
+    """A warning if the machine was busy before the trials began."""
     loads = [trial.load_average for trial in trials]
     if not loads or statistics.median(loads) <= 2 * where.cores:
         return []
@@ -158,34 +158,34 @@ def _circumstances(where: Circumstances, trials: Sequence[Trial]) -> str:
 
 _HEAD = """# Upgrades side by side
 
-What clients of the API notice when a control plane goes from one minor version of Kubernetes to the next, by the way in
-which it goes. `make bench-sidebyside` writes this page, [the figures](zero-outage.json) and the picture. Medians, with
-least and most in brackets.
+What clients of the API notice when a control plane is upgraded from one minor version of Kubernetes to the next, for
+each way to upgrade it. `make bench-sidebyside` writes this page, [the figures](zero-outage.json) and the picture.
+Medians, with least and most in brackets.
 
 ![Answered requests over time, for each way]({picture})
 """
 
 _BUSY = """**Not of an idle machine.** The load average was {loads} on {cores} cores when the trials began: other work
-had the machine. Requests that timed out say more of that than of the way; refused ones, and the shape of the outages,
-do tell the ways apart. Measure on an idle machine before you rely on any figure.
+had the machine. Requests that timed out show that more than the way; refused ones, and the shape of the outages,
+do distinguish the ways. Measure on an idle machine before you rely on any figure.
 """
 
 _METHOD = """## How it was measured
 
-- Every trial begins from a snapshot of the same lab, restored and healthy. The ways take turns, so that none has the
-  quiet hour for itself.
+- Every trial begins from a snapshot of the same lab, restored and healthy. The ways take turns, so that none
+  profits from a quiet hour.
 - The load is [`upgrader probe`](../availability.md) at {where.requests_per_second:.0f} requests a second through the
-  kubeconfig's address: new and kept connections, HTTP/1.1 and HTTP/2, reads, writes, lists, two watches. *failed* is
-  what is left after a client did what HTTP's RFCs tell it to do, *raw* counts first tries. It begins 5 s before the
-  upgrade and ends 10 s after all is done. `upgrader run` brings its own prober along: 10 requests a second more.
+  kubeconfig's address: new and kept connections, HTTP/1.1 and HTTP/2, reads, writes, lists, two watches. *failed*
+  counts requests that failed after the retries that HTTP's RFCs allow, *raw* counts failed first tries. It begins 5 s
+  before the upgrade and ends 10 s after all is done. `upgrader run` adds its own prober: 10 requests a second more.
 - *Wall time*: until the last command had ended. *All done*: until every pod of the control plane is Ready at the
-  target, and no checkpoint stands in any more.
-- Memory is that of the controller's control group without caches of files, looked at twice a second.
-- No way touches etcd or kubelets. All have the same kube-apiserver flags, other than what a chart adds for its way of
-  handing over; the lab's kubeadm cluster has GOAWAY, Retry-After and a watch grace from the start, so (a) ends its old
-  instance more gently than kubeadm's defaults would. (b) and (c) have this project's pod-checkpointer, so they fare
+  target, and no standby pod is active.
+- Memory is that of the controller's control group without file caches, measured twice a second.
+- No way touches etcd or kubelets. All have the same kube-apiserver flags, except those that a chart adds for its
+  handover; the lab's kubeadm cluster has GOAWAY, Retry-After and a watch grace from the start, so (a) ends its old
+  instance more gently than kubeadm's defaults would. (b) and (c) have this project's pod-checkpointer, so they do
   better than such clusters did with the original.
 - The bad flag is pushed at the target version, by each way's own tool. *Healthy again* counts from the moment that
-  kube-apiserver's change begins until all is as it was before. Where a person has to go back, they do it the moment
-  that the tool gives up, or that the API is gone, or after {where.patience_seconds:.0f} s: real people are slower.
+  kube-apiserver's change begins until all is as before. Where an operator has to roll back, they do it the moment
+  that the tool gives up, or that the API is unreachable, or after {where.patience_seconds:.0f} s: real ones are slower.
 """

@@ -21,7 +21,7 @@ _STYLE = """
 
 
 def typical(trials: Sequence[Trial]) -> Trial:
-    """The trial in the middle, by what failed and then by its longest gap."""
+    """The median trial, by failed requests and then by the longest gap."""
     ordered = sorted(trials, key=lambda trial: (trial.seen.failed, trial.seen.longest_gap_ms))
     return ordered[(len(ordered) - 1) // 2]
 
@@ -29,7 +29,7 @@ def typical(trials: Sequence[Trial]) -> Trial:
 def picture(trials: Mapping[str, Trial], requests_per_second: float) -> str:
     """An SVG. `trials`: title of a strip → what it shows.
 
-    Green is the share of each second's requests that were answered well, red what is missing of it.
+    Green is the share of successful requests in each second, red is the rest.
     """
     seconds = max((len(trial.seen.answered) for trial in trials.values()), default=1) or 1
     scale = (_WIDTH - _LEFT - _RIGHT) / seconds
@@ -81,7 +81,7 @@ def _apart(marks: Sequence[Mark]) -> list[Mark]:
 
 
 def _steps(marks: Sequence[Mark], top: float, bottom: float, scale: float) -> list[str]:
-    """A line for each step; names below, on the next line where the one before is in the way."""
+    """A line for each step with its name below, in the next row where names would overlap."""
     parts, row, free = [], 0, 0.0
     for mark in marks:
         x = _LEFT + mark.seconds * scale

@@ -1,4 +1,4 @@
-"""The states of the lab that trials begin from: each a snapshot, made once from the one before it."""
+"""The lab's states at the start of trials: snapshots, each made once from the one before it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Stage:
 
 
 def make_lab(site: Site, count: int) -> None:
-    """A new lab with that many controllers, and its first stage: kubeadm's cluster, the target's kubeadm at hand."""
+    """A new lab with that many controllers in its first stage: kubeadm's cluster, and the target's kubeadm."""
     site.cluster.lab("up", "--kubernetes", OLD, "--controllers", str(count))
     program = kubernetes(TARGET, Silent()) / "kubeadm"
     for name in controllers(site):
@@ -42,7 +42,7 @@ def make_lab(site: Site, count: int) -> None:
 
 
 def start_from(site: Site, stage: str) -> None:
-    """Put the lab into that state, and wait until all of it is well; raises TimeoutError."""
+    """Restore that state, and wait until the lab is healthy; raises TimeoutError."""
     if _exists(site, stage):
         site.cluster.lab("restore", stage)
     elif stage in _STAGES:

@@ -1,4 +1,4 @@
-"""What one trial of one way gave. Pure."""
+"""The result of one trial of one way. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Seen:
-    """What clients and the controllers' control groups saw while a trial went on.
+    """What clients and the controllers' control groups showed during a trial.
 
     `errors`: what went wrong → how often, of the first few hundred. `failed_by`: client and kind of request → how many
     failed, where any did. `answered`: good answers in each second, the first one first. Memory is that of the
@@ -51,9 +51,9 @@ class Seen:
 class Trial:
     """One trial.
 
-    `command_seconds`: until the commands had ended; None where that isn't what was asked. `done_seconds`: until every
-    pod was Ready at the version that was wanted, and no copy stood in any more; None when that wasn't reached. For a
-    bad flag it counts from the moment that kube-apiserver's change began, and `fixed_by` says who brought it back.
+    `command_seconds`: until the commands had ended; None where that isn't measured. `done_seconds`: until every
+    pod was Ready at the target version, and no standby pod was active; None if that wasn't reached. For a bad flag it
+    counts from the start of kube-apiserver's change, and `fixed_by` says who fixed it.
     """
 
     way: str

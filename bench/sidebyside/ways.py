@@ -1,4 +1,4 @@
-"""The ways to upgrade a control plane, and what each does about a bad flag."""
+"""The ways to upgrade a control plane, and how each handles a bad flag."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _APISERVER, _REST = "kube-apiserver", "kubernetes"
 
 
 class MarkIt(Protocol):
-    """Notes that something begins: now, or `wall` seconds after 1970."""
+    """Marks that something begins: now, or `wall` seconds after 1970."""
 
     def __call__(self, text: str, wall: float | None = None) -> None: ...
 
@@ -42,18 +42,18 @@ class Way(Protocol):
 
     @property
     def stage(self) -> str:
-        """The state of the lab that it begins from."""
+        """The lab's state at its start."""
         ...
 
     def upgrade(self, site: Site, target: str, mark: MarkIt) -> str:
-        """Upgrade, until its commands have ended; what went wrong on the way. Raises what ended it."""
+        """Upgrade until its commands have ended; returns the errors on the way. Raises what ended it."""
         ...
 
     def bad_flag(self, site: Site, target: str, mark: MarkIt, patience_seconds: float) -> str:
-        """Push a flag that kube-apiserver doesn't know, and go back: who did, and how.
+        """Push a flag that kube-apiserver doesn't know, and roll back; returns who did that, and how.
 
-        Marks the moment that kube-apiserver's change begins as BAD_FLAG_PUSHED. Raises TimeoutError after
-        `patience_seconds` without a way back.
+        Marks the start of kube-apiserver's change as BAD_FLAG_PUSHED. Raises TimeoutError after `patience_seconds`
+        without a rollback.
         """
         ...
 
@@ -84,19 +84,19 @@ class Kubeadm:
             return f"kubeadm itself, exit code {code}"
         mark("manifest put back")
         kubeadm.put_manifest_back(site)
-        return f"not by itself in {patience_seconds:.0f} s; a person put the old manifest back"
+        return f"not by itself in {patience_seconds:.0f} s; an operator restored the old manifest"
 
 
 @dataclass(frozen=True)
 class OldStyle:
-    """kube-apiserver by a chart as they used to be, checkpointed; bare Helm."""
+    """kube-apiserver in an older chart, with checkpoints; bare Helm."""
 
     name: str
     title: str
     stage: str
     plural: str
     wait: bool
-    """Whether Helm can wait for it: not where the API goes away meanwhile."""
+    """Whether Helm can wait for it: not if the API becomes unreachable meanwhile."""
 
     def upgrade(self, site: Site, target: str, mark: MarkIt) -> str:
         mark(_APISERVER)
@@ -184,17 +184,17 @@ def _push_and_roll_back(site: Site, words: list[str], mark: MarkIt, patience_sec
         site.cluster.helm("upgrade", _APISERVER, *words, *waiting, timeout_seconds=patience_seconds + 20)
     except ApiError as error:
         result = f"Helm gave up ({helm.message_of(error)})"
-    if not wait:  # a person notices when the API is gone
+    if not wait:  # an operator notices when the API is gone
         until("the API to be gone", lambda: not helm.api_answers(site), timeout_seconds=patience_seconds)
     mark("helm rollback")
     tries = helm.roll_back(site, _APISERVER, good, patience_seconds)
-    return f"{result}; a person's `helm rollback`, which took {tries} {'try' if tries == 1 else 'tries'}"
+    return f"{result}; an operator's `helm rollback`, which took {tries} {'try' if tries == 1 else 'tries'}"
 
 
 def _own(site: Site, release: str, target: str) -> list[str]:
     """This project's chart with the cluster's own values."""
     values: Path = site.cluster.folder / "values" / f"{release}.yaml"
-    # What kubeadm once wrote of kube-proxy and CoreDNS, `upgrader` takes over in the same way.
+    # `upgrader` takes over kubeadm's kube-proxy and CoreDNS in the same way.
     words = ["--values", str(values), "--set-string", f"kubernetesVersion={target}", "--force-conflicts"]
     return [str(_CHARTS / release), *words]
 

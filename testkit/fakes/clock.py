@@ -1,4 +1,4 @@
-"""A clock that a test holds: time passes only while somebody sleeps."""
+"""A clock that a test controls: time passes only in `sleep`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An in-memory API server: objects by kind, namespace and name, and a switch that takes it away."""
+"""An in-memory API server: objects by kind, namespace and name, and a switch that makes it unreachable."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class FakeKube:
             return
         if key in self._objects:
             yield {"type": "ADDED", "object": copy.deepcopy(self._objects[key])}
-        # Nobody else is at work here: what hasn't happened by the time it is asked for never will.
+        # There is no other client: an event that has not happened yet never will.
         while seen < len(self._events):
             self._check(f"watch {kind.plural} {name}")
             of, what, item = self._events[seen]

@@ -1,4 +1,4 @@
-"""Playbooks that only say what was asked of them."""
+"""Playbooks that only record how they were called."""
 
 from __future__ import annotations
 

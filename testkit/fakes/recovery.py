@@ -1,4 +1,4 @@
-"""A recovery in memory: it makes a FakeKube answer again, or says why it can't."""
+"""An in-memory recovery: it makes a FakeKube reachable again, or raises the scripted error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small API server with TLS: objects by path, and a list of the writes that it carried out."""
+"""A small API server with TLS: objects by path, and a list of the writes that it executed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SmallApi:
         self.objects: dict[str, dict[str, Any]] = {}
         """Path → object, or a list's own `items`."""
         self.writes: list[tuple[str, str]] = []
-        """Method and path of what was carried out."""
+        """Method and path of each executed write."""
         Authority(folder / "ca").issue(folder / "server", "api")
         api = self
 
@@ -53,7 +53,7 @@ class SmallApi:
                 self.wfile.write(content)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-                """Say nothing."""
+                """No log."""
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,6 +1,6 @@
-"""A proxy that stands between upgrader and an API server, and does to its clients what networks do.
+"""A proxy between upgrader and an API server that injects network faults.
 
-It ends TLS with an authority of its own, on loopback only, and passes on the requests of whoever knows its token.
+It terminates TLS with its own CA, on loopback only, and forwards requests that carry its token.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from testkit.certificates import Authority
 __all__ = ["Fault", "FaultProxy", "Upstream"]
 
 STALL_SECONDS = 30.0
-"""How long a stalled request gets no answer, unless the fault is over before."""
+"""How long a stalled request gets no answer, unless the fault ends earlier."""
 
 _TRICKLE_SECONDS = 0.2
 
 
 class Fault(StrEnum):
-    """What can be between a client and its answer."""
+    """What can go wrong between a client and its answer."""
 
     REFUSED = "connection refused"
     RESET = "reset mid-body"
@@ -50,7 +50,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True)
 class Upstream:
-    """The API server behind the proxy, and how the proxy itself gets in."""
+    """The API server behind the proxy, and the proxy's own credentials for it."""
 
     url: str
     context: ssl.SSLContext
@@ -58,7 +58,7 @@ class Upstream:
 
     @classmethod
     def of(cls, kubeconfig: Path, scratch: Path) -> Self:
-        """As an admin's kubeconfig says it, with a client certificate in it; `scratch` is a private folder."""
+        """From an admin's kubeconfig with an embedded client certificate; `scratch` is a private folder."""
         content = yaml.safe_load(kubeconfig.read_text())
         cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
         context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
@@ -76,9 +76,9 @@ class FaultProxy:
         self.upstream = upstream
         self.token = secrets.token_urlsafe()
         self.hits = 0
-        """Requests, or connections, that met a fault since it was set."""
+        """Requests or connections affected since the fault was set."""
         self.outlasted = threading.Event()
-        """Set when a stall or a trickle came to its own end, with the client still waiting."""
+        """Set when a stall or a trickle ended by itself while the client was still waiting."""
         self.healed = threading.Event()
         self.healed.set()
         self._folder = folder
@@ -100,9 +100,9 @@ class FaultProxy:
         self._server.end()
 
     def write_kubeconfig(self, path: Path, *, like: Path | None = None, server: str = "") -> Path:
-        """A kubeconfig that leads through the proxy (or to `server`); to be written again after `renew_token`.
+        """Write a kubeconfig for the proxy (or for `server`); write it again after `renew_token`.
 
-        With the CA and the certificate of another one (`like`), so that it still opens the API server itself.
+        It has the CA and the certificate of another one (`like`), so that it is valid for the API server itself too.
         """
         content = yaml.safe_load(like.read_text()) if like else _kubeconfig()
         cluster, user = content["clusters"][0]["cluster"], content["users"][0]["user"]
@@ -118,11 +118,11 @@ class FaultProxy:
         return path
 
     def renew_token(self) -> None:
-        """From now on another token is asked for, as after a short-lived one has ended."""
+        """Require a new token from now on, as after a short-lived one has expired."""
         self.token = secrets.token_urlsafe()
 
     def set(self, fault: Fault | None, *, times: int | None = None) -> None:
-        """Switch a fault on, for ever or for so many requests; None ends it. Connections that are open break."""
+        """Set a fault, permanently or for that many requests; None ends it. Open connections are closed."""
         with self._one:
             before, self._fault, self._left = self._fault, fault, times
             if fault is not None:
@@ -139,7 +139,7 @@ class FaultProxy:
         self._server.sever()
 
     def take(self) -> Fault | None:
-        """The fault that a request meets now."""
+        """The fault that applies to a request now."""
         with self._one:
             fault = self._fault
             if fault is not None and self._left is not None:
@@ -151,7 +151,7 @@ class FaultProxy:
 
     @property
     def tls(self) -> ssl.SSLContext:
-        """Who it says that it is, at this moment."""
+        """The certificate that it presents now."""
         stranger = self._fault is Fault.STRANGER
         if stranger:
             self.hits += 1
@@ -197,7 +197,7 @@ class _Server(ThreadingHTTPServer):
             self._open.discard(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Broken connections are what this is for."""
+        """Broken connections are expected here."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -224,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815 - names that the base class calls
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
+        """No log."""
 
     def _pass_on(self, body: bytes, fault: Fault | None) -> None:
         upstream = self.server.proxy.upstream

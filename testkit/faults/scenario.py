@@ -1,4 +1,4 @@
-"""One fault at one moment of one run, and how that run ended."""
+"""One fault at one moment of one run, and the result of that run."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = ["RELEASE", "Disturbance", "Moment", "Outcome", "Records", "Scene", "S
 
 RELEASE = "faults"
 FAULT_SECONDS = 15.0
-"""Longer than any one request waits, shorter than the API may be away before it is brought back over SSH."""
+"""Longer than any request's timeout, shorter than the API may be unreachable before it is recovered over SSH."""
 
 At = TypeVar("At", bound=str)
 
 Records = Sequence[Mapping[str, Any]]
-"""The journal of a run, as far as it is written."""
+"""The records that a run's journal has so far."""
 
 _SECRETS = Kind("v1", "secrets")
 _LIMIT_SECONDS = 420.0
-"""A run that takes longer hangs: its own deadlines add up to less."""
+"""A run that takes longer hangs: its own deadlines are shorter in total."""
 
 _CHART = """apiVersion: v2
 name: faults
@@ -70,38 +70,38 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True)
 class Disturbance:
-    """A fault: how it begins, and how it ends."""
+    """A fault: how to begin it, and how to end it."""
 
     name: str
     begin: Callable[[], object]
     end: Callable[[], object]
     seconds: float = FAULT_SECONDS
-    """How long it lasts, at most: a run that has ended meanwhile ends it."""
+    """How long it lasts at most: it also ends with the run."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended that met a fault, and what was needed after it."""
+    """The result of a run with a fault, and of the `upgrader resume` after it, if one was needed."""
 
     fault: str
     moment: str
-    """When it met it: a `Moment`, or the step that was at work."""
+    """When the fault began: a `Moment`, or the step that ran."""
     exit_code: int
     seconds: float
     output: str
     """What it printed."""
     turn: str
-    """Which change the cluster has now, by its objects; "" when that could not be told."""
+    """Which change the cluster has now, by its objects; "" if unknown."""
     expected: Mapping[int, str]
-    """Exit code → the change that goes with it."""
+    """Exit code → the change that the cluster must have then."""
     resumed: int | None = None
-    """The exit code of `upgrader resume` after it, where the run left something to do."""
+    """The exit code of `upgrader resume`, if the run left something to do."""
 
     @property
     def trouble(self) -> str:
-        """What is wrong with it; "" when the run did what it promises."""
+        """How the run broke its promises; "" if it kept them."""
         if self.exit_code == -1:
-            return f"it was still at work after {_LIMIT_SECONDS:.0f} s"
+            return f"it was still running after {_LIMIT_SECONDS:.0f} s"
         last = self.exit_code if self.resumed is None else self.resumed
         if self.exit_code not in (0, 4, 5, 3):
             return f"exit code {self.exit_code}"
@@ -113,47 +113,47 @@ class Outcome:
 
     @property
     def words(self) -> str:
-        """What the run said went wrong, in one line; "" when nothing did."""
+        """The run's error message in one line; "" without an error."""
         _, found, rest = self.output.partition("Error: ")
         return " ".join(rest.partition("Remedy:")[0].split())[:400] if found else ""
 
 
 class Scene(ABC, Generic[At]):
-    """A lab on which runs meet faults; what a run changes is for subclasses to say."""
+    """A lab for runs with faults; subclasses define what a run changes."""
 
     def __init__(self, cluster: LabCluster) -> None:
         self.cluster = cluster
 
     @abstractmethod
     def change(self, at: At) -> tuple[str, str]:
-        """Ask for another change; returns which one the cluster has now, and which it has when the run succeeded."""
+        """Configure another change; returns the cluster's change now, and the one after a successful run."""
 
     @abstractmethod
     def now(self) -> str:
-        """Which change the cluster has; "" when that could not be told."""
+        """Which change the cluster has; "" if unknown."""
 
     @abstractmethod
     def reached(self, at: At, records: Records) -> bool:
-        """Whether a run has come to the point at which the fault is to begin."""
+        """Whether a run has reached the point at which the fault begins."""
 
     def play(self, disturbance: Disturbance, at: At) -> Outcome:
-        """Run, with the fault from that point on for a while; then resume what was left to do."""
+        """Run with the fault from that point on for a while; then resume if the run left something to do."""
         before, after = self.change(at)
         outcome = self.run(disturbance, at)
         until("the API", lambda: not api_problem(self.cluster.kube), timeout_seconds=240)
         outcome = replace(outcome, expected={0: after, 4: before, 3: before})
         if "the run's outcome: succeeded" in outcome.output:
-            # Only its report couldn't be written: `resume` says that there is nothing to go on with.
+            # Only its report could not be written: `resume` answers that there is nothing to resume.
             outcome = replace(outcome, expected={**outcome.expected, 2: after})
         if outcome.exit_code == 5 and at == Moment.BEFORE:
-            # It had not begun: there is nothing to go on with, and nothing may have changed.
+            # It had not begun: there is nothing to resume, and nothing may have changed.
             outcome = replace(outcome, expected={5: before})
         elif outcome.exit_code == 5:
             outcome = replace(outcome, resumed=self.cluster.upgrader("resume", "--yes").exit_code)
         return replace(outcome, turn=self.now())
 
     def run(self, disturbance: Disturbance | None = None, at: At | None = None) -> Outcome:
-        """One run, to its end; with a fault that begins at that point, or before the run where `at` is that moment."""
+        """One complete run; a fault begins at that point, or before the run if `at` is that moment."""
         runs = set(self.cluster.runs())
         begun = time.monotonic()
         if disturbance and at == Moment.BEFORE:
@@ -185,7 +185,7 @@ class Scene(ABC, Generic[At]):
         return any(item["metadata"]["labels"].get("status") == "pending-upgrade" for item in found)
 
     def _await(self, at: At, process: subprocess.Popen[str], runs: set[str]) -> None:
-        """Return at that point of the run that has just begun."""
+        """Wait until the new run reaches that point."""
 
         def there() -> bool:
             if process.poll() is not None:
@@ -205,7 +205,7 @@ class Stage(Scene[Moment]):
     """Each run changes one small release, so that it is short."""
 
     def __init__(self, cluster: LabCluster, scratch: Path, kubeconfig: Path | None = None) -> None:
-        """`kubeconfig` is what the runs use in place of the cluster's own."""
+        """The runs use `kubeconfig`, if given, instead of the cluster's own."""
         super().__init__(cluster)
         self._chart = scratch / "chart"
         (self._chart / "templates").mkdir(parents=True)
@@ -213,7 +213,7 @@ class Stage(Scene[Moment]):
         (self._chart / "values.yaml").write_text('turn: "0"\n')
         (self._chart / "templates" / "deployment.yaml").write_text(_WORKLOAD % IMAGE_VERSIONS["pause"])
         self._settings: dict[str, Any] = {
-            "availability": {"requestsPerSecond": 0},  # its gate would end each of these runs alike
+            "availability": {"requestsPerSecond": 0},  # its gate would fail all of these runs
             "helm": {"timeout": "60s"},
         }
         if kubeconfig is not None:

@@ -50,7 +50,7 @@ class Rendered:
 
 
 class Refused(Exception):
-    """Helm would not render; the message is its own."""
+    """Helm refused to render; the message is Helm's."""
 
 
 Render = Callable[..., Rendered]
@@ -58,7 +58,7 @@ Render = Callable[..., Rendered]
 
 @pytest.fixture(scope="session")
 def render() -> Render:
-    """`render(chart, values)`: what Helm makes of a chart; raises Refused with Helm's words."""
+    """`render(chart, values)`: the rendered chart; raises Refused with Helm's message."""
     helm = str(find_helm())
 
     def work(chart: str, values: Mapping[str, Any] | None = None) -> Rendered:

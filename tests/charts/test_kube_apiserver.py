@@ -15,14 +15,14 @@ API = (*NAME, "kube-apiserver")
 
 
 def test_the_old_instance_stays_until_the_new_one_is_ready(render: Render) -> None:
-    """One instance more, never one less: a bad version can't take the API away."""
+    """A rollout adds an instance before it removes one: a bad version can't make the API unreachable."""
     spec = render("kube-apiserver", ONE).get(*NAME)["spec"]
     assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     assert spec["minReadySeconds"] > 0
 
 
 def test_two_instances_fit_on_one_node(render: Render) -> None:
-    """Neither host ports nor required anti-affinity keep the second instance off a single controller."""
+    """Neither host ports nor required anti-affinity prevent a second instance on a single controller."""
     pod = render("kube-apiserver", ONE).pod(*NAME)["spec"]
     assert pod["hostNetwork"] is True
     assert not any("ports" in container for container in pod["containers"] + pod["initContainers"])
@@ -30,7 +30,7 @@ def test_two_instances_fit_on_one_node(render: Render) -> None:
 
 
 def test_anti_affinity_matches_the_pods_it_is_about(render: Render) -> None:
-    """The label that instances keep away from is one that they have."""
+    """The anti-affinity selects a label that the instances have."""
     pod = render("kube-apiserver", THREE).pod(*NAME)
     (term,) = pod["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
@@ -38,7 +38,7 @@ def test_anti_affinity_matches_the_pods_it_is_about(render: Render) -> None:
 
 
 def test_each_controller_gets_an_instance(render: Render) -> None:
-    """Of one revision no node gets two while another has none, whatever was deleted; older ones don't count."""
+    """Instances of one revision are spread evenly over nodes; older revisions don't count."""
     pod = render("kube-apiserver", THREE).pod(*NAME)
     (spread,) = pod["spec"]["topologySpreadConstraints"]
     assert (spread["maxSkew"], spread["whenUnsatisfiable"]) == (1, "DoNotSchedule")
@@ -48,21 +48,21 @@ def test_each_controller_gets_an_instance(render: Render) -> None:
 
 
 def test_first_instances_may_take_turns(render: Render) -> None:
-    """Fewer instances than controllers differ from all of them in their number alone: the pods stay as they are."""
+    """The number of instances doesn't change the pod template."""
     all_of_them, first = (render("kube-apiserver", THREE | {"rollout": {"instances": n}}) for n in (None, 1))
     assert [rendered.get(*NAME)["spec"]["replicas"] for rendered in (all_of_them, first)] == [3, 1]
     assert all_of_them.pod(*NAME) == first.pod(*NAME)
 
 
 def test_no_probe_goes_to_the_shared_address(render: Render) -> None:
-    """Every probe runs in the pod: a request to the node's address would be answered by the other instance."""
+    """Every probe runs in the pod, as another instance could answer a request to the node's address."""
     pod = render("kube-apiserver", ONE).pod(*NAME)["spec"]
     probes = [c[p] for c in pod["containers"] for p in c if p.endswith("Probe")]
     assert probes and all("exec" in probe for probe in probes)
 
 
 def test_each_instance_has_an_address_of_its_own(render: Render) -> None:
-    """kube-apiserver binds what its pod's init container picked, and tells clients the node's address."""
+    """kube-apiserver binds the address that its init container chose, and advertises the node's address."""
     rendered = render("kube-apiserver", ONE)
     flags = rendered.flags(*API)
     assert flags["bind-address"] == ["$(PRIVATE_ADDRESS)"]
@@ -73,7 +73,7 @@ def test_each_instance_has_an_address_of_its_own(render: Render) -> None:
 
 
 def test_same_values_make_the_same_manifest(render: Render) -> None:
-    """Nothing random: a plan's diff shows what changed, and only that."""
+    """Rendering is deterministic, so that a plan's diff shows only real changes."""
     assert render("kube-apiserver", ONE).text == render("kube-apiserver", ONE).text
 
 
@@ -88,7 +88,7 @@ def test_only_the_version_changes_with_the_version(render: Render) -> None:
 
 
 def test_the_pod_runs_without_an_api(render: Render) -> None:
-    """As a checkpoint the kubelet runs it alone: no token, no claim, no secret in its environment."""
+    """It can run as a static pod: no token, no claim, no Secret in its environment."""
     pod = render("kube-apiserver", ONE).pod(*NAME)
     assert pod["metadata"]["annotations"]["checkpointer.upgrader.io/checkpoint"] == "true"
     assert pod["spec"]["automountServiceAccountToken"] is False
@@ -97,7 +97,7 @@ def test_the_pod_runs_without_an_api(render: Render) -> None:
 
 
 def test_one_replica_keeps_its_own_endpoint(render: Render) -> None:
-    """With one instance nobody empties the Service's endpoints; the slice has a name that no reconciler owns."""
+    """With one instance the Service's endpoints never become empty; no reconciler owns the slice."""
     rendered = render("kube-apiserver", ONE)
     assert rendered.flags(*API)["endpoint-reconciler-type"] == ["none"]
     piece = rendered.get("EndpointSlice", "kube-apiserver")
@@ -108,14 +108,14 @@ def test_one_replica_keeps_its_own_endpoint(render: Render) -> None:
 
 
 def test_several_replicas_register_themselves(render: Render) -> None:
-    """A static list would keep a dead controller: with several, instances hold leases."""
+    """With several controllers instances hold leases, as a static list would keep a dead controller."""
     rendered = render("kube-apiserver", THREE)
     assert rendered.flags(*API)["endpoint-reconciler-type"] == ["lease"]
     assert not rendered.names("EndpointSlice")
 
 
 def test_one_replica_without_an_address_is_refused(render: Render) -> None:
-    """The chart can't guess the controller's address, and says which value is missing."""
+    """Without the controller's address the chart fails and names the missing value."""
     with pytest.raises(Refused, match=r"endpoints\.addresses"):
         render("kube-apiserver", {})
 
@@ -137,7 +137,7 @@ def test_extra_flags_win_and_may_be_repeated(render: Render) -> None:
 
 @pytest.mark.parametrize("flag", ["bind-address", "secure-port", "advertise-address", "endpoint-reconciler-type"])
 def test_flags_of_the_hand_over_can_not_be_set(render: Render, flag: str) -> None:
-    """What makes two instances fit on a node is not for extraArgs: the schema names the flag."""
+    """extraArgs can't set the flags that let two instances share a node; the schema names the flag."""
     with pytest.raises(Refused, match=flag):
         render("kube-apiserver", ONE | {"extraArgs": {flag: "x"}})
 
@@ -146,7 +146,7 @@ def test_flags_of_the_hand_over_can_not_be_set(render: Render, flag: str) -> Non
     "values", [{"replica": 2}, {"image": {"tags": "x"}}, {"extraArgs": {"v": 2}}, {"kubernetesVersion": "1.36"}]
 )
 def test_a_slip_in_the_values_is_refused(render: Render, values: dict[str, Any]) -> None:
-    """An unknown key, at any level, or a value of the wrong type never gets as far as the cluster."""
+    """The schema refuses unknown keys at any level and values of a wrong type."""
     with pytest.raises(Refused, match="schema"):
         render("kube-apiserver", ONE | values)
 
@@ -161,7 +161,7 @@ def test_exposed_on_all_interfaces(render: Render) -> None:
 
 
 def test_grace_periods_add_up(render: Render) -> None:
-    """The kubelet's patience is longer than the drain and the end of watches together."""
+    """The grace period is longer than the drain and the end of watches together."""
     rendered = render("kube-apiserver", ONE)
     drain = rendered.container(*API)["lifecycle"]["preStop"]["sleep"]["seconds"]
     watches = int(rendered.flags(*API)["shutdown-watch-termination-grace-period"][0].removesuffix("s"))
@@ -169,20 +169,20 @@ def test_grace_periods_add_up(render: Render) -> None:
 
 
 def test_a_grace_period_that_is_too_short_is_refused(render: Render) -> None:
-    """Instead of killing connections in the middle of the drain."""
+    """Short grace periods are refused, as they would kill connections during the drain."""
     with pytest.raises(Refused, match="terminationSeconds"):
         render("kube-apiserver", ONE | {"gracefulShutdown": {"terminationSeconds": 20}})
 
 
 def test_all_instances_run_as_one_user(render: Render) -> None:
-    """The kernel shares a port among sockets of one user only; so the user is fixed."""
+    """HAProxy's user is fixed, as the kernel shares a port only among sockets of one user."""
     pod = render("kube-apiserver", ONE).pod(*NAME)["spec"]
     assert pod["securityContext"]["runAsUser"] == 0
     assert not any("runAsUser" in c["securityContext"] for c in pod["containers"])
 
 
 def test_keys_from_a_secret(render: Render) -> None:
-    """The Secret's keys appear under kubeadm's file names, so that no flag differs."""
+    """The Secret's keys are mounted under kubeadm's file names, so that no flag differs."""
     rendered = render("kube-apiserver", ONE | {"pki": {"source": "secret"}})
     volume = next(v for v in rendered.pod(*NAME)["spec"]["volumes"] if v["name"] == "pki")
     paths = {item["path"] for item in volume["secret"]["items"]}
@@ -191,14 +191,14 @@ def test_keys_from_a_secret(render: Render) -> None:
 
 
 def test_a_change_of_the_proxy_rolls_the_pods(render: Render) -> None:
-    """The checksum covers the proxy's configuration."""
+    """A change of the proxy's configuration changes the checksum, and so rolls the pods."""
     old = render("kube-apiserver", ONE).pod(*NAME)["metadata"]["annotations"]["checksum/proxy"]
     new = render("kube-apiserver", ONE | {"haproxy": {"idleHours": 1}}).pod(*NAME)
     assert new["metadata"]["annotations"]["checksum/proxy"] != old
 
 
 def test_images_by_digest(render: Render) -> None:
-    """A digest wins over every tag."""
+    """A digest has precedence over every tag."""
     digest = "sha256:" + "0" * 64
     values = ONE | {"image": {"digest": digest, "tag": "x"}, "haproxy": {"image": {"digest": digest}}}
     pod = render("kube-apiserver", values).pod(*NAME)["spec"]

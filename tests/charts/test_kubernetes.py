@@ -19,14 +19,14 @@ LEADERS = ["kube-controller-manager", "kube-scheduler"]
 
 @pytest.mark.parametrize("name", LEADERS)
 def test_the_replacement_is_ready_first(render: Render, name: str) -> None:
-    """The only controller-manager must create its own successor, so it may not go before that is ready."""
+    """A rollout keeps the old pod until the new one is Ready, as a controller-manager creates its own successor."""
     deployment = render("kubernetes", VALUES).get("Deployment", name)
     assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 
 @pytest.mark.parametrize("name", LEADERS)
 def test_two_fit_on_one_node(render: Render, name: str) -> None:
-    """Each has an address of its own: no port that the other one holds, no anti-affinity that forbids it."""
+    """Two instances fit on a node: each binds its own address, and no anti-affinity forbids it."""
     pod = render("kubernetes", VALUES).pod("Deployment", name)["spec"]
     assert not pod.get("hostNetwork")
     assert "requiredDuringSchedulingIgnoredDuringExecution" not in pod["affinity"]["podAntiAffinity"]
@@ -43,7 +43,7 @@ def test_probes_reach_the_pod_itself(render: Render, name: str) -> None:
 
 @pytest.mark.parametrize("name", LEADERS)
 def test_it_comes_back_without_anybody_to_create_it(render: Render, name: str) -> None:
-    """A checkpoint, which waits until nobody leads any more."""
+    """Their checkpoints wait until there is no leader."""
     pod = render("kubernetes", VALUES).pod("Deployment", name)
     annotations = pod["metadata"]["annotations"]
     assert annotations["checkpointer.upgrader.io/checkpoint"] == "true"
@@ -53,14 +53,14 @@ def test_it_comes_back_without_anybody_to_create_it(render: Render, name: str) -
 
 @pytest.mark.parametrize("name", LEADERS)
 def test_anti_affinity_matches_the_pods_it_is_about(render: Render, name: str) -> None:
-    """The label that pods keep away from is one that they have."""
+    """The anti-affinity selects a label that the pods have."""
     pod = render("kubernetes", VALUES).pod("Deployment", name)
     (term,) = pod["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert term["podAffinityTerm"]["labelSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
 
 
 def test_kubeadms_names_and_selectors(render: Render) -> None:
-    """Helm can take over what kubeadm made only under its names, with selectors that can't change."""
+    """Names and selectors are kubeadm's, so that Helm can take ownership of its objects."""
     rendered = render("kubernetes", VALUES)
     assert rendered.get("DaemonSet", "kube-proxy")["spec"]["selector"]["matchLabels"] == {"k8s-app": "kube-proxy"}
     assert rendered.get("Deployment", "coredns")["spec"]["selector"]["matchLabels"] == {"k8s-app": "kube-dns"}
@@ -69,14 +69,14 @@ def test_kubeadms_names_and_selectors(render: Render) -> None:
 
 
 def test_uninstalling_leaves_proxy_and_dns(render: Render) -> None:
-    """Every object of kube-proxy and CoreDNS is kept when the release goes; the others go with it."""
+    """Uninstalling the release keeps every object of kube-proxy and CoreDNS, and deletes the others."""
     for item in render("kubernetes", VALUES).objects:
         kept = item["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
         assert kept is (item["metadata"]["labels"]["app.kubernetes.io/name"] in ("kube-proxy", "coredns"))
 
 
 def test_kube_proxy_configuration_comes_out_as_it_went_in(render: Render) -> None:
-    """What kubeadm wrote is what the chart writes, key by key."""
+    """The chart's kube-proxy configuration has kubeadm's keys and values."""
     config = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
@@ -96,7 +96,7 @@ def test_kube_proxy_configuration_comes_out_as_it_went_in(render: Render) -> Non
     [(None, "127.0.0.1", 10256), ("127.0.0.1:99", "127.0.0.1", 99), ("[::]:10256", "127.0.0.1", 10256)],
 )
 def test_kube_proxys_probe_follows_its_configuration(render: Render, bound: str | None, host: str, port: int) -> None:
-    """A probe to an address where nothing listens would hold up every rollout."""
+    """The probes use the address where kube-proxy serves its health."""
     config = {"healthzBindAddress": bound} if bound else {}
     values = VALUES | {"kubeProxy": VALUES["kubeProxy"] | {"config": config}}
     probe = render("kubernetes", values).container("DaemonSet", "kube-proxy", "kube-proxy")["readinessProbe"]["httpGet"]
@@ -104,20 +104,20 @@ def test_kube_proxys_probe_follows_its_configuration(render: Render, bound: str 
 
 
 def test_kube_proxy_needs_the_apis_address(render: Render) -> None:
-    """It can't use the Service that it makes; the message names the value."""
+    """Without the API's address the chart fails and names the value: kube-proxy can't use its own Service."""
     with pytest.raises(Refused, match=r"kubeProxy\.server"):
         render("kubernetes", VALUES | {"kubeProxy": {}})
 
 
 def test_parts_can_be_left_out(render: Render) -> None:
-    """A pod network may do kube-proxy's work, and somebody else CoreDNS'."""
+    """kube-proxy and CoreDNS can be disabled, for clusters that have replacements."""
     rendered = render("kubernetes", {"kubeProxy": {"enabled": False}, "coredns": {"enabled": False}})
     assert rendered.names("Deployment") == set(LEADERS)
     assert not rendered.names("DaemonSet") and not rendered.names("ConfigMap")
 
 
 def test_a_corefile_is_taken_as_it_is(render: Render) -> None:
-    """The user's Corefile replaces the default one, and rolls the pods, which shows whether it can be read."""
+    """The user's Corefile replaces the default one, and rolls the pods, so that an invalid one fails the rollout."""
     rendered = render("kubernetes", VALUES | {"coredns": {"corefile": ".:53 {\n    ready\n}\n"}})
     assert rendered.get("ConfigMap", "coredns")["data"]["Corefile"] == ".:53 {\n    ready\n}\n"
     before = render("kubernetes", VALUES).pod("Deployment", "coredns")["metadata"]["annotations"]
@@ -125,7 +125,7 @@ def test_a_corefile_is_taken_as_it_is(render: Render) -> None:
 
 
 def test_the_version_is_that_of_kubernetes_only(render: Render) -> None:
-    """One value moves the Kubernetes images, and leaves CoreDNS, which has versions of its own."""
+    """One value sets the version of the Kubernetes images; CoreDNS keeps its own."""
     rendered = render("kubernetes", VALUES | {"kubernetesVersion": "v1.37.1"})
     for kind, name in [("Deployment", LEADERS[0]), ("Deployment", LEADERS[1]), ("DaemonSet", "kube-proxy")]:
         assert rendered.container(kind, name, name)["image"] == f"registry.k8s.io/{name}:v1.37.1"
@@ -142,6 +142,6 @@ def test_several_replicas_are_evicted_one_at_a_time(render: Render, name: str) -
 
 
 def test_unknown_values_are_refused(render: Render) -> None:
-    """A slip at any level never gets as far as the cluster."""
+    """The schema refuses mistakes at any level."""
     with pytest.raises(Refused, match="schema"):
         render("kubernetes", VALUES | {"scheduler": {"extraArg": {}}})

@@ -14,21 +14,21 @@ NAME = ("DaemonSet", "pod-checkpointer")
 
 
 def test_on_every_controller_and_nowhere_else(render: Render) -> None:
-    """It runs on controllers, whatever their taints."""
+    """It runs on every controller, whatever its taints."""
     pod = render("pod-checkpointer").pod(*NAME)["spec"]
     assert pod["nodeSelector"] == {"node-role.kubernetes.io/control-plane": ""}
     assert pod["tolerations"] == [{"operator": "Exists"}]
 
 
 def test_helm_can_judge_it(render: Render) -> None:
-    """Readiness means that every pod which asks for a checkpoint has one: without a probe Helm would judge nothing."""
+    """It has a readiness probe, so that Helm waits until every pod with the annotation has a checkpoint."""
     container = render("pod-checkpointer").container(*NAME, "checkpointer")
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": 10280}
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": 10280}
 
 
 def test_it_can_be_its_own_checkpoint(render: Render) -> None:
-    """No token and no API object in the pod, so that a static copy of it can run."""
+    """The pod has no token and no API object, so that it can run as a static pod."""
     pod = render("pod-checkpointer").pod(*NAME)
     assert pod["metadata"]["annotations"]["checkpointer.upgrader.io/checkpoint"] == "true"
     assert pod["spec"]["automountServiceAccountToken"] is False
@@ -36,7 +36,7 @@ def test_it_can_be_its_own_checkpoint(render: Render) -> None:
 
 
 def test_least_privilege(render: Render) -> None:
-    """It may read two Leases and four workloads of the cluster, by name; in the container it has 3 capabilities."""
+    """Its role reads two Leases and four workloads by name; its container has 3 capabilities."""
     rendered = render("pod-checkpointer")
     leases, workloads = rendered.get("Role", "pod-checkpointer")["rules"]
     assert (leases["verbs"], leases["resourceNames"]) == (["get"], ["kube-controller-manager", "kube-scheduler"])
@@ -60,7 +60,7 @@ def test_least_privilege(render: Render) -> None:
 def test_a_revision_is_noted_without_replacing_pods(
     render: Render, chart: str, workload: tuple[str, str], values: dict[str, Any]
 ) -> None:
-    """What is checkpointed says which Helm revision it is of, on the workload and not in its pods' template."""
+    """Checkpointed workloads carry their Helm revision, but not in the pod template."""
     found = render(chart, values).get(*workload)
     assert found["metadata"]["annotations"]["checkpointer.upgrader.io/helm-revision"] == "1"
     notes = found["spec"]["template"]["metadata"].get("annotations") or {}
@@ -68,14 +68,14 @@ def test_a_revision_is_noted_without_replacing_pods(
 
 
 def test_files_that_are_renamed_share_a_mount(render: Render) -> None:
-    """/etc/kubernetes is one mount: a rename can't cross mounts."""
+    """/etc/kubernetes is one mount, as a rename can't cross mounts."""
     mounts = {m["mountPath"]: m for m in render("pod-checkpointer").container(*NAME, "checkpointer")["volumeMounts"]}
     assert not mounts["/etc/kubernetes"].get("readOnly")
     assert not any(path.startswith("/etc/kubernetes/") for path in mounts)
 
 
 def test_ports_agree(render: Render) -> None:
-    """Argument, declared port and probes follow the one value."""
+    """One value sets the argument, the declared port and the probes."""
     container = render("pod-checkpointer", {"port": 11280}).container(*NAME, "checkpointer")
     assert "--port=11280" in container["args"]
     assert container["ports"][0]["hostPort"] == 11280
@@ -83,6 +83,6 @@ def test_ports_agree(render: Render) -> None:
 
 
 def test_unknown_values_are_refused(render: Render) -> None:
-    """A slip never gets as far as the cluster."""
+    """The schema refuses mistakes."""
     with pytest.raises(Refused, match="schema"):
         render("pod-checkpointer", {"gracePeriod": 5})

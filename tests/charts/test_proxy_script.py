@@ -1,4 +1,4 @@
-"""The proxy's script decides when a listener closes: with real sockets of this machine's own loopback addresses."""
+"""The proxy's script that closes a listener, with real sockets on loopback addresses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODE, PRIVATE = "127.77.0.1", "127.77.0.2"
 
 
 class Node:
-    """Sockets that listen on a stand-in for a node."""
+    """Listening sockets on a loopback address in place of a node."""
 
     def __init__(self, held: ExitStack) -> None:
         self._held = held
@@ -31,7 +31,7 @@ class Node:
         self.port = listener.getsockname()[1]
 
     def lost(self, check: str, seconds: int = 0) -> bool:
-        """Whether the script gives a listener up, when the last look ended so and nothing has changed for so long."""
+        """Whether the script closes a listener, by the result of the last check and the seconds since it changed."""
         words = f'source "{SCRIPT}" true; CHECK={check} LASTS={seconds}; lost'
         environment = {"HOST_IP": NODE, "PRIVATE_ADDRESS": PRIVATE, "API_PORT": str(self.port), "PATH": "/usr/bin:/bin"}
         done = subprocess.run(["bash", "-c", words], env=environment, capture_output=True, text=True, check=False)
@@ -49,19 +49,19 @@ def node() -> Iterator[Node]:
 
 
 def test_a_server_that_ended_gets_no_more_connections(node: Node) -> None:
-    """Nothing is behind the listener: it closes at once, whatever was seen last."""
+    """A listener with no server behind it closes at once, whatever the last check found."""
     assert node.lost("L7OK")
 
 
 @pytest.mark.parametrize("check", ["L6TOUT", "L7TOUT", "L7STS"])
 def test_a_slow_answer_beats_none(node: Node, check: str) -> None:
-    """However long it has been slow or not ready: while nobody else listens on the node, the listener stays."""
+    """The only listener on a node stays open, however long its server is slow or not ready."""
     node.listen(PRIVATE)
     assert not node.lost(check, seconds=3600)
 
 
 def test_another_instance_takes_over_from_one_that_is_not_ready(node: Node) -> None:
-    """With another listener on the node, it closes after ten seconds; not before, as both may be short of CPU."""
+    """With another listener on the node it closes after ten seconds, not earlier, as both may be short of CPU."""
     node.listen(PRIVATE)
     node.listen(NODE)
     assert not node.lost("L7TOUT", seconds=9)
@@ -69,7 +69,7 @@ def test_another_instance_takes_over_from_one_that_is_not_ready(node: Node) -> N
 
 
 def test_unknown_is_no_reason_to_close(node: Node) -> None:
-    """A checker that doesn't answer says nothing about the server, also beside another instance."""
+    """A checker that doesn't answer closes no listener, even beside another instance."""
     node.listen(PRIVATE)
     node.listen(NODE)
     assert not node.lost("", seconds=3600)

@@ -13,7 +13,7 @@ CHARTS = sorted(path.parent for path in (ROOT / "charts").glob("*/Chart.yaml"))
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
 def test_readme_is_what_the_values_say(chart: Path) -> None:
-    """README.md is current, and every value has a comment: `make docs` mends the former."""
+    """Every value has a comment, and README.md is up to date; `make docs` updates it."""
     spec = importlib.util.spec_from_file_location("chart_readme", ROOT / "scripts" / "chart_readme.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def lab_folder(request: pytest.FixtureRequest) -> Path:
-    """The folder of a running cluster: that of $UPGRADER_LAB, for quick work on an adapter, or the tests' own lab."""
+    """The folder of a running cluster: $UPGRADER_LAB, while you write an adapter, or the tests' own lab."""
     named = os.environ.get("UPGRADER_LAB")
     if named:
         return Path(named).resolve()

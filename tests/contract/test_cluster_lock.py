@@ -1,4 +1,4 @@
-"""The cluster's lock through a real API server: of rivals at the same instant, exactly one has it."""
+"""The cluster's lock through a real API server: of two simultaneous rivals exactly one gets it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUNDS = 5
 
 @pytest.fixture
 def kubes(lab_folder: Path) -> Iterator[tuple[KubeAdapter, KubeAdapter]]:
-    """Two clients of the same API, with connections of their own; the lock was never taken."""
+    """Two clients of the same API with separate connections; the lock was never taken."""
     pair = KubeAdapter(lab_folder / "kubeconfig"), KubeAdapter(lab_folder / "kubeconfig")
     pair[0].delete(LEASES, NAME, NAMESPACE)
     yield pair
@@ -31,7 +31,7 @@ def kubes(lab_folder: Path) -> Iterator[tuple[KubeAdapter, KubeAdapter]]:
 
 @dataclass
 class Round:
-    """One start of two rivals, and what became of them."""
+    """One start of two rivals, and their results."""
 
     ready: threading.Barrier = field(default_factory=lambda: threading.Barrier(2))
     decided: threading.Event = field(default_factory=threading.Event)
@@ -39,8 +39,8 @@ class Round:
     refused: list[Locked] = field(default_factory=list)
 
     def rival(self, kube: KubeAdapter, name: str) -> None:
-        """Try to take the lock at the same instant as the other; hold it until the other was turned away."""
-        kube.get(LEASES, NAME, NAMESPACE)  # the connection is there when it counts
+        """Try to take the lock at the same instant as the other; hold it until the other is refused."""
+        kube.get(LEASES, NAME, NAMESPACE)  # connect before the start
         self.ready.wait(60)
         try:
             lock = acquire(kube, SystemClock(), Holder(name), take_over=False, note=lambda text: None)
@@ -54,7 +54,7 @@ class Round:
 
 
 def test_one_of_two_rivals_has_the_lock(kubes: tuple[KubeAdapter, KubeAdapter]) -> None:
-    """Started together over and over, on no Lease and on a free one, one gets the lock and the other is turned away."""
+    """Started together repeatedly, without a Lease and with a free one, one gets the lock and the other is refused."""
     for _ in range(ROUNDS):
         this = Round()
         threads = [threading.Thread(target=this.rival, args=pair) for pair in zip(kubes, "ab", strict=True)]

@@ -1,4 +1,4 @@
-"""Diagnoses of a real cluster's real failures: what the kubelet and the scheduler say is what gates go by."""
+"""Diagnoses of real failures on a real cluster: gates rely on what the kubelet and the scheduler report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEADLINE_SECONDS = 90.0
 
 NEVER_READY = {"exec": {"command": ["sh", "-c", "echo no checkpoint yet; exit 1"]}, "periodSeconds": 1}
 
-# Name → the container, the verdict that it ends in, and what the message must say.
+# Name → the container, its final verdict, and what the message must contain.
 CASES: Mapping[str, tuple[dict[str, Any], VerdictKind, str]] = {
     "bad-flag": (
         {"image": SCHEDULER, "command": ["kube-scheduler", "--nonsense"]},
@@ -74,7 +74,7 @@ def deployment(name: str, container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_real_failures_are_named(lab_folder: Path) -> None:
-    """Each way to fail ends in its verdict, with its cause in the message; all of them at once, to save time."""
+    """Each kind of failure gets its verdict, with its cause in the message; all at once, to save time."""
     kube = KubeAdapter(lab_folder / "kubeconfig")
     run = uuid.uuid4().hex[:6]
     refs = {case: WorkloadRef("Deployment", NAMESPACE, f"contract-{case}-{run}") for case in CASES}

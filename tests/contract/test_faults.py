@@ -1,4 +1,4 @@
-"""What the API adapter makes of each fault between it and an API server: the truth, in time, and never a yes."""
+"""The API adapter reports each fault between it and an API server truthfully, in time, and never as healthy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIG_MAPS = Kind("v1", "configmaps")
 PATH = "/api/v1/namespaces/ns/configmaps"
 LASTING = tuple(Fault)
 SECONDS = 1.5
-"""The adapter's deadline here: a stall or a trickle is far from over by then."""
+"""The adapter's deadline here, much shorter than a stall or a trickle."""
 
 SAYS = {
     Fault.REFUSED: "did not answer: Connection refused",
@@ -42,7 +42,7 @@ SAYS = {
 
 @dataclass(frozen=True)
 class World:
-    """An API server, the proxy before it, and the adapter that goes through."""
+    """An API server, the proxy before it, and the adapter that connects through it."""
 
     api: SmallApi
     proxy: FaultProxy
@@ -63,7 +63,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def test_through_the_proxy(world: World) -> None:
-    """Without a fault, the proxy is not noticed: what the faults below change is not its own doing."""
+    """Without a fault the proxy changes nothing, so effects in the other tests are the faults'."""
     assert (world.kube.get(CONFIG_MAPS, "a", "ns") or {})["data"] == {"key": "value" * 20}
     assert world.kube.get(CONFIG_MAPS, "b", "ns") is None
     assert api_problem(world.kube) == ""
@@ -71,7 +71,7 @@ def test_through_the_proxy(world: World) -> None:
 
 @pytest.mark.parametrize("fault", LASTING)
 def test_a_fault_that_stays_is_told_as_it_is(world: World, fault: Fault) -> None:
-    """A read ends within its deadline, while the fault is still there, and says what is in the way."""
+    """A read ends within its deadline while the fault lasts, and names the fault."""
     world.proxy.set(fault)
     with pytest.raises(ApiError, match=SAYS[fault]):
         world.kube.get(CONFIG_MAPS, "a", "ns")
@@ -80,20 +80,20 @@ def test_a_fault_that_stays_is_told_as_it_is(world: World, fault: Fault) -> None
 
 @pytest.mark.parametrize("fault", LASTING)
 def test_no_fault_passes_for_health(world: World, fault: Fault, tmp_path: Path) -> None:
-    """What could not be asked is unknown to every gate that asks, and no API that is ready."""
+    """A failed request is `unknown` to every gate, and never an API that is ready."""
     world.api.objects |= {path: {"items": []} for path in ("/api/v1/nodes", "/api/v1/namespaces/kube-system/pods")}
     cluster = Cluster(tmp_path, world.kubeconfig, "", tmp_path, ())
     gates: list[Gate] = [NodesGate(world.kube, FakeClock(), cluster), CriticalPodsGate(world.kube)]
     world.proxy.set(fault)
     for gate in gates:
         assert gate.look().kind is VerdictKind.UNKNOWN
-    if fault not in (Fault.TRUNCATED, Fault.TRICKLE):  # half an "ok", or a slow one, comes from an API that is ready
+    if fault not in (Fault.TRUNCATED, Fault.TRICKLE):  # half an "ok", or a slow one, is from an API that is ready
         assert api_problem(world.kube)
 
 
 @pytest.mark.parametrize("fault", [Fault.RESET, Fault.THROTTLED, Fault.BROKEN, Fault.TRUNCATED])
 def test_a_fault_that_passes_is_not_noticed(world: World, fault: Fault) -> None:
-    """A read that a moment's trouble has met is answered by its next try."""
+    """A read that meets a short fault is answered on retry."""
     world.proxy.set(fault, times=1)
     found = world.kube.get(CONFIG_MAPS, "a", "ns")
     assert found is not None
@@ -102,7 +102,7 @@ def test_a_fault_that_passes_is_not_noticed(world: World, fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", LASTING)
 def test_it_works_again_afterwards(world: World, fault: Fault) -> None:
-    """No fault leaves anything behind, such as a kept connection that is dead: the next request is answered."""
+    """After each fault the next request is answered: no dead connection is reused."""
     world.proxy.set(fault)
     with pytest.raises(ApiError):
         world.kube.get(CONFIG_MAPS, "a", "ns")
@@ -112,7 +112,7 @@ def test_it_works_again_afterwards(world: World, fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", [Fault.RESET, Fault.TRUNCATED, Fault.TRICKLE])
 def test_a_write_whose_answer_is_lost_is_not_repeated(world: World, fault: Fault) -> None:
-    """It was carried out once; the caller learns that this isn't known, and can look."""
+    """A write without an answer is executed once, and its outcome is reported as unknown."""
     world.proxy.set(fault)
     with pytest.raises(ApiUnavailable):
         world.kube.create(CONFIG_MAPS, {"metadata": {"name": "new"}, "data": {"key": "value" * 20}}, "ns")
@@ -123,7 +123,7 @@ def test_a_write_whose_answer_is_lost_is_not_repeated(world: World, fault: Fault
 
 @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.STALL, Fault.THROTTLED, Fault.BROKEN, Fault.STRANGER])
 def test_a_write_that_never_arrived_is_not_claimed(world: World, fault: Fault) -> None:
-    """Nothing was carried out, and nothing is said to have been."""
+    """A write that didn't arrive is not executed, and not reported as executed."""
     world.proxy.set(fault)
     with pytest.raises(ApiError):
         world.kube.create(CONFIG_MAPS, {"metadata": {"name": "new"}}, "ns")
@@ -131,7 +131,7 @@ def test_a_write_that_never_arrived_is_not_claimed(world: World, fault: Fault) -
 
 
 def test_a_wrong_certificate_is_said_at_once(world: World) -> None:
-    """Somebody in between, or a CA that is out of date, doesn't pass by waiting: it is met once and told."""
+    """An untrusted certificate is reported at once, without a retry, as waiting doesn't help."""
     world.proxy.set(Fault.STRANGER)
     with pytest.raises(ApiUnavailable) as caught:
         world.kube.get(CONFIG_MAPS, "a", "ns")
@@ -140,7 +140,7 @@ def test_a_wrong_certificate_is_said_at_once(world: World) -> None:
 
 
 def test_a_new_token_is_read(world: World) -> None:
-    """A token that ended in the middle of a run is read anew from the kubeconfig, for reads and for writes."""
+    """An expired token is read again from the kubeconfig, for reads and for writes."""
     world.kube.get(CONFIG_MAPS, "a", "ns")
     for name in ("one", "two"):
         world.proxy.renew_token()
@@ -150,7 +150,7 @@ def test_a_new_token_is_read(world: World) -> None:
 
 
 def test_a_token_that_nobody_renewed(world: World) -> None:
-    """Without a new one it is the credentials that are named; the server isn't asked over and over."""
+    """Without a new token the error names the credentials, and the server isn't asked repeatedly."""
     world.proxy.set(Fault.EXPIRED)
     with pytest.raises(ApiError) as caught:
         world.kube.get(CONFIG_MAPS, "a", "ns")
@@ -159,7 +159,7 @@ def test_a_token_that_nobody_renewed(world: World) -> None:
 
 
 def test_a_name_that_is_not_known(world: World, tmp_path: Path) -> None:
-    """A name server that has no answer is one more way not to reach the API, and is told as that."""
+    """A name that can't be resolved is reported as an unreachable API."""
     path = world.proxy.write_kubeconfig(tmp_path / "elsewhere", server="https://api.invalid:6443")
     with pytest.raises(ApiUnavailable, match=r"https://api.invalid:6443 did not answer: .*(?i:name)"):
         KubeAdapter(path, timeout_seconds=SECONDS).get(CONFIG_MAPS, "a", "ns")

@@ -32,7 +32,7 @@ def ssh() -> Iterator[SshHosts]:
 
 @pytest.fixture(params=["fake", "real"])
 def hosts(request: pytest.FixtureRequest) -> Hosts:
-    """The port, from either side."""
+    """The port: the fake or the adapter."""
     if request.param == "real":
         adapter: SshHosts = request.getfixturevalue("ssh")
         return adapter
@@ -56,7 +56,7 @@ def host(request: pytest.FixtureRequest) -> Host:
 
 @pytest.fixture
 def path(hosts: Hosts, host: Host) -> Iterator[str]:
-    """A file that nobody else uses."""
+    """A file that no other test uses."""
     path = f"/root/contract-{uuid.uuid4().hex[:8]}"
     yield path
     if isinstance(hosts, SshHosts):
@@ -64,29 +64,29 @@ def path(hosts: Hosts, host: Host) -> Iterator[str]:
 
 
 def test_stdin_reaches_the_command(hosts: Hosts, host: Host) -> None:
-    """What is sent comes back, more than any buffer holds."""
+    """Input larger than any buffer arrives whole."""
     text = "line\n" * 600_000
     assert hosts.run(host, ["cat"], stdin=text.encode()).stdout == text
 
 
 def test_failed_command_raises_with_its_words(hosts: Hosts, host: Host) -> None:
-    """A non-zero exit is an error that names host, command and what it said."""
+    """A non-zero exit is an error that names host, command and output."""
     with pytest.raises(HostError, match=r"controller-1: 'ls /nonsense' ended with 2: .*No such file"):
         hosts.run(host, ["ls", "/nonsense"])
 
 
 def test_failed_command_can_be_looked_at(hosts: Hosts, host: Host) -> None:
-    """Without the check the exit status is an answer."""
+    """With `check=False` a non-zero exit status is a result, not an error."""
     assert hosts.run(host, ["false"], check=False).exit_status == 1
 
 
 def test_missing_file_is_none(hosts: Hosts, host: Host, path: str) -> None:
-    """There being no file is an answer."""
+    """A missing file is a result, not an error."""
     assert hosts.read(host, path) is None
 
 
 def test_written_file_is_read_back(hosts: Hosts, host: Host, path: str) -> None:
-    """Bytes survive as they are, and a second write replaces the first."""
+    """Bytes are written unchanged, and a second write replaces the first."""
     for content in (b"first", bytes(range(256)) * 2000, b""):
         hosts.write(host, path, content)
         assert hosts.read(host, path) == content
@@ -96,7 +96,7 @@ class TestRealOnly:
     """What only a real machine can show."""
 
     def test_mode_and_no_remains(self, ssh: SshHosts, machine: Host, tmp_path: Path) -> None:
-        """The file has the mode that was asked for and belongs to root, and no temporary file stays."""
+        """The file has the given mode and belongs to root, and no temporary file stays."""
         folder = f"/root/contract-{uuid.uuid4().hex[:8]}"
         ssh.run(machine, ["mkdir", folder])
         try:
@@ -113,31 +113,31 @@ class TestRealOnly:
         assert "secret content" not in caught.value.message
 
     def test_deadline_holds(self, ssh: SshHosts, machine: Host) -> None:
-        """A command that doesn't end is given up, and the next one gets a new connection."""
+        """A command that doesn't end is abandoned at its deadline, and the next one gets a new connection."""
         with pytest.raises(HostError, match="did not end within 1 s"):
             ssh.run(machine, ["sleep", "60"], timeout_seconds=1.0)
         assert ssh.run(machine, ["echo", "on"]).stdout == "on\n"
 
     def test_talkative_command_has_a_deadline_too(self, ssh: SshHosts, machine: Host) -> None:
-        """Output that never ends doesn't put the deadline off."""
+        """Endless output doesn't extend the deadline."""
         with pytest.raises(HostError, match="did not end within 1 s"):
             ssh.run(machine, ["sh", "-c", "while sleep 0.1; do echo on; done"], timeout_seconds=1.0)
 
     def test_both_streams_at_once(self, ssh: SshHosts, machine: Host) -> None:
-        """Megabytes on stderr don't block stdout, nor the other way round."""
+        """Megabytes on stderr don't block stdout, nor vice versa."""
         script = "dd if=/dev/zero bs=1M count=4 status=none | tr '\\0' e >&2; echo done"
         result = ssh.run(machine, ["sh", "-c", script])
         assert (result.stdout, len(result.stderr)) == ("done\n", 4 << 20)
 
     def test_unknown_host_key_is_refused(self, ssh: SshHosts, machine: Host, tmp_path: Path) -> None:
-        """A machine whose key nobody has vouched for is not logged in to; the remedy says how to vouch."""
+        """A machine with an unknown host key is refused; the remedy says how to add the key."""
         (tmp_path / "known_hosts").touch()
         with pytest.raises(HostUnreachable, match="host key is not known") as caught:
             ssh.run(replace(machine, known_hosts=tmp_path / "known_hosts"), ["true"])
         assert "ssh-keyscan" in caught.value.remedy
 
     def test_changed_host_key_is_refused(self, ssh: SshHosts, machine: Host, tmp_path: Path) -> None:
-        """A key that differs from the known one may be somebody in between."""
+        """A host key that differs from the known one is refused."""
         assert machine.known_hosts is not None
         known = tmp_path / "known_hosts"
         lines = machine.known_hosts.read_text().splitlines()
@@ -148,22 +148,22 @@ class TestRealOnly:
         assert "ssh-keygen" in caught.value.remedy
 
     def test_refused_login_names_the_key(self, ssh: SshHosts, machine: Host) -> None:
-        """A user who may not log in is told with which key it was tried."""
+        """A refused login names the key that was tried."""
         with pytest.raises(HostUnreachable, match="login refused with"):
             ssh.run(replace(machine, user="nobody"), ["true"])
 
     def test_missing_key_file_is_named(self, ssh: SshHosts, machine: Host, tmp_path: Path) -> None:
-        """A key file that isn't there is said to be missing, not refused."""
+        """A missing key file is reported as missing, not as refused."""
         with pytest.raises(HostUnreachable, match="missing-key"):
             ssh.run(replace(machine, key_file=tmp_path / "missing-key"), ["true"])
 
     def test_closed_port_is_unreachable(self, ssh: SshHosts, machine: Host) -> None:
-        """A machine without SSH is said to be down, not to have failed."""
+        """A machine without SSH is reported as unreachable, not as failed."""
         with pytest.raises(HostUnreachable, match=":1\\)"):
             ssh.run(replace(machine, port=1), ["true"])
 
     def test_become_uses_sudo_without_a_password(self, ssh: SshHosts, machine: Host) -> None:
-        """With `become` a command goes through sudo -n: where that isn't there, its words come back."""
+        """With `become` a command runs through `sudo -n`; without sudo the error has the shell's message."""
         try:
             result = ssh.run(replace(machine, become=True), ["id", "-u"], check=False)
         except HostError as error:
@@ -172,13 +172,13 @@ class TestRealOnly:
 
 
 def test_connection_is_kept(ssh: SshHosts, machine: Host) -> None:
-    """Commands one after the other come from the same port: they share a connection."""
+    """Consecutive commands share a connection: they come from the same port."""
     ports = {ssh.run(machine, ["sh", "-c", "echo $SSH_CONNECTION"]).stdout for _ in range(3)}
     assert len(ports) == 1
 
 
 def test_missing_known_hosts_is_named(tmp_path: Path) -> None:
-    """A known_hosts file that isn't there is named."""
+    """A missing known_hosts file is named."""
     host = Host("controller-1", "127.0.0.1", known_hosts=tmp_path / "known_hosts")
     with SshHosts() as ssh, pytest.raises(HostUnreachable, match="known_hosts"):
         ssh.run(host, ["true"])

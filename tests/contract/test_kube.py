@@ -23,7 +23,7 @@ CLOSED = "https://127.0.0.1:1"
 
 @pytest.fixture(params=["fake", "real"])
 def kube(request: pytest.FixtureRequest) -> Iterator[Kube]:
-    """The port, from either side."""
+    """The port: the fake or the adapter."""
     if request.param == "fake":
         fake = FakeKube()
         fake.raw_answers = {"/readyz": "ok", f"{CLOSED}/readyz": ApiUnavailable("refused")}
@@ -37,7 +37,7 @@ def kube(request: pytest.FixtureRequest) -> Iterator[Kube]:
 
 @pytest.fixture
 def name(kube: Kube) -> Iterator[str]:
-    """A name that nobody else uses; what was made under it is removed."""
+    """A name that no other test uses; its object is removed afterwards."""
     name = f"contract-{uuid.uuid4().hex[:8]}"
     yield name
     for kind in (CONFIG_MAPS, DEPLOYMENTS):
@@ -64,12 +64,12 @@ def deployment(name: str, **labels: str) -> dict[str, Any]:
 
 
 def test_missing_object_is_none(kube: Kube, name: str) -> None:
-    """The API's 404 is an answer, not an error."""
+    """A missing object is a result, not an error."""
     assert kube.get(CONFIG_MAPS, name, NAMESPACE) is None
 
 
 def test_created_object_can_be_read(kube: Kube, name: str) -> None:
-    """What was created is read back, with the uid and namespace that the API gave it."""
+    """A created object is read back with the uid and namespace that the API set."""
     created = kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
     found = kube.get(CONFIG_MAPS, name, NAMESPACE)
     assert found is not None
@@ -79,7 +79,7 @@ def test_created_object_can_be_read(kube: Kube, name: str) -> None:
 
 
 def test_creating_twice_is_refused(kube: Kube, name: str) -> None:
-    """Create never overwrites: the second is a conflict, told by its status."""
+    """Create never overwrites: the second one is a conflict, with its HTTP status."""
     kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
     with pytest.raises(ApiError) as caught:
         kube.create(CONFIG_MAPS, config_map(name, "2"), NAMESPACE)
@@ -88,13 +88,13 @@ def test_creating_twice_is_refused(kube: Kube, name: str) -> None:
 
 
 def test_apply_creates_and_changes(kube: Kube, name: str) -> None:
-    """Apply works on what is there and on what isn't."""
+    """Apply creates a missing object and changes an existing one."""
     kube.apply(CONFIG_MAPS, config_map(name), NAMESPACE)
     assert kube.apply(CONFIG_MAPS, config_map(name, "2"), NAMESPACE)["data"] == {"key": "2"}
 
 
 def test_replace_leaves_nothing_of_before(kube: Kube, name: str) -> None:
-    """What the new manifest doesn't have is gone, whoever wrote it; an object that isn't there can't be replaced."""
+    """Replace removes what the new manifest lacks, whoever wrote it, and fails for a missing object."""
     with pytest.raises(ApiError):
         kube.replace(CONFIG_MAPS, config_map(name), NAMESPACE)
     kube.create(CONFIG_MAPS, config_map(name, labels={"old": "label"}), NAMESPACE)
@@ -106,7 +106,7 @@ def test_replace_leaves_nothing_of_before(kube: Kube, name: str) -> None:
 
 
 def test_replace_of_what_has_changed_is_refused(kube: Kube, name: str) -> None:
-    """With the version that was read, a replace works once; the second reader's is a conflict, and changes nothing."""
+    """A replace with a resource version works once; the second one is a conflict, and changes nothing."""
     read = kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)["metadata"]["resourceVersion"]
     first = kube.replace(CONFIG_MAPS, config_map(name, "2", resourceVersion=read), NAMESPACE)
     assert first["metadata"]["resourceVersion"] != read
@@ -118,7 +118,7 @@ def test_replace_of_what_has_changed_is_refused(kube: Kube, name: str) -> None:
 
 
 def test_delete_is_idempotent(kube: Kube, name: str) -> None:
-    """Deleting what isn't there is fine."""
+    """Deleting a missing object succeeds."""
     kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
     for _ in range(2):
         kube.delete(CONFIG_MAPS, name, NAMESPACE)
@@ -136,7 +136,7 @@ def test_list_selects(kube: Kube, name: str, selector: str) -> None:
 
 
 def test_generation_counts_changes_of_the_spec(kube: Kube, name: str) -> None:
-    """Labels don't change the generation, the spec does: the watcher tells Helm's changes by it."""
+    """The spec changes the generation, labels don't: the watcher recognises Helm's changes by it."""
     first = kube.apply(DEPLOYMENTS, deployment(name), NAMESPACE)["metadata"]["generation"]
     labelled = kube.apply(DEPLOYMENTS, deployment(name, a="b"), NAMESPACE)["metadata"]["generation"]
     changed = deployment(name)
@@ -146,7 +146,7 @@ def test_generation_counts_changes_of_the_spec(kube: Kube, name: str) -> None:
 
 
 def test_watch_shows_an_object_and_its_end(kube: Kube, name: str) -> None:
-    """A watch tells of what is there, and then of its deletion as it happens."""
+    """A watch reports existing objects, and then a deletion when it happens."""
     kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
     seen = []
     for event in kube.watch(CONFIG_MAPS, NAMESPACE, name, timeout_seconds=5):
@@ -163,7 +163,7 @@ def test_watch_ends_by_itself(kube: Kube, name: str) -> None:
 
 
 def test_raw_answers(kube: Kube) -> None:
-    """A path that is no resource gives its text; one that isn't there an ApiError."""
+    """A path that is no resource returns its text; a missing one raises ApiError."""
     assert kube.raw("/readyz") == "ok"
     with pytest.raises(ApiError) as caught:
         kube.raw("/nonsense")
@@ -171,13 +171,13 @@ def test_raw_answers(kube: Kube) -> None:
 
 
 def test_no_answer_is_unavailable(kube: Kube) -> None:
-    """A server that doesn't answer raises ApiUnavailable, which callers take for unknown."""
+    """A server that doesn't answer raises ApiUnavailable, which callers treat as unknown."""
     with pytest.raises(ApiUnavailable):
         kube.raw("/readyz", server=CLOSED)
 
 
 def test_logs_of_nobody_are_empty(kube: Kube, name: str) -> None:
-    """A pod that isn't there, or has no previous instance, has written nothing."""
+    """The log of a missing pod or previous instance is empty."""
     assert kube.logs(NAMESPACE, name, "main") == ""
 
 
@@ -192,28 +192,28 @@ class TestRealOnly:
         adapter.close()
 
     def test_logs_are_read(self, real: KubeAdapter) -> None:
-        """A running pod's log comes back, no more lines than were asked for."""
+        """A running pod's log is returned, with no more lines than requested."""
         pod = next(iter(real.list(PODS, "kube-system", labels="k8s-app=kube-dns")))["metadata"]["name"]
         lines = real.logs("kube-system", pod, "coredns", lines=1).splitlines()
         assert len(lines) == 1
 
     def test_no_previous_instance_and_no_such_container(self, real: KubeAdapter) -> None:
-        """Both are the API's 400, and mean that there is nothing to read."""
+        """A missing container or previous instance has an empty log: the API answers 400."""
         pod = next(iter(real.list(PODS, "kube-system", labels="k8s-app=kube-dns")))["metadata"]["name"]
         assert real.logs("kube-system", pod, "nonsense") == ""
 
     def test_certificate_of_another_name_is_not_trusted(self, real: KubeAdapter) -> None:
-        """TLS is verified on the direct way too: the same server under an address that it has no certificate for."""
+        """Direct requests verify TLS too: an address that the certificate lacks is refused."""
         with pytest.raises(ApiUnavailable, match=r"can't be trusted|did not answer"):
             real.raw("/readyz", server="https://127.0.0.2:6443")
 
     def test_forbidden_is_an_answer(self, real: KubeAdapter) -> None:
-        """A kind that isn't served is refused, with the request named as one would type it."""
+        """A kind that isn't served is an error that names the request's method and path."""
         with pytest.raises(ApiError, match="list nonsenses kube-system"):
             real.list(Kind("v1", "nonsenses"), "kube-system")
 
 
 def test_missing_kubeconfig_is_named(tmp_path: Path) -> None:
-    """A kubeconfig that isn't there is said to be, at the first request."""
+    """A missing kubeconfig is reported at the first request."""
     with pytest.raises(ConfigError, match="no-such-kubeconfig"):
         KubeAdapter(tmp_path / "no-such-kubeconfig").raw("/readyz")

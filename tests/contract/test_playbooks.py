@@ -34,14 +34,14 @@ def playbook(folder: Path, *tasks: Mapping[str, object]) -> Path:
 
 
 def test_changes_are_counted_by_host(tmp_path: Path, inventory: Path) -> None:
-    """A playbook that works says how many tasks changed something, on which host; variables arrive."""
+    """A successful playbook reports changed tasks by host, and receives its variables."""
     play = playbook(tmp_path, {"command": "echo {{ word }}", "when": "inventory_hostname == word"})
     result = AnsiblePlaybooks().run(play, inventory=inventory, variables={"word": "one"}, timeout_seconds=60)
     assert dict(result.changed) == {"one": 1}
 
 
 def test_failure_names_host_task_and_message(tmp_path: Path, inventory: Path) -> None:
-    """Who failed, at which task, and why."""
+    """A failure names the host, the task and the reason."""
     play = playbook(
         tmp_path, {"name": "Break it", "fail": {"msg": "no space left"}, "when": "inventory_hostname == 'two'"}
     )
@@ -52,7 +52,7 @@ def test_failure_names_host_task_and_message(tmp_path: Path, inventory: Path) ->
 
 
 def test_rescued_failure_is_none(tmp_path: Path, inventory: Path) -> None:
-    """A task that a `rescue` took care of doesn't fail the playbook."""
+    """A rescued task doesn't fail the playbook."""
     block = {"block": [{"fail": {"msg": "no"}}], "rescue": [{"debug": {"msg": "yes"}}]}
     AnsiblePlaybooks().run(playbook(tmp_path, block), inventory=inventory, variables={}, timeout_seconds=60)
 
@@ -68,7 +68,7 @@ def test_limit_and_check_mode(tmp_path: Path, inventory: Path) -> None:
 
 
 def test_malformed_playbook_says_what_ansible_said(tmp_path: Path, inventory: Path) -> None:
-    """What never ran has no failed host; Ansible's own words are the message."""
+    """A playbook that can't start has no failed host; the message is Ansible's."""
     play = tmp_path / "play.yml"
     play.write_text("- hosts: all\n  tsks: []\n")
     with pytest.raises(PlaybookError, match="tsks"):
@@ -76,20 +76,20 @@ def test_malformed_playbook_says_what_ansible_said(tmp_path: Path, inventory: Pa
 
 
 def test_deadline_holds(tmp_path: Path, inventory: Path) -> None:
-    """A playbook that doesn't end is stopped."""
+    """A playbook that doesn't end is stopped at its deadline."""
     play = playbook(tmp_path, {"command": "sleep 60"})
     with pytest.raises(PlaybookError, match="did not end within 3 s"):
         AnsiblePlaybooks().run(play, inventory=inventory, variables={}, timeout_seconds=3)
 
 
 def test_missing_files_are_named(tmp_path: Path, inventory: Path) -> None:
-    """ansible-runner would take a missing inventory's path for its content."""
+    """A missing inventory is refused, as ansible-runner would use its path as content."""
     with pytest.raises(PlaybookError, match=r"nowhere\.yml: no such file"):
         AnsiblePlaybooks().run(tmp_path / "nowhere.yml", inventory=inventory, variables={}, timeout_seconds=60)
 
 
 def test_signal_handlers_are_left_alone(tmp_path: Path, inventory: Path) -> None:
-    """Ctrl-C stays upgrader's to deal with."""
+    """Running a playbook keeps upgrader's signal handlers."""
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     AnsiblePlaybooks().run(playbook(tmp_path), inventory=inventory, variables={}, timeout_seconds=60)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
@@ -111,7 +111,7 @@ AnsiblePlaybooks().run(Path(sys.argv[1]), inventory=Path(sys.argv[2]), variables
 
 
 def test_playbook_ends_with_the_process_that_started_it(tmp_path: Path, inventory: Path) -> None:
-    """After a kill, no Ansible goes on beside the one that whoever resumes the run will start."""
+    """Ansible ends when its parent is killed, so that it doesn't run beside the one of a resumed run."""
     begun = tmp_path / "begun"
     play = playbook(tmp_path, {"command": f"sh -c 'touch {begun}; sleep 600'"})
     with subprocess.Popen([sys.executable, "-c", _STARTER, str(play), str(inventory)]) as starter:
@@ -122,7 +122,7 @@ def test_playbook_ends_with_the_process_that_started_it(tmp_path: Path, inventor
 
 
 def _at_work(play: Path) -> list[str]:
-    """Processes of `ansible-playbook` that have this playbook."""
+    """Processes of `ansible-playbook` with this playbook."""
     lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it has ended

@@ -33,14 +33,14 @@ def kube(lab_folder: Path) -> Iterator[KubeAdapter]:
 
 
 def probed(kubeconfig: Path) -> Availability:
-    """What clients see in ten seconds."""
+    """The availability that clients see in ten seconds."""
     with AvailabilityProbe(kubeconfig, requests_per_second=20) as probe:
         time.sleep(10)
         return probe.stop()
 
 
 def well(seen: Availability) -> None:
-    """Nothing failed, not even at the first try, watches are complete, and every kind of client had its turn."""
+    """Assert that no first try failed, watches are complete, and every kind of client sent requests."""
     assert (seen.failures, seen.raw_failures) == ((), ())
     assert (seen.watches.missed, seen.watches.repeated) == (0, 0)
     assert seen.watches.events > 50
@@ -51,13 +51,13 @@ def well(seen: Availability) -> None:
 
 
 def test_a_healthy_api(lab_folder: Path, kube: KubeAdapter) -> None:
-    """Every kind of client and request is served, watches tell of every write, and nothing is left behind."""
+    """Every kind of client and request succeeds, watches report every write, and no object is left behind."""
     well(probed(lab_folder / "kubeconfig"))
     assert kube.get(CONFIG_MAPS, OBJECT, NAMESPACE) is None
 
 
 def test_the_documented_role_is_enough(lab_folder: Path, kube: KubeAdapter, tmp_path: Path) -> None:
-    """A service account that may do what the docs say, and no more, can probe."""
+    """A service account with only the documented permissions can probe."""
     role = next(
         yaml.safe_load(block.partition("```")[0])
         for block in PAGE.read_text().split("```yaml\n")[1:]

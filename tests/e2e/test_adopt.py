@@ -1,4 +1,4 @@
-"""Adoption of kubeadm's control plane, and the way back from it."""
+"""Adoption of kubeadm's control plane, and its undo."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def static_pods(cluster: LabCluster) -> set[str]:
 
 
 def test_adopting_again_changes_nothing(cluster: LabCluster) -> None:
-    """What is adopted stays as it is: `adopt` ends well, and leaves every release at its revision."""
+    """`adopt` on an adopted cluster succeeds, and leaves every release at its revision."""
     before = cluster.releases()
     ended = cluster.upgrader("adopt", "--yes")
     assert ended.exit_code == 0, ended
@@ -24,9 +24,9 @@ def test_adopting_again_changes_nothing(cluster: LabCluster) -> None:
 
 
 def test_undo_and_adopt_once_more(cluster: LabCluster) -> None:
-    """`adopt --undo` puts kubeadm's manifests back and removes the releases; adopting once more keeps the API there.
+    """`adopt --undo` restores kubeadm's manifests and removes the releases; a second adoption keeps the API available.
 
-    kubeadm's static pod ends without a word to kept HTTP/1.1 connections: that may cost the client that writes one.
+    kubeadm's static pod closes kept HTTP/1.1 connections without notice: that may cost the writing client one write.
     """
     workload = Workload(cluster.kube)
     workload.deploy()

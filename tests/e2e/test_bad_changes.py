@@ -1,4 +1,4 @@
-"""Changes that can't work: the run goes back, the API answers all the while, and the message names the true cause."""
+"""Changes that can't work: the run rolls back, the API stays available, and the message names the cause."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_bad_change_is_rolled_back(
 ) -> None:
     """Exit 4 in bounded time: the old revision, a healthy cluster, no failed request, and the cause in the message.
 
-    No check before the run reads values, images or flags, so all of them get as far as their step.
+    No check before the run reads values, images or flags, so each of them fails in its step.
     """
     before = cluster.manifests()
     cluster.change_values(release, values)

@@ -1,4 +1,4 @@
-"""Input that is wrong: one clear message, the right exit code, and nothing is changed."""
+"""Wrong input: one clear message, the right exit code, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOSTS = "controllers: {hosts: {controller-1: {ansible_host: 192.0.2.11}}}\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A cluster folder in which nothing is wrong, for a cluster that isn't there."""
+    """A valid cluster folder for a cluster that doesn't exist."""
     (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
     (tmp_path / "kubeconfig").write_text(KUBECONFIG)
     (tmp_path / "hosts.yml").write_text(HOSTS)
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def refused(folder: Path, *arguments: str, code: int = 2) -> Ended:
-    """Run `upgrader run`, which must refuse with this code and without a traceback, and make no run's folder."""
+    """Run `upgrader run`, which must exit with this code, without a traceback and without a run folder."""
     ended = upgrader("-C", folder, "run", "--yes", *arguments, timeout_seconds=60)
     assert ended.exit_code == code, ended
     assert "Traceback" not in ended.stderr, ended
@@ -39,7 +39,7 @@ def refused(folder: Path, *arguments: str, code: int = 2) -> Ended:
 
 
 def test_no_settings(folder: Path) -> None:
-    """A folder without upgrader.yaml is named, with what to do."""
+    """A folder without upgrader.yaml is named, with a remedy."""
     (folder / "upgrader.yaml").unlink()
     assert "upgrader.yaml" in refused(folder).stderr
 
@@ -76,12 +76,12 @@ def test_wrong_context(folder: Path) -> None:
 
 
 def test_not_a_version(folder: Path) -> None:
-    """A target that is not a version is refused with how to write one."""
+    """A target that is not a version is refused with the right format."""
     assert "v1.37.1" in refused(folder, "--to", "latest").stderr
 
 
 def test_kubernetes_api_that_does_not_answer(folder: Path) -> None:
-    """A cluster that can't be reached is unknown, not healthy: its address is in the message, and nothing is tried."""
+    """An unreachable cluster inhibits the run, with its address in the message."""
     (folder / "kubeconfig").write_text(KUBECONFIG.replace("192.0.2.1:6443", "127.0.0.1:1"))
     assert "127.0.0.1" in refused(folder, code=5).stderr
 
@@ -101,7 +101,7 @@ def test_unreachable_host(cluster: LabCluster) -> None:
 
 
 def assert_refused_untouched(cluster: LabCluster, *arguments: str, words: list[str]) -> None:
-    """`run` refuses with 3 (2 for what is wrong on the command line), all words are in its message, nothing changed."""
+    """Assert that `run` ends with 3 (2 for a wrong command line), with all words in its message and nothing changed."""
     releases, runs = cluster.releases(), cluster.runs()
     ended = cluster.upgrader("run", "--yes", *arguments)
     assert ended.exit_code in (2, 3), ended

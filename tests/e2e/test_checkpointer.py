@@ -1,4 +1,4 @@
-"""The pod-checkpointer on a node: Secrets that stay where they belong, and what a person there can do."""
+"""The pod-checkpointer on a node: where Secrets are stored, and its commands for an operator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KUBECTL = ("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "-n", "kube
 
 @pytest.fixture
 def canary(cluster: LabCluster) -> Iterator[str]:
-    """A workload that asks for a checkpoint and reads a Secret; the Secret's value."""
+    """The Secret's value, of a workload that is checkpointed and reads the Secret."""
     value = secrets.token_hex(16)
     meta = {"name": "canary", "namespace": "kube-system"}
     cluster.kube.apply(
@@ -34,14 +34,14 @@ def canary(cluster: LabCluster) -> Iterator[str]:
         cluster.kube.delete(_DEPLOYMENTS, "canary", "kube-system")
         cluster.kube.delete(_SECRETS, "canary", "kube-system")
         until("the pod's end", lambda: not _pod(cluster), timeout_seconds=60)
-        # The generations of a workload that isn't wanted any more are a person's to remove.
+        # The generations of a removed workload stay until an operator removes them.
         cluster.on_controller("rm", "-rf", _MANIFEST, _FOLDER)
-        until("the end of its copy", lambda: "canary" not in _containers(cluster), timeout_seconds=60)
+        until("the end of its standby pod", lambda: "canary" not in _containers(cluster), timeout_seconds=60)
 
 
-def test_a_secret_stays_private_and_a_person_can_start_the_copy(cluster: LabCluster, canary: str) -> None:
-    """Its files are for their reader alone, its value is in no log and no run's folder; `restore` starts the copy where
-    the workload's own pod is gone.
+def test_a_secret_stays_private_and_an_operator_can_start_the_standby_pod(cluster: LabCluster, canary: str) -> None:
+    """Only the pod's user can read the Secret's files, no log or run folder has its value, and `restore` starts the
+    standby pod after the workload's own pod is gone.
     """
     until("a generation of the canary", lambda: _rows(cluster, "generations") != [], timeout_seconds=90)
     (row,) = _rows(cluster, "generations")
@@ -61,7 +61,7 @@ def test_a_secret_stays_private_and_a_person_can_start_the_copy(cluster: LabClus
     restored = _checkpointer(cluster, "restore", "canary", "--generation", "1")
     assert "generation 1 is put in place" in restored
     assert "was already in place" in _checkpointer(cluster, "restore", "kube-system/canary")
-    until("the copy's container", lambda: "canary" in _containers(cluster), timeout_seconds=60)
+    until("the standby pod's container", lambda: "canary" in _containers(cluster), timeout_seconds=60)
     (status,) = _rows(cluster, "status")
     assert (status["active"], status["active_generation"]) == (True, 1)
 
@@ -70,8 +70,8 @@ def test_a_secret_stays_private_and_a_person_can_start_the_copy(cluster: LabClus
 
 
 def _places_that_show(cluster: LabCluster, value: str) -> list[str]:
-    """Files and logs that hold the value: on the node all logs and what its processes were started with, here the
-    folders of the runs.
+    """Files and logs that hold the value: on the node all logs, command lines and environments, here the run
+    folders.
     """
     script = (
         "grep -rlF -f /run/canary /var/log/pods /etc/kubernetes/manifests; "
@@ -79,7 +79,7 @@ def _places_that_show(cluster: LabCluster, value: str) -> list[str]:
         "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | grep -aqF -f /run/canary && echo processes; "
         "rm /run/canary"
     )
-    # Through a file, so that the search itself shows nothing; the value that is found first proves that it works.
+    # Through a file, so that the search itself leaves no trace; the first value found proves that the search works.
     cluster.on_controller("cp", f"{_FOLDER}/generations/1/volumes/secret/key", "/run/canary")
     assert cluster.on_controller("grep", "-rlF", "-f", "/run/canary", _FOLDER).strip()
     found = cluster.on_controller("sh", "-c", script).split()
@@ -127,7 +127,7 @@ def _rows(cluster: LabCluster, command: str) -> list[dict[str, Any]]:
 
 
 def _checkpointer(cluster: LabCluster, *arguments: str) -> str:
-    """Run a command of the pod-checkpointer on the node, as a person would without an API: in its own container."""
+    """Run a command of the pod-checkpointer in its container on the node, as an operator does without an API."""
     listed = cluster.on_controller("ctr", "-n", "k8s.io", "containers", "ls")
     running = cluster.on_controller("ctr", "-n", "k8s.io", "tasks", "ls", "-q").split()
     container = next(c.split()[0] for c in listed.splitlines() if "/pod-checkpointer:" in c and c.split()[0] in running)
@@ -137,7 +137,7 @@ def _checkpointer(cluster: LabCluster, *arguments: str) -> str:
 
 
 def _containers(cluster: LabCluster) -> list[str]:
-    """Names of the containers that run on the node; the canary's and its copy's have the same."""
+    """Names of the running containers on the node; the canary's and its standby pod's are equal."""
     found = cluster.on_controller(
         "sh", "-c", "for t in $(ctr -n k8s.io tasks ls -q); do ctr -n k8s.io containers info $t; done"
     )

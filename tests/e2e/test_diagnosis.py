@@ -1,6 +1,6 @@
-"""What is wrong with a controller is said from the controller's own facts: each cause for real, seen, and mended.
+"""Diagnosis of a controller from its own facts: each cause is made on a real controller, found, and fixed.
 
-Nothing here needs the API, and nothing good may be lost: what the controller keeps whole, it keeps.
+No test here needs the API, and none may lose an intact generation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWN = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/genera
 
 
 class Doctor:
-    """Looks at the cluster's only controller."""
+    """Examines the cluster's only controller."""
 
     def __init__(self, cluster: LabCluster, hosts: SshHosts) -> None:
         self._cluster = cluster
@@ -35,7 +35,7 @@ class Doctor:
         self.host = load_hosts(cluster.folder / "hosts.yml")["controllers"][0]
 
     def look(self, now: Callable[[], float] = time.time) -> Diagnosis:
-        """One examination, and what it tells."""
+        """One examination, and its findings."""
         return diagnose([Examined(self.host, examine(self._hosts, self.host, now))], self._api())
 
     def _api(self) -> ApiSeen:
@@ -49,16 +49,16 @@ class Doctor:
         return self._hosts.run(self.host, ["sh", "-ec", script], timeout_seconds=60.0).stdout
 
     def generations(self) -> set[tuple[str, str]]:
-        """What of each workload is kept whole: its name, and the digest of what would be started.
+        """The intact generations of each workload: its name, and the digest of what would be started.
 
-        Not the files: a generation that is kept twice, after one of them was damaged for a while, is kept once again.
+        Not the files, as a duplicate generation, made while another one was damaged, is removed again.
         """
         workloads = examine(self._hosts, self.host).workloads
         assert not isinstance(workloads, Unknown)
         return {(w.name, g.digest) for w in workloads for g in w.generations if g.intact}
 
     def wait(self, identity: str, *, timeout_seconds: float = 60.0) -> Diagnosis:
-        """Look until a finding of that id is there."""
+        """Examine until there is a finding with that ID."""
         seen: list[Diagnosis] = []
 
         def found() -> bool:
@@ -71,7 +71,7 @@ class Doctor:
 
 @pytest.fixture
 def doctor(cluster: LabCluster) -> Iterator[Doctor]:
-    """Before: nothing is wrong. After: the cluster is healthy again, and all that was kept is still kept, whole."""
+    """Before: there are no findings. After: the cluster is healthy, and no intact generation is lost."""
     with SshHosts() as hosts:
         doctor = Doctor(cluster, hosts)
         before = doctor.generations()
@@ -93,7 +93,7 @@ def _errors(diagnosis: Diagnosis) -> list[str]:
 
 @contextmanager
 def broken(doctor: Doctor, breaks: str, fixes: str) -> Iterator[None]:
-    """Break the controller with one script, mend it with another, whatever the test finds."""
+    """Break the controller with one script, and fix it with another, even if the test fails."""
     try:
         doctor.sh(breaks)
         yield
@@ -102,10 +102,10 @@ def broken(doctor: Doctor, breaks: str, fixes: str) -> Iterator[None]:
 
 
 def test_image_gone(doctor: Doctor) -> None:
-    """A generation whose image was removed from the node is named with the image, and isn't offered for restoring."""
+    """A generation whose image is missing on the node is reported with the image, and isn't offered for a restore."""
     image = f"registry.k8s.io/kube-apiserver:{OLD}"
     ctr = "ctr -n k8s.io images"
-    # containerd knows it by name, and by ID for CRI: both go. A name of ours keeps the content from being collected.
+    # containerd knows it by name, and by ID for CRI: remove both. Another name protects the content from collection.
     breaks = f"""{ctr} tag --force {image} upgrader.test/kept:1
       digest=$({ctr} ls name=={image} | awk 'NR==2 {{print $3}}')
       for name in $({ctr} ls | awk -v d="$digest" '$3 == d && $1 != "upgrader.test/kept:1" {{print $1}}'); do
@@ -120,8 +120,8 @@ def test_image_gone(doctor: Doctor) -> None:
 
 
 def test_full_disk(doctor: Doctor) -> None:
-    """A full file system is named by its folder, and blocks a recovery there, which would have to write."""
-    # A small one with a copy of the folder's content, laid over it: a real full disk, and not the machine's.
+    """A full file system is reported with its folder, and blocks a recovery, which would have to write there."""
+    # A small file system with the folder's content, mounted over it: a real full disk, but not the machine's.
     breaks = """mkdir -p /run/small && mount -t tmpfs -o size=8m,mode=755 small /run/small
       cp -a /etc/kubernetes/. /run/small && mount --bind /run/small /etc/kubernetes
       dd if=/dev/zero of=/etc/kubernetes/fill bs=64k 2>/dev/null || true"""
@@ -134,7 +134,7 @@ def test_full_disk(doctor: Doctor) -> None:
 
 
 def test_corrupted_checkpoint(doctor: Doctor) -> None:
-    """A generation with one changed byte is named with the file; an untouched one is the one to restore."""
+    """A generation with one changed byte is reported with the file; the intact one is offered for a restore."""
     newest = doctor.sh(f"ls {_OWN} | sort -n | tail -1").strip()
     file = f"{_OWN}/{newest}/manifest.json"
     with broken(doctor, f"cp -a {file} /run/kept && printf ' ' >> {file}", f"cp -a /run/kept {file} && rm /run/kept"):
@@ -150,10 +150,10 @@ def test_corrupted_checkpoint(doctor: Doctor) -> None:
 
 
 def test_clock_jump(doctor: Doctor) -> None:
-    """A certificate that is fine by our clock and expired by the controller's is the clock's fault, and said so.
+    """A certificate that is valid by our clock and expired by the controller's is reported as a wrong clock.
 
-    The nodes of a lab have the machine's clock, which is not ours to set. So the jump is made on our side: we look with
-    a clock that is three hours behind, at a controller whose certificate really ended an hour ago by its own clock.
+    A lab's nodes have the machine's clock, which the test can't set. So the test examines with a clock that is three
+    hours slow a controller whose certificate expired an hour ago by its own clock.
     """
     pki = "/etc/kubernetes/pki"
     certificate = _ending(doctor, datetime.now(UTC) - timedelta(hours=1))
@@ -169,7 +169,7 @@ def test_clock_jump(doctor: Doctor) -> None:
 
 
 def _ending(doctor: Doctor, end: datetime) -> str:
-    """kube-apiserver's certificate again, from the same CA for the same key, with another end."""
+    """kube-apiserver's certificate from the same CA for the same key, with another expiry."""
     pki = "/etc/kubernetes/pki"
     ca = x509.load_pem_x509_certificate(doctor.sh(f"cat {pki}/ca.crt").encode())
     key = serialization.load_pem_private_key(doctor.sh(f"cat {pki}/ca.key").encode(), None)
@@ -186,7 +186,7 @@ def _ending(doctor: Doctor, end: datetime) -> str:
 
 
 def test_kubelet_down(doctor: Doctor) -> None:
-    """A stopped kubelet is the one cause, and would be started; what still runs is not called broken."""
+    """A stopped kubelet is the only cause, with a start as its fix; running containers are not reported as broken."""
     with broken(doctor, "systemctl stop kubelet", "systemctl start kubelet"):
         seen = doctor.look()
     assert [f.id for f in seen.findings if f.severity == "error"] == ["kubelet.down"]
@@ -195,7 +195,7 @@ def test_kubelet_down(doctor: Doctor) -> None:
 
 
 def test_containerd_down(doctor: Doctor) -> None:
-    """A stopped containerd is the one cause; what only it could tell is unknown, and no container is called missing."""
+    """A stopped containerd is the only cause; its containers are unknown, and none is reported as missing."""
     with broken(doctor, "systemctl stop containerd", "systemctl start containerd"):
         seen = doctor.look()
     assert [f.id for f in seen.findings if f.severity == "error"] == ["containerd.down"]
@@ -205,7 +205,7 @@ def test_containerd_down(doctor: Doctor) -> None:
 
 
 def test_manifests_deleted(doctor: Doctor, cluster: LabCluster) -> None:
-    """Without the folder of static pods the kubelet ends etcd: the folder is the cause, not etcd and not the API."""
+    """Without the folder of static pods the kubelet stops etcd: the folder is the cause, not etcd or the API."""
     folder = "/etc/kubernetes/manifests"
     breaks = f"cp -a {folder} /run/kept && rm -r {folder}"
     fixes = f"mkdir -p -m 700 {folder} && cp -a /run/kept/. {folder} && rm -r /run/kept"
@@ -217,7 +217,7 @@ def test_manifests_deleted(doctor: Doctor, cluster: LabCluster) -> None:
     with broken(doctor, breaks, fixes):
         until("the kubelet to end etcd", etcd_gone, timeout_seconds=60)
         seen = doctor.look()
-    # Before it starts a static pod the kubelet asks the API about it, and that hangs without etcd: for minutes.
+    # Before it starts a static pod the kubelet asks the API, which hangs for minutes without etcd.
     cluster.crash_and_boot()
     cluster.wait_after_boot()
     assert seen.findings[0].id == "manifests.missing"

@@ -1,4 +1,4 @@
-"""Faults between upgrader and the API in the middle of a run: it succeeds or goes back, and says what is so."""
+"""Faults between upgrader and the API during a run: it succeeds or rolls back, and reports which."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from upgrader.engine.journal import JOURNAL
 
 @dataclass(frozen=True)
 class Faulty:
-    """A lab whose runs go through a proxy."""
+    """A lab whose runs use a proxy."""
 
     stage: Stage
     proxy: FaultProxy
@@ -34,7 +34,7 @@ def faulty(cluster: LabCluster, tmp_path: Path) -> Iterator[Faulty]:
 
 
 def test_faults_in_the_middle_of_a_run(faulty: Faulty) -> None:
-    """One fault of each sort, each at another moment: no run hangs, and each ends as its exit code says."""
+    """One fault of each kind, each at another moment: no run hangs, and each cluster is as the exit code says."""
     for fault, moment in (
         (Fault.STALL, Moment.BEGIN),
         (Fault.REFUSED, Moment.HELM),
@@ -44,12 +44,12 @@ def test_faults_in_the_middle_of_a_run(faulty: Faulty) -> None:
         begin, end = partial(faulty.proxy.set, fault), partial(faulty.proxy.set, None)
         outcome = faulty.stage.play(Disturbance(fault, begin, end), moment)
         assert not outcome.trouble, f"{fault} at '{moment}': {outcome.trouble}\n{outcome.output}"
-        assert faulty.proxy.hits or fault is Fault.REFUSED, f"{fault} at '{moment}' met nobody"
+        assert faulty.proxy.hits or fault is Fault.REFUSED, f"{fault} at '{moment}' was never met"
     _journal_is_elsewhere_too(faulty.stage.cluster)
 
 
 def _journal_is_elsewhere_too(cluster: LabCluster) -> None:
-    """The cluster and the controller have the newest run's journal as the folder has it, for nobody else to read."""
+    """The cluster and the controller have the same journal of the newest run as the folder, readable only by root."""
     run = cluster.runs()[-1]
     here = (cluster.folder / "runs" / run / JOURNAL).read_bytes()
     assert b"UndoStarted" in here

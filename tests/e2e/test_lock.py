@@ -14,14 +14,14 @@ from upgrader.engine.clusterlock import read_lease
 
 
 def holder(cluster: LabCluster) -> str:
-    """Who has the cluster's lock; "" when nobody has."""
+    """The holder of the cluster's lock; "" if it is free."""
     lease = read_lease(cluster.kube)
     return str(lease.holder) if lease and lease.holder else ""
 
 
 def test_second_run_is_turned_away_and_a_killed_one_is_no_obstacle(cluster: LabCluster, tmp_path: Path) -> None:
-    """While a run is at work, one from another folder ends with 6 and its name; when it was killed, the same folder
-    goes on at once, says from whom it took over, and leaves the lock free."""
+    """A second run from another folder ends with 6 and names the first; after a kill the same folder runs again at
+    once, names the holder that it took over from, and frees the lock."""
     cluster.change_settings({"gates": {"consecutive": 100}})
     command = [sys.executable, "-m", "upgrader", "-C", str(cluster.folder), "run", "--to", OLD, "--yes"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
@@ -34,7 +34,7 @@ def test_second_run_is_turned_away_and_a_killed_one_is_no_obstacle(cluster: LabC
             assert f"process {first.pid}" in second.stderr, second
         finally:
             first.send_signal(signal.SIGKILL)
-    assert f"process {first.pid}" in holder(cluster), "nobody gave the lock back"
+    assert f"process {first.pid}" in holder(cluster), "the killed run did not free the lock"
     cluster.restore_files()
     again = cluster.upgrader("run", "--to", OLD, "--yes")
     assert again.exit_code == 0, again

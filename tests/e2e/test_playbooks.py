@@ -30,7 +30,7 @@ def test_checks_pass_and_change_nothing(cluster: LabCluster) -> None:
 
 
 def test_checks_list_everything_that_is_wrong(cluster: LabCluster) -> None:
-    """Too little room and certificates that end too soon are all in one message, with the files' names."""
+    """Too little disk space and expiring certificates are in one message, with the files' names."""
     ended = checks(
         cluster, "-e", "controller_checks_disk_free_mib=999999999", "-e", "controller_checks_certificate_days=4000"
     )

@@ -1,4 +1,4 @@
-"""Power cuts in roll-outs: of kube-apiserver, and of the pod-checkpointer, which is what survives them.
+"""Power cuts during rollouts of kube-apiserver, and of the pod-checkpointer, which has to survive them.
 
 Ten more, at random moments of an upgrade: `python -m bench.recovery --only none --cuts 10`.
 """
@@ -15,10 +15,11 @@ _PODS = Kind("v1", "pods")
 
 
 def test_power_cut_while_two_api_servers_run(cluster: LabCluster) -> None:
-    """A power cut in the kube-apiserver step: the control plane comes back by itself, and is where the run says it is.
+    """After a power cut in the kube-apiserver step the control plane recovers, at the version that the run reports.
 
-    Whether the run goes on or back is a race: Helm may lose its connection or not, and the API is away for about as
-    long as the availability gate allows. Exit 5 says that the rollback failed; then `upgrader resume` must complete it.
+    Whether the run succeeds or rolls back is a race: Helm may lose its connection or not, and the API is unreachable
+    for about as long as the availability gate allows. Exit 5 means that the rollback failed; then `upgrader resume`
+    must complete it.
     """
     before = cluster.manifests()
     with running("-C", cluster.folder, "run", "--to", TARGET, "--yes") as run:
@@ -42,23 +43,24 @@ def test_power_cut_while_two_api_servers_run(cluster: LabCluster) -> None:
 
 
 def test_power_cuts_in_the_checkpointers_own_roll_out(cluster: LabCluster) -> None:
-    """Cut while a version without an image replaces it, and cut in the roll back: its predecessor's copy is there."""
-    good = _image_of_the_copy(cluster)
+    """After a cut while a version without an image rolls out, and after one in its rollback, the old version's standby
+    pod remains."""
+    good = _standby_image(cluster)
     chart = str(REPOSITORY / "charts" / "pod-checkpointer")
     cluster.helm("upgrade", "pod-checkpointer", chart, "--reuse-values", "--set", "image.tag=does-not-exist")
     until("a pod that can't start", lambda: _waits_for_an_image(cluster), timeout_seconds=120)
     cluster.cut_power()
-    assert _image_of_the_copy(cluster) == good
+    assert _standby_image(cluster) == good
 
     cluster.helm("rollback", "pod-checkpointer")
     until("a pod that can", lambda: not _waits_for_an_image(cluster), timeout_seconds=120)
     cluster.cut_power()
     until("every pod of the control plane", lambda: not cluster.unready(), timeout_seconds=180)
-    assert _image_of_the_copy(cluster) == good
+    assert _standby_image(cluster) == good
 
 
 def _waits_for_an_image(cluster: LabCluster) -> bool:
-    """Whether any pod of the checkpointer's DaemonSet has no image to start from."""
+    """Whether any pod of the checkpointer's DaemonSet waits for its image."""
     pods = cluster.kube.list(_PODS, "kube-system", labels="app.kubernetes.io/name=pod-checkpointer")
     return not pods or any(
         status.get("state", {}).get("waiting", {}).get("reason") in ("ErrImagePull", "ImagePullBackOff")
@@ -67,8 +69,8 @@ def _waits_for_an_image(cluster: LabCluster) -> bool:
     )
 
 
-def _image_of_the_copy(cluster: LabCluster) -> str:
-    """The image of the checkpointer's own static copy, by the controller's disk."""
+def _standby_image(cluster: LabCluster) -> str:
+    """The image of the checkpointer's own standby pod, by the manifest on the controller."""
     manifest = cluster.on_controller("cat", "/etc/kubernetes/manifests/checkpoint-kube-system.pod-checkpointer.json")
     image: str = json.loads(manifest)["spec"]["containers"][0]["image"]
     return image

@@ -1,4 +1,4 @@
-"""`upgrader recover`: bad changes pushed past `upgrader`, and what brings the cluster back. More in tests/soak."""
+"""`upgrader recover` after bad changes that bypassed `upgrader`. More in tests/soak."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from testkit.recovery import assert_recovered
 
 
 def test_healthy_cluster_needs_no_recovery(cluster: LabCluster) -> None:
-    """On a healthy cluster `recover` says so, changes nothing, and leaves no run behind."""
+    """On a healthy cluster `recover` reports that, changes nothing, and creates no run."""
     cluster.wait_until_settled(OLD)
     before = cluster.releases(), cluster.runs()
     for flags in ([], ["--dry-run"], ["--host", "controller-1"]):
@@ -22,15 +22,15 @@ def test_healthy_cluster_needs_no_recovery(cluster: LabCluster) -> None:
 
 
 def test_controller_that_is_not_there(cluster: LabCluster) -> None:
-    """A name that the inventory doesn't know is refused, with those that it does."""
+    """A name that is not in the inventory is refused, with the names that are."""
     ended = cluster.upgrader("recover", "--host", "controller-9")
     assert ended.exit_code == 2, ended
     assert "controller-1" in ended.stderr
 
 
 def test_plain_helm_upgrade_and_a_power_cut(cluster: LabCluster) -> None:
-    """A revision that Helm calls deployed crashes, and the power goes: a recovery that is killed half-way, and run
-    again, ends with the release at its good revision and the copy gone.
+    """A revision that Helm calls deployed crashes, and the power is cut: a recovery that is killed and repeated
+    restores the release's good revision and deactivates the standby pod.
     """
     good = cluster.manifests()
     upgrade(cluster)
@@ -45,7 +45,7 @@ def test_plain_helm_upgrade_and_a_power_cut(cluster: LabCluster) -> None:
 
 
 def test_edited_by_hand(cluster: LabCluster) -> None:
-    """What `kubectl edit` has changed and added is taken out, while the API answers, at the same content as before."""
+    """Changes and additions by `kubectl edit` are reverted while the API answers."""
     good = cluster.manifests()
     edit(cluster)
     until("the new pod to crash", lambda: cluster.crashed(BAD_FLAG), timeout_seconds=60)
@@ -59,7 +59,7 @@ def test_edited_by_hand(cluster: LabCluster) -> None:
 
 
 def kill_after(cluster: LabCluster, words: str) -> None:
-    """Begin a recovery, and kill it as soon as it says that it is about to do this."""
+    """Start a recovery, and kill it as soon as it announces this action."""
     with running("-C", cluster.folder, "recover", "--yes") as run:
         assert run.stdout is not None
         output = []

@@ -1,4 +1,4 @@
-"""Releases that somebody, or something, left in another state than a run expects."""
+"""Releases in another state than a run expects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HELM = REPOSITORY / ".venv" / "bin" / "helm"
 
 
 def test_release_that_was_uninstalled_is_installed_again(cluster: LabCluster) -> None:
-    """A release that was removed by hand is planned as an install, and the run brings it back."""
+    """A release that was removed by hand is planned as an install, and the run installs it."""
     _helm(cluster, "uninstall", "pod-checkpointer")
     ended = cluster.run(OLD)
     assert ended.exit_code == 0, ended
@@ -24,7 +24,7 @@ def test_release_that_was_uninstalled_is_installed_again(cluster: LabCluster) ->
 
 
 def test_release_stuck_in_pending_upgrade(cluster: LabCluster) -> None:
-    """A Helm that was killed half-way: refused with the remedy while it may be at work, freed once it can't be."""
+    """A release that a killed Helm left pending is refused with a remedy while Helm may run, and freed afterwards."""
     before = cluster.manifests()["kube-apiserver"]
     _kill_helm_half_way(cluster)
 

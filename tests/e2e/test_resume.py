@@ -1,4 +1,4 @@
-"""Runs that are killed or stopped, and gone on with or taken back, by others. `make soak` has every moment."""
+"""Runs that are killed or stopped, and then resumed or rolled back from elsewhere. `make soak` has every moment."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def releases(cluster: LabCluster, tmp_path: Path) -> Iterator[TwoReleases]:
     two.remove()
 
 
-def test_killed_stopped_and_gone_on_with(releases: TwoReleases) -> None:
-    """Killed while Helm is at work, another machine completes the run, each change once; killed on its way back, the
-    next process goes on back; stopped by Ctrl-C, it ends with 130 behind its step, and can be taken back."""
+def test_killed_or_stopped_then_resumed(releases: TwoReleases) -> None:
+    """A run that is killed while Helm runs is completed by another machine, each change once; one that is killed during
+    its rollback completes the rollback when resumed; one that Ctrl-C stops ends with 130 after its step, and can be
+    rolled back."""
     before = releases.revisions()
     _, after = releases.change()
     releases.kill(Moment("StepStarted", TWO, "pending-upgrade"))
@@ -43,7 +44,7 @@ def test_killed_stopped_and_gone_on_with(releases: TwoReleases) -> None:
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=120)
     assert process.returncode == 130 and "upgrader resume" in output, output
-    assert releases.turns == (then, before_it), "the step that was at work is complete, the next was not begun"
+    assert releases.turns == (then, before_it), "the running step is complete, the next one was not begun"
     ended = releases.from_another_machine("rollback", "--yes")
     assert ended.exit_code == 0, ended
     assert releases.turns == (before_it, before_it) and releases.settled

@@ -6,7 +6,7 @@ from testkit.lab_cluster import OLD, LabCluster
 
 
 def test_gate_that_never_holds_rolls_back_every_step(cluster: LabCluster) -> None:
-    """A gate fails on the second step: both steps are undone, the second one first, and the cluster is what it was."""
+    """If a gate of the second step fails, both steps are undone, the second one first, and the cluster is as before."""
     before = cluster.manifests()
     cluster.change_values("pod-checkpointer", {"logLevel": "debug"})  # so that the first step has something to undo
     never = {"deployment": "default/never", "deadline": "5s"}

@@ -1,4 +1,4 @@
-"""Runs that Helm's own rollback can't save: it is killed in the middle, or the API that it needs is gone."""
+"""Runs that Helm's own rollback can't save: Helm is killed, or the API is unreachable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OWN_FLAGS = ("advertise-address", "bind-address", "endpoint-reconciler-type", "
 
 
 def test_helm_killed_in_the_middle_of_a_bad_change(cluster: LabCluster) -> None:
-    """A bad flag, and nobody left to roll it back: the run does it, ends with 4, and the API answers all the while."""
+    """If Helm is killed during a bad change, the run rolls it back and ends with 4, and the API stays available."""
     before = cluster.manifests()
     cluster.change_values("kube-apiserver", {"extraArgs": _BAD_FLAG})
     with running("-C", cluster.folder, "run", "--to", OLD, "--yes") as run:
@@ -42,9 +42,10 @@ def test_helm_killed_in_the_middle_of_a_bad_change(cluster: LabCluster) -> None:
 
 
 def test_change_that_takes_the_api_away(cluster: LabCluster) -> None:
-    """An old-style DaemonSet that never serves replaces kube-apiserver: the API is brought back, the run rolled back.
+    """If an old-style DaemonSet that never serves replaces kube-apiserver, the run recovers the API and rolls back.
 
-    Helm takes it for ready (helm#10845) and removes the Deployment, and a wrong etcd isn't certain at the first crash.
+    Helm considers it ready (helm#10845) and removes the Deployment; a wrong etcd address is not certain at the first
+    crash.
     """
     before = cluster.manifests()
     (cluster.folder / "values" / "old-style.yaml").write_text(
@@ -58,7 +59,7 @@ def test_change_that_takes_the_api_away(cluster: LabCluster) -> None:
                 {**old_style, "values": "values/old-style.yaml"},
                 {"release": "kubernetes"},
             ],
-            # Before the pod-checkpointer, which waits for a minute whether a crash loop mends itself.
+            # Earlier than the pod-checkpointer, which waits a minute for a crash loop to end by itself.
             "policy": {"recovery": {"after": "15s"}},
         }
     )
@@ -70,9 +71,9 @@ def test_change_that_takes_the_api_away(cluster: LabCluster) -> None:
     report = cluster.report()
     assert report["outcome"] == "rolled-back"
     assert [recovery["outcome"] for recovery in report["recoveries"]] == ["succeeded"], ended
-    told = [record["type"] for record in cluster.journal()]
-    assert told.index("StepEnded") < told.index("RecoveryStarted") < told.index("RecoveryEnded")
-    until("the copy to be withdrawn", lambda: cluster.standby_pods() == [], timeout_seconds=90)
+    types = [record["type"] for record in cluster.journal()]
+    assert types.index("StepEnded") < types.index("RecoveryStarted") < types.index("RecoveryEnded")
+    until("the standby pod to be deactivated", lambda: cluster.standby_pods() == [], timeout_seconds=90)
 
 
 def _pending(cluster: LabCluster) -> bool:

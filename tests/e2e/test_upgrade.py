@@ -1,4 +1,4 @@
-"""The main job: one controller, one minor version further, and nobody notices."""
+"""The main job: one controller, one minor version, no outage."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from testkit.workload import Workload
 
 
 def test_upgrade_under_load(cluster: LabCluster) -> None:
-    """Every component gets to the target; no request of the workload fails, no pod restarts, and the API is never away.
+    """Every component reaches the target; no request of the workload fails, no pod restarts, the API stays available.
 
-    Nor for a pod that asks it through the ClusterIP. From outside one write may meet the end of the old instance on a
-    kept HTTP/1.1 connection, and nothing else may fail.
+    Also for a pod that uses the ClusterIP. From outside one write may fail, if the old instance closes its kept
+    HTTP/1.1 connection, and nothing else.
     """
     workload = Workload(cluster.kube)
     workload.deploy()
@@ -25,17 +25,17 @@ def test_upgrade_under_load(cluster: LabCluster) -> None:
     assert workload.pods().disturbances_since(pods) == ()
     assert seen.failed == seen.lost_writes <= 1, seen
     assert workload.tally("client").failed == 0, workload.tally("client")
-    # It may have lived through other tests, whose outages of the API it counted.
+    # It may have counted outages of earlier tests.
     assert workload.tally("operator").failed == asked_before.failed, workload.tally("operator")
 
 
 def test_report_of_an_upgrade(upgraded_cluster: LabCluster) -> None:
-    """The report of the run says how it ended, each step with its gates, and what the API's clients saw."""
+    """The run's report has its outcome, each step with its gates, and what the API's clients saw."""
     report = upgraded_cluster.report()
     assert report["outcome"] == "succeeded"
     assert [step["name"] for step in report["steps"]] == list(RELEASES)
     assert {step["outcome"] for step in report["steps"]} == {"passed"}
-    # The checkpointer doesn't change: its gates are held behind kube-apiserver, the first that does.
+    # The checkpointer doesn't change: its gates are checked after kube-apiserver, the first release that does.
     assert [bool(step["gates"]) for step in report["steps"]] == [False, True, True]
     held = {gate["name"] for gate in report["steps"][1]["gates"]}
     assert {"checkpoint", "apiserver", "critical-pods"} <= held
@@ -45,7 +45,7 @@ def test_report_of_an_upgrade(upgraded_cluster: LabCluster) -> None:
 
 
 def test_second_run_changes_nothing(upgraded_cluster: LabCluster) -> None:
-    """A run to the version that the cluster is at leaves every release at its revision, and ends well."""
+    """A run to the current version leaves every release at its revision, and succeeds."""
     before = upgraded_cluster.releases()
     ended = upgraded_cluster.run(TARGET)
     assert ended.exit_code == 0, ended
@@ -53,6 +53,6 @@ def test_second_run_changes_nothing(upgraded_cluster: LabCluster) -> None:
 
 
 def test_power_cut_after_the_upgrade(upgraded_cluster: LabCluster) -> None:
-    """After a power cut of the only controller the upgraded control plane comes back by itself."""
+    """After a power cut of the only controller the upgraded control plane recovers by itself."""
     upgraded_cluster.cut_power()
     upgraded_cluster.wait_healthy(TARGET, timeout_seconds=180)

@@ -1,4 +1,4 @@
-"""kube-apiserver is replaced on the only controller, in ways that any week brings, and no client loses a request."""
+"""Usual replacements of kube-apiserver on the only controller, in which no client loses a request."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _IN_GOOD_ORDER = ("HTTP 429", "closed without an answer", "not processed")
 
 
 def test_pod_deleted_by_hand(cluster: LabCluster) -> None:
-    """`kubectl delete pod` of the only instance, on a cluster at rest: it serves on until its successor does.
+    """`kubectl delete pod` of the only instance, on a settled cluster: it serves until its successor does.
 
-    Not after other rolls: Kubernetes' controllers may then look away for longer than the old instance has (the chart's
-    README says how long).
+    Not during other rollouts: Kubernetes' controllers may then react later than the old instance's grace period (see
+    the chart's README).
     """
     cluster.wait_until_settled(OLD)
     (old,) = _pods(cluster)
@@ -37,9 +37,9 @@ def test_pod_deleted_by_hand(cluster: LabCluster) -> None:
 
 
 def test_proxy_upgrade_its_configuration_and_back_again_in_a_row(cluster: LabCluster) -> None:
-    """HAProxy's own upgrade, a change of its configuration right after it, and a rollback on top of both fail nothing.
+    """HAProxy's own upgrade, a change of its configuration right after it, and a rollback of both fail no request.
 
-    Each roll begins when Helm calls the one before done, which is long before that one's old instance has ended.
+    Each rollout begins when Helm reports the previous one as done, long before its old instance has ended.
     """
     before = cluster.releases()["kube-apiserver"]["revision"]
     tag = _newer_proxy(cluster)
@@ -63,13 +63,13 @@ def _clients(cluster: LabCluster) -> Iterator[AvailabilityProbe]:
 def _nothing_failed(seen: Availability, cluster: LabCluster) -> None:
     assert seen.failed == 0, "\n".join([*map(str, seen.failures), *_events(cluster)])
     assert seen.watches.events > 0 and seen.watches.missed == 0, seen.watches
-    # What their first try met is what HTTP has for it: come back later, this connection is closing, not processed.
+    # First tries may only fail as HTTP provides for: retry later, connection closing, not processed.
     for failure in seen.raw_failures:
         assert any(words in failure.error for words in _IN_GOOD_ORDER), failure
 
 
 def _events(cluster: LabCluster) -> list[str]:
-    """What became of the pods, in order of time: was the successor late, or the old instance early?"""
+    """The events of the pods in order of time: was the successor late, or the old instance early?"""
     return sorted(
         f"{event.get('lastTimestamp') or event['eventTime']} {event['involvedObject']['name']}: "
         f"{event['reason']} {event['message']}"
@@ -78,7 +78,7 @@ def _events(cluster: LabCluster) -> list[str]:
 
 
 def _newer_proxy(cluster: LabCluster) -> str:
-    """Give HAProxy's image a further tag, as a newer version would have, and return that."""
+    """Give HAProxy's image a second tag, as a newer version would have, and return it."""
     ctr = ("ctr", "-n", "k8s.io", "images")
     images = cluster.on_controller(*ctr, "ls", "-q").split()
     image = next(name for name in images if "haproxy:" in name and "@" not in name)
@@ -97,6 +97,6 @@ def _pods(cluster: LabCluster) -> list[str]:
 
 
 def _one_pod(cluster: LabCluster) -> None:
-    """Wait until the last old instance has ended: its end is what clients could notice."""
+    """Wait until the last old instance has ended, as clients could notice its end."""
     until("the old instances to end", lambda: len(_pods(cluster)) == 1, timeout_seconds=120)
-    time.sleep(2)  # what was asked last is answered
+    time.sleep(2)  # for the last requests' answers

@@ -1,4 +1,4 @@
-"""Every moment of a run at which it can be killed, on a real cluster. Part of `make soak`: half an hour."""
+"""A run that is killed at every moment, on a real cluster. Part of `make soak`: half an hour."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def releases(cluster: LabCluster, tmp_path: Path) -> Iterator[TwoReleases]:
 @pytest.mark.parametrize("helm_too", [False, True], ids=["helm-goes-on", "helm-killed-too"])
 @pytest.mark.parametrize("moment", MOMENTS, ids=str)
 def test_resume_elsewhere_ends_as_the_run_would_have(releases: TwoReleases, moment: Moment, helm_too: bool) -> None:
-    """From a folder without runs and with an empty home, the run ends at its target, or back where it began."""
+    """A resume from another machine ends the run at its target, or where it began."""
     before, after = releases.change(fails=moment.fails)
     releases.kill(moment, helm_too=helm_too)
     ended = releases.from_another_machine("resume", "--yes", "--take-over")
@@ -33,7 +33,7 @@ def test_resume_elsewhere_ends_as_the_run_would_have(releases: TwoReleases, mome
 
 @pytest.mark.parametrize("moment", [moment for moment in MOMENTS if not moment.fails], ids=str)
 def test_rollback_elsewhere_is_the_start(releases: TwoReleases, moment: Moment) -> None:
-    """From wherever it was killed, the run is taken back to where it began."""
+    """A rollback after a kill at any moment restores the state before the run."""
     before, _ = releases.change()
     releases.kill(moment)
     ended = releases.from_another_machine("rollback", "--yes", "--take-over")

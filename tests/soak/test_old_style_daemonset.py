@@ -1,4 +1,4 @@
-"""The worst of the bad changes, with a power cut on top. Part of `make soak`: five minutes."""
+"""The worst bad change, followed by a power cut. Part of `make soak`: five minutes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from testkit.recovery import assert_recovered
 
 
 def test_old_style_daemonset_and_a_power_cut(cluster: LabCluster, tmp_path: Path) -> None:
-    """Where the update itself takes the only kube-apiserver away, and the power goes too, the DaemonSet comes back."""
+    """A DaemonSet whose update removed the only kube-apiserver is recovered, even after a power cut."""
     try:
         install_old_style(cluster, tmp_path / "values.yaml")
         good = cluster.manifests()

@@ -1,4 +1,4 @@
-"""Two runs of one cluster that start at the same instant, from two folders, over and over."""
+"""Two runs of one cluster that start at the same instant from two folders, repeatedly."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LOSES_SECONDS = 60.0
 
 
 def test_exactly_one_proceeds(cluster: LabCluster, tmp_path: Path) -> None:
-    """Of two, the first time on no Lease and then on a free one, one is at work and the other ends with 6 and its name,
-    having written nothing; stopped at once by a second SIGTERM, the one that was at work leaves the lock free."""
-    two = TwoReleases(cluster, tmp_path)  # they are what the runs find unchanged
-    # Each gate is held for so long that the one at work is still there when the other looks at its lock again.
+    """Without a Lease and with a free one, one of two runs works, and the other ends with 6, names it and writes
+    nothing; a second SIGTERM stops the first at once, and frees the lock."""
+    two = TwoReleases(cluster, tmp_path)  # the runs find them unchanged
+    # Gates take long enough for the other run to read the lock again while the first one runs.
     cluster.change_settings({"gates": {"consecutive": 100}})
     other = tmp_path / "other"
     shutil.copytree(cluster.folder, other, ignore=shutil.ignore_patterns("runs", "*.img", "machines"))

@@ -1,4 +1,4 @@
-"""A lab that was saved can be put back, whatever happened to it since. Part of `make soak`: all tests build on it."""
+"""A saved lab can be restored, whatever happened since. Part of `make soak`: all tests build on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CONFIG_MAPS = Kind("v1", "configmaps")
 
 
 def test_restore_brings_cluster_disks_and_folder_back(cluster: LabCluster) -> None:
-    """After `lab restore` what was added to the API, to a node's disk and to the cluster folder is gone; runs stay."""
+    """`lab restore` removes what was added to the API, a node's disk and the cluster folder, but keeps runs."""
     later = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "later", "namespace": "default"}}
     cluster.kube.create(_CONFIG_MAPS, later, "default")
     cluster.on_controller("touch", "/root/later", "/etc/kubernetes/later")

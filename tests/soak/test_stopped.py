@@ -1,4 +1,4 @@
-"""Runs that somebody stops, politely or not, and a playbook that is cut off; what is left is gone on with elsewhere."""
+"""Runs that a signal or a closed terminal stops, and a playbook that is killed; another machine resumes them."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def releases(cluster: LabCluster, tmp_path: Path) -> Iterator[TwoReleases]:
 
 
 def terminate(process: subprocess.Popen[str]) -> str:
-    """SIGTERM, as a CI system sends it; returns what the run output."""
+    """Send SIGTERM, as a CI system does; returns the run's output."""
     process.send_signal(signal.SIGTERM)
     return process.communicate(timeout=120)[0]
 
 
 def interrupt_twice(process: subprocess.Popen[str]) -> str:
-    """Ctrl-C, and once more."""
+    """Press Ctrl-C twice."""
     return stop_now(process, signal.SIGINT)
 
 
@@ -57,8 +57,8 @@ def interrupt_twice(process: subprocess.Popen[str]) -> str:
 def test_stopped_by_a_signal(
     releases: TwoReleases, stop: Callable[[subprocess.Popen[str]], str], complete: bool
 ) -> None:
-    """SIGTERM lets the step at work be completed, a second Ctrl-C doesn't; either way the exit code is 130, the lock is
-    free, what is output is true, and another machine completes the run."""
+    """SIGTERM lets the running step complete, a second Ctrl-C doesn't; both end with 130, a free lock and true output,
+    and another machine completes the run."""
     before, after = releases.change()
     with releases.run_until(Moment("StepStarted", ONE, "pending-upgrade")) as process:
         output = stop(process)
@@ -74,7 +74,7 @@ def test_stopped_by_a_signal(
 
 @contextmanager
 def in_a_terminal(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """`upgrader ARGUMENTS` in a terminal of its own; it is closed when the context is left, and the run waited for."""
+    """`upgrader ARGUMENTS` in its own terminal; when the context ends, closes it and waits for the run."""
     ours, theirs = pty.openpty()
     command = ["setsid", "--ctty", sys.executable, "-m", "upgrader", *map(str, arguments)]
     process = subprocess.Popen(command, cwd=REPOSITORY, stdin=theirs, stdout=theirs, stderr=theirs, text=True)
@@ -95,16 +95,16 @@ def in_a_terminal(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def _read(terminal: int, closed: threading.Event) -> None:
-    """Look at a terminal, as somebody does who sits at it: one that is full keeps who writes to it waiting."""
+    """Read from a terminal, as a full one blocks its writers."""
     while not closed.is_set():
         if select.select([terminal], [], [], 0.1)[0]:
-            with suppress(OSError):  # who wrote to it has ended
+            with suppress(OSError):  # its writers have ended
                 os.read(terminal, 65536)
 
 
 def test_closed_terminal(releases: TwoReleases) -> None:
-    """A terminal that is closed while Helm is at work costs the step nothing: it is completed, with its gates; the run
-    stops behind it with 130, and another machine completes it."""
+    """If the terminal closes while Helm runs, the step is completed with its gates, the run ends with 130, and another
+    machine completes it."""
     before, after = releases.change()
     with releases.run_until(Moment("StepStarted", ONE, "pending-upgrade"), in_a_terminal) as process:
         pass
@@ -117,8 +117,8 @@ def test_closed_terminal(releases: TwoReleases) -> None:
 
 
 def test_playbook_that_is_cut_off_between_cordon_and_uncordon(cluster: LabCluster, tmp_path: Path) -> None:
-    """A node that a killed playbook left cordoned is named by a rollback, which says that the playbook has no way back
-    and needs a person; and a run that is resumed runs the playbook again, whole, and leaves the node as it was."""
+    """A rollback names the node that a killed playbook left cordoned, and asks for manual action; a resumed run repeats
+    the whole playbook, and leaves the node as it was."""
     playbook = tmp_path / "reboot.yml"
     playbook.write_text(_CORDONS)
     cluster.change_settings(
@@ -144,7 +144,7 @@ def _cut_off(cluster: LabCluster) -> None:
         until("a cordoned node", lambda: _cordoned(cluster), timeout_seconds=120)
         process.kill()
     with pytest.raises(TimeoutError):
-        until("somebody to go on alone", lambda: not _cordoned(cluster), timeout_seconds=15)
+        until("a killed playbook to go on", lambda: not _cordoned(cluster), timeout_seconds=15)
 
 
 def _cordoned(cluster: LabCluster) -> bool:

@@ -1,4 +1,4 @@
-"""The command line, as the tests of labs use it."""
+"""The lab commands for tests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ UPGRADER = Path(__file__).resolve().parents[3] / ".venv" / "bin" / "upgrader"
 
 
 def lab_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `upgrader -C HOME lab ARGUMENTS`, whatever it ends with."""
+    """Run `upgrader -C HOME lab ARGUMENTS`; any exit code is returned."""
     command = [str(UPGRADER), "-C", str(home), "lab", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)

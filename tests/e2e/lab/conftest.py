@@ -13,7 +13,7 @@ from upgrader.lab.state import find
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """A name for a lab that is gone after the test, whatever the test did."""
+    """A name for a lab that is removed after the test."""
     value = f"e2e-lab-{os.getpid()}"
     yield value
     if find(value):

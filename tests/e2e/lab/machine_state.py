@@ -1,4 +1,4 @@
-"""What of a lab can be seen on this machine."""
+"""The traces of a lab on this machine."""
 
 from __future__ import annotations
 

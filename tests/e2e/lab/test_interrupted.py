@@ -1,4 +1,4 @@
-"""Whatever ends `lab up`, nothing is left behind, at once or after `lab down`."""
+"""An interrupted `lab up` leaves nothing behind, at once or after `lab down`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_an_interrupted_up_leaves_nothing_behind(name: str, tmp_path: Path, phas
 
 @pytest.mark.parametrize("phase", ["nodes", "other nodes"])
 def test_down_after_up_was_killed_leaves_nothing_behind(name: str, tmp_path: Path, phase: str) -> None:
-    """After kill -9 of `lab up` nobody cleans up; a later `lab down` does."""
+    """After a SIGKILL of `lab up`, `lab down` removes everything."""
     prefix = _interrupt(name, tmp_path, phase, "KILL")
     removed = lab_command(tmp_path, "down", "--name", name)
     assert removed.returncode == 0, removed.stderr
@@ -30,7 +30,7 @@ def test_down_after_up_was_killed_leaves_nothing_behind(name: str, tmp_path: Pat
 
 
 def test_up_after_up_was_killed_begins_anew(name: str, tmp_path: Path) -> None:
-    """Half a control plane can't be finished: the next `lab up` removes it, and makes the whole lab."""
+    """The next `lab up` removes an incomplete control plane, and makes the whole lab."""
     _interrupt(name, tmp_path, "control plane", "KILL")
     made = lab_command(tmp_path, "up", "--workers", "1", "--name", name)
     assert made.returncode == 0, made.stderr
@@ -38,7 +38,7 @@ def test_up_after_up_was_killed_begins_anew(name: str, tmp_path: Path) -> None:
 
 
 def _interrupt(name: str, home: Path, phase: str, signal: str) -> str:
-    """Start `lab up`, send it a signal when it says that the phase begins, and return the lab's prefix."""
+    """Start `lab up`, send it a signal when it reports that phase, and return the lab's prefix."""
     command = [str(UPGRADER), "-C", str(home), "lab", "up", "--workers", "1", "--name", name]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr

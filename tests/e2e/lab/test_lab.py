@@ -1,4 +1,4 @@
-"""Labs as a user makes, breaks and removes them: with the command line, on this machine."""
+"""Labs as users make, break and remove them: with the command line, on this machine."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 def test_a_pod_resolves_and_reaches_a_service_on_another_node(large: Lab) -> None:
-    """CoreDNS, kube-proxy and the routes between nodes work, also for a Service whose pod is on the client's node."""
+    """CoreDNS, kube-proxy and the routes between nodes work, also for a Service whose pod runs on the client's node."""
     for server, client in (("worker-1", "worker-2"), ("worker-1", "worker-1")):
         manifest = _WORKLOAD.replace("NODE_OF_SERVER", server).replace("NODE_OF_CLIENT", client)
         assert _kubectl(large, "controller-1", "apply -f -", manifest).returncode == 0
@@ -77,7 +77,7 @@ def test_a_pod_resolves_and_reaches_a_service_on_another_node(large: Lab) -> Non
 
 
 def test_the_api_stays_when_a_controller_loses_power_and_it_comes_back_with_its_state(large: Lab) -> None:
-    """The load balancer leaves the dead controller out; switched on again, the node has its files and is Ready."""
+    """The load balancer skips a dead controller; after power on the node has its files and is Ready."""
     large.run("controller-1", "echo kept > /root/kept")
     home = large.placement.folder.parents[1]
     crashed = lab_command(home, "crash", "controller-1", "--name", large.placement.spec.name)
@@ -107,7 +107,7 @@ def test_up_again_changes_nothing_and_brings_a_dead_node_back(large: Lab) -> Non
 
 
 def test_another_lab_lives_beside_it_and_leaves_without_a_trace(large: Lab, name: str, tmp_path: Path) -> None:
-    """Two labs share nothing: one comes and goes, and the other does not notice."""
+    """Making and removing a second lab doesn't affect the first."""
     made = lab_command(tmp_path, "up", "--name", name)
     assert made.returncode == 0, made.stderr
     placement = Lab.find(name).placement
@@ -120,7 +120,7 @@ def test_another_lab_lives_beside_it_and_leaves_without_a_trace(large: Lab, name
 
 
 def test_another_lab_of_the_same_name_is_refused(large: Lab, tmp_path: Path) -> None:
-    """A name that is taken says by what, and nothing is changed."""
+    """A name in use is refused with its user, and nothing is changed."""
     spec = large.placement.spec
     refused = lab_command(tmp_path, "up", "--name", spec.name)
     assert refused.returncode == 2

@@ -1,4 +1,4 @@
-"""The benchmark tells a run's own overhead from what Helm, Kubernetes and the gates take."""
+"""The benchmark separates a run's own overhead from the time of Helm, Kubernetes and the gates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench.parts import parts_of_run
 
 
 def test_overhead_is_what_is_left() -> None:
-    """Apply seconds and the slowest gate of every step are not its own; the rest of the wall time is."""
+    """Overhead is the wall time without the apply seconds and the slowest gate of every step."""
     steps = [
         {"name": "pod-checkpointer", "apply_seconds": 10.0, "gates": [{"seconds": 2.0}, {"seconds": 5.0}]},
         {"name": "kube-apiserver", "apply_seconds": 30.0, "gates": []},

@@ -8,7 +8,7 @@ from upgrader.model.availability import Availability, Latency
 
 
 def test_each_round_is_a_row_with_its_circumstances() -> None:
-    """The prober's CPU stands beside that of a bare loop, the rate, what was asked, and the load average."""
+    """The prober's CPU is in one row with that of a bare loop, the rate, the requests and the load average."""
     seen = Availability(requests=6000, failed=1, cpu_percent=4.21, latency=Latency(p50=3.0, p99=11.0))
     text = page([Cost(100.0, 0.7, seen, 2.04)], 60.0, 2, "2026-11-21")
     found = row(text, "100")

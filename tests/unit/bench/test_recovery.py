@@ -1,4 +1,4 @@
-"""The recovery benchmark: what it counts, what it reads from a node's logs, when it cuts."""
+"""The recovery benchmark: what it counts, what it reads from a node's logs, when it cuts power."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.bench.tables import row
 
 
 def test_back_is_the_first_answer_after_the_outage() -> None:
-    """What answered before the damage doesn't count, and going away again is told with its length."""
+    """Answers before the damage don't count, and a second outage is counted with its length."""
     changes = [Seen(0.1, True), Seen(5.0, False), Seen(9.0, True), Seen(12.0, False), Seen(13.0, True)]
     assert back(changes, after=5.0) == 9.0
     assert gaps(changes, after=9.0) == (1.0,)
@@ -28,7 +28,7 @@ def test_each_part_of_an_upgrade_gets_a_cut() -> None:
 
 
 def test_milestones_of_a_boot() -> None:
-    """Lines of before the boot, of other pods and of later restarts don't count; nanoseconds are understood."""
+    """Lines from before the boot, of other pods and of later restarts don't count; nanoseconds are parsed."""
     copy = "/var/log/pods/kube-system_kube-apiserver-checkpoint-controller-1_ab12"
     printed = "\n".join(
         [
@@ -44,7 +44,7 @@ def test_milestones_of_a_boot() -> None:
     assert milestones(parse(printed, 100.0), 100.0) == pytest.approx(
         {
             "kubelet starts": 0.5,
-            "the copy's first container runs": 3.250000,
+            "the standby pod's first container runs": 3.250000,
             "its kube-apiserver runs": 6.5,
             "…and serves": 6.5,
         }
@@ -52,7 +52,7 @@ def test_milestones_of_a_boot() -> None:
 
 
 def test_the_phase_is_that_of_the_last_line() -> None:
-    """Helm and gates of a step are told apart, and so is a run that has not begun or is going back."""
+    """A phase names the step and whether Helm or its gates ran; before the first step and in an undo it says so."""
     started = {"type": "StepStarted", "data": {"step": "kube-apiserver"}}
     assert phase_of([]) == "before the first step"
     assert phase_of([started]) == "kube-apiserver, Helm"
@@ -62,7 +62,7 @@ def test_the_phase_is_that_of_the_last_line() -> None:
 
 
 def test_tables_have_medians_and_leave_out_what_did_not_happen() -> None:
-    """A median over the measurements of a cause; a time that was never met is an empty cell, not a zero."""
+    """Each cause has the median of its measurements; a time that was not reached is an empty cell, not a zero."""
     results = [Result("cut", "checkpoint", 1.0, api, None, milestones={"a": api}) for api in (8.0, 30.0, 9.0)]
     cause = row(cause_table(results), "cut")
     assert (cause["SSH, s"], cause["API, s"], cause["all done, s"]) == ("1.0", "9.0", "")

@@ -1,4 +1,4 @@
-"""What is taken for a promise kept, and how outcomes are shown."""
+"""When a run has kept its promise, and how the page shows outcomes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.bench.tables import rows
 
 def outcome(exit_code: int, turn: str, *, resumed: int | None = None, moment: str = Moment.HELM) -> Outcome:
     """A run from turn 1 to turn 2."""
-    output = "Start\nError: the API server did not answer\n  Remedy: look"
+    output = "Start\nError: the API server did not answer\n  Remedy: check"
     return Outcome("500", moment, exit_code, 31.4, output, turn, {0: "2", 4: "1", 3: "1"}, resumed)
 
 
@@ -28,11 +28,11 @@ def outcome(exit_code: int, turn: str, *, resumed: int | None = None, moment: st
         (outcome(4, "2"), "exit code 4, but the cluster has turn '2', not '1'"),
         (outcome(5, "2", resumed=5), "resume ended with 5"),
         (outcome(1, "2"), "exit code 1"),
-        (outcome(-1, "2"), "still at work"),
+        (outcome(-1, "2"), "still running"),
     ],
 )
-def test_an_exit_code_is_held_against_the_cluster(ended: Outcome, trouble: str) -> None:
-    """A run keeps its promise when the cluster is as its exit code says, and no other way."""
+def test_an_exit_code_must_match_the_cluster(ended: Outcome, trouble: str) -> None:
+    """A run keeps its promise only if the cluster is in the state that its exit code stands for."""
     assert trouble in ended.trouble
     assert bool(trouble) == bool(ended.trouble)
 
@@ -47,14 +47,14 @@ def test_table_has_what_was_tried() -> None:
 
 
 def test_each_table_has_its_own_runs() -> None:
-    """Runs that met a fault in a step of an upgrade are no part of the table of moments, and the other way round."""
+    """The table of an upgrade's steps has no runs of the table of moments."""
     runs = [as_json(outcome(4, "1")), as_json(outcome(0, "2", moment="kube-apiserver"))]
     found = rows(table(runs, ("pod-checkpointer", "kube-apiserver")))
     assert found == [{"fault": "500", "kube-apiserver": "done (0), 31 s"}]
 
 
-def test_a_resumed_run_says_both() -> None:
-    """What the run came to at first, and what it came to then."""
+def test_a_resumed_run_shows_both() -> None:
+    """The cell and the figures have the exit codes of the run and of its resume."""
     figures = as_json(outcome(5, "2", resumed=0))
     (found,) = rows(table([figures], tuple(Moment)))
     assert found["Helm at work"].startswith("stopped (5), then done")
@@ -63,14 +63,14 @@ def test_a_resumed_run_says_both() -> None:
 
 
 def test_parts_can_be_measured_again() -> None:
-    """A cell that is measured anew replaces the old one, and the others stay."""
+    """A cell that is measured again replaces the old one, and the others stay."""
     old = [as_json(outcome(5, "1", resumed=5)), as_json(outcome(0, "2", moment=Moment.GATES))]
     new = [as_json(outcome(4, "1"))]
     assert merged(old, new) == [old[1], new[0]]
 
 
 def test_page_keeps_its_words(tmp_path: Path) -> None:
-    """Only what is between the marks is replaced, as often as it is measured."""
+    """Each measurement replaces only what is between the marks."""
     page = tmp_path / "page.md"
     other = "<!-- outcomes of steps: made by `make reliability` -->\nother\n<!-- end of outcomes of steps -->\nafter\n"
     page.write_text(f"before\n<!-- outcomes: made by `make reliability` -->\nold\n<!-- end of outcomes -->\n{other}")

@@ -1,4 +1,4 @@
-"""The side-by-side benchmark: what it counts, and what its page and picture say of it."""
+"""The side-by-side benchmark: what it counts, and what its page and picture show."""
 
 from __future__ import annotations
 
@@ -33,38 +33,38 @@ def shown(trials: Sequence[Trial]) -> str:
     return page(WHERE, TITLES, trials, "zero-outage.svg")
 
 
-def test_what_a_person_says_of_the_figures_is_on_the_page() -> None:
-    """Remarks come after the circumstances that they are about, whenever the page is written anew."""
+def test_remarks_are_on_the_page() -> None:
+    """Hand-written remarks follow the circumstances each time the page is written."""
     text = page(WHERE, TITLES, [trial("run")], "zero-outage.svg", "The first round was ended.\n")
     assert text.index("## Circumstances") < text.index("The first round was ended.\n\n## How it was measured")
 
 
 def test_a_hang_is_seen_although_all_was_answered_later() -> None:
-    """Answers are counted in the second in which they came: a second of silence is empty, whatever comes after it."""
+    """Answers count in the second in which they came: a second without answers is 0, whatever follows."""
     assert per_second([(1.0, 50), (2.0, 50), (3.0, 150)]) == (50.0, 0.0, 100.0)
 
 
 def test_reports_between_whole_seconds_are_shared_out() -> None:
-    """A count that comes twice a second, and not on time, gives an even rate; part of a second at the end is left."""
+    """Counts at irregular times give an even rate, and an incomplete last second is left out."""
     assert per_second([(0.75, 30), (1.25, 50), (2.25, 90)]) == (40.0, 40.0)
     assert per_second([]) == ()
 
 
-def test_caches_are_no_memory_of_the_control_plane() -> None:
-    """Both kinds of control groups give the memory that can't be taken back, children included where there are any."""
+def test_memory_excludes_caches() -> None:
+    """Both versions of control groups give the anonymous memory, children included where there are any."""
     assert anonymous_bytes("cache 900\nrss 1\ntotal_cache 990\ntotal_rss 70") == 70
     assert anonymous_bytes("anon 71\nfile 900") == 71
 
 
-def test_spread_tells_when_there_is_none() -> None:
-    """The median with least and most; a single value or equal ones alone; nothing at all is a dash, never a zero."""
+def test_spread_of_equal_or_missing_values() -> None:
+    """A median with least and most; equal values as one; no value is a dash, never a zero."""
     assert spread([3.0, 1.0, 20.0]) == "3 (1–20)"
     assert spread([2.0, 2.0]) == "2"
     assert spread([None]) == "–"
 
 
 def test_ratio_needs_both_sides() -> None:
-    """The pipeline's overhead is told by medians of upgrades alone, and not at all when one side is missing."""
+    """The overhead compares medians of upgrades only, and is missing if one side is."""
     runs = [trial("run", seconds) for seconds in (110.0, 120.0, 500.0)]
     bad = trial("run", 900.0, what=BAD_FLAG_PUSHED)
     assert ratio([*runs, bad, trial("charts", 100.0)], "run", "charts") == pytest.approx(1.2)
@@ -73,7 +73,7 @@ def test_ratio_needs_both_sides() -> None:
 
 
 def test_page_shows_each_way_with_its_number_of_trials() -> None:
-    """A way is one row over all of its trials; ways without trials have none."""
+    """A way has one row for all its trials; a way without trials has none."""
     text = shown([trial("run"), trial("run", failed=2), trial("kubeadm", failed=400)])
     kubeadm, run = rows(text)
     assert (kubeadm["way"], kubeadm["failed"], kubeadm["n"]) == ("(a) kubeadm", "400", "1")
@@ -82,14 +82,14 @@ def test_page_shows_each_way_with_its_number_of_trials() -> None:
 
 
 def test_page_names_every_command_that_measured() -> None:
-    """Trials that were added later came from another command: both can be repeated."""
+    """The page lists every command that measured, also for trials that were added later."""
     text = shown([trial("run")])
     assert "$ bench --repeat 1\n$ bench --add\n" in text
     assert "Nodes' disks on tmpfs" in text
 
 
-def test_an_upgrade_that_did_not_arrive_is_not_taken_for_a_quick_one() -> None:
-    """Its times are a dash, and the note says what went wrong."""
+def test_a_failed_upgrade_has_no_times() -> None:
+    """The times of a failed upgrade are a dash, and its note has the reason."""
     text = shown([replace(trial("run", None), note="FAILED: it hung")])
     run = row(text, "(d) run")
     assert (run["wall time, s"], run["all done, s"]) == ("–", "–")
@@ -97,22 +97,22 @@ def test_an_upgrade_that_did_not_arrive_is_not_taken_for_a_quick_one() -> None:
 
 
 def test_page_warns_of_a_busy_machine() -> None:
-    """Figures of a machine that had other work are called that at the top; those of an idle one aren't."""
+    """The page warns only if the machine was busy before the trials began."""
     assert "Not of an idle machine" in shown([replace(trial("run"), load_average=24.0)])
     assert "Not of an idle machine" not in shown([trial("run")])
 
 
-def test_page_says_who_mended_a_bad_flag() -> None:
-    """What came back by itself and what a person had to do are told apart, and counted when they differ."""
-    by_person = replace(trial("kubeadm", 210.0, what=BAD_FLAG_PUSHED), fixed_by="a person")
-    by_itself = replace(by_person, fixed_by="kubeadm itself")
-    assert "(a) kubeadm: a person (2×); kubeadm itself (1×)" in shown([by_person, by_itself, by_person])
-    assert "(a) kubeadm: a person\n" in shown([by_person])
-    assert "(a) kubeadm: nobody, in the time" in shown([replace(by_person, fixed_by="", done_seconds=None)])
+def test_page_names_who_fixed_a_bad_flag() -> None:
+    """The page says who fixed a bad flag, and counts them where trials differ."""
+    by_operator = replace(trial("kubeadm", 210.0, what=BAD_FLAG_PUSHED), fixed_by="an operator")
+    by_itself = replace(by_operator, fixed_by="kubeadm itself")
+    assert "(a) kubeadm: an operator (2×); kubeadm itself (1×)" in shown([by_operator, by_itself, by_operator])
+    assert "(a) kubeadm: an operator\n" in shown([by_operator])
+    assert "(a) kubeadm: not fixed in the time" in shown([replace(by_operator, fixed_by="", done_seconds=None)])
 
 
 def test_sections_by_number_of_controllers() -> None:
-    """Trials with one and with three controllers are never thrown together."""
+    """Trials with one and with three controllers have separate sections."""
     text = shown([trial("run"), replace(trial("run", failed=9), controllers=3)])
     one, three = text.split("## 3 controllers")
     assert "## One controller" in one
@@ -120,14 +120,14 @@ def test_sections_by_number_of_controllers() -> None:
 
 
 def test_picture_shows_the_trial_in_the_middle() -> None:
-    """Neither the best nor the worst trial stands for a way."""
+    """The picture shows the middle trial of a way, not its best or worst."""
     trials = [trial("run", failed=failed) for failed in (9, 0, 3)]
     assert typical(trials).seen.failed == 3
     assert typical(trials[:2]).seen.failed == 0
 
 
 def test_picture_marks_steps_and_shows_what_was_lost() -> None:
-    """It is well-formed, names every step whatever its characters, and a second without answers reaches the ground."""
+    """The SVG is well-formed, names every step, and shows a second without answers as 0."""
     seen = Seen(requests=150, failed=50, answered=(50.0, 0.0, 50.0), marks=(Mark(1.0, "a & b"), Mark(2.5, "next")))
     root = ET.fromstring(picture({"(d) `run` <x>": replace(trial("run"), seen=seen)}, 50.0))
     space = "{http://www.w3.org/2000/svg}"
@@ -143,7 +143,7 @@ def test_picture_marks_steps_and_shows_what_was_lost() -> None:
 
 
 def test_steps_of_a_run_are_marked_at_the_times_of_its_journal() -> None:
-    """Steps, their gates and undos become marks; lines that begin nothing don't."""
+    """The start of a step or an undo becomes a mark; other lines don't."""
     lines = [
         {"type": "StepStarted", "time": "1970-01-01T00:00:10Z", "data": {"step": "kube-apiserver"}},
         {"type": "GateLooked", "time": "1970-01-01T00:00:11Z", "data": {"step": "kube-apiserver"}},
@@ -152,8 +152,8 @@ def test_steps_of_a_run_are_marked_at_the_times_of_its_journal() -> None:
     assert journal_marks(lines) == [Mark(10.0, "kube-apiserver"), Mark(12.5, "undo kube-apiserver")]
 
 
-def test_kubeadm_says_what_it_replaces() -> None:
-    """Only the line that begins a component's replacement marks it."""
+def test_kubeadm_announces_what_it_replaces() -> None:
+    """Only the line that announces a component's replacement marks it."""
     assert announced('[upgrade/staticpods] Preparing for "kube-apiserver" upgrade\n') == "kube-apiserver"
     assert (
         announced('[upgrade/staticpods] Moving new manifest to "/etc/kubernetes/manifests/kube-apiserver.yaml"') == ""
@@ -161,19 +161,19 @@ def test_kubeadm_says_what_it_replaces() -> None:
 
 
 def test_trials_survive_their_file() -> None:
-    """What was measured earlier can be read back and added to."""
+    """Trials that were written as JSON can be read again."""
     seen = Seen(errors={"refused": 3}, answered=(50.0, 1.5), marks=(Mark(1.0, "kube-apiserver"),))
     written = replace(trial("run"), seen=seen, fixed_by="itself")
     assert Trial.from_json(written.as_json()) == written
 
 
 def test_every_way_has_a_name_of_its_own() -> None:
-    """Figures are kept by name."""
+    """Names and titles of ways are unique, as figures are stored by name."""
     assert len({way.name for way in WAYS}) == len({way.title for way in WAYS}) == len(WAYS)
 
 
-def test_helms_words_are_not_cut_within_one() -> None:
-    """The page says what Helm said, from its first word on, without the command line, and no more than a line of it."""
+def test_helms_message_is_cut_between_words() -> None:
+    """Helm's message is shown without the command line, and shortened to one line between words."""
     error = ApiError(f"helm upgrade --wait failed\nhelm upgrade x: Error: UPGRADE FAILED: {'no answer ' * 30}")
     assert message_of(error).startswith("UPGRADE FAILED: no answer")
     assert message_of(error).endswith("answer …") or message_of(error).endswith("no …")

@@ -11,7 +11,7 @@ RUN = Run(1, 50.0, "run", 0, True, 80.0, 1.0, 4000, 0, {"HTTP 429": 2}, 200.0, 4
 
 
 def test_runs_are_added_up_by_controllers_and_command() -> None:
-    """Counts are sums, times are medians with least and most, and what failed at the first try is named."""
+    """Counts are sums, times are medians with least and most, and errors of first tries are named."""
     text = page([RUN, replace(RUN, seconds=100.0, failed=1), replace(RUN, what="rollback")], 2, "2026-01-01")
     run, rollback = rows(text)
     assert (run["controllers"], run["command"], run["as it should"]) == ("1", "`upgrader run`", "2 of 2")
@@ -20,7 +20,7 @@ def test_runs_are_added_up_by_controllers_and_command() -> None:
     assert (rollback["command"], rollback["requests"], rollback["failed"]) == ("`upgrader rollback`", "4000", "0")
 
 
-def test_a_run_that_did_not_get_there_is_not_as_it_should_be() -> None:
-    """Neither an exit code other than 0 nor another version counts as a good run."""
+def test_a_failed_run_does_not_count_as_good() -> None:
+    """A run with an exit code other than 0, or at another version, is not counted as good."""
     (found,) = rows(page([RUN, replace(RUN, exit_code=4), replace(RUN, reached=False)], 2, "2026-01-01"))
     assert found["as it should"] == "1 of 3"

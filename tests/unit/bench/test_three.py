@@ -8,7 +8,7 @@ from upgrader.model.availability import Availability, Watches
 
 
 def test_page_shows_what_failed_and_under_which_load() -> None:
-    """Failed, raw, gap, missed events and the load average stand in one row, each under its name."""
+    """Failed, raw, gap, missed events and the load average are in one row, each in its column."""
     availability = Availability(requests=900, failed=3, raw_failed=7, longest_gap_ms=812.4, watches=Watches(50, 1))
     text = page([Seen("adopt", 0, 171.6, 9.5, availability, "as it should")], 50.0, 2, "2026-01-02")
     found = row(text, "adopt")
