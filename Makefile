@@ -105,7 +105,7 @@ lock: venv ## Resolve the dependencies anew into both lock files.
 
 docs: venv ## Make the reference pages from the code.
 	@$(BIN)/python -m upgrader.config.reference > docs/reference/upgrader-yaml.md
-	$(BIN)/python -m upgrader.engine.schema > docs/reference/journal.schema.json
+	$(BIN)/python -m upgrader.engine.journal.schema > docs/reference/journal.schema.json
 	$(BIN)/python scripts/cli_reference.py > docs/reference/cli.md
 	$(BIN)/python scripts/chart_readme.py
 

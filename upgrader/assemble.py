@@ -20,10 +20,10 @@ from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.planner import IntendedRelease
 from upgrader.ports import Clock, Helm, Hosts, Kube, Playbooks
 from upgrader.steps.chart import ChartStep
-from upgrader.steps.doubt import ReleaseDoubt
-from upgrader.steps.marker import PlaybookDoubt, PlaybookMarkers
+from upgrader.steps.free_release import FreeReleaseStep
 from upgrader.steps.playbook import PlaybookStep
-from upgrader.steps.unstick import UnstickStep
+from upgrader.steps.playbook_markers import PlaybookInspector, PlaybookMarkers
+from upgrader.steps.release_inspector import ReleaseInspector
 from upgrader.steps.verify import VerifyStep
 
 __all__ = ["PLAYBOOK_SECONDS", "VERSIONED_RELEASES", "Tools", "assemble", "intended", "release_specs"]
@@ -106,9 +106,9 @@ def _gates_behind_the_first_change(steps: list[PipelineStep]) -> Iterator[Pipeli
 def _free(planned: PlannedRelease, plan: Plan, settings: Settings, cluster: Cluster, tools: Tools) -> PipelineStep:
     """Free a release, and hold the gates of the revision that it goes back to."""
     spec, timeout = planned.spec, settings.helm_timeout_seconds
-    step = UnstickStep(spec.name, spec.namespace, tools.helm, tools.clock, timeout)
+    step = FreeReleaseStep(spec.name, spec.namespace, tools.helm, tools.clock, timeout)
     gates = _gates(spec, planned.before, plan.current, settings, cluster, tools)
-    return PipelineStep(step, gates, (), ReleaseDoubt(spec, tools.helm, tools.clock, timeout))
+    return PipelineStep(step, gates, (), ReleaseInspector(spec, tools.helm, tools.clock, timeout))
 
 
 def _step(
@@ -126,7 +126,7 @@ def _step(
         markers = PlaybookMarkers(tools.hosts, cluster.controllers, planned.playbook)
         step = PlaybookStep(planned.playbook, cluster.inventory, tools.playbooks, PLAYBOOK_SECONDS, markers)
         gates = _gates(None, "", plan.current, settings, cluster, tools)
-        return PipelineStep(step, gates + own, gates, PlaybookDoubt(markers))
+        return PipelineStep(step, gates + own, gates, PlaybookInspector(markers))
     gates = _gates(planned.spec, planned.after, plan.target, settings, cluster, tools)
     undo_gates = _gates(planned.spec, planned.before, plan.current, settings, cluster, tools)
     if planned.action == "unchanged":
@@ -145,7 +145,7 @@ def _step(
         ),
         take_ownership=planned.name in take_ownership,
     )
-    doubt = ReleaseDoubt(planned.spec, tools.helm, tools.clock, settings.helm_timeout_seconds)
+    doubt = ReleaseInspector(planned.spec, tools.helm, tools.clock, settings.helm_timeout_seconds)
     return PipelineStep(chart, gates + own, undo_gates, doubt)
 
 

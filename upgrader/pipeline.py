@@ -9,7 +9,7 @@ from typing import Protocol
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import RestorePoint
 
-__all__ = ["AGAIN", "Doubt", "Found", "Gate", "GateRun", "Pipeline", "PipelineStep", "Step"]
+__all__ = ["IDEMPOTENT", "Doubt", "Found", "Gate", "GateRun", "Pipeline", "PipelineStep", "Step"]
 
 
 class Gate(Protocol):
@@ -96,7 +96,7 @@ class _Again:
         return Found(False, "it can be repeated from any state")
 
 
-AGAIN: Doubt = _Again()
+IDEMPOTENT: Doubt = _Again()
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class PipelineStep:
     step: Step
     gates: tuple[GateRun, ...]
     undo_gates: tuple[GateRun, ...]
-    doubt: Doubt = AGAIN
+    doubt: Doubt = IDEMPOTENT
 
 
 @dataclass(frozen=True)

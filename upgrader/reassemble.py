@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from upgrader.assemble import PLAYBOOK_SECONDS, Tools
-from upgrader.engine.state import RunState, StepState
+from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.gates.absence import ApiAbsence
 from upgrader.gates.catalog import gates_for
 from upgrader.gates.watcher import watch_workloads
@@ -25,9 +25,9 @@ from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.planner import IntendedRelease, plan_run
 from upgrader.ports import Helm
 from upgrader.steps.chart import ChartStep
-from upgrader.steps.doubt import ReleaseDoubt
-from upgrader.steps.marker import PlaybookMarkers
 from upgrader.steps.playbook import PlaybookStep
+from upgrader.steps.playbook_markers import PlaybookMarkers
+from upgrader.steps.release_inspector import ReleaseInspector
 
 __all__ = ["plan_again", "way_back"]
 
@@ -87,7 +87,7 @@ def _backwards(step: StepState, state: RunState, settings: Settings, cluster: Cl
             absence=ApiAbsence(tools.kube, tools.clock, settings.recovery.patience_seconds),
         ),
     )
-    doubt = ReleaseDoubt(spec, tools.helm, tools.clock, settings.helm_timeout_seconds)
+    doubt = ReleaseInspector(spec, tools.helm, tools.clock, settings.helm_timeout_seconds)
     gates = _gates(point, _manifest(point, tools.helm), state, settings, cluster, tools)
     return PipelineStep(chart, (), gates, doubt)
 

@@ -18,7 +18,7 @@ import pytest
 from testkit.command import REPOSITORY, running
 from testkit.kills import ONE, Moment, TwoReleases, stop_now
 from testkit.lab_cluster import OLD, LabCluster, until
-from upgrader.engine.clusterlock import read_lease
+from upgrader.engine.locks.cluster_lock import read_lease
 from upgrader.ports import Kind
 
 _NODES = Kind("v1", "nodes", namespaced=False)

@@ -17,7 +17,7 @@ from upgrader.cli.carry_out import carry_out
 from upgrader.cli.locking import TAKE_OVER, cluster_lock, lock_holder
 from upgrader.cli.wiring import Session, open_session
 from upgrader.config.charts import charts_folder
-from upgrader.engine.lock import folder_lock
+from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import Inhibited
 from upgrader.gates.catalog import gates_for, workload_gate
 from upgrader.model.observed import Observed

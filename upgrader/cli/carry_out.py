@@ -14,18 +14,18 @@ from upgrader.availability.phases import Phases
 from upgrader.cli.locking import HeldLock
 from upgrader.cli.probing import probe_of, probing
 from upgrader.cli.wiring import Session
-from upgrader.engine.cordoned import cordoned
-from upgrader.engine.decode import UnknownEvent
-from upgrader.engine.history import prune
-from upgrader.engine.inputs import step_inputs
-from upgrader.engine.journal import JOURNAL, Journal, read_journal
-from upgrader.engine.report import Report, fold
-from upgrader.engine.runner import Runner, RunResult
-from upgrader.engine.state import state_of
-from upgrader.engine.stop import StopRequest, stop_on_signals
-from upgrader.engine.whole import write_whole
+from upgrader.engine.execution.cordoned_nodes import cordoned
+from upgrader.engine.execution.runner import Runner, RunResult
+from upgrader.engine.execution.step_inputs import step_inputs
+from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
+from upgrader.engine.history.past_runs import prune
+from upgrader.engine.journal.atomic import write_atomic
+from upgrader.engine.journal.decode import UnknownEvent
+from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
+from upgrader.engine.state.report import Report, fold
+from upgrader.engine.state.run_state import state_of
 from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed, UpgraderError
-from upgrader.model.event import Event, Note, RollbackAsked, RunResumed, RunStarted
+from upgrader.model.event import Event, Note, RollbackRequested, RunResumed, RunStarted
 from upgrader.model.plan import Plan
 from upgrader.model.settings import OnFailure
 from upgrader.pipeline import Pipeline
@@ -73,7 +73,7 @@ def carry_out(
 
 
 def carry_on(
-    session: Session, pipeline: Pipeline, *, folder: Path, why: RunResumed | RollbackAsked, held: HeldLock
+    session: Session, pipeline: Pipeline, *, folder: Path, why: RunResumed | RollbackRequested, held: HeldLock
 ) -> None:
     """Go on with the run whose journal is in `folder`, in the same journal, and print its report.
 
@@ -180,7 +180,7 @@ class _Everyone:
 
 def _write_report(path: Path, report: Report) -> None:
     try:
-        write_whole(path, (json.dumps(report.as_json(), indent=2) + "\n").encode())
+        write_atomic(path, (json.dumps(report.as_json(), indent=2) + "\n").encode())
     except OSError as error:
         raise JournalError(
             f"{path} can't be written: {error.strerror}; the run's outcome: {report.outcome}",

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.cli.wiring import open_kube, open_session
-from upgrader.engine.anywhere import Found, find_runs
-from upgrader.engine.clusterlock import read_lease
-from upgrader.engine.copies import ClusterCopies
-from upgrader.engine.lease import Lease
+from upgrader.engine.history.journal_replicas import ClusterReplicas
+from upgrader.engine.history.run_discovery import Found, find_runs
+from upgrader.engine.locks.cluster_lock import read_lease
+from upgrader.engine.locks.lease import Lease
 from upgrader.errors import UpgraderError
 
 __all__ = ["Elsewhere", "look_elsewhere"]
@@ -32,7 +32,7 @@ def look_elsewhere(folder: Path, *, controllers: bool) -> Elsewhere:
     try:
         with open_kube(folder, _SECONDS) as kube:
             lease = read_lease(kube)
-            return Elsewhere(find_runs((ClusterCopies(kube),)), lease)
+            return Elsewhere(find_runs((ClusterReplicas(kube),)), lease)
     except UpgraderError as error:
         return Elsewhere(_on_controllers(folder) if controllers else Found((), ()), problem=error.message)
 

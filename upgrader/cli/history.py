@@ -10,10 +10,10 @@ import click
 
 from upgrader.cli.elsewhere import look_elsewhere
 from upgrader.cli.folder import runs_folder
-from upgrader.engine.anywhere import with_elsewhere
-from upgrader.engine.history import past_runs
-from upgrader.engine.lock import folder_holder
-from upgrader.engine.status import status_of
+from upgrader.engine.history.past_runs import past_runs
+from upgrader.engine.history.run_discovery import with_remote_runs
+from upgrader.engine.history.run_status import status_of
+from upgrader.engine.locks.folder_lock import folder_holder
 from upgrader.ui.runs import print_history
 
 __all__ = ["history"]
@@ -29,7 +29,7 @@ def history(folder: Path, as_json: bool) -> None:
     """
     here = past_runs(runs_folder(folder))
     elsewhere = look_elsewhere(folder, controllers=not here)
-    runs = with_elsewhere(here, elsewhere.runs, runs_folder(folder))
+    runs = with_remote_runs(here, elsewhere.runs, runs_folder(folder))
     if elsewhere.problem:
         click.echo(f"runs of other machines are not known: {elsewhere.problem}", err=True)
     if as_json:

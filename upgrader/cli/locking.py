@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import click
 
 from upgrader.cli.wiring import Session
-from upgrader.engine.clusterlock import ClusterLock, acquire
-from upgrader.engine.heartbeat import kept_alive
-from upgrader.engine.lease import LEASE_SECONDS, Holder
-from upgrader.engine.lock import lock_identity
-from upgrader.engine.stop import StopRequest
+from upgrader.engine.execution.stop_request import StopRequest
+from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
+from upgrader.engine.locks.folder_lock import lock_identity
+from upgrader.engine.locks.heartbeat import kept_alive
+from upgrader.engine.locks.lease import LEASE_SECONDS, Holder
 
 __all__ = ["TAKE_OVER", "HeldLock", "cluster_lock", "lock_holder"]
 

@@ -11,9 +11,9 @@ import click
 
 from upgrader.cli.locking import HeldLock, cluster_lock, lock_holder
 from upgrader.cli.wiring import Session, open_session
-from upgrader.engine.anywhere import Found, FoundRun, bring_home
-from upgrader.engine.lock import folder_lock
-from upgrader.engine.state import RunState, state_of
+from upgrader.engine.history.run_discovery import Found, FoundRun, bring_home
+from upgrader.engine.locks.folder_lock import folder_lock
+from upgrader.engine.state.run_state import RunState, state_of
 from upgrader.errors import ApiUnavailable, UsageError
 
 __all__ = ["RUN", "PastWork", "past_work"]

@@ -11,7 +11,7 @@ import click
 from upgrader.cli.carry_out import carry_out
 from upgrader.cli.locking import cluster_lock, lock_holder
 from upgrader.cli.wiring import Session, open_session
-from upgrader.engine.lock import folder_lock
+from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import RollbackFailed, UsageError
 from upgrader.model.cluster import Cluster
 from upgrader.model.settings import AvailabilitySettings

@@ -11,9 +11,9 @@ from upgrader.cli.carry_out import carry_on
 from upgrader.cli.locking import TAKE_OVER, lock_holder
 from upgrader.cli.past import RUN, past_work
 from upgrader.cli.wiring import Session
-from upgrader.engine.decide import Action, Begin, End, GoOn, Hold, Undo, next_action
-from upgrader.engine.inputs import changed_inputs, step_inputs
-from upgrader.engine.state import RunState, follow
+from upgrader.engine.execution.next_action import Action, Begin, End, GoOn, Hold, Undo, next_action
+from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
+from upgrader.engine.state.run_state import RunState, follow
 from upgrader.errors import UsageError
 from upgrader.model.event import RunResumed
 from upgrader.model.version import KubernetesVersion

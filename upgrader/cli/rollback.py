@@ -9,9 +9,9 @@ import click
 from upgrader.cli.carry_out import carry_on
 from upgrader.cli.locking import TAKE_OVER, lock_holder
 from upgrader.cli.past import RUN, PastWork, past_work
-from upgrader.engine.state import RunState, follow
+from upgrader.engine.state.run_state import RunState, follow
 from upgrader.errors import UsageError
-from upgrader.model.event import RollbackAsked
+from upgrader.model.event import RollbackRequested
 from upgrader.reassemble import way_back
 from upgrader.ui.runs import print_run, print_way_back
 
@@ -39,7 +39,7 @@ def rollback(folder: Path, name: str | None, to: str, yes: bool, take_over: bool
         if name is None:
             _check_meant(work)
         _check_step(work.state, to)
-        why = RollbackAsked(work.state.run, lock_holder(), to)
+        why = RollbackRequested(work.state.run, lock_holder(), to)
         state = follow(work.state, why)
         left = [step for step in state.way_back if step.to_undo]
         if not left:

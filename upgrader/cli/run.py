@@ -10,8 +10,8 @@ from upgrader.assemble import assemble
 from upgrader.cli.carry_out import carry_out
 from upgrader.cli.locking import TAKE_OVER, cluster_lock, lock_holder
 from upgrader.cli.wiring import open_session
-from upgrader.engine.history import newest_run
-from upgrader.engine.lock import folder_lock
+from upgrader.engine.history.past_runs import newest_run
+from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import Inhibited
 from upgrader.preflight.checks import inhibits
 from upgrader.ui.plan import print_plan

@@ -11,10 +11,10 @@ import click
 from upgrader.adapters.clock import SystemClock
 from upgrader.cli.elsewhere import look_elsewhere
 from upgrader.cli.folder import runs_folder
-from upgrader.engine.anywhere import with_elsewhere
-from upgrader.engine.history import past_runs
-from upgrader.engine.lock import folder_holder
-from upgrader.engine.status import status_of
+from upgrader.engine.history.past_runs import past_runs
+from upgrader.engine.history.run_discovery import with_remote_runs
+from upgrader.engine.history.run_status import status_of
+from upgrader.engine.locks.folder_lock import folder_holder
 from upgrader.ui.runs import print_status
 
 __all__ = ["status"]
@@ -33,7 +33,7 @@ def status(folder: Path, as_json: bool) -> None:
     runs = runs_folder(folder)
     here = past_runs(runs)
     elsewhere = look_elsewhere(folder, controllers=not here)
-    known = with_elsewhere(here, elsewhere.runs, runs)
+    known = with_remote_runs(here, elsewhere.runs, runs)
     found = status_of(folder_holder(folder), known[-1] if known else None, elsewhere.lease, elsewhere.problem)
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))

@@ -19,9 +19,9 @@ from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
 from upgrader.config.kubeconfig import check_context
 from upgrader.config.settings import Overrides, load_settings
-from upgrader.engine.anywhere import Found, find_runs
-from upgrader.engine.copies import ClusterCopies, ControllerCopies, LocalCopies
-from upgrader.engine.mirror import Mirror
+from upgrader.engine.history.journal_mirror import JournalMirror
+from upgrader.engine.history.journal_replicas import ClusterReplicas, ControllerReplicas, LocalJournals
+from upgrader.engine.history.run_discovery import Found, find_runs
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
@@ -77,12 +77,12 @@ class Session:
         )
         return run_checks(replace(self.preflight_context(observed), changing=changing))
 
-    def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> Mirror:
+    def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:
         """What copies a run's journal to where it outlives this machine; `note` takes what an operator should know."""
-        return Mirror(
+        return JournalMirror(
             journal,
             run,
-            cluster=ClusterCopies(self.brief_kube),
+            cluster=ClusterReplicas(self.brief_kube),
             controllers=self._controllers(),
             clock=self.tools.clock,
             keep=self.settings.keep_runs,
@@ -91,11 +91,11 @@ class Session:
 
     def find_runs(self) -> Found:
         """All runs of this cluster that are known anywhere: here, in the cluster, on its controllers."""
-        here = LocalCopies(self.settings.folder / "runs")
-        return find_runs((here, ClusterCopies(self.brief_kube), *self._controllers()))
+        here = LocalJournals(self.settings.folder / "runs")
+        return find_runs((here, ClusterReplicas(self.brief_kube), *self._controllers()))
 
-    def _controllers(self) -> tuple[ControllerCopies, ...]:
-        return tuple(ControllerCopies(self.hosts, host) for host in self.cluster.controllers)
+    def _controllers(self) -> tuple[ControllerReplicas, ...]:
+        return tuple(ControllerReplicas(self.hosts, host) for host in self.cluster.controllers)
 
     def recovery(self) -> Recovery:
         """The way to an API that doesn't come back by itself."""

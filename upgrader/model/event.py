@@ -18,14 +18,14 @@ __all__ = [
     "Note",
     "RecoveryEnded",
     "RecoveryStarted",
-    "RollbackAsked",
+    "RollbackRequested",
     "RunEnded",
     "RunResumed",
     "RunStarted",
     "StepApplied",
     "StepEnded",
     "StepInput",
-    "StepSettled",
+    "StepInspected",
     "StepStarted",
     "UndoEnded",
     "UndoStarted",
@@ -63,7 +63,7 @@ class RunResumed:
 
 
 @dataclass(frozen=True)
-class RollbackAsked:
+class RollbackRequested:
     """A person (`by`) wants the run taken back: all that it did after the step `to`; "" means all of it."""
 
     run: str
@@ -82,7 +82,7 @@ class StepStarted:
 
 
 @dataclass(frozen=True)
-class StepSettled:
+class StepInspected:
     """A step that was interrupted was looked at: whether its change is in, and what was found."""
 
     step: str
@@ -214,9 +214,9 @@ class RunEnded:
 Event = (
     RunStarted
     | RunResumed
-    | RollbackAsked
+    | RollbackRequested
     | StepStarted
-    | StepSettled
+    | StepInspected
     | StepApplied
     | GateLooked
     | GatePassed

@@ -10,7 +10,7 @@ from typing import Any
 from upgrader.errors import HostError, PlaybookError, RollbackFailed, StepFailed
 from upgrader.model.release import RestorePoint
 from upgrader.ports import Playbooks
-from upgrader.steps.marker import PlaybookMarkers
+from upgrader.steps.playbook_markers import PlaybookMarkers
 
 __all__ = ["PlaybookStep"]
 

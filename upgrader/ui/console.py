@@ -16,7 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.engine.decode import UnknownEvent
+from upgrader.engine.journal.decode import UnknownEvent
 from upgrader.model.event import AvailabilityMeasured, Event, GateLooked, Note
 from upgrader.model.outcome import VerdictKind
 from upgrader.ui.availability import availability_line

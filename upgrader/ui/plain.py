@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self, TextIO
 
-from upgrader.engine.decode import UnknownEvent
+from upgrader.engine.journal.decode import UnknownEvent
 from upgrader.model.event import (
     AvailabilityMeasured,
     Event,
@@ -18,13 +18,13 @@ from upgrader.model.event import (
     Note,
     RecoveryEnded,
     RecoveryStarted,
-    RollbackAsked,
+    RollbackRequested,
     RunEnded,
     RunResumed,
     RunStarted,
     StepApplied,
     StepEnded,
-    StepSettled,
+    StepInspected,
     StepStarted,
     UndoEnded,
     UndoStarted,
@@ -113,10 +113,10 @@ def _line(event: Event) -> str:
             return f"{event.step}: started: {event.summary}"
         case RunResumed():
             return f"run {event.run}: goes on, by {event.by}"
-        case RollbackAsked():
+        case RollbackRequested():
             kept = f", to {event.to}" if event.to else ""
             return f"run {event.run}: is taken back{kept}, by {event.by}"
-        case StepSettled():
+        case StepInspected():
             return f"{event.step}: was cut off: {event.found}"
         case StepApplied():
             return f"{event.step}: applied in {duration(event.seconds)}"

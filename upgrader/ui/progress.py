@@ -14,13 +14,13 @@ from upgrader.model.event import (
     Note,
     RecoveryEnded,
     RecoveryStarted,
-    RollbackAsked,
+    RollbackRequested,
     RunEnded,
     RunResumed,
     RunStarted,
     StepApplied,
     StepEnded,
-    StepSettled,
+    StepInspected,
     StepStarted,
     UndoEnded,
     UndoStarted,
@@ -73,9 +73,9 @@ def follow(progress: Progress, event: Event, now: float) -> Progress:
             return Progress(event.run, event.target, now, steps)
         case StepStarted():
             return _step(progress, event.step, state="applying", summary=event.summary, since=now)
-        case RunResumed() | RollbackAsked():
+        case RunResumed() | RollbackRequested():
             return replace(progress, started=now, ended=None)
-        case StepSettled():
+        case StepInspected():
             return _step(progress, event.step, state="applying", since=now, note=event.found)
         case StepApplied():
             return _step(progress, event.step, state="gating", note="")

@@ -9,10 +9,10 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.engine.history import PastRun
-from upgrader.engine.report import Report, StepReport
-from upgrader.engine.state import StepState
-from upgrader.engine.status import Status
+from upgrader.engine.history.past_runs import PastRun
+from upgrader.engine.history.run_status import Status
+from upgrader.engine.state.report import Report, StepReport
+from upgrader.engine.state.run_state import StepState
 from upgrader.ui.console import MARKS
 from upgrader.ui.summary import OUTCOMES, step_row
 from upgrader.ui.terminal import console, duration, grid_with_times, show

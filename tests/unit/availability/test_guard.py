@@ -12,7 +12,7 @@ from tests.unit.engine.conftest import Bench, ScriptedGate, run
 from tests.unit.engine.conftest import bench as bench
 from upgrader.availability.guard import guarded
 from upgrader.availability.phases import Phases
-from upgrader.engine.runner import RunResult
+from upgrader.engine.execution.runner import RunResult
 from upgrader.errors import GateFailed
 from upgrader.model.availability import Availability, Limits, Phase
 from upgrader.model.event import GateLooked, StepStarted, UndoStarted

@@ -34,7 +34,7 @@ def test_what_ended_the_run_is_what_is_said(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(module, "_run", broken_off)
     if full:
-        monkeypatch.setattr(module, "write_whole", no_room)
+        monkeypatch.setattr(module, "write_atomic", no_room)
     with pytest.raises(JournalError, match="the journal can't be written") as caught:
         carry_out(session(tmp_path), Pipeline(()), label="v1.37.1")
     assert "upgrader resume" in caught.value.remedy

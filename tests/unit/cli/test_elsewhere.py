@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.unit.engine.copied import ONE, RUN, STARTED, Places, journal_of
+from tests.unit.engine.journals import ONE, RUN, STARTED, Places, journal_of
 from upgrader.cli import elsewhere
 from upgrader.cli.main import cli
-from upgrader.engine.anywhere import find_runs
-from upgrader.engine.copies import CONTROLLER_RUNS
-from upgrader.engine.journal import JOURNAL
+from upgrader.engine.history.journal_replicas import CONTROLLER_RUNS
+from upgrader.engine.history.run_discovery import find_runs
+from upgrader.engine.journal.journal_file import JOURNAL
 from upgrader.errors import ApiUnavailable
 from upgrader.model.event import RunEnded, StepStarted
 from upgrader.model.release import RestorePoint

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from testkit.fakes.clock import FakeClock
 from upgrader.adapters.clock import SystemClock
 from upgrader.cli.main import cli
-from upgrader.engine.journal import Journal
-from upgrader.engine.lock import folder_lock
+from upgrader.engine.journal.journal_file import Journal
+from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import UsageError
 from upgrader.model.event import (
     Event,

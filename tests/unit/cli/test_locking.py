@@ -14,7 +14,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from upgrader.cli.locking import cluster_lock
-from upgrader.engine.lease import LEASES, NAME, NAMESPACE
+from upgrader.engine.locks.lease import LEASES, NAME, NAMESPACE
 from upgrader.errors import StepFailed
 
 

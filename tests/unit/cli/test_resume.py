@@ -17,15 +17,15 @@ from tests.unit.engine.killing import FROM, World, manifest
 from upgrader.assemble import Tools, intended, release_specs
 from upgrader.cli import past, resume, rollback
 from upgrader.cli.main import cli
-from upgrader.engine.anywhere import Found, find_runs
-from upgrader.engine.copies import LocalCopies
-from upgrader.engine.journal import Journal
+from upgrader.engine.history.journal_replicas import LocalJournals
+from upgrader.engine.history.run_discovery import Found, find_runs
+from upgrader.engine.journal.journal_file import Journal
 from upgrader.errors import ApiUnavailable, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import (
     Event,
     LockTakenOver,
-    RollbackAsked,
+    RollbackRequested,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -95,7 +95,7 @@ class Site:
             settings: Settings
 
             def find_runs(self) -> Found:
-                return find_runs((LocalCopies(folder / "runs"),))
+                return find_runs((LocalJournals(folder / "runs"),))
 
             def at(self, target: KubernetesVersion) -> Any:
                 self.settings = replace(self.settings, kubernetes_version=target)
@@ -223,7 +223,7 @@ def test_rollback_shows_its_steps_and_asks(site: Site) -> None:
     assert site.done == []
     assert site.invoke("rollback", "--yes").exit_code == 0
     steps, why = site.done[0]
-    assert steps == ("a",) and isinstance(why, RollbackAsked)
+    assert steps == ("a",) and isinstance(why, RollbackRequested)
 
 
 def test_run_that_died_before_its_first_record_is_not_the_one_before(site: Site) -> None:

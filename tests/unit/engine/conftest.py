@@ -10,8 +10,8 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.recovery import FakeRecovery
-from upgrader.engine.runner import Runner
-from upgrader.engine.stop import StopRequest
+from upgrader.engine.execution.runner import Runner
+from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.errors import UpgraderError
 from upgrader.model.event import Event, RunStarted
 from upgrader.model.outcome import Verdict, holds

@@ -16,15 +16,15 @@ from testkit.fakes.playbooks import FakePlaybooks
 from testkit.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_node, add_pod, running
 from upgrader.assemble import Tools, assemble, intended, release_specs
-from upgrader.engine.inputs import step_inputs
-from upgrader.engine.journal import Journal, read_journal
-from upgrader.engine.runner import Runner, RunResult
-from upgrader.engine.state import RunState, follow, state_of
-from upgrader.engine.stop import StopRequest
+from upgrader.engine.execution.runner import Runner, RunResult
+from upgrader.engine.execution.step_inputs import step_inputs
+from upgrader.engine.execution.stop_request import StopRequest
+from upgrader.engine.journal.journal_file import Journal, read_journal
+from upgrader.engine.state.run_state import RunState, follow, state_of
 from upgrader.errors import HelmError, ReleaseLocked, UpgraderError
 from upgrader.gates.kinds import NODES
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.event import Event, RollbackAsked, RunResumed, RunStarted
+from upgrader.model.event import Event, RollbackRequested, RunResumed, RunStarted
 from upgrader.model.release import ReleaseSpec, Revision, last_good
 from upgrader.model.settings import PlaybookStep, ReleaseStep, Settings, StepSettings
 from upgrader.model.version import KubernetesVersion
@@ -270,11 +270,11 @@ class Process:
 
     def rollback(self, to: str = "") -> RunResult:
         """`upgrader rollback`."""
-        state, why = self.world.state, RollbackAsked("r", "me", to)
+        state, why = self.world.state, RollbackRequested("r", "me", to)
         pipeline = way_back(follow(state, why), self._settings(), self._cluster(), self._tools())
         return self._go_on(pipeline, state, why)
 
-    def _go_on(self, pipeline: Pipeline, state: RunState, why: RunResumed | RollbackAsked) -> RunResult:
+    def _go_on(self, pipeline: Pipeline, state: RunState, why: RunResumed | RollbackRequested) -> RunResult:
         journal = Journal.reopen(self.world.path, self.world.clock)
         return self._carry(journal, lambda runner: runner.go_on(pipeline, state, why))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.engine.conftest import Bench, ScriptedGate
-from upgrader.engine.gatekeeper import hold_all
+from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.errors import ApiLost, GateFailed
 from upgrader.gates.absence import ApiAbsence
 from upgrader.model.event import GatePassed

@@ -15,11 +15,11 @@ import jsonschema
 import pytest
 
 from testkit.fakes.clock import FakeClock
-from upgrader.engine.decode import UnknownEvent
-from upgrader.engine.journal import DETAIL_BYTES, Journal, read_journal
-from upgrader.engine.record import TEXT_CHARACTERS
-from upgrader.engine.report import fold
-from upgrader.engine.schema import render
+from upgrader.engine.journal.decode import UnknownEvent
+from upgrader.engine.journal.journal_file import DETAIL_BYTES, Journal, read_journal
+from upgrader.engine.journal.record import TEXT_CHARACTERS
+from upgrader.engine.journal.schema import render
+from upgrader.engine.state.report import fold
 from upgrader.errors import JournalError, UsageError
 from upgrader.model.event import (
     AvailabilityMeasured,

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testkit.fakes.clock import FakeClock
-from upgrader.engine.journal import Journal, read_journal
-from upgrader.engine.report import fold
+from upgrader.engine.journal.journal_file import Journal, read_journal
+from upgrader.engine.state.report import fold
 from upgrader.errors import UsageError
-from upgrader.model.event import Event, GateLooked, RollbackAsked, RunEnded, RunResumed, StepStarted
+from upgrader.model.event import Event, GateLooked, RollbackRequested, RunEnded, RunResumed, StepStarted
 from upgrader.model.outcome import Verdict
 
 st.register_type_strategy(float, st.floats(allow_nan=False))  # NaN is no JSON, and not even equal to itself
@@ -109,6 +109,6 @@ def test_any_story_has_a_report(events: list[Event]) -> None:
         path = Path(folder) / "journal.jsonl"
         path.write_bytes(content)
         report = fold(read_journal(path))
-    last = [event for event in events if isinstance(event, RunEnded | RunResumed | RollbackAsked)][-1:]
+    last = [event for event in events if isinstance(event, RunEnded | RunResumed | RollbackRequested)][-1:]
     assert report.outcome == (last[0].outcome if last and isinstance(last[0], RunEnded) else "interrupted")
     assert [step.name for step in report.steps] == [event.step for event in events if isinstance(event, StepStarted)]

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.engine.killing import Fate, Killed, Process, World, broken
-from upgrader.engine.journal import read_journal
-from upgrader.engine.runner import RunResult
+from upgrader.engine.execution.runner import RunResult
+from upgrader.engine.journal.journal_file import read_journal
 from upgrader.model.event import StepEnded, StepStarted, UndoEnded
 
 Act = Callable[[Process], RunResult]

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from tests.unit.engine.conftest import Bench, ScriptedGate, run
-from upgrader.engine.runner import UNDO_ATTEMPTS, RunResult
+from upgrader.engine.execution.runner import UNDO_ATTEMPTS, RunResult
 from upgrader.errors import ApiLost, ApiUnavailable, HelmError, RollbackFailed, StepFailed
 from upgrader.model.event import RecoveryEnded, RecoveryStarted, StepEnded, StepStarted, UndoEnded, UndoStarted
 from upgrader.model.outcome import broken, holds, pending, unknown

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.ui.conftest import text
-from upgrader.engine.report import GateReport, RecoveryReport, Report, StepReport
+from upgrader.engine.state.report import GateReport, RecoveryReport, Report, StepReport
 from upgrader.errors import ConfigError, StepFailed
 from upgrader.model.finding import Finding
 from upgrader.model.plan import ObjectChange, Plan, PlannedPlaybook, PlannedRelease
