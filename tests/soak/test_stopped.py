@@ -117,7 +117,7 @@ def test_closed_terminal(releases: TwoReleases) -> None:
 
 
 def test_playbook_that_is_cut_off_between_cordon_and_uncordon(cluster: LabCluster, tmp_path: Path) -> None:
-    """A node that a killed playbook left cordoned is named by a rollback, which says that the playbook has no way back
+    """A node that a killed playbook left cordoned is named by a rollback, which says that no playbook undoes it
     and needs a person; and a run that is resumed runs the playbook again, whole, and leaves the node as it was."""
     playbook = tmp_path / "reboot.yml"
     playbook.write_text(_CORDONS)
@@ -127,7 +127,7 @@ def test_playbook_that_is_cut_off_between_cordon_and_uncordon(cluster: LabCluste
     _cut_off(cluster)
     ended = cluster.upgrader("rollback", "--yes")
     assert ended.exit_code == 5, ended
-    assert "playbook reboot.yml has no way back" in ended.stderr
+    assert "playbook reboot.yml has no playbook that undoes it" in ended.stderr
     assert "node controller-1 is cordoned" in ended.stderr
     cluster.on_controller("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "uncordon", "controller-1")
 

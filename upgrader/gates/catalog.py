@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from upgrader.gates.apiserver import ApiServerGate
 from upgrader.gates.checkpoint import CheckpointGate
 from upgrader.gates.critical_pods import CriticalPodsGate
@@ -15,44 +17,54 @@ from upgrader.model.workload import WorkloadKind, WorkloadRef
 from upgrader.pipeline import Gate, GateRun
 from upgrader.ports import Clock, Kube
 
-__all__ = ["gates_for", "workload_gate"]
+__all__ = ["GateCatalog"]
 
 _KINDS: dict[str, WorkloadKind] = {"daemonset": "DaemonSet", "deployment": "Deployment"}
 
 
-def gates_for(
-    release: str,
-    manifest: str,
-    *,
-    namespace: str,
-    kube: Kube,
-    clock: Clock,
-    cluster: Cluster,
-    version: KubernetesVersion | None,
-    holding: Holding,
-) -> tuple[GateRun, ...]:
-    """The gates of a release as its rendered manifest says: one a workload, then those that it is known for, then
-    the cluster's own (nodes, critical pods), which come behind every step, also one without a release ("").
+@dataclass(frozen=True)
+class GateCatalog:
+    """The gates of one cluster, each asked as `policy` says."""
 
-    `namespace` is the release's; `version` None leaves kube-apiserver's version open.
-    """
-    gates: list[Gate] = []
-    for ref in workloads_in(manifest, namespace):
-        # Ours must run somewhere; a chart of the user's may be for nodes that this cluster doesn't have.
-        gates.append(RolloutGate(kube, clock, ref, allow_none=release not in BUILT_IN_CHARTS))
-        if ref.name == release == "kube-apiserver":
-            gates.append(ApiServerGate(kube, clock, cluster, ref, version))
-        elif ref.name == release == "pod-checkpointer":
-            gates.append(CheckpointGate(kube, clock, cluster, ref))
-    gates += [NodesGate(kube, clock, cluster), CriticalPodsGate(kube)]
-    return tuple(_run(gate, holding) for gate in gates)
+    kube: Kube
+    clock: Clock
+    cluster: Cluster
+    policy: Holding
 
+    def of_release(
+        self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None
+    ) -> tuple[GateRun, ...]:
+        """A release's own gates, then those of the cluster, which stand behind every step."""
+        return self.own(release, manifest, namespace=namespace, target=target) + self.of_cluster()
 
-def workload_gate(gate: WorkloadGate, kube: Kube, clock: Clock) -> GateRun:
-    """A gate that `upgrader.yaml` adds to a step."""
-    ref = WorkloadRef(_KINDS[gate.kind], gate.namespace, gate.name)
-    return _run(RolloutGate(kube, clock, ref), gate.holding)
+    def own(
+        self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None
+    ) -> tuple[GateRun, ...]:
+        """The gates of a release as its rendered manifest says: one a workload, then those that it is known for.
 
+        `namespace` is the release's. `target` is the version that kube-apiserver must serve; None: any. A release that
+        is not installed has the manifest "", and no gates of its own.
+        """
+        gates: list[Gate] = []
+        for ref in workloads_in(manifest, namespace):
+            # Ours must run somewhere; a chart of the user's may be for nodes that this cluster doesn't have.
+            gates.append(RolloutGate(self.kube, self.clock, ref, allow_none=release not in BUILT_IN_CHARTS))
+            if ref.name == release == "kube-apiserver":
+                gates.append(ApiServerGate(self.kube, self.clock, self.cluster, ref, target))
+            elif ref.name == release == "pod-checkpointer":
+                gates.append(CheckpointGate(self.kube, self.clock, self.cluster, ref))
+        return tuple(map(self.run, gates))
 
-def _run(gate: Gate, holding: Holding) -> GateRun:
-    return GateRun(gate, holding.consecutive, holding.interval_seconds, holding.deadline_seconds)
+    def of_cluster(self) -> tuple[GateRun, ...]:
+        """Nodes and critical pods."""
+        nodes = NodesGate(self.kube, self.clock, self.cluster)
+        return self.run(nodes), self.run(CriticalPodsGate(self.kube))
+
+    def of_workload(self, gate: WorkloadGate) -> GateRun:
+        """A gate that `upgrader.yaml` adds to a step, with a policy of its own."""
+        ref = WorkloadRef(_KINDS[gate.kind], gate.namespace, gate.name)
+        return replace(self, policy=gate.holding).run(RolloutGate(self.kube, self.clock, ref))
+
+    def run(self, gate: Gate) -> GateRun:
+        """A gate, asked as the policy says."""
+        return GateRun(gate, self.policy.consecutive, self.policy.interval_seconds, self.policy.deadline_seconds)

@@ -6,9 +6,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-__all__ = ["RunOutcome", "StepOutcome", "Verdict", "VerdictKind", "broken", "holds", "pending", "unknown"]
+__all__ = ["RunOutcome", "StepPhase", "StepResult", "Verdict", "VerdictKind", "broken", "holds", "pending", "unknown"]
 
-StepOutcome = Literal["passed", "failed", "undone", "undo-failed", "in-doubt"]
+StepPhase = Literal["waiting", "applying", "gating", "passed", "failed", "undoing", "undone", "undo-failed"]
+"""Where a step is, in the journal's state, in reports and on the screen.
+
+`waiting`: not begun. `applying`: its change may be in, in part or as a whole. `gating`: the change is in, and its gates
+are checked.
+"""
+StepResult = Literal["passed", "failed"]
+"""What applying and gating a step came to."""
 RunOutcome = Literal["succeeded", "rolled-back", "failed", "interrupted"]
 
 

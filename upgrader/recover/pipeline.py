@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from upgrader.gates.catalog import gates_for
+from upgrader.gates.catalog import GateCatalog
 from upgrader.model.cluster import Cluster
 from upgrader.model.release import RestorePoint
-from upgrader.model.settings import Holding
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
 from upgrader.recover.actions import Attempts, next_actions
@@ -20,7 +19,6 @@ from upgrader.recover.release_step import ReleaseStep
 __all__ = ["ApiStep", "RecoverTools", "recover_pipeline", "recovered"]
 
 _NAMESPACE = "kube-system"
-_ALWAYS = ("nodes", "critical-pods")
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class RecoverTools:
     cluster: Cluster
     look: Callable[[], Diagnosis]
     recovery: Recovery
-    holding: Holding
+    gates: GateCatalog
     helm_timeout_seconds: float
 
 
@@ -102,35 +100,15 @@ def recovered(tools: RecoverTools) -> str:
 
 
 def _gates(tools: RecoverTools) -> tuple[GateRun, ...]:
-    always = _of("", "", tools, skip=())
+    gates = tools.gates
     return (
-        _run(tools, ReleaseGate("kube-apiserver", _NAMESPACE, tools.helm, _maker("kube-apiserver", tools))),
-        _run(
-            tools,
-            ReleaseGate("pod-checkpointer", _NAMESPACE, tools.helm, _maker("pod-checkpointer", tools), optional=True),
+        gates.run(ReleaseGate("kube-apiserver", _NAMESPACE, tools.helm, _own("kube-apiserver", gates))),
+        gates.run(
+            ReleaseGate("pod-checkpointer", _NAMESPACE, tools.helm, _own("pod-checkpointer", gates), optional=True)
         ),
-        *always,
+        *gates.of_cluster(),
     )
 
 
-def _maker(release: str, tools: RecoverTools) -> Callable[[str], tuple[GateRun, ...]]:
-    return lambda manifest: _of(release, manifest, tools, skip=_ALWAYS)
-
-
-def _of(release: str, manifest: str, tools: RecoverTools, skip: Collection[str]) -> tuple[GateRun, ...]:
-    gates = gates_for(
-        release,
-        manifest,
-        namespace=_NAMESPACE,
-        kube=tools.kube,
-        clock=tools.clock,
-        cluster=tools.cluster,
-        version=None,
-        holding=tools.holding,
-    )
-    return tuple(item for item in gates if item.gate.name not in skip)
-
-
-def _run(tools: RecoverTools, gate: ReleaseGate) -> GateRun:
-    holding = tools.holding
-    return GateRun(gate, holding.consecutive, holding.interval_seconds, holding.deadline_seconds)
+def _own(release: str, gates: GateCatalog) -> Callable[[str], tuple[GateRun, ...]]:
+    return lambda manifest: gates.own(release, manifest, namespace=_NAMESPACE, target=None)

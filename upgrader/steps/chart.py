@@ -1,9 +1,9 @@
-"""A step that installs or upgrades one Helm release, and can take it back to its last good revision."""
+"""A step that installs or upgrades one Helm release, and rolls it back to its last good revision."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from upgrader.errors import ApiUnavailable, HelmError, StepFailed, WorkloadFailed
@@ -15,13 +15,15 @@ __all__ = ["ChartStep", "Watcher"]
 
 
 class Watcher(Protocol):
-    """Looks at a release's workloads while Helm waits for them."""
+    """Checks a release's workloads while Helm waits for them."""
 
-    last: tuple[Verdict, ...]
-    """What it saw of each workload when it last looked."""
+    @property
+    def last(self) -> tuple[Verdict, ...]:
+        """What it saw of each workload in its last check."""
+        ...
 
     def __call__(self) -> None:
-        """Look once; raises StepFailed (WorkloadFailed, ApiLost) when waiting longer won't help."""
+        """Check once; raises StepFailed (WorkloadFailed, ApiLost) when waiting longer won't help."""
         ...
 
 
@@ -45,6 +47,10 @@ class ChartStep:
 
     def summary(self) -> str:
         return self.change
+
+    def watched(self, check: Callable[[], None]) -> ChartStep:
+        """The same step, with one more check while Helm waits; it ends the wait by raising StepFailed."""
+        return replace(self, watcher=lambda: _WatchedBy(self.watcher(), check))
 
     def capture(self) -> RestorePoint:
         good = last_good(self.helm.history(self.spec.name, self.spec.namespace))
@@ -83,6 +89,22 @@ class ChartStep:
             return True
         first, second = (self.helm.manifest(self.name, self.spec.namespace, number) for number in (one, other))
         return without_revision(first) == without_revision(second)
+
+
+@dataclass
+class _WatchedBy:
+    """A watcher, and one more check after it: the watcher knows causes."""
+
+    watcher: Watcher
+    check: Callable[[], None]
+
+    @property
+    def last(self) -> tuple[Verdict, ...]:
+        return self.watcher.last
+
+    def __call__(self) -> None:
+        self.watcher()
+        self.check()
 
 
 def _with_cause(error: HelmError | ApiUnavailable, seen: tuple[Verdict, ...]) -> StepFailed:

@@ -26,15 +26,20 @@ class FreeReleaseStep:
     clock: Clock
     timeout_seconds: float
 
+    @staticmethod
+    def name_for(release: str) -> str:
+        """The step's name: a journal tells by it that a release was freed."""
+        return f"free {release}"
+
     @property
     def name(self) -> str:
-        return f"free {self.release}"
+        return self.name_for(self.release)
 
     def summary(self) -> str:
         return f"roll {self.release} back from an upgrade that was never completed"
 
     def capture(self) -> None:
-        """Nothing to take back: nobody wants the half-done upgrade again."""
+        """Nothing to undo: the half-done upgrade is not wanted again."""
 
     def apply(self, note: Callable[[str], None]) -> None:
         history = self.helm.history(self.release, self.namespace)
@@ -46,7 +51,7 @@ class FreeReleaseStep:
         age = stuck.age_seconds(now)
         if not stuck.abandoned(now, self.timeout_seconds):
             raise ReleaseLocked(
-                f"{what} since {age:.0f} s: another Helm may be at work on it",
+                f"{what} since {age:.0f} s: another Helm may be working on it",
                 remedy=f"Run again when it is {self.timeout_seconds:.0f} s old, or see: helm history {self.release}",
             )
         if good is None:
@@ -59,4 +64,4 @@ class FreeReleaseStep:
         self.helm.rollback(self.release, self.namespace, good.number, timeout_seconds=self.timeout_seconds)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing to take back."""
+        """Nothing to undo."""

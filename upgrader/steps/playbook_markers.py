@@ -1,6 +1,6 @@
 """What the controllers know of a playbook: that it was begun, and whether it ever came to its end.
 
-A playbook that was cut off leaves no other trace that could be read: what it changes is its own affair.
+An interrupted playbook leaves no other trace that could be read: what it changes is not known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
-from upgrader.pipeline import Found
+from upgrader.pipeline import Inspection
 from upgrader.ports import Hosts
 
 __all__ = ["MARKERS", "Marker", "PlaybookInspector", "PlaybookMarkers", "read_marker"]
@@ -78,18 +78,18 @@ class PlaybookMarkers:
 
 @dataclass(frozen=True)
 class PlaybookInspector:
-    """Whether a playbook whose process was cut off had come to its end. If not, it is run again, whole."""
+    """Whether a playbook whose process was interrupted had finished. If not, it is run again as a whole."""
 
     markers: PlaybookMarkers
 
-    def settle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
-        """Nothing is at work: Ansible is ended with the process that started it."""
+    def await_idle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
+        """Nothing is under way: Ansible ends with the process that started it."""
 
-    def look(self, point: RestorePoint | None) -> Found:
+    def inspect(self, point: RestorePoint | None) -> Inspection:
         name = self.markers.playbook.name
         if point is not None and self.markers.completed_since(point.begun):
-            return Found(True, f"playbook {name} had come to its end")
-        return Found(False, f"playbook {name} had not come to its end: it is run again")
+            return Inspection(True, f"playbook {name} had finished")
+        return Inspection(False, f"playbook {name} had not finished: it is run again")
 
 
 def read_marker(hosts: Hosts, host: Host, path: str) -> Marker:

@@ -10,14 +10,18 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.recovery import FakeRecovery
-from upgrader.engine.execution.runner import Runner
+from upgrader.engine.execution.runner import Runner, RunResult
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.errors import UpgraderError
 from upgrader.model.event import Event, RunStarted
 from upgrader.model.outcome import Verdict, holds
 from upgrader.model.release import RestorePoint
+from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure
+from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
+
+TARGET = KubernetesVersion(1, 37, 1)
 
 
 class Recorder:
@@ -107,10 +111,13 @@ def _run(gate: ScriptedGate) -> GateRun:
     return GateRun(gate, needed=3, interval_seconds=1.0, deadline_seconds=10.0)
 
 
-def run(runner: Runner, *steps: PipelineStep, on_failure: OnFailure = "rollback-run") -> object:
+def run(runner: Runner, *steps: PipelineStep, on_failure: OnFailure = "rollback-run") -> RunResult:
     """Run these steps as a pipeline."""
     names = tuple(item.step.name for item in steps)
-    return runner.run(Pipeline(steps), RunStarted("r1", "v1.37.1", names, "/tmp/r1", on_failure=on_failure))
+    return runner.run(
+        Pipeline(steps),
+        RunStarted("r1", RunKind.UPGRADE, names, "/tmp/r1", TARGET, on_failure=on_failure),
+    )
 
 
 @pytest.fixture

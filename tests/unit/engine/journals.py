@@ -11,13 +11,15 @@ from upgrader.engine.history.journal_replicas import CONTROLLER_RUNS, ClusterRep
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.model.cluster import Host
 from upgrader.model.event import Event, RunResumed, RunStarted
+from upgrader.model.run_kind import RunKind
+from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult
 
 RUN = "20260101T000000-v1.37.1"
 OLDER = "20251231T000000-v1.36.3"
 ONE, TWO = Host("controller-1", "10.0.0.11"), Host("controller-2", "10.0.0.12")
 RESUMED = RunResumed(RUN, "bob@desk")
-STARTED = RunStarted(RUN, "v1.37.1", ("a", "b"), f"runs/{RUN}")
+STARTED = RunStarted(RUN, RunKind.UPGRADE, ("a", "b"), f"runs/{RUN}", KubernetesVersion(1, 37, 1))
 
 
 def journal_of(folder: Path, run: str, *events: Event) -> bytes:

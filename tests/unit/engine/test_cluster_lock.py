@@ -19,6 +19,7 @@ from upgrader.engine.locks.heartbeat import kept_alive
 from upgrader.engine.locks.lease import LEASE_SECONDS, LEASES, NAME, NAMESPACE, Holder, Lease
 from upgrader.errors import ApiError, ApiUnavailable, Locked
 from upgrader.model.event import RunStarted, StepApplied
+from upgrader.model.run_kind import RunKind
 from upgrader.ports import Kind, KubeObject
 
 ANNA = Holder("anna@laptop (process 7) a1", "boot-1:8:42")
@@ -180,7 +181,7 @@ def test_doing_is_told_to_whoever_asks() -> None:
     """The next run is told which run is at work, and on what."""
     kube, clock = FakeKube(), Time()
     anna = take(kube, clock, ANNA)
-    anna.emit(RunStarted("20260101T000000-v1.37.1", "v1.37.1", ("kube-apiserver",), "/x"))
+    anna.emit(RunStarted("20260101T000000-v1.37.1", RunKind.UPGRADE, ("kube-apiserver",), "/x"))
     anna.emit(StepApplied("kube-apiserver", 3.0))
     clock.meanwhile = anna.renew
     with pytest.raises(Locked, match=r"20260101T000000-v1\.37\.1: kube-apiserver: waiting for its gates"):

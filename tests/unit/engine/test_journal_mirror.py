@@ -9,12 +9,12 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from tests.unit.engine.journals import OLDER, ONE, RUN, STARTED, TWO, Places, journal_of
-from upgrader.engine.history.journal_mirror import AGAIN_SECONDS, JournalMirror
+from upgrader.engine.history.journal_mirror import RETRY_SECONDS, JournalMirror
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable
 from upgrader.model.event import (
     Event,
-    GateLooked,
+    GateChecked,
     Note,
     RunEnded,
     RunStarted,
@@ -26,9 +26,10 @@ from upgrader.model.event import (
 )
 from upgrader.model.outcome import pending
 from upgrader.model.release import RestorePoint
+from upgrader.model.run_kind import RunKind
 
 CHANGE = StepStarted("a", "v1 → v2", RestorePoint("a", "kube-system", 4))
-LOOK = GateLooked("a", "nodes", pending("1 of 2"), 0, 3, 10.0)
+LOOK = GateChecked("a", "nodes", pending("1 of 2"), 0, 3, 10.0)
 
 
 class World:
@@ -126,7 +127,7 @@ def test_a_place_that_fails_is_said_once_and_tried_again(world: World) -> None:
     assert len(world.notes) == 1
     assert "did not answer: Connection refused" in world.notes[0]
     world.places.kube.unavailable = False
-    world.clock.sleep(AGAIN_SECONDS)
+    world.clock.sleep(RETRY_SECONDS)
     world.emit(StepEnded("a", "passed", 1.0))
     assert world.notes[1:] == ["this run's journal is copied to the cluster again"]
     assert b"StepEnded" in (world.places.cluster.read(RUN) or b"")
@@ -182,7 +183,7 @@ def test_old_runs_go_but_not_the_last_that_succeeded(tmp_path: Path) -> None:
     runs = [f"2025120{day}T000000-v1.37.1" for day in range(1, 6)]
     for index, run in enumerate(runs):
         end = RunEnded(run, "succeeded" if index == 1 else "failed", 1.0)
-        content = journal_of(tmp_path / "there", run, RunStarted(run, "v1.37.1", (), ""), end)
+        content = journal_of(tmp_path / "there", run, RunStarted(run, RunKind.UPGRADE, (), ""), end)
         for place in world.places.all:
             place.write(run, content)
     world.emit(STARTED)

@@ -14,13 +14,13 @@ from upgrader.engine.history.journal_replicas import (
     SECRET_BYTES,
     SECRETS,
     ClusterReplicas,
-    Copies,
+    JournalReplica,
     is_run,
     secret_name,
 )
 from upgrader.engine.journal.journal_file import DETAIL_BYTES, JOURNAL
 from upgrader.errors import ApiError, ApiUnavailable, JournalError
-from upgrader.model.event import GateLooked, Note, StepApplied
+from upgrader.model.event import GateChecked, Note, StepApplied
 from upgrader.model.outcome import pending
 from upgrader.ports import Kind, KubeObject
 
@@ -33,12 +33,12 @@ def places() -> Places:
 
 
 @pytest.fixture(params=["cluster", "controller"])
-def copies(request: pytest.FixtureRequest, places: Places) -> Copies:
+def copies(request: pytest.FixtureRequest, places: Places) -> JournalReplica:
     """A place of either kind."""
     return places.cluster if request.param == "cluster" else places.controllers[0]
 
 
-def test_what_is_written_is_read_back(copies: Copies, tmp_path: Path) -> None:
+def test_what_is_written_is_read_back(copies: JournalReplica, tmp_path: Path) -> None:
     """Byte for byte, under the run's own name, as often as the journal has grown."""
     short = journal_of(tmp_path / "1", RUN, STARTED)
     long = journal_of(tmp_path / "2", RUN, STARTED, StepApplied("a", 1.0))
@@ -53,7 +53,7 @@ def test_what_is_written_is_read_back(copies: Copies, tmp_path: Path) -> None:
     assert copies.read(OLDER) is None
 
 
-def test_a_rivals_journal_is_never_replaced(places: Places, copies: Copies, tmp_path: Path) -> None:
+def test_a_rivals_journal_is_never_replaced(places: Places, copies: JournalReplica, tmp_path: Path) -> None:
     """A laptop that wakes up after another machine has gone on with its run can't wipe out what that one did."""
     theirs = journal_of(tmp_path / "1", RUN, STARTED, RESUMED, StepApplied("a", 2.0))
     ours = journal_of(tmp_path / "2", RUN, STARTED, *[StepApplied("a", 1.0)] * 9)
@@ -64,7 +64,7 @@ def test_a_rivals_journal_is_never_replaced(places: Places, copies: Copies, tmp_
     assert copies.read(RUN) == theirs
 
 
-def test_who_goes_on_replaces_what_was_left_behind(copies: Copies, tmp_path: Path) -> None:
+def test_who_goes_on_replaces_what_was_left_behind(copies: JournalReplica, tmp_path: Path) -> None:
     """Records that only this place had when another machine went on are of the past, and don't keep it from writing."""
     left = journal_of(tmp_path / "1", RUN, STARTED, *[Note("only here")] * 9)
     resumed = journal_of(tmp_path / "2", RUN, STARTED, RESUMED)
@@ -147,7 +147,7 @@ def test_the_longest_journal_fits(places: Places, tmp_path: Path) -> None:
     """A journal at the size from which it takes no more details is still small enough for a Secret."""
     chance = random.Random(1)
     looks = [
-        GateLooked("kube-apiserver", "daemonset/x", pending(f"{chance.random()} of {index} pods Ready"), 0, 3, 1.0)
+        GateChecked("kube-apiserver", "daemonset/x", pending(f"{chance.random()} of {index} pods Ready"), 0, 3, 1.0)
         for index in range(13_000)
     ]
     content = journal_of(tmp_path, RUN, STARTED, *looks)

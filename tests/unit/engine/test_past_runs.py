@@ -12,15 +12,19 @@ from upgrader.engine.journal.journal_file import Journal
 from upgrader.errors import UsageError
 from upgrader.model.event import RunEnded, RunStarted
 from upgrader.model.outcome import RunOutcome
+from upgrader.model.run_kind import RunKind
+from upgrader.model.version import KubernetesVersion
+
+TARGET = KubernetesVersion(1, 37, 1)
 
 
-def a_run(runs: Path, day: int, outcome: RunOutcome | None = "succeeded", target: str = "v1.37.1") -> str:
+def a_run(runs: Path, day: int, outcome: RunOutcome | None = "succeeded", kind: RunKind = RunKind.UPGRADE) -> str:
     """The folder of a run that ended so (None: it was killed); returns its name."""
-    name = f"202601{day:02}T120000-{target}"
+    name = f"202601{day:02}T120000-{TARGET if kind is RunKind.UPGRADE else kind}"
     folder = runs / name
     folder.mkdir(parents=True)
     journal = Journal(folder / "journal.jsonl", FakeClock())
-    journal.emit(RunStarted(name, target, ("a",), str(folder)))
+    journal.emit(RunStarted(name, kind, ("a",), str(folder), TARGET if kind is RunKind.UPGRADE else None))
     if outcome:
         journal.emit(RunEnded(name, outcome, 1.0))
     journal.close()
@@ -71,7 +75,7 @@ def test_runs_of_other_sorts_push_no_upgrade_out(tmp_path: Path) -> None:
     which is what stands, are still there."""
     good, cut_off = a_run(tmp_path, 1), a_run(tmp_path, 3, None)
     a_run(tmp_path, 2, "rolled-back")
-    made = [a_run(tmp_path, day, "succeeded", "recover") for day in range(4, 8)]
+    made = [a_run(tmp_path, day, "succeeded", RunKind.RECOVER) for day in range(4, 8)]
     prune(tmp_path, 1)
     assert names(tmp_path) == [good, cut_off, made[-1]]
 
@@ -118,6 +122,6 @@ def test_run_that_cannot_be_removed_is_named(tmp_path: Path, monkeypatch: pytest
     def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("upgrader.engine.history.shutil.rmtree", refuse)
+    monkeypatch.setattr("upgrader.engine.history.past_runs.shutil.rmtree", refuse)
     with pytest.raises(UsageError, match=rf"{old}.* Permission denied"):
         prune(tmp_path, 1)

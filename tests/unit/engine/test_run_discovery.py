@@ -10,10 +10,11 @@ import pytest
 from tests.unit.engine.journals import OLDER, ONE, RESUMED, RUN, STARTED, Places, journal_of
 from upgrader.engine.history.journal_replicas import CONTROLLER_RUNS, LocalJournals
 from upgrader.engine.history.past_runs import past_runs
-from upgrader.engine.history.run_discovery import Found, FoundRun, bring_home, find_runs, with_remote_runs
+from upgrader.engine.history.run_discovery import DiscoveredRun, DiscoveredRuns, bring_home, find_runs, with_remote_runs
 from upgrader.engine.journal.journal_file import JOURNAL, read_journal
 from upgrader.errors import JournalError
 from upgrader.model.event import Event, Note, RunEnded, RunStarted, StepApplied
+from upgrader.model.run_kind import RunKind
 
 
 class World:
@@ -41,10 +42,10 @@ class World:
     def on_controller(self, content: bytes, run: str = RUN) -> None:
         self.places.hosts.files[ONE.name, f"{CONTROLLER_RUNS}/{run}/{JOURNAL}"] = content
 
-    def find(self) -> Found:
+    def find(self) -> DiscoveredRuns:
         return find_runs((LocalJournals(self.runs), *self.places.all))
 
-    def run(self) -> FoundRun:
+    def run(self) -> DiscoveredRun:
         """The only run that there is."""
         (found,) = self.find().runs
         return found
@@ -86,7 +87,7 @@ def test_found_with_the_api_away(world: World) -> None:
 def test_runs_come_oldest_first(world: World) -> None:
     """The last one is the newest, whichever place it was found in."""
     world.places.cluster.write(RUN, world.short)
-    world.on_controller(journal_of(world.scratch, OLDER, RunStarted(OLDER, "v1", (), "")), OLDER)
+    world.on_controller(journal_of(world.scratch, OLDER, RunStarted(OLDER, RunKind.UPGRADE, (), "")), OLDER)
     found = world.find()
     assert [run.name for run in found.runs] == [OLDER, RUN]
     assert found.get(OLDER) is found.runs[0]
@@ -182,11 +183,11 @@ def test_a_table_of_all_runs(world: World) -> None:
     """Runs of this folder and of others are one list, and of each that copy is shown which goes furthest."""
     world.here(world.short)
     world.places.cluster.write(RUN, world.long)
-    world.on_controller(journal_of(world.scratch, OLDER, RunStarted(OLDER, "v1", (), "")), OLDER)
+    world.on_controller(journal_of(world.scratch, OLDER, RunStarted(OLDER, RunKind.UPGRADE, (), "")), OLDER)
     here = past_runs(world.runs)
     older, newest = with_remote_runs(here, find_runs(world.places.all), world.runs)
     assert (older.name, older.place, older.outcome) == (OLDER, ONE.name, "interrupted")
-    assert (newest.name, newest.place, newest.report.doing) == (RUN, "the cluster", "b: waiting for its gates")
+    assert (newest.name, newest.place, newest.state.doing) == (RUN, "the cluster", "b: waiting for its gates")
 
 
 def test_what_this_folder_knows_best_is_told_from_it(world: World) -> None:

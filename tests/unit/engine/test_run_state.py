@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upgrader.engine.execution.next_action import Begin, End, GoOn, Hold, Undo, next_action
-from upgrader.engine.state.run_state import RunState, follow
+from upgrader.engine.execution.next_action import Begin, CheckGates, Complete, End, Undo, next_action
+from upgrader.engine.state import fold
+from upgrader.engine.state.run_state import RunState
 from upgrader.model.event import (
     Event,
     RollbackRequested,
@@ -23,9 +25,14 @@ from upgrader.model.event import (
     UndoStarted,
 )
 from upgrader.model.release import RestorePoint
+from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure
+from upgrader.model.version import KubernetesVersion
+
+TARGET = KubernetesVersion(1, 37, 1)
 
 st.register_type_strategy(float, st.floats(allow_nan=False))
+st.register_type_strategy(KubernetesVersion, st.builds(KubernetesVersion, *[st.integers(0, 2000)] * 3))
 NAMES = st.sampled_from(["a", "b", "c"])
 POINT = RestorePoint("x", "kube-system", 1)
 STEP_EVENTS = st.one_of(
@@ -38,9 +45,17 @@ STEP_EVENTS = st.one_of(
 ANY = st.one_of(STEP_EVENTS, *(st.from_type(kind) for kind in get_args(Event)))
 
 
+def follow(state: RunState, event: Event) -> RunState:
+    """The fold, at a time that doesn't matter."""
+    return fold.follow(state, event, datetime(2026, 1, 1, tzinfo=UTC))
+
+
 def state(*events: Event, on_failure: OnFailure = "rollback-run") -> RunState:
     """The state of a run of a, b and c after these events."""
-    found = follow(RunState(), RunStarted("r", "v1.37.1", ("a", "b", "c"), "", on_failure=on_failure))
+    found = follow(
+        RunState(),
+        RunStarted("r", RunKind.UPGRADE, ("a", "b", "c"), "", TARGET, on_failure=on_failure),
+    )
     for event in events:
         found = follow(found, event)
     return found
@@ -65,14 +80,14 @@ def test_any_journal_has_a_state_and_a_next_action(events: list[Event]) -> None:
 @given(st.lists(STEP_EVENTS, max_size=20), st.booleans())
 def test_no_step_goes_back_to_an_earlier_phase(events: list[Event], asked: bool) -> None:
     """Once a step was undone or has passed, no event of a run makes it one that is still to be applied."""
-    order = ["begun", "applied", "passed", "failed", "undoing", "undone", "undo-failed"]
+    order = ["applying", "gating", "passed", "failed", "undoing", "undone", "undo-failed"]
     found = follow(state(), RollbackRequested("r", "me")) if asked else state()
     for event in events:
         later = follow(found, event)
         for before in found.steps:
             after = later.step(before.name)
             assert after is not None and order.index(after.phase) >= order.index(before.phase)
-            assert after.way_back == before.way_back, "what was captured first is the way back"
+            assert after.restore_point == before.restore_point, "what was captured first is the restore point"
         found = later
 
 
@@ -100,8 +115,8 @@ def test_every_run_ends(answers: list[bool], policy: OnFailure) -> None:
 
 def test_step_that_was_cut_off_is_looked_at_first() -> None:
     """Of a change that may be in nothing is assumed; one that is in lacks its gates only."""
-    assert next_action(state(*passed("a"), StepStarted("b", "", POINT))) == GoOn("b")
-    assert next_action(state(*passed("a"), StepStarted("b", "", POINT), StepApplied("b", 1.0))) == Hold("b")
+    assert next_action(state(*passed("a"), StepStarted("b", "", POINT))) == Complete("b")
+    assert next_action(state(*passed("a"), StepStarted("b", "", POINT), StepApplied("b", 1.0))) == CheckGates("b")
 
 
 def test_interrupted_run_goes_on_where_it_was() -> None:
@@ -120,7 +135,7 @@ def test_rollback_keeps_the_step_that_was_named() -> None:
         found = follow(follow(found, UndoStarted(action.step, "")), UndoEnded(action.step, True, 1.0))
     assert undone == ["c", "b"]
     assert action == End("rolled-back")
-    assert next_action(follow(found, RollbackRequested("r", "me"))) == Undo("a", cut_off=False, safe_to_stop=True)
+    assert next_action(follow(found, RollbackRequested("r", "me"))) == Undo("a", interrupted=False, safe_to_stop=True)
 
 
 @pytest.mark.parametrize("event", [RunResumed("r", "me"), RollbackRequested("r", "me")])
@@ -136,14 +151,14 @@ def test_undo_that_failed_is_tried_again_by_whoever_goes_on(event: Event) -> Non
     found = state(*failed, *back)
     assert isinstance(next_action(found), End)
     found = follow(follow(found, RunEnded("r", "failed", 9.0)), event)
-    assert next_action(found) == Undo("b", cut_off=False, safe_to_stop=False)
+    assert next_action(found) == Undo("b", interrupted=False, safe_to_stop=False)
 
 
 def test_stopped_at_a_failure_the_step_is_tried_again() -> None:
     """Where policy says to stop, going on means to look at the step that failed, and to complete it."""
     failed = (*passed("a"), StepStarted("b", "", POINT), StepEnded("b", "failed", 1.0, "bad flag"))
     found = state(*failed, RunEnded("r", "failed", 9.0, "bad flag"), RunResumed("r", "me"), on_failure="stop")
-    assert next_action(found) == GoOn("b")
+    assert next_action(found) == Complete("b")
 
 
 def test_step_that_failed_before_it_was_begun_is_begun_anew() -> None:

@@ -13,16 +13,18 @@ from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.journal.record import Record
 from upgrader.engine.locks.folder_lock import FolderHolder
 from upgrader.engine.locks.lease import Holder, Lease, manifest
-from upgrader.engine.state.report import fold
+from upgrader.engine.state.fold import fold
 from upgrader.model.event import Event, RunEnded, RunStarted, StepApplied, StepEnded, StepStarted, UndoStarted
 from upgrader.model.release import RestorePoint
+from upgrader.model.run_kind import RunKind
+from upgrader.model.version import KubernetesVersion
 
 NAME = "20260101T000000-v1.37.1"
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 BEFORE = FolderHolder("anna@laptop", BEGUN - timedelta(seconds=5))
 AFTER = FolderHolder("ben@ci", BEGUN + timedelta(minutes=5))
 
-STARTED = RunStarted(NAME, "v1.37.1", ("a", "b"), "/runs/x")
+STARTED = RunStarted(NAME, RunKind.UPGRADE, ("a", "b"), "/runs/x", KubernetesVersion(1, 37, 1))
 STEP = StepStarted("a", "v1 → v2", RestorePoint("a", "kube-system", 4))
 
 
@@ -40,7 +42,7 @@ def test_run_at_work(tmp_path: Path) -> None:
     journal(tmp_path, STARTED, STEP, StepApplied("a", 3.0))
     status = status_of(BEFORE, newest_run(tmp_path))
     assert (status.state, status.resumable) == ("running", False)
-    assert status.run is not None and status.run.report.doing == "a: waiting for its gates"
+    assert status.run is not None and status.run.state.doing == "a: waiting for its gates"
 
 
 def test_run_that_was_cut_off(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_way_back_is_named_while_it_is_taken(tmp_path: Path) -> None:
     """While a step is undone, that is what the run is doing, and where it goes back to."""
     journal(tmp_path, STARTED, STEP, StepEnded("a", "failed", 3.0, "bad flag"), UndoStarted("a", "revision 4"))
     run = newest_run(tmp_path)
-    assert run is not None and run.report.doing == "a: going back to revision 4"
+    assert run is not None and run.state.doing == "a: rolling back to revision 4"
 
 
 def test_nothing_yet(tmp_path: Path) -> None:

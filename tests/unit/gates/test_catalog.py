@@ -6,7 +6,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
-from upgrader.gates.catalog import gates_for, workload_gate
+from upgrader.gates.catalog import GateCatalog
 from upgrader.model.cluster import Cluster
 from upgrader.model.settings import Holding, WorkloadGate
 from upgrader.pipeline import GateRun
@@ -22,16 +22,8 @@ def manifest(*workloads: str) -> str:
 
 def gates(kube: FakeKube, cluster: Cluster, release: str, *workloads: str) -> tuple[GateRun, ...]:
     """The catalog's answer for a release."""
-    return gates_for(
-        release,
-        manifest(*workloads),
-        namespace="kube-system",
-        kube=kube,
-        clock=FakeClock(),
-        cluster=cluster,
-        version=None,
-        holding=Holding(5, 2.0, 60.0),
-    )
+    catalog = GateCatalog(kube, FakeClock(), cluster, Holding(5, 2.0, 60.0))
+    return catalog.of_release(release, manifest(*workloads), namespace="kube-system", target=None)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +49,9 @@ def test_holding_is_the_settings(kube: FakeKube, cluster: Cluster) -> None:
     assert (run.needed, run.interval_seconds, run.deadline_seconds) == (5, 2.0, 60.0)
 
 
-def test_gate_of_the_users_own(kube: FakeKube) -> None:
+def test_gate_of_the_users_own(kube: FakeKube, cluster: Cluster) -> None:
     """A gate that upgrader.yaml names asks for that workload, by its own patience."""
-    run = workload_gate(WorkloadGate("daemonset", "ns", "cni", Holding(1, 1.0, 10.0)), kube, FakeClock())
+    catalog = GateCatalog(kube, FakeClock(), cluster, Holding(5, 2.0, 60.0))
+    run = catalog.of_workload(WorkloadGate("daemonset", "ns", "cni", Holding(1, 1.0, 10.0)))
     assert run.gate.name == "daemonset/cni"
     assert run.deadline_seconds == 10.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from upgrader.errors import GateFailed
 from upgrader.gates.absence import ApiAbsence
-from upgrader.model.event import GateLooked, GatePassed
+from upgrader.model.event import GateChecked, GatePassed
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.pipeline import GateRun
 from upgrader.ports import Clock, Reporter
@@ -57,7 +57,7 @@ def _look(step: str, count: _Count, started: float, clock: Clock, reporter: Repo
     held = count.holding >= run.needed
     if not (held and count.passed):
         left = max(0.0, run.deadline_seconds - spent)
-        reporter.emit(GateLooked(step, run.gate.name, verdict, count.holding, run.needed, left))
+        reporter.emit(GateChecked(step, run.gate.name, verdict, count.holding, run.needed, left))
     if held and not count.passed:
         reporter.emit(GatePassed(step, run.gate.name, spent, count.looks))
     count.passed = held

@@ -1,9 +1,9 @@
-"""Runs a pipeline: apply, gate, next; on a failure, back again in reverse order.
+"""Runs a pipeline: apply, gate, next; on a failure, undo in reverse order.
 
 Everything that happens is emitted as an event before the next thing is done; the journal is one of the listeners,
-so at any moment the disk says how far the run got. The way back of a step is captured, and on disk, before the
-step changes anything. What comes next is decided by what was emitted, and by nothing else (`decide.py`): so a run that
-was cut off goes on in another process as it would have in its own.
+so at any moment the disk says how far the run got. The restore point of a step is captured, and on disk, before the
+step changes anything. What comes next is decided by what was emitted, and by nothing else (`next_action.py`): so a run
+that was interrupted resumes in another process as it would have gone on in its own.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from upgrader.engine.execution.api_lifeline import ApiLifeline
 from upgrader.engine.execution.gatekeeper import hold_all
-from upgrader.engine.execution.next_action import Action, Begin, End, GoOn, Hold, Undo, next_action
+from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo, next_action
 from upgrader.engine.execution.stop_request import StopRequest
-from upgrader.engine.state.run_state import RunState, follow
+from upgrader.engine.state.fold import follow
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiLost, ApiUnavailable, ChangedMeanwhile, Interrupted, UpgraderError
 from upgrader.gates.absence import ApiAbsence
 from upgrader.model.event import (
@@ -78,16 +79,16 @@ class Runner:
         )
         self._state = RunState()
         self._overdue = False
-        """Whether the API was waited for in vain already, by the step that failed last."""
+        """Whether the step that failed last has waited for the API in vain already."""
 
     def run(self, pipeline: Pipeline, began: RunStarted) -> RunResult:
         """Run to the end and say how it ended; raises for a bug, a second Ctrl-C, and a full disk only."""
         return self._work(pipeline, began)
 
-    def go_on(self, pipeline: Pipeline, state: RunState, why: RunResumed | RollbackRequested) -> RunResult:
+    def resume(self, pipeline: Pipeline, state: RunState, why: RunResumed | RollbackRequested) -> RunResult:
         """The same for a run that another process has begun. The pipeline must have every step that is left to do.
 
-        Raises ChangedMeanwhile, and leaves the run as it was, where somebody else has changed what it was about.
+        Raises ChangedMeanwhile, and leaves the run as it was, where another change was made on top of the run's.
         """
         self._state = state
         return self._work(pipeline, why)
@@ -95,7 +96,7 @@ class Runner:
     def _work(self, pipeline: Pipeline, first: Event) -> RunResult:
         started = self._clock.monotonic()
         items = {item.step.name: item for item in pipeline.steps}
-        self._tell(first)
+        self._emit(first)
         while True:
             action = next_action(self._state)
             if isinstance(action, End):
@@ -107,72 +108,74 @@ class Runner:
                 result = RunResult("interrupted", error.message, error.remedy)
                 break
             self._take(action, items[action.step])
-        self._tell(RunEnded(self._state.run, result.outcome, self._clock.monotonic() - started, result.reason))
+        self._emit(RunEnded(self._state.run, result.outcome, self._clock.monotonic() - started, result.reason))
         return result
 
-    def _take(self, action: Begin | GoOn | Hold | Undo, item: PipelineStep) -> None:
+    def _take(self, action: Begin | Complete | CheckGates | Undo, item: PipelineStep) -> None:
         match action:
             case Begin():
                 self._forward(item, lambda began: self._begin(item, began))
-            case GoOn():
+            case Complete():
                 self._forward(item, lambda began: self._complete(item, began))
-            case Hold():
-                self._forward(item, lambda _: self._settled(item, True, "its change is in; its gates are held anew"))
+            case CheckGates():
+                self._forward(
+                    item, lambda _: self._inspected(item, True, "its change is in; its gates are checked again")
+                )
             case Undo():
-                self._undo(item, cut_off=action.cut_off)
+                self._undo(item, interrupted=action.interrupted)
 
     def _forward(self, item: PipelineStep, change: Callable[[float], None]) -> None:
-        """Bring the change about, and hold the step's gates."""
+        """Make the change, and check the step's gates."""
         name, began = item.step.name, self._clock.monotonic()
         try:
             change(began)
             self._hold(name, item.gates)
         except ChangedMeanwhile:
-            raise  # to take this back would undo somebody else's work
+            raise  # an undo would revert a change that isn't this run's
         except UpgraderError as error:
             self._overdue = isinstance(error, ApiLost)
             spent = self._clock.monotonic() - began
-            self._tell(StepEnded(name, "failed", spent, error.message, error.remedy))
+            self._emit(StepEnded(name, "failed", spent, error.message, error.remedy))
         else:
-            self._tell(StepEnded(name, "passed", self._clock.monotonic() - began))
+            self._emit(StepEnded(name, "passed", self._clock.monotonic() - began))
 
     def _begin(self, item: PipelineStep, began: float) -> None:
-        way_back = item.step.capture()
-        self._tell(StepStarted(item.step.name, item.step.summary(), way_back))
+        point = item.step.capture()
+        self._emit(StepStarted(item.step.name, item.step.summary(), point))
         self._apply(item, began)
 
     def _complete(self, item: PipelineStep, began: float) -> None:
-        """Look before anything is done: the change may be in, or be at work still."""
+        """Inspect before anything is done: the change may be in, or still under way."""
         self._lifeline.secure(overdue=False)
-        point = self._way_back(item)
-        item.doubt.settle(point, self._note)
-        found = item.doubt.look(point)
-        self._settled(item, found.applied, found.words)
-        if not found.applied:
+        point = self._restore_point(item)
+        item.inspector.await_idle(point, self._note)
+        inspection = item.inspector.inspect(point)
+        self._inspected(item, inspection.applied, inspection.found)
+        if not inspection.applied:
             self._apply(item, began)
 
-    def _settled(self, item: PipelineStep, applied: bool, found: str) -> None:
-        self._tell(StepInspected(item.step.name, applied, found))
+    def _inspected(self, item: PipelineStep, applied: bool, found: str) -> None:
+        self._emit(StepInspected(item.step.name, applied, found))
 
     def _apply(self, item: PipelineStep, began: float) -> None:
         item.step.apply(self._note)
-        self._tell(StepApplied(item.step.name, self._clock.monotonic() - began))
+        self._emit(StepApplied(item.step.name, self._clock.monotonic() - began))
 
-    def _undo(self, item: PipelineStep, *, cut_off: bool) -> None:
-        name, began, point = item.step.name, self._clock.monotonic(), self._way_back(item)
+    def _undo(self, item: PipelineStep, *, interrupted: bool) -> None:
+        name, began, point = item.step.name, self._clock.monotonic(), self._restore_point(item)
         assert point is not None
-        self._tell(UndoStarted(name, str(point)))
-        failure = self._go_back(item, point, cut_off=cut_off)
+        self._emit(UndoStarted(name, str(point)))
+        failure = self._roll_back(item, point, interrupted=interrupted)
         spent = self._clock.monotonic() - began
         if failure is None:
-            self._tell(UndoEnded(name, True, spent))
+            self._emit(UndoEnded(name, True, spent))
         else:
-            self._tell(UndoEnded(name, False, spent, failure.message, failure.remedy))
+            self._emit(UndoEnded(name, False, spent, failure.message, failure.remedy))
 
-    def _go_back(self, item: PipelineStep, point: RestorePoint, *, cut_off: bool) -> UpgraderError | None:
-        """Undo one step and hold its gates; again where the API was lost meanwhile, as an undo can be repeated.
+    def _roll_back(self, item: PipelineStep, point: RestorePoint, *, interrupted: bool) -> UpgraderError | None:
+        """Undo one step and check its gates; again where the API was lost meanwhile, as an undo can be repeated.
 
-        Going back to a workload that can't have two instances side by side takes the API away once more.
+        Going back to a workload that can't have two instances side by side interrupts the API once more.
         """
         failure: UpgraderError | None = None
         for attempt in range(UNDO_ATTEMPTS):
@@ -183,8 +186,8 @@ class Runner:
             except UpgraderError as error:
                 return error
             try:
-                if cut_off:
-                    item.doubt.settle(point, self._note)
+                if interrupted:
+                    item.inspector.await_idle(point, self._note)
                 item.step.undo(point, self._note)
                 self._hold(item.step.name, item.undo_gates)
                 return None
@@ -192,25 +195,25 @@ class Runner:
                 failure, self._overdue = error, isinstance(error, ApiLost)
                 if not (isinstance(error, ApiLost | ApiUnavailable) or not self._lifeline.holds):
                     return failure
-                self._note(f"the API server was lost on the way back: {error.message}")
+                self._note(f"the API server was lost during the rollback: {error.message}")
         return failure
 
-    def _way_back(self, item: PipelineStep) -> RestorePoint | None:
+    def _restore_point(self, item: PipelineStep) -> RestorePoint | None:
         step = self._state.step(item.step.name)
-        return step.way_back if step else None
+        return step.restore_point if step else None
 
     def _hold(self, name: str, gates: tuple[GateRun, ...]) -> None:
         absence = ApiAbsence(self._kube, self._clock, self._patience_seconds)
         hold_all(name, gates, clock=self._clock, reporter=self._reporter, absence=absence)
 
     def _note(self, text: str) -> None:
-        self._tell(Note(text))
+        self._emit(Note(text))
 
-    def _tell(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         self._reporter.emit(event)
-        self._state = follow(self._state, event)
+        self._state = follow(self._state, event, self._clock.now())
 
 
 def _safe_to_stop(before: Action) -> bool:
-    """Half-known is no place to stop at: a step that was applied is gated, and one that failed is undone first."""
+    """A run stops only between steps: one that was applied is gated first, and one that failed is undone first."""
     return isinstance(before, Begin) or (isinstance(before, Undo) and before.safe_to_stop)

@@ -1,8 +1,9 @@
-"""How an operator stops a run: once, and it stops where it is safe; twice, and it stops now."""
+"""How an operator stops a run: once, and it stops where that is safe; twice, and it stops now."""
 
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -15,7 +16,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
-    """Whether somebody asked for the run to stop."""
+    """Whether the run was asked to stop."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -23,7 +24,7 @@ class StopRequest:
         self._at_once = False
 
     def forbid(self, reason: str) -> None:
-        """Somebody else decides from now on: nothing more must be begun, not even to make a failed step good."""
+        """Another process decides from now on: nothing more may be begun, not even the rollback of a failed step."""
         self.reason = reason
         self.requested = self._at_once = True
 
@@ -31,13 +32,19 @@ class StopRequest:
         """Raise Interrupted when a stop was asked for, and stopping is `safe` here or must be done anyway."""
         if self.requested and (safe or self._at_once):
             raise Interrupted(
-                self.reason, remedy="`upgrader resume` goes on with it, `upgrader rollback` takes it back."
+                self.reason, remedy="Resume it with `upgrader resume`, or undo it with `upgrader rollback`."
             )
 
 
 @contextmanager
 def stop_on_signals(request: StopRequest, tell: Callable[[str], None]) -> Iterator[None]:
-    """Turn the first SIGINT, SIGTERM or SIGHUP into a request, the second into KeyboardInterrupt."""
+    """Turn the first SIGINT, SIGTERM or SIGHUP into a request, the second into KeyboardInterrupt.
+
+    In any other thread than the main one, signals are the caller's to handle.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def handle(_number: int, _frame: FrameType | None) -> None:
         if request.requested:

@@ -1,4 +1,4 @@
-"""Copies a run's journal to where it outlives this machine: to the cluster, and to the controllers' disks.
+"""Replicates a run's journal to where it outlives this machine: to the cluster, and to the controllers' disks.
 
 The cluster's copy follows every record that says what was begun or how it ended. The controllers' are written before
 anything is changed or taken back, as any change to a control plane can take its API away, and in place of the
@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from upgrader.engine.history.journal_replicas import Copies
+from upgrader.engine.history.journal_replicas import JournalReplica
 from upgrader.engine.history.past_runs import surplus
 from upgrader.engine.journal.journal_file import parse_journal
-from upgrader.engine.state.report import Report, fold
+from upgrader.engine.state.fold import fold
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UpgraderError
 from upgrader.model.event import (
     Event,
@@ -35,7 +36,7 @@ from upgrader.model.event import (
 )
 from upgrader.ports import Clock
 
-__all__ = ["AGAIN_SECONDS", "DURABLE_EVENTS", "JournalMirror"]
+__all__ = ["RETRY_SECONDS", "DURABLE_EVENTS", "JournalMirror"]
 
 DURABLE_EVENTS = (
     RunStarted,
@@ -53,7 +54,7 @@ DURABLE_EVENTS = (
 )
 """Whoever goes on with a run needs these; all records before them are copied along."""
 
-AGAIN_SECONDS = 30.0
+RETRY_SECONDS = 30.0
 """For how long a place that failed is left alone: a machine that is gone costs ten seconds each time, or more."""
 
 
@@ -65,8 +66,8 @@ class JournalMirror:
         journal: Path,
         run: str,
         *,
-        cluster: Copies,
-        controllers: Sequence[Copies],
+        cluster: JournalReplica,
+        controllers: Sequence[JournalReplica],
         clock: Clock,
         keep: int,
         note: Callable[[str], None],
@@ -98,14 +99,14 @@ class JournalMirror:
     @staticmethod
     def _risky(event: Event) -> bool:
         """Whether the cluster is about to be changed."""
-        return isinstance(event, UndoStarted) or (isinstance(event, StepStarted) and event.way_back is not None)
+        return isinstance(event, UndoStarted) or (isinstance(event, StepStarted) and event.restore_point is not None)
 
-    def _each(self, places: Sequence[Copies], act: Callable[[Copies], None], *, last: bool) -> None:
+    def _each(self, places: Sequence[JournalReplica], act: Callable[[JournalReplica], None], *, last: bool) -> None:
         now = self._clock.monotonic()
         due = [
             place
             for place in places
-            if last or place.place not in self._failing or now - self._failing[place.place] >= AGAIN_SECONDS
+            if last or place.place not in self._failing or now - self._failing[place.place] >= RETRY_SECONDS
         ]
         if not due:
             return
@@ -122,24 +123,24 @@ class JournalMirror:
         elif self._failing.pop(place, None) is not None:
             self._note(f"this run's journal is copied to {place} again")
 
-    def _copy(self, place: Copies) -> None:
+    def _copy(self, place: JournalReplica) -> None:
         content = self._journal.read_bytes()
         place.write(self._run, content[: content.rfind(b"\n") + 1])
 
-    def _prune(self, place: Copies) -> None:
+    def _prune(self, place: JournalReplica) -> None:
         """As in the runs folder."""
 
-        def report(run: str) -> Report:
+        def state(run: str) -> RunState:
             try:
                 return fold(parse_journal(place.read(run) or b"", place.place))
             except UpgraderError:
-                return Report()
+                return RunState()
 
-        for run in surplus([name for name in place.names() if name != self._run], report, self._keep):
+        for run in surplus([name for name in place.names() if name != self._run], state, self._keep):
             place.remove(run)
 
 
-def _problem(act: Callable[[Copies], None], place: Copies) -> str:
+def _problem(act: Callable[[JournalReplica], None], place: JournalReplica) -> str:
     try:
         act(place)
     except UpgraderError as error:

@@ -1,4 +1,4 @@
-"""Where a run's journal is kept besides the folder of the machine that runs it: in the cluster, and on controllers.
+"""Replicas of a run's journal outside the folder of the machine that runs it: in the cluster, and on controllers.
 
 Copies of one journal are beginnings of each other, as it only ever grows. They part where a machine died with records
 that no copy had yet, and another one went on: the journal that was gone on with more often is the one that counts,
@@ -28,7 +28,7 @@ __all__ = [
     "SECRET_BYTES",
     "ClusterReplicas",
     "ControllerReplicas",
-    "Copies",
+    "JournalReplica",
     "LocalJournals",
     "Source",
     "is_run",
@@ -67,7 +67,7 @@ class Source(Protocol):
         ...
 
 
-class Copies(Source, Protocol):
+class JournalReplica(Source, Protocol):
     """One place outside this machine that keeps copies."""
 
     def write(self, run: str, content: bytes) -> None:

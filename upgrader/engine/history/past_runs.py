@@ -6,12 +6,13 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from upgrader.engine.journal.journal_file import JOURNAL, read_journal
-from upgrader.engine.state.report import Report, fold
+from upgrader.engine.state.fold import fold
+from upgrader.engine.state.report import report_json
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UsageError
 
 __all__ = ["PastRun", "newest_run", "past_runs", "prune", "surplus"]
@@ -25,9 +26,9 @@ class PastRun:
     """A run's folder, and what its journal says."""
 
     folder: Path
-    report: Report
+    state: RunState
     problem: str = ""
-    """Why the journal can't be believed; `report` is then empty, and what the run did is not known."""
+    """Why the journal can't be believed; `state` is then empty, and what the run did is not known."""
     place: str = ""
     """Where its journal is (`the cluster`, a controller's name), unless it is in the folder itself."""
 
@@ -38,21 +39,21 @@ class PastRun:
     @property
     def outcome(self) -> str:
         """As in the report; `unknown` when the journal can't be believed."""
-        return "unknown" if self.problem else self.report.outcome
+        return "unknown" if self.problem else self.state.result
 
     @property
     def seconds(self) -> float:
         """How long it took; of a run that was cut off, the time between its first and its last record."""
-        report = self.report
-        if report.complete or not report.started:
-            return report.seconds
-        return (datetime.fromisoformat(report.ended) - datetime.fromisoformat(report.started)).total_seconds()
+        state = self.state
+        if state.outcome or state.started is None or state.updated is None:
+            return state.seconds
+        return (state.updated - state.started).total_seconds()
 
     def as_json(self) -> dict[str, Any]:
         """Its report, with what is known without one."""
         known = {"run": self.name, "outcome": self.outcome, "seconds": self.seconds, "problem": self.problem}
         known["place"] = self.place
-        return {**self.report.as_json(), **known}
+        return {**report_json(self.state), **known}
 
 
 def past_runs(runs: Path) -> tuple[PastRun, ...]:
@@ -81,28 +82,29 @@ def prune(runs: Path, keep: int) -> tuple[str, ...]:
         ) from error
 
 
-def surplus(names: Sequence[str], report: Callable[[str], Report], keep: int) -> tuple[str, ...]:
+def surplus(names: Sequence[str], state: Callable[[str], RunState], keep: int) -> tuple[str, ...]:
     """Of runs, the oldest first, those that may go: all but the newest `keep`, and the upgrades that are still needed.
 
-    Those are the last one, which can be gone on with or taken back, and the last that succeeded: runs of `recover` and
-    `adopt` may come after them in any number. `report` is what a run's journal says, empty where it can't be believed.
+    Those are the last one, which can be resumed or rolled back, and the last that succeeded: runs of `recover` and
+    `adopt` may come after them in any number. `state` is what a run's journal says, empty where it can't be believed.
     """
     old = tuple(names[:-keep])
     if not old:
         return ()
     needed: set[str] = set()
     for name in reversed(names):  # no further than needed: most often the newest is both
-        found = report(name)
-        if found.is_upgrade and (found.outcome == "succeeded" or not needed):
+        found = state(name)
+        succeeded = found.is_upgrade and found.outcome == "succeeded"
+        if succeeded or (found.is_upgrade and not needed):
             needed.add(name)
-        if found.is_upgrade and found.outcome == "succeeded":
+        if succeeded:
             break
     return tuple(name for name in old if name not in needed)
 
 
 def _prune(runs: Path, keep: int) -> tuple[str, ...]:
     names = [folder.name for folder in _folders(runs)]
-    going = surplus(names, lambda name: _past_run(runs / name).report, keep)
+    going = surplus(names, lambda name: _past_run(runs / name).state, keep)
     old = [runs / name for name in going]
     for folder in old:
         # Under a name that nothing takes for a run, so that a crash in the middle leaves no run without a journal.
@@ -120,4 +122,4 @@ def _past_run(folder: Path) -> PastRun:
     try:
         return PastRun(folder, fold(read_journal(folder / JOURNAL)))
     except UsageError as error:
-        return PastRun(folder, Report(), error.message)
+        return PastRun(folder, RunState(), error.message)

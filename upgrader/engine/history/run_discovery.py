@@ -16,10 +16,11 @@ from upgrader.engine.history.past_runs import PastRun
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.engine.journal.journal_file import JOURNAL, parse_journal
 from upgrader.engine.journal.record import Record
-from upgrader.engine.state.report import Report, fold
+from upgrader.engine.state.fold import fold
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import JournalError, UpgraderError
 
-__all__ = ["Found", "FoundRun", "bring_home", "find_runs", "with_remote_runs"]
+__all__ = ["DiscoveredRun", "DiscoveredRuns", "bring_home", "find_runs", "with_remote_runs"]
 
 _NEWEST = 50
 """How many runs are looked at in each place."""
@@ -35,7 +36,7 @@ class _Copy:
 
 
 @dataclass(frozen=True)
-class FoundRun:
+class DiscoveredRun:
     """A run, by the most complete copy of its journal."""
 
     name: str
@@ -47,24 +48,24 @@ class FoundRun:
     """Why it must not be gone on with: two machines did so already."""
 
     @cached_property
-    def report(self) -> Report:
-        """What the run came to, as far as is known."""
+    def state(self) -> RunState:
+        """How far the run got, as far as is known."""
         return fold(self.records)
 
 
 @dataclass(frozen=True)
-class Found:
+class DiscoveredRuns:
     """What was found, oldest run first, and which places or copies could not be read."""
 
-    runs: tuple[FoundRun, ...]
+    runs: tuple[DiscoveredRun, ...]
     problems: tuple[str, ...]
 
-    def get(self, name: str) -> FoundRun | None:
+    def get(self, name: str) -> DiscoveredRun | None:
         """The run of that name."""
         return next((run for run in self.runs if run.name == name), None)
 
 
-def find_runs(places: Sequence[Source]) -> Found:
+def find_runs(places: Sequence[Source]) -> DiscoveredRuns:
     """Look in all places at once; of copies that are alike, the first place's counts.
 
     A place that can't be reached and a copy that can't be believed are told, and hide nothing that another place has.
@@ -74,27 +75,27 @@ def find_runs(places: Sequence[Source]) -> Found:
     copies = [copy for found, _ in looked for copy in found]
     names = sorted({copy.run for copy in copies})
     runs = tuple(_merged(name, [copy for copy in copies if copy.run == name]) for name in names)
-    return Found(runs, tuple(problem for _, problems in looked for problem in problems))
+    return DiscoveredRuns(runs, tuple(problem for _, problems in looked for problem in problems))
 
 
-def with_remote_runs(here: Sequence[PastRun], found: Found, runs: Path) -> tuple[PastRun, ...]:
+def with_remote_runs(here: Sequence[PastRun], found: DiscoveredRuns, runs: Path) -> tuple[PastRun, ...]:
     """The runs of this folder and those found elsewhere, oldest first, each as the copy tells it that goes furthest."""
     known = {run.name: run for run in here}
     for other in found.runs:
         mine = known.get(other.name)
         if mine is None or mine.problem or _behind(mine.folder / JOURNAL, other):
-            known[other.name] = PastRun(runs / other.name, other.report, other.problem, other.place)
+            known[other.name] = PastRun(runs / other.name, other.state, other.problem, other.place)
     return tuple(known[name] for name in sorted(known))
 
 
-def _behind(journal: Path, other: FoundRun) -> bool:
+def _behind(journal: Path, other: DiscoveredRun) -> bool:
     """Whether a sound journal knows less than another copy of it."""
     content = journal.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     return whole != other.content and progress(parse_journal(whole, str(journal))) < progress(other.records)
 
 
-def bring_home(found: FoundRun, runs: Path) -> Path:
+def bring_home(found: DiscoveredRun, runs: Path) -> Path:
     """The run's folder below `runs`, with that journal in it, so that it can be read and gone on with here.
 
     Raises JournalError where the run must not be gone on with, or the folder can't be written.
@@ -139,11 +140,11 @@ def _look(place: Source) -> tuple[list[_Copy], list[str]]:
     return copies, problems
 
 
-def _merged(name: str, copies: list[_Copy]) -> FoundRun:
+def _merged(name: str, copies: list[_Copy]) -> DiscoveredRun:
     best = max(copies, key=lambda copy: progress(copy.records))
     rivals = (copy for copy in copies if progress(copy.records)[0] == progress(best.records)[0])
     other = next((copy for copy in rivals if not best.content.startswith(copy.content)), None)
     problem = (
         f"its journals differ in {best.place} and in {other.place}: two machines have gone on with it" if other else ""
     )
-    return FoundRun(name, best.place, best.content, best.records, problem)
+    return DiscoveredRun(name, best.place, best.content, best.records, problem)

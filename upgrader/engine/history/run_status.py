@@ -64,14 +64,14 @@ def status_of(
     names it: whether that machine lives, only a minute of watching could tell.
     """
     known = partial(Status, cluster=cluster, cluster_problem=cluster_problem)
-    report = newest.report if newest else None
-    open_end = report is not None and bool(report.started) and not report.complete
+    state = newest.state if newest else None
+    open_end = state is not None and state.started is not None and state.outcome is None
     if newest is not None and newest.place:
         named = bool(cluster and cluster.holder and cluster.holder.run == newest.name)
         return known("running" if named and open_end else "preparing" if holder else "idle", holder, newest)
     if holder is None:
         return known("idle", None, newest)
-    begun = report is not None and open_end and datetime.fromisoformat(report.started) >= holder.since
+    begun = state is not None and open_end and state.started is not None and state.started >= holder.since
     return known("running" if begun else "preparing", holder, newest)
 
 

@@ -12,7 +12,9 @@ from dataclasses import MISSING, dataclass
 from enum import Enum
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from upgrader.errors import UsageError
 from upgrader.model.event import Event
+from upgrader.model.version import KubernetesVersion
 
 __all__ = ["EVENTS", "UnknownEvent", "event_from"]
 
@@ -68,6 +70,8 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if value not in [member.value for member in hint]:
             raise _wrong(where, f"one of {', '.join(str(member.value) for member in hint)}", value)
         return hint(value)
+    if hint is KubernetesVersion:
+        return _version(value, where)
     if dataclasses.is_dataclass(hint):
         assert isinstance(hint, type)
         return _object(hint, value, where)
@@ -76,6 +80,13 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if not fits:
         raise _wrong(where, _WORDS[hint], value)
     return float(value) if hint is float else value
+
+
+def _version(value: Any, where: str) -> KubernetesVersion:
+    try:
+        return KubernetesVersion.parse(value if isinstance(value, str) else "")
+    except UsageError:
+        raise _wrong(where, "a Kubernetes version", value) from None
 
 
 def _one_of(hints: tuple[Any, ...], value: Any, where: str) -> Any:

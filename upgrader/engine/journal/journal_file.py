@@ -16,7 +16,7 @@ from typing import Self
 
 from upgrader.engine.journal.record import Record, checked, encode
 from upgrader.errors import JournalError, UsageError
-from upgrader.model.event import Event, GateLooked, Note
+from upgrader.model.event import Event, GateChecked, Note
 from upgrader.ports import Clock
 
 __all__ = ["DETAIL_BYTES", "JOURNAL", "Journal", "parse_journal", "read_journal"]
@@ -78,9 +78,9 @@ class Journal:
         """
         if self._failure is not None:
             raise self._failure
-        if isinstance(event, GateLooked) and not self._news(event):
+        if isinstance(event, GateChecked) and not self._news(event):
             return
-        if isinstance(event, GateLooked | Note) and self._end.size >= DETAIL_BYTES:
+        if isinstance(event, GateChecked | Note) and self._end.size >= DETAIL_BYTES:
             if not self._full:
                 self._full = True
                 self._write(Note(_FULL))
@@ -117,7 +117,7 @@ class Journal:
         with suppress(OSError):
             os.ftruncate(self._file, self._end.size)
 
-    def _news(self, event: GateLooked) -> bool:
+    def _news(self, event: GateChecked) -> bool:
         """A gate looks every second; only a new answer is worth a line."""
         key, answer = (event.step, event.gate), (event.verdict.kind.value, event.verdict.reason)
         if self._seen.get(key) == answer:

@@ -1,9 +1,11 @@
 """One line of a journal: how an event becomes one, and how a line is checked before it is believed.
 
-A line is `{"schema": 2, "seq": N, "time": "…Z", "type": "StepStarted", "data": {…}, "checksum": "…"}`, without the
+A line is `{"schema": 3, "seq": N, "time": "…Z", "type": "StepStarted", "data": {…}, "checksum": "…"}`, without the
 spaces. `seq` counts from 0 without gaps. `checksum` is the SHA-256, in hexadecimal, of the checksum of the line
 before (nothing, for the first line) and of this line's bytes with `,"checksum":"…"` cut out: so a line that was
 changed is noticed, and so is one that was lost, doubled, moved or taken from another journal.
+
+Lines of schema 2 are still read (`schema2.py`); a run that began with them goes on in lines of schema 3.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from upgrader.engine.journal import schema2
 from upgrader.engine.journal.decode import UnknownEvent, event_from
 from upgrader.gates.mask import mask_secrets
 from upgrader.model.event import Event
+from upgrader.model.version import KubernetesVersion
 
 __all__ = ["SCHEMA", "TEXT_CHARACTERS", "Record", "checked", "encode"]
 
-SCHEMA = 2
+SCHEMA = 3
 """The number goes up when a reader of the old format would misunderstand the new one; new types and fields don't."""
 
 TEXT_CHARACTERS = 8192
@@ -47,7 +51,7 @@ def encode(seq: int, time: datetime, event: Event, previous: str) -> tuple[bytes
         "seq": seq,
         "time": time.isoformat().replace("+00:00", "Z"),
         "type": type(event).__name__,
-        "data": _told(dataclasses.asdict(event)),
+        "data": _plain(event),
     }
     # A path may hold bytes that are no text; what stands for them in Python becomes its JSON escape.
     body = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace")
@@ -61,8 +65,9 @@ def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
     Raises ValueError with what is wrong: not JSON, of another schema, not the record that was to come, changed.
     """
     fields = _fields(line)
-    if fields.get("schema") != SCHEMA:
-        raise ValueError(f"it is of schema {fields.get('schema')}, and this version of upgrader reads schema {SCHEMA}")
+    schema = fields.get("schema")
+    if schema not in (schema2.SCHEMA, SCHEMA):
+        raise ValueError(f"it is of schema {schema}, and this version of upgrader reads {schema2.SCHEMA} and {SCHEMA}")
     if fields.get("seq") != seq:
         raise ValueError(f"it is record {fields.get('seq')} where record {seq} should be: lines were lost or moved")
     found = _CHECKSUM.search(line)
@@ -74,7 +79,10 @@ def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
     time, name = fields.get("time"), fields.get("type")
     if not isinstance(time, str) or not isinstance(name, str):
         raise ValueError("it has no time or no type")
-    return Record(seq, datetime.fromisoformat(time), event_from(name, fields.get("data"))), checksum
+    data = fields.get("data")
+    if schema == schema2.SCHEMA:
+        name, data = schema2.upgraded(name, data)
+    return Record(seq, datetime.fromisoformat(time), event_from(name, data)), checksum
 
 
 def _fields(line: bytes) -> dict[str, Any]:
@@ -91,11 +99,14 @@ def _sum(previous: str, body: bytes) -> str:
     return hashlib.sha256(previous.encode() + body).hexdigest()
 
 
-def _told(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _told(item) for key, item in value.items()}
+def _plain(value: Any) -> Any:
+    """An event, or a part of one, as JSON has it."""
+    if isinstance(value, KubernetesVersion):
+        return str(value)
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, (list, tuple)):
-        return [_told(item) for item in value]
+        return [_plain(item) for item in value]
     if isinstance(value, str):
         # Helm's and the API's errors quote what they were given, and a journal is copied to other machines.
         value = mask_secrets(value)

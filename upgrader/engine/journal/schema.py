@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from upgrader.engine.journal.decode import EVENTS
 from upgrader.engine.journal.record import SCHEMA
+from upgrader.model.version import KubernetesVersion
 
 __all__ = ["render"]
 
@@ -58,6 +59,8 @@ def _of(hint: Any) -> dict[str, Any]:
         return {"type": "array", "items": _of(arguments[0])}
     if isinstance(hint, type) and issubclass(hint, Enum):
         return {"enum": [member.value for member in hint]}
+    if hint is KubernetesVersion:
+        return {"type": "string", "pattern": r"^v\d+\.\d+\.\d+$"}
     if not dataclasses.is_dataclass(hint):
         return {"type": _TYPES[hint]}
     hints = get_type_hints(hint)

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from upgrader.engine.locks.lease import LEASES, NAME, NAMESPACE, Holder, Lease, manifest
-from upgrader.engine.state.report import Report, follow
+from upgrader.engine.state.fold import follow
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiError, ApiUnavailable, Locked, UpgraderError
 from upgrader.model.event import Event, LockTakenOver
 from upgrader.ports import Clock, Kube
@@ -40,12 +41,12 @@ class ClusterLock:
         self._clock = clock
         self._holder = holder
         self._lease = lease
-        self._report = Report()
+        self._state = RunState()
         self._one = threading.Lock()
 
     def emit(self, event: Event) -> None:
         """Take note of what the run does; the next renewal tells it to whoever asks."""
-        self._report = follow(self._report, event, "")
+        self._state = follow(self._state, event, self._clock.now())
 
     def renew(self) -> bool:
         """Say that we are alive. False once the lock is somebody else's; an API that doesn't answer loses nothing."""
@@ -84,7 +85,7 @@ class ClusterLock:
         return True
 
     def _renew(self) -> None:
-        holder = replace(self._holder, run=self._report.run, doing=self._report.doing)
+        holder = replace(self._holder, run=self._state.run, doing=self._state.doing)
         self._lease = _hold(self._kube, self._clock, holder, self._lease, acquired=self._lease.acquired)
 
     def _look_again(self) -> None:

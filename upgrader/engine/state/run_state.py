@@ -1,97 +1,158 @@
-"""How far a run got, folded from its events alone: what both a living run and one that is resumed decide by."""
+"""A run as far as its journal goes. `fold.py` makes it from events; what a run does next, its report, the display and
+`status` are all read from it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from datetime import datetime
 
-from upgrader.engine.journal.decode import UnknownEvent
-from upgrader.engine.journal.record import Record
-from upgrader.model.event import (
-    Event,
-    RollbackRequested,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    StepApplied,
-    StepEnded,
-    StepInput,
-    StepInspected,
-    StepStarted,
-    UndoEnded,
-    UndoStarted,
-)
-from upgrader.model.outcome import RunOutcome
+from upgrader.model.event import AvailabilityMeasured, GateChecked, StepInput
+from upgrader.model.outcome import RunOutcome, StepPhase
 from upgrader.model.release import RestorePoint
+from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure
+from upgrader.model.version import KubernetesVersion
 
-__all__ = ["Phase", "RunState", "StepState", "follow", "state_of"]
+__all__ = ["ACTIVE", "GateState", "RecoveryState", "RunState", "StepState"]
 
-Phase = Literal["begun", "applied", "passed", "failed", "undoing", "undone", "undo-failed"]
-"""`begun`: its change may be in, in part or as a whole; `applied`: it is, and its gates are to be held."""
+ACTIVE: tuple[StepPhase, ...] = ("applying", "gating", "undoing")
+"""The phases in which a step is worked on, or was when its run was interrupted."""
+
+
+@dataclass(frozen=True)
+class GateState:
+    """A gate of a step: `held`, or its last verdict and the reason."""
+
+    name: str
+    outcome: str
+    seconds: float = 0.0
+    """How long it took until it held."""
+    reason: str = ""
 
 
 @dataclass(frozen=True)
 class StepState:
-    """A step that was begun."""
+    """A step that was begun. Durations are seconds."""
 
     name: str
-    phase: Phase
+    phase: StepPhase
     summary: str = ""
-    way_back: RestorePoint | None = None
-    """None: there is nothing to take back."""
+    restore_point: RestorePoint | None = None
+    """None: there is nothing to undo."""
     reason: str = ""
-    """Why it failed, or could not be undone."""
+    """Why it failed."""
     remedy: str = ""
-    written: bool = True
-    """Whether its beginning is in the journal; one that failed before that can be begun anew."""
+    undo_reason: str = ""
+    """Why it could not be undone."""
+    undo_remedy: str = ""
+    recorded: bool = True
+    """Whether its beginning is in the journal; a step that failed before that can be begun again."""
+    seconds: float = 0.0
+    apply_seconds: float = 0.0
+    undo_seconds: float = 0.0
+    gates: tuple[GateState, ...] = ()
+    check: GateChecked | None = None
+    """The last check of a gate, while that gate is waited for."""
+    goal: str = ""
+    """Where the undo goes back to, once it has begun."""
+    since: datetime | None = None
+    """When the present activity began."""
+    note: str = ""
+    """The last note while the step was active."""
+
+    @property
+    def active(self) -> bool:
+        """Whether it is being worked on, or was when the run was interrupted."""
+        return self.phase in ACTIVE
 
     @property
     def to_undo(self) -> bool:
-        """Whether it has something to take back that was not taken back yet."""
-        return self.way_back is not None and self.phase not in ("undone", "undo-failed")
+        """Whether it has a change that was not undone yet."""
+        return self.restore_point is not None and self.phase not in ("undone", "undo-failed")
+
+
+@dataclass(frozen=True)
+class RecoveryState:
+    """One recovery of the API over SSH: succeeded, failed, or active (begun, and nothing more is known)."""
+
+    outcome: str
+    started: datetime
+    reason: str
+    """Why it was begun: the API's last answer. For one that failed, why it did."""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class RunState:
-    """A run, as far as its journal goes."""
+    """A whole run. Times are UTC, durations seconds."""
 
     run: str = ""
-    target: str = ""
-    came_from: str = ""
+    kind: RunKind = RunKind.UPGRADE
+    target: KubernetesVersion | None = None
+    current: KubernetesVersion | None = None
     """The API server's version before the run."""
     planned: tuple[str, ...] = ()
+    """The names of all steps in their order, begun or not."""
     inputs: tuple[StepInput, ...] = ()
     on_failure: OnFailure = "rollback-run"
     steps: tuple[StepState, ...] = ()
     """Those that were begun, in the order in which they were."""
     failure: StepState | None = None
     """The step that failed first, as it was then."""
-    back_to: str | None = None
-    """A person asked for a rollback to this step ("": of everything); None: nobody did."""
+    rollback_to: str | None = None
+    """An operator requested a rollback to this step ("": of everything); None: none was requested."""
     outcome: RunOutcome | None = None
-    """None: it is at work, or was cut off."""
+    """None: it is at work, or was interrupted before it could record its end."""
+    reason: str = ""
+    """Why it ended as it did."""
+    started: datetime | None = None
+    active_since: datetime | None = None
+    """When the process that works on it now began."""
+    updated: datetime | None = None
+    """When the last record was written."""
+    seconds: float = 0.0
+    """How long it was worked on, in all processes that recorded their end."""
+    doing: str = ""
+    """What it was doing when the journal ends; "" when it has an end."""
+    recoveries: tuple[RecoveryState, ...] = ()
+    resumed_by: tuple[str, ...] = ()
+    rollback_by: str = ""
+    lock_taken_from: str = ""
+    """Who held the cluster's lock before this run took it over, and why it could."""
+    availability: AvailabilityMeasured | None = None
+    unknown: tuple[str, ...] = ()
+    """Types of records that this version of upgrader doesn't know: a newer one wrote them."""
+
+    @property
+    def is_upgrade(self) -> bool:
+        """Whether it is an upgrade that was begun, which can be resumed and rolled back."""
+        return bool(self.run) and self.kind is RunKind.UPGRADE
+
+    @property
+    def result(self) -> RunOutcome:
+        """Its outcome; a journal without an end means interrupted."""
+        return self.outcome or "interrupted"
 
     @property
     def over(self) -> bool:
-        """Whether it reached an end that needs nobody."""
+        """Whether it reached an end after which nothing is left to do."""
         return self.outcome in ("succeeded", "rolled-back")
 
     @property
-    def going_back(self) -> bool:
-        """Whether it no longer goes forward: a step has failed, or a rollback was asked for."""
-        return self.back_to is not None or self.failure is not None
+    def rolling_back(self) -> bool:
+        """Whether it no longer goes forward: a step has failed, or a rollback was requested."""
+        return self.rollback_to is not None or self.failure is not None
 
     @property
-    def way_back(self) -> tuple[StepState, ...]:
-        """The steps that going back is about, in the order in which they are undone; undone ones too.
+    def rollback_order(self) -> tuple[StepState, ...]:
+        """The steps that a rollback is about, in the order in which they are undone; undone ones too.
 
-        After a failure, what policy says; when a person asked, all that came after the step they named.
+        After a failure, what policy says; on an operator's request, all that came after the step they named.
         """
-        if self.back_to is not None:
+        if self.rollback_to is not None:
             names = [step.name for step in self.steps]
-            kept = names.index(self.back_to) + 1 if self.back_to in names else 0
+            kept = names.index(self.rollback_to) + 1 if self.rollback_to in names else 0
             return self.steps[kept:][::-1]
         if self.failure is None or self.on_failure == "stop":
             return ()
@@ -99,87 +160,12 @@ class RunState:
             return tuple(step for step in self.steps if step.name == self.failure.name)
         return self.steps[::-1]
 
+    @property
+    def all_steps(self) -> tuple[StepState, ...]:
+        """Every step, begun or not, in the planned order; then those that no plan names."""
+        waiting = (self.step(name) or StepState(name, "waiting") for name in self.planned)
+        return (*waiting, *(step for step in self.steps if step.name not in self.planned))
+
     def step(self, name: str) -> StepState | None:
         """The step of that name; None when it was not begun."""
         return next((step for step in self.steps if step.name == name), None)
-
-
-def state_of(records: Iterable[Record]) -> RunState:
-    """How far the run of these records got: every beginning of a journal has a state."""
-    state = RunState()
-    for record in records:
-        state = follow(state, record.event)
-    return state
-
-
-def follow(state: RunState, event: Event | UnknownEvent) -> RunState:
-    """The state after one more event. Total: an event that makes no sense where it stands changes nothing."""
-    match event:
-        case RunStarted():
-            return RunState(
-                run=event.run,
-                target=event.target,
-                came_from=event.came_from,
-                planned=event.steps,
-                inputs=event.inputs,
-                on_failure=event.on_failure,
-            )
-        case RunResumed():
-            return _tried_again(state)
-        case RollbackRequested():
-            return replace(state, steps=_undone_again(state), back_to=event.to, outcome=None)
-        case StepStarted():
-            return _begun(state, StepState(event.step, "begun", event.summary, event.way_back))
-        case StepInspected(applied=True) | StepApplied():
-            return _moved(state, event.step, "begun", phase="applied")
-        case StepEnded(outcome="passed"):
-            return _moved(state, event.step, "applied", phase="passed")
-        case StepEnded(outcome="failed"):
-            return _failed(state, event)
-        case UndoStarted():
-            return _moved(state, event.step, "begun", "applied", "passed", "failed", phase="undoing")
-        case UndoEnded():
-            phase: Phase = "undone" if event.succeeded else "undo-failed"
-            return _moved(state, event.step, "undoing", phase=phase, reason=event.reason, remedy=event.remedy)
-        case RunEnded():
-            return replace(state, outcome=event.outcome)
-        case _:
-            return state
-
-
-def _tried_again(state: RunState) -> RunState:
-    """Somebody goes on, and may have mended what was in the way: what failed for good is tried once more."""
-    if state.outcome == "failed" and state.on_failure == "stop" and state.back_to is None:
-        steps = tuple(
-            replace(step, phase="begun", reason="", remedy="") if step.phase == "failed" else step
-            for step in state.steps
-            if step.written or step.phase != "failed"
-        )
-        return replace(state, steps=steps, failure=None, outcome=None)
-    return replace(state, steps=_undone_again(state), outcome=None)
-
-
-def _undone_again(state: RunState) -> tuple[StepState, ...]:
-    return tuple(replace(step, phase="failed") if step.phase == "undo-failed" else step for step in state.steps)
-
-
-def _begun(state: RunState, step: StepState) -> RunState:
-    known = state.step(step.name) is not None
-    return state if known else replace(state, steps=(*state.steps, step))
-
-
-def _failed(state: RunState, event: StepEnded) -> RunState:
-    """A step can fail before it is begun, when there is no way back to write down."""
-    state = _begun(state, StepState(event.step, "begun", written=False))
-    state = _moved(state, event.step, "begun", "applied", phase="failed", reason=event.reason, remedy=event.remedy)
-    failed = state.step(event.step)
-    return replace(state, failure=state.failure or failed)
-
-
-def _moved(state: RunState, name: str, *since: Phase, phase: Phase, reason: str = "", remedy: str = "") -> RunState:
-    """The step in another phase, if it is in one of `since`."""
-    steps = tuple(
-        replace(step, phase=phase, reason=reason, remedy=remedy) if step.name == name and step.phase in since else step
-        for step in state.steps
-    )
-    return replace(state, steps=steps)

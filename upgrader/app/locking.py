@@ -1,4 +1,4 @@
-"""The cluster's lock around a command: taken before the cluster is looked at, given back on every way out."""
+"""The cluster's lock around a use case: taken before the cluster is read, released however it ends."""
 
 from __future__ import annotations
 
@@ -7,54 +7,48 @@ import os
 import secrets
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import click
-
-from upgrader.cli.wiring import Session
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.session import Session
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
 from upgrader.engine.locks.folder_lock import lock_identity
 from upgrader.engine.locks.heartbeat import kept_alive
 from upgrader.engine.locks.lease import LEASE_SECONDS, Holder
 
-__all__ = ["TAKE_OVER", "HeldLock", "cluster_lock", "lock_holder"]
-
-TAKE_OVER = click.option(
-    "--take-over",
-    is_flag=True,
-    help="Take the cluster's lock from a run that is known to be dead, without waiting to see it.",
-)
+__all__ = ["HeldLock", "cluster_lock", "lock_holder"]
 
 
 @dataclass(frozen=True)
 class HeldLock:
-    """The cluster's lock, and the request to stop that is made when somebody else takes it."""
+    """The cluster's lock, and the request to stop that is made when the lock is lost."""
 
     lock: ClusterLock
     stop: StopRequest
 
 
 def lock_holder() -> str:
-    """Who we are, for whoever meets our lock."""
+    """This process, as other processes that meet its lock see it."""
     return f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
 
 
 @contextmanager
-def cluster_lock(session: Session, *, take_over: bool) -> Iterator[HeldLock]:
-    """Hold the cluster's lock; the folder's must be held already. Raises Locked when somebody else is at work."""
+def cluster_lock(session: Session, front_end: FrontEnd, *, take_over: bool) -> Iterator[HeldLock]:
+    """Hold the cluster's lock; the folder's must be held already. Raises Locked when another process holds it."""
     tools, stop = session.tools, StopRequest()
     # A process may have had the same number before, on a machine that lost its power.
     holder = Holder(f"{lock_holder()} {secrets.token_hex(3)}", lock_identity(session.settings.folder))
-    with _ended_in_order():
+    with _release_on_signals():
         lock = acquire(
             tools.kube,
             tools.clock,
             holder,
             take_over=take_over,
-            note=lambda text: click.echo(text, err=True),
+            note=front_end.notify,
             unread=lambda dead: _unread(session, dead),
         )
         try:
@@ -62,10 +56,9 @@ def cluster_lock(session: Session, *, take_over: bool) -> Iterator[HeldLock]:
                 yield HeldLock(lock, stop)
         finally:
             if not lock.release():
-                click.echo(
-                    "The cluster's lock could not be given back, as the API does not answer: other machines will "
-                    f"wait {LEASE_SECONDS} s before they take it.",
-                    err=True,
+                front_end.notify(
+                    "The cluster's lock could not be released, as the API does not answer: other machines will wait "
+                    f"{LEASE_SECONDS} s before they take it."
                 )
 
 
@@ -77,8 +70,14 @@ def _unread(session: Session, dead: Holder) -> str:
 
 
 @contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """Let SIGTERM and a closed terminal end the command as Ctrl-C does, so that the lock is given back."""
+def _release_on_signals() -> Iterator[None]:
+    """Let SIGTERM and a closed terminal end the process as Ctrl-C does, so that the lock is released.
+
+    In any other thread than the main one, signals are the caller's to handle.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield

@@ -7,7 +7,7 @@ import sys
 
 _PROGRAM = """
 import sys, click
-from upgrader.ui.lasting import outlast_the_terminal
+from upgrader.ui.lost_terminal import outlast_the_terminal
 from upgrader.ui.terminal import console
 outlast_the_terminal()
 sys.stdin.readline()

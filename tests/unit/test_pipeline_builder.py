@@ -11,13 +11,14 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
-from upgrader.assemble import Tools, assemble
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.plan import Action, Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseStep, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
+from upgrader.pipeline_builder import PipelineBuilder
+from upgrader.ports import Tools
 
 OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 MANIFEST = "{apiVersion: apps/v1, kind: %s, metadata: {name: %s}}"
@@ -40,7 +41,7 @@ def assembled(*actions: Action) -> Pipeline:
         Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), (Host("controller-1", "10.0.0.2"),)
     )
     tools = Tools(FakeHelm(), FakeKube(), FakePlaybooks(), FakeClock(), FakeHosts())
-    return assemble(plan, settings, cluster, tools)
+    return PipelineBuilder(settings, cluster, tools).forward(plan)
 
 
 def gates(pipeline: Pipeline) -> dict[str, list[str]]:

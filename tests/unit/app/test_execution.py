@@ -1,4 +1,4 @@
-"""What a command reports of a run that broke off."""
+"""What is left of a run that broke off."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from testkit.fakes.clock import FakeClock
-from upgrader.cli import carry_out as module
-from upgrader.cli.carry_out import carry_out
+from upgrader.app import execution
+from upgrader.app.execution import execute_run
+from upgrader.app.front_end import FrontEnd
 from upgrader.errors import JournalError
+from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline
 
 
@@ -32,11 +34,11 @@ def test_what_ended_the_run_is_what_is_said(tmp_path: Path, monkeypatch: pytest.
     def no_room(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "_run", broken_off)
+    monkeypatch.setattr(execution, "_run", broken_off)
     if full:
-        monkeypatch.setattr(module, "write_atomic", no_room)
+        monkeypatch.setattr(execution, "write_atomic", no_room)
     with pytest.raises(JournalError, match="the journal can't be written") as caught:
-        carry_out(session(tmp_path), Pipeline(()), label="v1.37.1")
+        execute_run(session(tmp_path), FrontEnd(), Pipeline(()), kind=RunKind.UPGRADE, held=None)
     assert "upgrader resume" in caught.value.remedy
     reports = [json.loads(path.read_text())["outcome"] for path in tmp_path.glob("runs/*/report.json")]
     assert reports == ([] if full else ["interrupted"])

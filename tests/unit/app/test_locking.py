@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
-from upgrader.cli.locking import cluster_lock
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import cluster_lock
 from upgrader.engine.locks.lease import LEASES, NAME, NAMESPACE
 from upgrader.errors import StepFailed
 
@@ -51,7 +53,7 @@ def test_lock_is_given_back(session: Any, end: Callable[[], object], raised: typ
     before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)]
 
     def command() -> None:
-        with cluster_lock(session, take_over=False):
+        with cluster_lock(session, FrontEnd(), take_over=False):
             assert held(session)
             end()
 
@@ -61,8 +63,21 @@ def test_lock_is_given_back(session: Any, end: Callable[[], object], raised: typ
     assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)] == before
 
 
-def test_lock_that_can_not_be_given_back_is_told(session: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lock_that_cannot_be_released_is_reported(session: Any) -> None:
     """With the API away at the end, the operator is told how long others will wait."""
-    with cluster_lock(session, take_over=False):
+    notices: list[str] = []
+    with cluster_lock(session, FrontEnd(notify=notices.append), take_over=False):
         session.tools.kube.unavailable = True
-    assert "60 s" in capsys.readouterr().err
+    assert any("60 s" in notice for notice in notices)
+
+
+def test_signals_are_the_callers_in_another_thread(session: Any) -> None:
+    """A server runs use cases in threads of its own, where no signal handler can be set: the lock works there too."""
+
+    def work() -> bool:
+        with cluster_lock(session, FrontEnd(), take_over=False):
+            return held(session)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result()
+    assert not held(session)

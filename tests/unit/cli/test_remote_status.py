@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.unit.engine.journals import ONE, RUN, STARTED, Places, journal_of
-from upgrader.cli import elsewhere
+from upgrader.app import remote_status
 from upgrader.cli.main import cli
 from upgrader.engine.history.journal_replicas import CONTROLLER_RUNS
 from upgrader.engine.history.run_discovery import find_runs
@@ -38,8 +38,8 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Places:
     def open_session(_folder: Path) -> Iterator[SimpleNamespace]:
         yield SimpleNamespace(find_runs=lambda: find_runs(places.all))
 
-    monkeypatch.setattr(elsewhere, "open_kube", open_kube)
-    monkeypatch.setattr(elsewhere, "open_session", open_session)
+    monkeypatch.setattr(remote_status, "open_kube", open_kube)
+    monkeypatch.setattr(remote_status, "open_session", open_session)
     return places
 
 
@@ -101,7 +101,7 @@ def test_an_api_that_is_away_is_no_failure(places: Places, folder: Path, monkeyp
         raise ApiUnavailable("no such machine")
 
     places.kube.unavailable = True
-    monkeypatch.setattr(elsewhere, "open_session", no_session)
+    monkeypatch.setattr(remote_status, "open_session", no_session)
     ended = upgrader(folder, "status")
     assert ended.exit_code == 0
     assert "no run yet" in ended.output

@@ -14,23 +14,24 @@ from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.adapters.playbooks import AnsiblePlaybooks
-from upgrader.assemble import Tools, intended, release_specs
 from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
 from upgrader.config.kubeconfig import check_context
 from upgrader.config.settings import Overrides, load_settings
 from upgrader.engine.history.journal_mirror import JournalMirror
 from upgrader.engine.history.journal_replicas import ClusterReplicas, ControllerReplicas, LocalJournals
-from upgrader.engine.history.run_discovery import Found, find_runs
+from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
-from upgrader.model.settings import Settings
+from upgrader.model.plan import Plan, PlannedPlaybook
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe import observe
-from upgrader.planner import IntendedRelease, plan_run
-from upgrader.ports import Hosts, Kube, Recovery
+from upgrader.pipeline_builder import PipelineBuilder
+from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
+from upgrader.ports import Kube, Recovery, Tools
 from upgrader.preflight.checks import PreflightContext, run_checks
 from upgrader.recover.api import ApiRecovery
 from upgrader.recover.look import Look
@@ -48,37 +49,62 @@ class Session:
     settings: Settings
     cluster: Cluster
     tools: Tools
-    hosts: Hosts
     brief_kube: Kube
     """The same API with a short deadline, for what must not hold a run up."""
+
+    @property
+    def builder(self) -> PipelineBuilder:
+        """What makes pipelines for this cluster."""
+        return PipelineBuilder(self.settings, self.cluster, self.tools)
 
     def at(self, target: KubernetesVersion) -> Session:
         """The same with another target, whatever upgrader.yaml says."""
         return replace(self, settings=replace(self.settings, kubernetes_version=target))
 
+    def without_probe(self) -> Session:
+        """The same, without requests to the API that only measure it."""
+        return replace(self, settings=replace(self.settings, availability=AvailabilitySettings(0.0)))
+
     def observe(self) -> Observed:
-        """Look at the cluster as the pipeline needs it."""
-        target = self.settings.kubernetes_version
-        specs = release_specs(self.settings, charts_folder(), target)
-        return observe(self.tools.kube, self.tools.helm, specs)
+        """Read from the cluster what the pipeline needs to know."""
+        releases = (item for item in self._wanted() if isinstance(item, ReleaseSpec))
+        return observe(self.tools.kube, self.tools.helm, releases)
 
     def plan(self, observed: Observed) -> Plan:
-        """What a run would change."""
+        """What a run would change. Raises HelmError for values that a chart's schema refuses."""
         return plan_run(self.intended(), observed, self.settings.kubernetes_version)
 
-    def intended(self) -> tuple[IntendedRelease | PlannedPlaybook, ...]:
-        """The pipeline as it should be at the target."""
-        return tuple(intended(self.settings, charts_folder(), self.settings.kubernetes_version, self.tools.helm))
+    def intended(self) -> tuple[IntendedStep, ...]:
+        """The pipeline as it should be at the target, each chart rendered."""
+        helm = self.tools.helm
+        return tuple(
+            item if isinstance(item, PlannedPlaybook) else IntendedRelease(item, helm.render(item))
+            for item in self._wanted()
+        )
+
+    def _wanted(self) -> Iterator[ReleaseSpec | PlannedPlaybook]:
+        return wanted_steps(self.settings, charts_folder())
 
     def preflight(self, observed: Observed, plan: Plan) -> tuple[Finding, ...]:
         """Every check's findings."""
-        changing = frozenset(
-            step.name for step in plan.steps if isinstance(step, PlannedRelease) and step.action != "unchanged"
-        )
+        changing = frozenset(step.name for step in plan.steps if step.action in ("install", "upgrade"))
         return run_checks(replace(self.preflight_context(observed), changing=changing))
 
+    def preflight_context(self, observed: Observed) -> PreflightContext:
+        """What checks read."""
+        return PreflightContext(
+            kube=self.tools.kube,
+            hosts=self.tools.hosts,
+            helm=self.tools.helm,
+            clock=self.tools.clock,
+            cluster=self.cluster,
+            target=self.settings.kubernetes_version,
+            observed=observed,
+            helm_timeout_seconds=self.settings.helm_timeout_seconds,
+        )
+
     def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:
-        """What copies a run's journal to where it outlives this machine; `note` takes what an operator should know."""
+        """What replicates a run's journal to where it outlives this machine."""
         return JournalMirror(
             journal,
             run,
@@ -89,13 +115,13 @@ class Session:
             note=note,
         )
 
-    def find_runs(self) -> Found:
+    def find_runs(self) -> DiscoveredRuns:
         """All runs of this cluster that are known anywhere: here, in the cluster, on its controllers."""
         here = LocalJournals(self.settings.folder / "runs")
         return find_runs((here, ClusterReplicas(self.brief_kube), *self._controllers()))
 
     def _controllers(self) -> tuple[ControllerReplicas, ...]:
-        return tuple(ControllerReplicas(self.hosts, host) for host in self.cluster.controllers)
+        return tuple(ControllerReplicas(self.tools.hosts, host) for host in self.cluster.controllers)
 
     def recovery(self) -> Recovery:
         """The way to an API that doesn't come back by itself."""
@@ -104,29 +130,16 @@ class Session:
     def recover_tools(self, only: Sequence[str] = ()) -> RecoverTools:
         """What a recovery works through; `only` names the controllers that it may touch, () all of them."""
         tools = self.tools
-        look = Look(self.hosts, tools.kube, self.cluster, only)
+        look = Look(tools.hosts, tools.kube, self.cluster, only)
         return RecoverTools(
-            hosts=self.hosts,
+            hosts=tools.hosts,
             helm=tools.helm,
             kube=tools.kube,
             clock=tools.clock,
             cluster=self.cluster,
             look=look,
-            recovery=ApiRecovery(look, hosts=self.hosts, kube=tools.kube, clock=tools.clock),
-            holding=self.settings.gates,
-            helm_timeout_seconds=self.settings.helm_timeout_seconds,
-        )
-
-    def preflight_context(self, observed: Observed) -> PreflightContext:
-        """What checks look at."""
-        return PreflightContext(
-            kube=self.tools.kube,
-            hosts=self.hosts,
-            helm=self.tools.helm,
-            clock=self.tools.clock,
-            cluster=self.cluster,
-            target=self.settings.kubernetes_version,
-            observed=observed,
+            recovery=ApiRecovery(look, hosts=tools.hosts, kube=tools.kube, clock=tools.clock),
+            gates=self.builder.gates,
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
         )
 
@@ -145,10 +158,12 @@ def open_kube(folder: Path, timeout_seconds: float) -> Iterator[Kube]:
 
 
 @contextmanager
-def open_session(folder: Path, to: str | None = None) -> Iterator[Session]:
-    """Read a cluster folder and connect; raises UsageError for whatever is wrong with it, before any connection."""
-    version = KubernetesVersion.parse(to) if to else None
-    settings = load_settings(folder, os.environ, Overrides(kubernetes_version=version))
+def open_session(folder: Path, target: KubernetesVersion | None = None) -> Iterator[Session]:
+    """Read a cluster folder and connect; `target` None means the file's.
+
+    Raises UsageError for whatever is wrong with the folder, before any connection.
+    """
+    settings = load_settings(folder, os.environ, Overrides(kubernetes_version=target))
     context = check_context(settings.kubeconfig, settings.context)
     with ExitStack() as stack:
         # Ansible reads its inventory in a process of its own: meanwhile the other tools are made ready.
@@ -162,4 +177,4 @@ def open_session(folder: Path, to: str | None = None) -> Iterator[Session]:
         brief_kube = KubeAdapter(settings.kubeconfig, context, timeout_seconds=_BRIEF_SECONDS)
         stack.callback(brief_kube.close)
         tools = Tools(helm, kube, AnsiblePlaybooks(), SystemClock(), hosts)
-        yield Session(settings, cluster.result(), tools, hosts, brief_kube)
+        yield Session(settings, cluster.result(), tools, brief_kube)

@@ -1,12 +1,12 @@
-"""The availability prober beside a run: at work all the while, shown as it counts, and journaled at the end."""
+"""The availability prober beside a run: its counts are shown while they grow, and journaled at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from upgrader.app.session import Session
 from upgrader.availability.probe import AvailabilityProbe
-from upgrader.cli.wiring import Session
 from upgrader.model.availability import Availability
 from upgrader.model.event import AvailabilityMeasured
 from upgrader.ports import Reporter
@@ -15,7 +15,7 @@ __all__ = ["probe_of", "probing"]
 
 
 def probe_of(session: Session, display: Reporter) -> AvailabilityProbe | None:
-    """What asks the API all the while, as its clients do, and shows what they see; None when it is turned off."""
+    """A probe that sends requests as the API's clients do, and shows the counts; None when it is turned off."""
     settings = session.settings
     rate = settings.availability.requests_per_second
     if rate <= 0:
@@ -31,7 +31,7 @@ def probe_of(session: Session, display: Reporter) -> AvailabilityProbe | None:
 
 @contextmanager
 def probing(probe: AvailabilityProbe | None, reporter: Reporter) -> Iterator[None]:
-    """Probe all the while, and journal what was seen at the end."""
+    """Probe while the context is open, and journal the counts at the end."""
     if probe is None:
         yield
         return
