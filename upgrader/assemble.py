@@ -166,5 +166,5 @@ def _gates(
         clock=tools.clock,
         cluster=cluster,
         version=version,
-        holding=settings.gates,
+        policy=settings.gates,
     )

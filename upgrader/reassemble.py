@@ -108,5 +108,5 @@ def _gates(
         clock=tools.clock,
         cluster=cluster,
         version=KubernetesVersion.parse(state.came_from) if state.came_from else None,
-        holding=settings.gates,
+        policy=settings.gates,
     )

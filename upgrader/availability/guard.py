@@ -9,6 +9,7 @@ from upgrader.errors import GateFailed
 from upgrader.gates.availability import AvailabilityGate
 from upgrader.model.availability import Availability, Limits
 from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.steps.chart import ChartStep, Watcher
 from upgrader.steps.verify import VerifyStep
@@ -33,7 +34,7 @@ def _guarded(item: PipelineStep, counts: Callable[[], Availability | None], limi
 
 
 def _asked_like(others: tuple[GateRun, ...], gate: AvailabilityGate) -> GateRun:
-    return replace(others[0], gate=gate) if others else GateRun(gate)
+    return replace(others[0], gate=gate) if others else GateRun(gate, GatePolicy())
 
 
 def _watched(step: Step, gate: AvailabilityGate) -> Step:

@@ -110,16 +110,16 @@ def _always(session: Session) -> tuple[GateRun, ...]:
         clock=tools.clock,
         cluster=session.cluster,
         version=None,
-        holding=session.settings.gates,
+        policy=session.settings.gates,
     )
 
 
 def _addons(session: Session) -> tuple[GateRun, ...]:
     """The gates of kube-proxy and CoreDNS."""
-    tools, holding = session.tools, session.settings.gates
+    tools, policy = session.tools, session.settings.gates
     return (
-        workload_gate(WorkloadGate("daemonset", "kube-system", "kube-proxy", holding), tools.kube, tools.clock),
-        workload_gate(WorkloadGate("deployment", "kube-system", "coredns", holding), tools.kube, tools.clock),
+        workload_gate(WorkloadGate("daemonset", "kube-system", "kube-proxy", policy), tools.kube, tools.clock),
+        workload_gate(WorkloadGate("deployment", "kube-system", "coredns", policy), tools.kube, tools.clock),
     )
 
 

@@ -9,7 +9,7 @@ from upgrader.gates.manifest import workloads_in
 from upgrader.gates.nodes import NodesGate
 from upgrader.gates.workload import RolloutGate
 from upgrader.model.cluster import Cluster
-from upgrader.model.settings import BUILT_IN_CHARTS, Holding, WorkloadGate
+from upgrader.model.settings import BUILT_IN_CHARTS, GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadKind, WorkloadRef
 from upgrader.pipeline import Gate, GateRun
@@ -29,7 +29,7 @@ def gates_for(
     clock: Clock,
     cluster: Cluster,
     version: KubernetesVersion | None,
-    holding: Holding,
+    policy: GatePolicy,
 ) -> tuple[GateRun, ...]:
     """The gates of a release as its rendered manifest says: one a workload, then those that it is known for, then
     the cluster's own (nodes, critical pods), which come behind every step, also one without a release ("").
@@ -45,14 +45,10 @@ def gates_for(
         elif ref.name == release == "pod-checkpointer":
             gates.append(CheckpointGate(kube, clock, cluster, ref))
     gates += [NodesGate(kube, clock, cluster), CriticalPodsGate(kube)]
-    return tuple(_run(gate, holding) for gate in gates)
+    return tuple(GateRun(gate, policy) for gate in gates)
 
 
 def workload_gate(gate: WorkloadGate, kube: Kube, clock: Clock) -> GateRun:
     """A gate that `upgrader.yaml` adds to a step."""
     ref = WorkloadRef(_KINDS[gate.kind], gate.namespace, gate.name)
-    return _run(RolloutGate(kube, clock, ref), gate.holding)
-
-
-def _run(gate: Gate, holding: Holding) -> GateRun:
-    return GateRun(gate, holding.consecutive, holding.interval_seconds, holding.deadline_seconds)
+    return GateRun(RolloutGate(kube, clock, ref), gate.policy)

@@ -13,8 +13,8 @@ from upgrader.ports import Clock, Kube
 
 __all__ = ["WorkloadWatcher", "watch_workloads"]
 
-BROKEN_LOOKS = 2
-"""Looks in a row that must find a workload broken: one may be a glimpse."""
+END_HELM_AFTER_BROKEN = 2
+"""Consecutive `broken` checks after which Helm's wait ends: a single one may be a passing state."""
 
 _ABSENT = -1
 
@@ -53,7 +53,7 @@ class WorkloadWatcher:
                 seen.append(verdict)
             is_broken = verdict is not None and verdict.kind is VerdictKind.BROKEN
             self._broken[ref] = self._broken[ref] + 1 if is_broken else 0
-            if verdict is not None and self._broken[ref] >= BROKEN_LOOKS:
+            if verdict is not None and self._broken[ref] >= END_HELM_AFTER_BROKEN:
                 self.last = (*seen,)
                 raise WorkloadFailed("\n".join([verdict.reason, *(f"  {detail}" for detail in verdict.details)]))
         self.last = tuple(seen)

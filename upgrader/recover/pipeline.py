@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from upgrader.gates.catalog import gates_for
 from upgrader.model.cluster import Cluster
 from upgrader.model.release import RestorePoint
-from upgrader.model.settings import Holding
+from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
 from upgrader.recover.actions import Attempts, next_actions
@@ -34,7 +34,7 @@ class RecoverTools:
     cluster: Cluster
     look: Callable[[], Diagnosis]
     recovery: Recovery
-    holding: Holding
+    holding: GatePolicy
     helm_timeout_seconds: float
 
 
@@ -126,11 +126,10 @@ def _of(release: str, manifest: str, tools: RecoverTools, skip: Collection[str])
         clock=tools.clock,
         cluster=tools.cluster,
         version=None,
-        holding=tools.holding,
+        policy=tools.holding,
     )
     return tuple(item for item in gates if item.gate.name not in skip)
 
 
 def _run(tools: RecoverTools, gate: ReleaseGate) -> GateRun:
-    holding = tools.holding
-    return GateRun(gate, holding.consecutive, holding.interval_seconds, holding.deadline_seconds)
+    return GateRun(gate, tools.holding)

@@ -20,7 +20,7 @@ from upgrader.cli import recover as command
 from upgrader.cli.main import cli
 from upgrader.errors import RollbackFailed, UsageError
 from upgrader.model.cluster import Cluster
-from upgrader.model.settings import Holding
+from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Pipeline
 from upgrader.recover.diagnose import ApiSeen, Controller, Diagnosis
 from upgrader.recover.pipeline import RecoverTools
@@ -49,7 +49,7 @@ class Site:
             cluster=self.cluster,
             look=lambda: Diagnosis(ApiSeen(not self.kube.unavailable, "refused"), self.seen, ()),
             recovery=FakeRecovery(self.kube),
-            holding=Holding(),
+            holding=GatePolicy(),
             helm_timeout_seconds=300,
         )
 

@@ -16,7 +16,7 @@ from upgrader.errors import UpgraderError
 from upgrader.model.event import Event, RunStarted
 from upgrader.model.outcome import Verdict, holds
 from upgrader.model.release import RestorePoint
-from upgrader.model.settings import OnFailure
+from upgrader.model.settings import GatePolicy, OnFailure
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 
 
@@ -104,7 +104,7 @@ class Bench:
 
 
 def _run(gate: ScriptedGate) -> GateRun:
-    return GateRun(gate, needed=3, interval_seconds=1.0, deadline_seconds=10.0)
+    return GateRun(gate, GatePolicy(consecutive=3, interval_seconds=1.0, deadline_seconds=10.0))
 
 
 def run(runner: Runner, *steps: PipelineStep, on_failure: OnFailure = "rollback-run") -> object:

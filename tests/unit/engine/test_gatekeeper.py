@@ -12,12 +12,14 @@ from upgrader.errors import ApiLost, GateFailed
 from upgrader.gates.absence import ApiAbsence
 from upgrader.model.event import GatePassed
 from upgrader.model.outcome import Verdict, holds, pending, unknown
+from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun
 
 
 def hold(bench: Bench, *gates: ScriptedGate, deadline_seconds: float = 10.0) -> None:
     """Hold these gates: three looks in a row, one second apart; the API is lost after five seconds."""
-    runs = tuple(GateRun(gate, needed=3, interval_seconds=1.0, deadline_seconds=deadline_seconds) for gate in gates)
+    policy = GatePolicy(consecutive=3, interval_seconds=1.0, deadline_seconds=deadline_seconds)
+    runs = tuple(GateRun(gate, policy) for gate in gates)
     absence = ApiAbsence(bench.kube, bench.clock, 5.0)
     hold_all("step", runs, clock=bench.clock, reporter=bench.recorder, absence=absence)
 
