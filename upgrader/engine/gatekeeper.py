@@ -70,5 +70,4 @@ def _look(step: str, count: _Count, started: float, clock: Clock, reporter: Repo
 
 
 def _failed(run: GateRun, verdict: Verdict, what: str) -> GateFailed:
-    lines = [f"gate {run.gate.name} {what}: {verdict.reason}", *(f"  {detail}" for detail in verdict.details)]
-    return GateFailed("\n".join(lines))
+    return GateFailed(f"gate {run.gate.name} {what}: " + "\n".join(verdict.lines()))

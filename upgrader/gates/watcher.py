@@ -55,7 +55,7 @@ class WorkloadWatcher:
             self._broken[ref] = self._broken[ref] + 1 if is_broken else 0
             if verdict is not None and self._broken[ref] >= END_HELM_AFTER_BROKEN:
                 self.last = (*seen,)
-                raise WorkloadFailed("\n".join([verdict.reason, *(f"  {detail}" for detail in verdict.details)]))
+                raise WorkloadFailed("\n".join(verdict.lines()))
         self.last = tuple(seen)
         self._absence.check(seen)
 

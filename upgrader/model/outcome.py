@@ -33,6 +33,10 @@ class Verdict:
     details: tuple[str, ...] = ()
     """Evidence: events, container states, the last log lines."""
 
+    def lines(self) -> tuple[str, ...]:
+        """The reason, then the details, indented."""
+        return (self.reason, *(f"  {detail}" for detail in self.details))
+
 
 def holds(reason: str) -> Verdict:
     """The gate's condition is met now."""
