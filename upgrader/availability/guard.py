@@ -62,4 +62,4 @@ class _Both:
         self.workloads()  # first, as it knows causes
         verdict = self.gate.look()
         if verdict.kind is VerdictKind.BROKEN:
-            raise GateFailed(f"gate {self.gate.name}: " + "\n".join(verdict.lines()))
+            raise GateFailed(f"gate {self.gate.name}: " + "\n".join(verdict.lines()), remedy=verdict.remedy)

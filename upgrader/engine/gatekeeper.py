@@ -16,6 +16,8 @@ __all__ = ["FAIL_AFTER_BROKEN", "hold_all"]
 FAIL_AFTER_BROKEN = 3
 """Consecutive `broken` checks after which a gate fails ahead of its deadline: a single one may be a passing state."""
 
+_UNSTABLE = "The last check succeeded: if the cluster is only slow, raise `gates.deadline` in upgrader.yaml."
+
 
 @dataclass
 class _Count:
@@ -70,4 +72,5 @@ def _look(step: str, count: _Count, started: float, clock: Clock, reporter: Repo
 
 
 def _failed(run: GateRun, verdict: Verdict, what: str) -> GateFailed:
-    return GateFailed(f"gate {run.gate.name} {what}: " + "\n".join(verdict.lines()))
+    remedy = _UNSTABLE if verdict.kind is VerdictKind.HOLDS else verdict.remedy
+    return GateFailed(f"gate {run.gate.name} {what}: " + "\n".join(verdict.lines()), remedy=remedy)

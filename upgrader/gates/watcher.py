@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from upgrader.errors import ApiError, WorkloadFailed
-from upgrader.gates.absence import ApiAbsence
+from upgrader.gates.absence import ApiAbsence, unanswered
 from upgrader.gates.diagnosis import diagnose
 from upgrader.gates.kinds import WORKLOADS
 from upgrader.gates.manifest import workloads_in
-from upgrader.model.outcome import Verdict, VerdictKind, unknown
+from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Clock, Kube
 
@@ -55,7 +55,7 @@ class WorkloadWatcher:
             self._broken[ref] = self._broken[ref] + 1 if is_broken else 0
             if verdict is not None and self._broken[ref] >= END_HELM_AFTER_BROKEN:
                 self.last = (*seen,)
-                raise WorkloadFailed("\n".join(verdict.lines()))
+                raise WorkloadFailed("\n".join(verdict.lines()), remedy=verdict.remedy)
         self.last = tuple(seen)
         self._absence.check(seen)
 
@@ -65,7 +65,7 @@ class WorkloadWatcher:
         try:
             now = _read_generation(self._kube, ref)
         except ApiError as error:
-            return unknown(f"{ref}: {error.message}")
+            return unanswered(str(ref), error)
         if before is None:
             # It couldn't be read at the start: what is seen now counts as how it was.
             self._before[ref] = now

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.engine.conftest import Bench, ScriptedGate
+from tests.unit.engine.conftest import Bench, ScriptedGate, run
 from upgrader.engine.gatekeeper import hold_all
+from upgrader.engine.runner import RunResult
 from upgrader.errors import ApiLost, GateFailed
 from upgrader.gates.absence import ApiAbsence
 from upgrader.model.event import GatePassed
-from upgrader.model.outcome import Verdict, holds, pending, unknown
+from upgrader.model.outcome import Verdict, broken, holds, pending, unknown
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun
 
@@ -82,3 +83,33 @@ def test_api_that_comes_back_in_between_is_not_lost(bench: Bench) -> None:
     gate = ScriptedGate("g", iter([away] * 4 + [back] + [away] * 4 + [holds("up")] * 3))
     bench.kube.unavailable = True
     hold(bench, gate, deadline_seconds=20.0)
+
+
+@pytest.mark.parametrize(
+    "verdict", [pending("p", remedy="wait"), broken("b", remedy="fix"), unknown("u", remedy="ask")]
+)
+def test_failed_gate_has_the_remedy_of_its_last_verdict(bench: Bench, verdict: Verdict) -> None:
+    """The check that failed knows what to do, whichever way it failed."""
+    with pytest.raises(GateFailed) as caught:
+        hold(bench, ScriptedGate("g", last=verdict))
+    assert caught.value.remedy == verdict.remedy
+
+
+def test_gate_that_holds_too_late_asks_for_a_longer_deadline(bench: Bench) -> None:
+    """With the last check successful there is nothing to fix, but perhaps more time to give."""
+    with pytest.raises(GateFailed) as caught:
+        hold(bench, ScriptedGate("g", iter([*[pending("starting")] * 9, holds("up"), holds("up")])))
+    assert "gates.deadline" in caught.value.remedy
+
+
+def test_remedy_of_a_failed_gate_is_that_of_the_run(bench: Bench) -> None:
+    """What the gate advises is what the operator reads at the end of a run that was rolled back."""
+    result = run(bench.runner(), bench.step("a", ScriptedGate("g", last=pending("no node", remedy="add a node"))))
+    assert isinstance(result, RunResult)
+    assert (result.outcome, result.remedy) == ("rolled-back", "add a node")
+
+
+@pytest.mark.parametrize("verdict", [pending("p"), broken("b"), unknown("u")])
+def test_no_verdict_but_a_good_one_is_without_a_remedy(verdict: Verdict) -> None:
+    """Where a gate names none, the kind of the verdict has one."""
+    assert verdict.remedy
