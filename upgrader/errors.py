@@ -90,7 +90,11 @@ class StepFailed(UpgraderError):
 
 
 class GateFailed(StepFailed):
-    """A step was applied, but one of its gates did not hold before the deadline."""
+    """A step was applied, but one of its gates did not pass."""
+
+    def __init__(self, message: str, *, remedy: str) -> None:
+        """Every failed gate has a remedy: the gate that checks knows what an operator should do."""
+        super().__init__(message, remedy=remedy)
 
 
 class ApiLost(StepFailed):

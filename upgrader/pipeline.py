@@ -8,6 +8,7 @@ from typing import Protocol
 
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import RestorePoint
+from upgrader.model.settings import GatePolicy
 
 __all__ = ["IDEMPOTENT", "Gate", "GateRun", "Inspection", "Pipeline", "PipelineStep", "Step", "StepInspector"]
 
@@ -55,12 +56,10 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class GateRun:
-    """How a gate is asked: every `interval` seconds, until it held `needed` times in a row or `deadline` has passed."""
+    """A gate, and when it passes or fails."""
 
     gate: Gate
-    needed: int = 3
-    interval_seconds: float = 1.0
-    deadline_seconds: float = 120.0
+    policy: GatePolicy
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -22,6 +22,8 @@ from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_kube_config
 
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError
+from upgrader.ports import Clock
+from upgrader.waiting import retry
 
 __all__ = ["ApiClient", "Request"]
 
@@ -52,11 +54,30 @@ class Request:
     """Whether the answer is one JSON object, so that half of one is no answer."""
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """A complete answer; `retry_after` is in seconds, 0 where the server asks for none."""
+
+    status: int
+    body: bytes
+    retry_after: float
+
+
+class _Transient(Exception):
+    """An attempt that failed in a way that may pass, and after which another one is safe."""
+
+    def __init__(self, problem: ApiError, pause_seconds: float = _RETRY_PAUSE_SECONDS) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+        self.pause_seconds = pause_seconds
+
+
 class ApiClient:
     """Connections to the API server of one kubeconfig context (or, with `server`, to another address of it)."""
 
-    def __init__(self, kubeconfig: Path, context: str = "", *, timeout_seconds: float = 10.0) -> None:
+    def __init__(self, kubeconfig: Path, context: str, *, timeout_seconds: float, clock: Clock) -> None:
         self._kubeconfig, self._context = kubeconfig, context
+        self._clock = clock
         self._timeout_seconds = timeout_seconds
         self._configuration = _configuration(kubeconfig, context)
         self._pool = RESTClientObject(self._configuration).pool_manager
@@ -75,53 +96,75 @@ class ApiClient:
 
     def send(self, request: Request) -> bytes:
         """The body of a successful answer. Raises ApiUnavailable or ApiError, the latter with its `status`."""
-        deadline = time.monotonic() + self._timeout_seconds
-        tries = 0
-        renewed = False
-        while True:
-            tries += 1
-            pause = _RETRY_PAUSE_SECONDS
-            try:
-                with self._open(request, deadline - time.monotonic()) as response:
-                    body = _read(response, deadline)
-                    if request.wants_object and response.status < 300:
-                        _check_whole(body)
-            except (urllib3.exceptions.ProtocolError, ConnectionError) as error:
-                # A kept connection that a stopping instance closed; whether it had acted is not known.
-                problem: ApiError = self._unavailable(request, error, tries)
-                again = request.method == "GET"
-            except (urllib3.exceptions.HTTPError, OSError) as error:
-                raise self._unavailable(request, error, tries) from error
-            else:
-                if 200 <= response.status < 300:
-                    return body
-                problem = self._refused(request, response.status, body)
-                if response.status == 401 and not renewed:
-                    # Not acted upon: a short-lived credential has ended, and the file or its plugin has a new one.
-                    renewed = True
-                    self._renew()
-                    continue
-                # 429 means "not acted upon", so that it is safe to repeat even a write.
-                again = response.status == 429 or (response.status >= 500 and request.method == "GET")
-                pause = max(pause, min(_seconds(response.headers.get("Retry-After", "")), _LONGEST_PAUSE_SECONDS))
-            last_try = tries > RETRIES or time.monotonic() + pause >= deadline
-            if last_try or not (request.retry and again):
-                raise problem
-            time.sleep(pause)
+        deadline = self._clock.monotonic() + self._timeout_seconds
+        tries = count(1)
+        try:
+            return retry(
+                self._clock,
+                lambda: self._try(request, deadline, next(tries)),
+                pause=lambda error: error.pause_seconds if isinstance(error, _Transient) and request.retry else None,
+                attempts=RETRIES + 1,
+                seconds=self._timeout_seconds,
+            )
+        except _Transient as error:
+            raise error.problem from error.__cause__
+
+    def _try(self, request: Request, deadline: float, tries: int) -> bytes:
+        """One attempt; raises _Transient when another is safe."""
+        try:
+            answer = self._exchange(request, deadline)
+            if answer.status == 401:
+                # Not acted upon: a short-lived credential has ended, and the file or its plugin has a new one.
+                self._renew()
+                answer = self._exchange(request, deadline)
+        except (urllib3.exceptions.ProtocolError, ConnectionError) as error:
+            # A kept connection that a stopping instance closed; whether it had acted is not known.
+            problem = self._unavailable(request, error, tries)
+            raise (_Transient(problem) if request.method == "GET" else problem) from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._unavailable(request, error, tries) from error
+        if 200 <= answer.status < 300:
+            return answer.body
+        refused = self._refused(request, answer.status, answer.body)
+        # 429 means "not acted upon", so that it is safe to repeat even a write.
+        if answer.status == 429 or (answer.status >= 500 and request.method == "GET"):
+            raise _Transient(refused, max(_RETRY_PAUSE_SECONDS, min(answer.retry_after, _LONGEST_PAUSE_SECONDS)))
+        raise refused
+
+    def _exchange(self, request: Request, deadline: float) -> _Answer:
+        with self._open(request, deadline - self._clock.monotonic()) as response:
+            body = b"".join(self._chunks(response, deadline))
+            if request.wants_object and response.status < 300:
+                _check_whole(body)
+            return _Answer(response.status, body, _seconds(response.headers.get("Retry-After", "")))
 
     def lines(self, request: Request, timeout_seconds: float) -> Iterator[bytes]:
         """The lines of an answer as they come in, until the server ends it; nothing is tried again."""
-        deadline = time.monotonic() + timeout_seconds
+        deadline = self._clock.monotonic() + timeout_seconds
         rest = b""
         try:
             with self._open(request, timeout_seconds) as response:
                 if response.status != 200:
-                    raise self._refused(request, response.status, _read(response, deadline))
-                for chunk in _chunks(response, deadline):
+                    raise self._refused(request, response.status, b"".join(self._chunks(response, deadline)))
+                for chunk in self._chunks(response, deadline):
                     *complete, rest = (rest + chunk).split(b"\n")
                     yield from complete
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unavailable(request, error, 1) from error
+
+    def _chunks(self, response: urllib3.BaseHTTPResponse, deadline: float) -> Iterator[bytes]:
+        """The body, piece by piece: each piece restarts the socket's own timeout, but not the deadline."""
+        while True:
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                raise TimeoutError("the answer did not end in time")
+            connection = getattr(response, "connection", None)
+            if connection is not None and connection.sock is not None:
+                connection.sock.settimeout(left)
+            chunk = response.read1(_CHUNK_BYTES)
+            if not chunk:
+                return
+            yield chunk
 
     def _open(self, request: Request, timeout_seconds: float) -> urllib3.BaseHTTPResponse:
         configuration = self._configuration
@@ -194,25 +237,6 @@ def _configuration(kubeconfig: Path, context: str) -> Configuration:
     # urllib3 would otherwise repeat each request three times by itself, uncounted.
     configuration.retries = False
     return configuration
-
-
-def _read(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
-    return b"".join(_chunks(response, deadline))
-
-
-def _chunks(response: urllib3.BaseHTTPResponse, deadline: float) -> Iterator[bytes]:
-    """The body, piece by piece as it comes in: the socket's own timeout starts anew with each, the deadline doesn't."""
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the answer did not end in time")
-        connection = getattr(response, "connection", None)
-        if connection is not None and connection.sock is not None:
-            connection.sock.settimeout(left)
-        chunk = response.read1(_CHUNK_BYTES)
-        if not chunk:
-            return
-        yield chunk
 
 
 class _CutOff(ConnectionError):

@@ -13,7 +13,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +22,11 @@ import pyhelm3
 import pyhelm3.command
 import pyhelm3.errors
 
+from upgrader.adapters.clock import SystemClock
 from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, UsageError
 from upgrader.model.release import ReleaseSpec, Revision
+from upgrader.ports import Clock
+from upgrader.waiting import retry
 
 __all__ = ["HelmAdapter", "find_helm"]
 
@@ -138,7 +140,10 @@ async def _end(process: asyncio.subprocess.Process, talk: asyncio.Future[Any]) -
 class HelmAdapter:
     """`ports.Helm` for the cluster that a kubeconfig and a context name."""
 
-    def __init__(self, kubeconfig: Path, context: str = "", executable: Path | None = None) -> None:
+    def __init__(
+        self, kubeconfig: Path, context: str = "", executable: Path | None = None, *, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
         helm = executable or find_helm()
         self._command = _Command(helm, kubeconfig, context)
         self._client = pyhelm3.Client(self._command, executable=str(helm))
@@ -227,17 +232,14 @@ class HelmAdapter:
 
         Helm gives up at the first broken connection, and a kube-apiserver that is replaced breaks some.
         """
-        deadline = time.monotonic() + _READ_SECONDS
-        tries = 0
-        while True:
-            tries += 1
-            try:
-                return self._call(work(), release, deadline - time.monotonic())
-            except ApiUnavailable as error:
-                late = time.monotonic() + _READ_PAUSE_SECONDS >= deadline
-                if tries > _READ_RETRIES or late or "x509" in error.message:
-                    raise
-            time.sleep(_READ_PAUSE_SECONDS)
+        deadline = self._clock.monotonic() + _READ_SECONDS
+        return retry(
+            self._clock,
+            lambda: self._call(work(), release, deadline - self._clock.monotonic()),
+            pause=_read_pause,
+            attempts=_READ_RETRIES + 1,
+            seconds=_READ_SECONDS,
+        )
 
     def _call(self, work: Coroutine[Any, Any, T], release: str, limit_seconds: float) -> T:
         """Run one call in the adapter's loop, and say its errors in our words."""
@@ -256,6 +258,11 @@ class HelmAdapter:
 
 class _NotInstalled(HelmError):
     """There is no such release, or no such revision of it."""
+
+
+def _read_pause(error: Exception) -> float | None:
+    unreachable = isinstance(error, ApiUnavailable) and "x509" not in error.message
+    return _READ_PAUSE_SECONDS if unreachable else None
 
 
 async def _watched(work: Coroutine[Any, Any, T], watch: Callable[[], None]) -> T:

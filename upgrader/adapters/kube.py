@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from upgrader.adapters.clock import SystemClock
 from upgrader.errors import ApiError
-from upgrader.ports import Kind, KubeObject
+from upgrader.ports import Clock, Kind, KubeObject
 
 if TYPE_CHECKING:
     from upgrader.adapters.apiclient import ApiClient, Request
@@ -27,7 +28,10 @@ _WATCH_GRACE_SECONDS = 5.0
 class KubeAdapter:
     """`ports.Kube` for the cluster that a kubeconfig and a context name; nothing is read before the first call."""
 
-    def __init__(self, kubeconfig: Path, context: str = "", *, timeout_seconds: float = 10.0) -> None:
+    def __init__(
+        self, kubeconfig: Path, context: str = "", *, timeout_seconds: float = 10.0, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
         self._kubeconfig = kubeconfig
         self._context = context
         self._timeout_seconds = timeout_seconds
@@ -36,7 +40,7 @@ class KubeAdapter:
     def _client(self) -> ApiClient:
         from upgrader.adapters.apiclient import ApiClient
 
-        return ApiClient(self._kubeconfig, self._context, timeout_seconds=self._timeout_seconds)
+        return ApiClient(self._kubeconfig, self._context, timeout_seconds=self._timeout_seconds, clock=self._clock)
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""

@@ -48,7 +48,7 @@ class AnsiblePlaybooks:
                 limit=limit or None,
                 cmdline="--check" if check else None,
                 timeout=max(1, round(timeout_seconds)),
-                envvars=_environment(_mortal_ansible(Path(folder) / "bin")),
+                envvars=_environment(_die_with_parent(Path(folder) / "bin")),
                 suppress_env_files=True,
                 quiet=True,
                 event_handler=events.take,
@@ -110,26 +110,26 @@ def _variables_file(folder: Path, variables: Mapping[str, Any]) -> Path:
     return path
 
 
-_MORTAL = """#!{python}
+_WRAPPER = """#!{python}
 import ctypes, os, signal, sys
 if sys.platform == "linux":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(1, signal.SIGINT)  # PR_SET_PDEATHSIG
     if os.getppid() != {parent}:
-        sys.exit("its starter is gone")
+        sys.exit("the parent process has ended")
 os.environ["PATH"] = os.environ["PATH"].partition(os.pathsep)[2]
 os.execvp("ansible-playbook", ["ansible-playbook", *sys.argv[1:]])
 """
 
 
-def _mortal_ansible(folder: Path) -> Path:
-    """A folder for the front of PATH, whose `ansible-playbook` is interrupted when this process ends, however it does.
+def _die_with_parent(folder: Path) -> Path:
+    """Make a folder for the front of PATH, whose `ansible-playbook` is interrupted as soon as this process ends.
 
-    By itself Ansible would go on alone after a kill, beside the one that whoever goes on with the run starts.
+    Otherwise Ansible would survive a kill of `upgrader`, and run beside the one that a resumed run starts.
     """
     folder.mkdir()
     path = folder / "ansible-playbook"
-    path.write_text(_MORTAL.format(python=sys.executable, parent=os.getpid()))
+    path.write_text(_WRAPPER.format(python=sys.executable, parent=os.getpid()))
     path.chmod(0o700)
     return folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import h11
 import hpack
 
 from upgrader.availability.endpoint import Endpoint
@@ -15,19 +16,20 @@ class Encoder:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self._http1: dict[tuple[str, str, int], bytes] = {}
+        self._http1: dict[tuple[str, str, int], h11.Request] = {}
         self._http2: dict[tuple[str, str, int], bytes] = {}
 
-    def http1(self, request: Request) -> bytes:
-        """Request line and header fields, to the empty line."""
+    def http1(self, request: Request) -> h11.Request:
+        """Request line and header fields."""
         key = (request.method, request.path, len(request.body or b""))
         if key not in self._http1:
             to = self.endpoint
-            head = [f"{request.method} {to.path}{request.path} HTTP/1.1", f"host: {to.authority}"]
-            head += (f"{name}: {value}" for name, value in fields(to, request).items())
+            found = {"host": to.authority, **fields(to, request)}
             if request.body is not None:
-                head.append(f"content-length: {len(request.body)}")
-            self._http1[key] = "\r\n".join([*head, "", ""]).encode()
+                found["content-length"] = str(len(request.body))
+            self._http1[key] = h11.Request(
+                method=request.method, target=to.path + request.path, headers=list(found.items())
+            )
         return self._http1[key]
 
     def http2(self, request: Request) -> bytes:

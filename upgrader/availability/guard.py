@@ -9,6 +9,7 @@ from upgrader.errors import GateFailed
 from upgrader.gates.availability import AvailabilityGate
 from upgrader.model.availability import Availability, Limits
 from upgrader.model.outcome import VerdictKind
+from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 
 __all__ = ["guarded"]
@@ -32,10 +33,10 @@ def _guarded(item: PipelineStep, counts: Callable[[], Availability | None], limi
 
 
 def _asked_like(others: tuple[GateRun, ...], gate: AvailabilityGate) -> GateRun:
-    return replace(others[0], gate=gate) if others else GateRun(gate)
+    return replace(others[0], gate=gate) if others else GateRun(gate, GatePolicy())
 
 
 def _check(gate: AvailabilityGate) -> None:
     verdict = gate.look()
     if verdict.kind is VerdictKind.BROKEN:
-        raise GateFailed("\n".join([f"gate availability: {verdict.reason}", *(f"  {d}" for d in verdict.details)]))
+        raise GateFailed(f"gate {gate.name}: " + "\n".join(verdict.lines()), remedy=verdict.remedy)

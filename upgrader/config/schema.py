@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.alias_generators import to_camel
@@ -11,6 +11,14 @@ from pydantic_core import PydanticCustomError
 
 from upgrader.config.duration import parse_duration
 from upgrader.errors import UsageError
+from upgrader.model.settings import (
+    DEFAULT_LIMITS,
+    AvailabilitySettings,
+    GatePolicy,
+    OnFailure,
+    RecoverySettings,
+    Settings,
+)
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
@@ -83,7 +91,9 @@ class Helm(_Model):
     """How Helm is used."""
 
     timeout: Duration = Field(
-        default=300.0, description="How long one release may take to become ready.", examples=["5m"]
+        default=Settings.helm_timeout_seconds,
+        description="How long one release may take to become ready.",
+        examples=["5m"],
     )
 
 
@@ -91,12 +101,12 @@ class Recovery(_Model):
     """What a run does when a step has taken the API away, and it doesn't come back by itself."""
 
     enabled: bool = Field(
-        default=True,
+        default=RecoverySettings.enabled,
         description="Whether the run brings the API back over SSH, from the last-known-good copies on the controllers, "
         "and then rolls back. Else it waits for five minutes, and leaves it to a person.",
     )
     after: Duration = Field(
-        default=60.0,
+        default=RecoverySettings.after_seconds,
         description="How long the API may be away before that. The pod-checkpointer mends most outages in half a "
         "minute, and a controller that reboots needs as long.",
         examples=["60s"],
@@ -106,14 +116,14 @@ class Recovery(_Model):
 class Policy(_Model):
     """What to do when something fails."""
 
-    on_failure: Literal["rollback-run", "rollback-step", "stop"] = Field(
-        default="rollback-run",
+    on_failure: OnFailure = Field(
+        default=Settings.on_failure,
         description="`rollback-run` undoes every step of the run, last one first; `rollback-step` only the one that "
         "failed; `stop` leaves everything as it is.",
     )
     recovery: Recovery = Recovery()
     keep_runs: int = Field(
-        default=20,
+        default=Settings.keep_runs,
         ge=1,
         description="How many past runs are kept in `runs/` when a new one begins. The last upgrade, and the last that "
         "succeeded, always are.",
@@ -123,26 +133,39 @@ class Policy(_Model):
 class Gates(_Model):
     """How every gate is asked, unless it says otherwise."""
 
-    consecutive: int = Field(default=3, ge=1, description="How many looks in a row must hold.")
-    interval: Duration = Field(default=1.0, description="The time between two looks.", examples=["1s"])
-    deadline: Duration = Field(default=120.0, description="When a gate that doesn't hold has failed.", examples=["2m"])
+    consecutive: int = Field(
+        default=GatePolicy.consecutive, ge=1, description="How many consecutive checks must succeed."
+    )
+    interval: Duration = Field(
+        default=GatePolicy.interval_seconds, description="The time between two checks.", examples=["1s"]
+    )
+    deadline: Duration = Field(
+        default=GatePolicy.deadline_seconds,
+        description="The time after which a gate that has not passed fails.",
+        examples=["2m"],
+    )
 
 
 class Availability(_Model):
     """The prober that counts failed API requests while a run goes on."""
 
     requests_per_second: float = Field(
-        default=10.0, ge=0, le=1000, description="Requests a second; 0 turns the prober, and its gate, off."
+        default=AvailabilitySettings.requests_per_second,
+        ge=0,
+        le=1000,
+        description="Requests a second; 0 turns the prober, and its gate, off.",
     )
     addresses: list[Text] = Field(
         default=[],
         description="Further addresses of the API to ask, as https://HOST:PORT: each controller's, a load balancer's.",
     )
     max_failed: int = Field(
-        default=100, ge=0, description="How many requests may fail during a step before it is rolled back."
+        default=DEFAULT_LIMITS.max_failed,
+        ge=0,
+        description="How many requests may fail during a step before it is rolled back.",
     )
     max_gap: Duration = Field(
-        default=10.0,
+        default=DEFAULT_LIMITS.max_gap_seconds,
         description="For how long no request may be answered during a step before it is rolled back.",
         examples=["10s"],
     )

@@ -17,7 +17,7 @@ from upgrader.model.availability import Limits
 from upgrader.model.settings import (
     BUILT_IN_CHARTS,
     AvailabilitySettings,
-    Holding,
+    GatePolicy,
     PlaybookStep,
     RecoverySettings,
     ReleaseStep,
@@ -43,9 +43,9 @@ class Overrides:
 
 @dataclass(frozen=True)
 class _Defaults:
-    """What holds for every step that doesn't say otherwise."""
+    """The policy and limits of every step that has none of its own."""
 
-    holding: Holding
+    policy: GatePolicy
     limits: Limits
 
 
@@ -62,7 +62,7 @@ def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides
     except ValidationError as error:
         raise explain(document, error) from None
     kubeconfig = overrides.kubeconfig or Path(environ.get("UPGRADER_KUBECONFIG") or folder / file.cluster.kubeconfig)
-    holding = Holding(file.gates.consecutive, file.gates.interval, file.gates.deadline)
+    policy = GatePolicy(file.gates.consecutive, file.gates.interval, file.gates.deadline)
     limits = Limits(file.availability.max_failed, file.availability.max_gap)
     return Settings(
         folder=folder,
@@ -74,11 +74,11 @@ def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides
         on_failure=file.policy.on_failure,
         keep_runs=file.policy.keep_runs,
         recovery=RecoverySettings(file.policy.recovery.enabled, file.policy.recovery.after),
-        gates=holding,
+        gates=policy,
         availability=AvailabilitySettings(
             file.availability.requests_per_second, tuple(file.availability.addresses), limits
         ),
-        pipeline=_pipeline(folder, document, file, _Defaults(holding, limits)),
+        pipeline=_pipeline(folder, document, file, _Defaults(policy, limits)),
     )
 
 
@@ -150,12 +150,12 @@ def _gates(items: list[Gate], defaults: _Defaults) -> tuple[WorkloadGate, ...]:
     gates = []
     for item in items:
         namespace, name = (item.daemonset or item.deployment or "").split("/")
-        holding = Holding(
-            item.consecutive or defaults.holding.consecutive,
-            item.interval or defaults.holding.interval_seconds,
-            item.deadline or defaults.holding.deadline_seconds,
+        policy = GatePolicy(
+            item.consecutive or defaults.policy.consecutive,
+            item.interval or defaults.policy.interval_seconds,
+            item.deadline or defaults.policy.deadline_seconds,
         )
-        gates.append(WorkloadGate("daemonset" if item.daemonset else "deployment", namespace, name, holding))
+        gates.append(WorkloadGate("daemonset" if item.daemonset else "deployment", namespace, name, policy))
     return tuple(gates)
 
 

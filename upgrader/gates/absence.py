@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from upgrader.errors import ApiError, ApiLost
-from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.outcome import Verdict, VerdictKind, unknown
 from upgrader.ports import Clock, Kube
 
-__all__ = ["ApiAbsence", "api_problem"]
+__all__ = ["ApiAbsence", "api_problem", "unanswered"]
 
 
 def api_problem(kube: Kube) -> str:
@@ -18,6 +18,12 @@ def api_problem(kube: Kube) -> str:
     except ApiError as error:
         return error.message or "it gave no reason"
     return ""
+
+
+def unanswered(subject: str, error: ApiError) -> Verdict:
+    """The verdict of a check that the API didn't answer, or refused to."""
+    remedy = error.remedy or "Check that the API server is ready: kubectl get --raw /readyz?verbose"
+    return unknown(f"{subject}: {error.message}", remedy=remedy)
 
 
 class ApiAbsence:
@@ -43,4 +49,7 @@ class ApiAbsence:
         if self._since is None:
             self._since = now
         if now - self._since >= self._limit_seconds:
-            raise ApiLost(f"the API server has not been ready for {now - self._since:.0f} s: {problem}")
+            raise ApiLost(
+                f"the API server has not been ready for {now - self._since:.0f} s: {problem}",
+                remedy="Find out why kube-apiserver stopped: its container's log is on the controllers (crictl ps -a).",
+            )

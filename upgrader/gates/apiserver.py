@@ -6,8 +6,10 @@ import json
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError, ApiUnavailable, UsageError
+from upgrader.gates.absence import unanswered
 from upgrader.gates.diagnosis import diagnose
 from upgrader.gates.kinds import PODS
+from upgrader.gates.kubectl import describe_workload
 from upgrader.gates.reading import read_workload
 from upgrader.gates.roundtrip import round_trip
 from upgrader.model.cluster import Cluster, Host
@@ -48,13 +50,15 @@ class ApiServerGate:
         try:
             return self._placed() or self._leaving() or self._instances() or self._round_trip()
         except ApiError as error:
-            return unknown(f"kube-apiserver: {error.message}")
+            return unanswered("kube-apiserver", error)
 
     def _placed(self) -> Verdict | None:
         reading = read_workload(self.kube, self.ref)
         nodes = {pod.node for pod in reading.newest if pod.ready} if reading else set()
         without = [host.name for host in self.cluster.controllers if host.name not in nodes]
-        return pending(f"{self.ref}: no Ready pod on {', '.join(without)}") if without else None
+        if not without:
+            return None
+        return pending(f"{self.ref}: no Ready pod on {', '.join(without)}", remedy=describe_workload(self.ref))
 
     def _leaving(self) -> Verdict | None:
         """Instances of another workload count too: of a DaemonSet that took a Deployment's place, or the other way."""
@@ -63,7 +67,12 @@ class ApiServerGate:
             for pod in map(Pod.parse, self.kube.list(PODS, self.ref.namespace))
             if pod.deleting and any(container.name == _CONTAINER for container in pod.containers)
         ]
-        return pending(f"{self.ref}: others still terminate, and may answer: {', '.join(leaving)}") if leaving else None
+        if not leaving:
+            return None
+        return pending(
+            f"{self.ref}: old pods still terminate, and may answer: {', '.join(leaving)}",
+            remedy=f"Find out why they don't end: kubectl -n {self.ref.namespace} describe pod {leaving[0]}",
+        )
 
     def _instances(self) -> Verdict | None:
         for host in self.cluster.controllers:
@@ -78,24 +87,37 @@ class ApiServerGate:
         try:
             self.kube.raw("/readyz", server=server)
         except ApiUnavailable as error:
-            return unknown(f"kube-apiserver on {host.name}: {error.message}")
+            return unanswered(f"kube-apiserver on {host.name}", error)
         except ApiError as error:
-            return pending(f"kube-apiserver on {host.name} is not ready", *error.message.splitlines())
+            return pending(
+                f"kube-apiserver on {host.name} is not ready",
+                *error.message.splitlines(),
+                remedy=f"Check what its readiness waits for: kubectl get --raw /readyz?verbose --server {server}",
+            )
         if self.version is None:
             return None
         try:
-            said = str(json.loads(self.kube.raw("/version", server=server))["gitVersion"])
-            running = KubernetesVersion.parse(said)
+            reported = str(json.loads(self.kube.raw("/version", server=server))["gitVersion"])
+            running = KubernetesVersion.parse(reported)
         except (ValueError, KeyError, TypeError, UsageError) as error:
-            return unknown(f"kube-apiserver on {host.name} does not tell its version: {error}")
+            return unknown(
+                f"kube-apiserver on {host.name} does not report its version: {error}",
+                remedy=f"Check what answers there: kubectl get --raw /version --server {server}",
+            )
         if running != self.version:
-            return pending(f"kube-apiserver on {host.name} is {said}, not {self.version}")
+            return pending(
+                f"kube-apiserver on {host.name} is {reported}, not {self.version}",
+                remedy=f"Check which image it runs: {describe_workload(self.ref)}",
+            )
         return None
 
     def _round_trip(self) -> Verdict:
         problem = round_trip(self.kube)
         if problem:
-            return pending(f"kube-apiserver: {problem}")
+            return pending(
+                f"kube-apiserver: {problem}",
+                remedy="Check etcd, and the log of kube-apiserver: kubectl get --raw /readyz?verbose",
+            )
         count = len(self.cluster.controllers)
         version = f" at {self.version}" if self.version else ""
         return holds(f"kube-apiserver: {count} of {count} instances ready{version}; write, watch and read work")

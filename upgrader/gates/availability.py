@@ -10,8 +10,8 @@ from upgrader.model.outcome import Verdict, broken, holds, pending, unknown
 
 __all__ = ["AvailabilityGate"]
 
-_TOLD = 5
-"""Failures that are told with a breach; the report has more."""
+_SHOWN = 5
+"""Failures that a breach names; the report has more."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,26 @@ class AvailabilityGate:
         """Hold the step's counts against its limits."""
         seen = self.counts()
         if seen is None:
-            return unknown("the availability prober is silent: what the API's clients see is not known")
+            return unknown(
+                "the availability prober does not report: what the API's clients see is unknown",
+                remedy="Find out what keeps it from running, such as a busy machine, or stop it: "
+                "`availability.requestsPerSecond: 0`.",
+            )
         phase = seen.phase(self.step)
         if phase is None or not phase.requests:
-            return pending("no request has been answered yet since the step began")
+            return pending(
+                "no request has been answered yet since the step began",
+                remedy="Check that this machine reaches the addresses in `availability.addresses`.",
+            )
         gap = phase.longest_gap_ms / 1000
-        said = f"{phase.failed} of {phase.requests} requests failed, longest gap {gap:.1f} s"
+        counted = f"{phase.failed} of {phase.requests} requests failed, longest gap {gap:.1f} s"
         if phase.failed <= self.limits.max_failed and gap <= self.limits.max_gap_seconds:
-            return holds(said)
+            return holds(counted)
         failures = [str(failure) for failure in seen.failures if failure.phase == self.step]
         allowed = f"{self.limits.max_failed} and {self.limits.max_gap_seconds:g} s are allowed"
-        return broken(f"the API's clients were disturbed: {said} ({allowed})", *failures[:_TOLD])
+        return broken(
+            f"the API's clients were disturbed: {counted} ({allowed})",
+            *failures[:_SHOWN],
+            remedy="Find out what the failures have in common. If the step may cost this much, raise "
+            "`availability.maxFailed` or `availability.maxGap` of the step in upgrader.yaml.",
+        )

@@ -11,7 +11,7 @@ from upgrader.gates.manifest import workloads_in
 from upgrader.gates.nodes import NodesGate
 from upgrader.gates.workload import RolloutGate
 from upgrader.model.cluster import Cluster
-from upgrader.model.settings import BUILT_IN_CHARTS, Holding, WorkloadGate
+from upgrader.model.settings import BUILT_IN_CHARTS, GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadKind, WorkloadRef
 from upgrader.pipeline import Gate, GateRun
@@ -29,7 +29,7 @@ class GateCatalog:
     kube: Kube
     clock: Clock
     cluster: Cluster
-    policy: Holding
+    policy: GatePolicy
 
     def of_release(
         self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None
@@ -63,8 +63,8 @@ class GateCatalog:
     def of_workload(self, gate: WorkloadGate) -> GateRun:
         """A gate that `upgrader.yaml` adds to a step, with a policy of its own."""
         ref = WorkloadRef(_KINDS[gate.kind], gate.namespace, gate.name)
-        return replace(self, policy=gate.holding).run(RolloutGate(self.kube, self.clock, ref))
+        return replace(self, policy=gate.policy).run(RolloutGate(self.kube, self.clock, ref))
 
     def run(self, gate: Gate) -> GateRun:
         """A gate, asked as the policy says."""
-        return GateRun(gate, self.policy.consecutive, self.policy.interval_seconds, self.policy.deadline_seconds)
+        return GateRun(gate, self.policy)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError
+from upgrader.gates.absence import unanswered
 from upgrader.gates.diagnosis import diagnose
 from upgrader.gates.kinds import PODS
+from upgrader.gates.kubectl import describe_workload
 from upgrader.gates.reading import read_workload
 from upgrader.model.cluster import Cluster
-from upgrader.model.outcome import Verdict, VerdictKind, holds, pending, unknown
+from upgrader.model.outcome import Verdict, VerdictKind, holds, pending
 from upgrader.model.workload import CHECKPOINT_OF, Pod, WorkloadRef
 from upgrader.ports import Clock, Kube
 
@@ -36,13 +38,15 @@ class CheckpointGate:
         try:
             return self._missing() or holds(f"checkpoints are current on every controller{self._standing_in()}")
         except ApiError as error:
-            return unknown(f"checkpoints: {error.message}")
+            return unanswered("checkpoints", error)
 
     def _missing(self) -> Verdict | None:
         reading = read_workload(self.kube, self.ref)
         nodes = {pod.node for pod in reading.newest} if reading else set()
         without = [host.name for host in self.cluster.controllers if host.name not in nodes]
-        return pending(f"{self.ref}: no pod on {', '.join(without)}") if without else None
+        if not without:
+            return None
+        return pending(f"{self.ref}: no pod on {', '.join(without)}", remedy=describe_workload(self.ref))
 
     def _standing_in(self) -> str:
         """Which copies run in place of their pods: worth saying, but no reason to stop.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError
+from upgrader.gates.absence import unanswered
 from upgrader.gates.diagnosis import explain_pod
 from upgrader.gates.kinds import PODS
 from upgrader.model.outcome import Verdict, holds, unknown
@@ -40,7 +41,10 @@ class CriticalPodsGate:
                 if verdict is not None:
                     return verdict
         except ApiError as error:
-            return unknown(f"critical pods: {error.message}")
+            return unanswered("critical pods", error)
         if not critical:
-            return unknown(f"no critical pod is in {_NAMESPACE}, where at least the control plane's should be")
+            return unknown(
+                f"{_NAMESPACE} has no critical pod, where at least the control plane's should be",
+                remedy=f"Give the control plane's pods one of the priority classes {', '.join(sorted(_CRITICAL))}.",
+            )
         return holds(f"{len(critical)} of {len(critical)} critical pods Ready")

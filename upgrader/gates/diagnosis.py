@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from upgrader.errors import ApiError
+from upgrader.gates.absence import unanswered
 from upgrader.gates.evidence import (
     headline,
     lines_of,
@@ -15,10 +16,11 @@ from upgrader.gates.evidence import (
     warnings_of,
 )
 from upgrader.gates.faults import Fault, Severity, worst_fault
+from upgrader.gates.kubectl import inspect_pod
 from upgrader.gates.mask import mask_secrets
 from upgrader.gates.reading import Reading, read_workload
 from upgrader.gates.rollout import judge_rollout
-from upgrader.model.outcome import Verdict, VerdictKind, broken, pending, unknown
+from upgrader.model.outcome import Verdict, VerdictKind, broken, pending
 from upgrader.model.workload import Pod, WorkloadRef
 from upgrader.ports import Kube
 
@@ -32,13 +34,14 @@ def diagnose(kube: Kube, ref: WorkloadRef, now: datetime, *, allow_none: bool = 
     try:
         reading = read_workload(kube, ref)
         if reading is None:
-            return pending(f"{ref} does not exist")
+            see = f"kubectl -n {ref.namespace} get {ref.kind.lower()}s"
+            return pending(f"{ref} does not exist", remedy=f"Check what is there: {see}")
         verdict = judge_rollout(reading, now, allow_none=allow_none)
         if verdict.kind is VerdictKind.HOLDS or not reading.workload.observed:
             return verdict
         return _cause(kube, reading, verdict)
     except ApiError as error:
-        return unknown(f"{ref}: {error.message}")
+        return unanswered(str(ref), error)
 
 
 def explain_pod(kube: Kube, subject: str, pod: Pod) -> Verdict | None:
@@ -59,7 +62,7 @@ def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
         events = warnings_of(kube, ref.namespace, reading.owner) if reading.owner else ()
         details = [*refused, *lines_of(events)]
         if details:
-            return pending(f"{verdict.reason}: {details[-1]}", *details)
+            return pending(f"{verdict.reason}: {details[-1]}", *details, remedy=verdict.remedy)
     return verdict
 
 
@@ -87,4 +90,4 @@ def _explain(kube: Kube, subject: str, fault: Fault) -> Verdict:
     )
     # A container that ended may do better next time, but not one that is started with the same wrong arguments.
     certain = fault.broken or (fault.severity is Severity.FAILING and refuses_its_arguments(said))
-    return broken(reason, *details) if certain else pending(reason, *details)
+    return (broken if certain else pending)(reason, *details, remedy=inspect_pod(pod, item))

@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from upgrader.errors import ApiError
+from upgrader.gates.absence import unanswered
 from upgrader.gates.kinds import LEASES, NODES
+from upgrader.gates.kubectl import describe_node
 from upgrader.model.cluster import Cluster
-from upgrader.model.outcome import Verdict, holds, pending, unknown
+from upgrader.model.outcome import Verdict, holds, pending
 from upgrader.model.workload import parse_time
 from upgrader.ports import Clock, Kube, KubeObject
 
@@ -37,9 +39,9 @@ class NodesGate:
             nodes = {item["metadata"]["name"]: item for item in self.kube.list(NODES)}
             leases = {item["metadata"]["name"]: item for item in self.kube.list(LEASES, _HEARTBEATS)}
         except ApiError as error:
-            return unknown(f"nodes: {error.message}")
+            return unanswered("nodes", error)
         expected = [host.name for host in self.cluster.controllers + self.cluster.workers]
-        problems = [f"node {name} is not in the cluster" for name in expected if name not in nodes]
+        problems = {name: "is not in the cluster" for name in expected if name not in nodes}
         controllers = {host.name for host in self.cluster.controllers}
         now = self.clock.now()
         for name, node in nodes.items():
@@ -47,9 +49,11 @@ class NodesGate:
             if not problem and name in controllers and (node.get("spec") or {}).get("unschedulable"):
                 problem = f"is cordoned: no new control-plane pod can go there (kubectl uncordon {name})"
             if problem:
-                problems.append(f"node {name} {problem}")
+                problems[name] = problem
         if problems:
-            return pending(problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else ""), *problems[1:])
+            first, *others = (f"node {name} {problem}" for name, problem in problems.items())
+            more = f" (and {len(others)} more)" if others else ""
+            return pending(first + more, *others, remedy=describe_node(next(iter(problems))))
         return holds(f"{len(nodes)} of {len(nodes)} nodes Ready")
 
 

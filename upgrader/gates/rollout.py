@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from upgrader.gates.kubectl import describe_workload
 from upgrader.gates.reading import Reading
 from upgrader.model.outcome import Verdict, holds, pending
 from upgrader.model.workload import Pod
@@ -21,35 +22,42 @@ def judge_rollout(reading: Reading, now: datetime, *, allow_none: bool = False) 
     showed what comes of allowing for maxUnavailable (nothing Ready on the only node counted as ready). So every
     number must be the desired one, and each pod is looked at by itself as well.
     """
-    workload = reading.workload
-    ref, desired = workload.ref, workload.desired
+    ref, desired = reading.workload.ref, reading.workload.desired
+    missing = _missing(reading, now, allow_none)
+    if missing:
+        return pending(f"{ref}: {missing}", remedy=describe_workload(ref))
+    complete = f"{desired} of {desired} pods updated, Ready and available"
+    return holds(f"{ref}: {complete if desired else 'no pods wanted'}")
+
+
+def _missing(reading: Reading, now: datetime, allow_none: bool) -> str:
+    """What keeps a rollout from being complete; "" when nothing does."""
+    workload, desired = reading.workload, reading.workload.desired
     if not workload.observed:
-        return pending(
-            f"{ref}: its controller has not seen the new spec yet "
+        return (
+            "its controller has not seen the new spec yet "
             f"(generation {workload.generation}, observed {workload.observed_generation})"
         )
     if workload.trouble:
-        return pending(f"{ref}: its pods can't be created: {workload.trouble}")
+        return f"its pods can't be created: {workload.trouble}"
     if desired == 0:
-        if ref.kind == "Deployment" or allow_none:
-            return holds(f"{ref}: no pods wanted")
-        return pending(f"{ref}: no node wants its pods")
+        return "" if workload.ref.kind == "Deployment" or allow_none else "no node wants its pods"
     counts = {"updated": workload.updated, "Ready": workload.ready, "available": workload.available}
     short = [f"{count} {name}" for name, count in counts.items() if count != desired]
     if short:
-        return pending(f"{ref}: of {desired} pods, {', '.join(short)}")
+        return f"of {desired} pods, {', '.join(short)}"
     if len(reading.newest) != desired:
-        return pending(f"{ref}: {len(reading.newest)} pods of the newest revision, {desired} wanted")
+        return f"{len(reading.newest)} pods of the newest revision, {desired} wanted"
     for pod in reading.newest:
         if not pod.ready:
-            return pending(f"{ref}: pod {pod.name} is not Ready")
+            return f"pod {pod.name} is not Ready"
         restarted = _just_restarted(pod, now)
         if restarted:
-            return pending(f"{ref}: {restarted}")
+            return restarted
     if reading.others:
         names = ", ".join(pod.name for pod in reading.others)
-        return pending(f"{ref}: {len(reading.others)} old pods still terminate: {names}")
-    return holds(f"{ref}: {desired} of {desired} pods updated, Ready and available")
+        return f"{len(reading.others)} old pods still terminate: {names}"
+    return ""
 
 
 def _just_restarted(pod: Pod, now: datetime) -> str:

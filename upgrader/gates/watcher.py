@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from upgrader.errors import ApiError, WorkloadFailed
-from upgrader.gates.absence import ApiAbsence
+from upgrader.gates.absence import ApiAbsence, unanswered
 from upgrader.gates.diagnosis import diagnose
 from upgrader.gates.kinds import WORKLOADS
 from upgrader.gates.manifest import workloads_in
-from upgrader.model.outcome import Verdict, VerdictKind, unknown
+from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Clock, Kube
 
 __all__ = ["WorkloadWatcher", "watch_workloads"]
 
-BROKEN_LOOKS = 2
-"""Looks in a row that must find a workload broken: one may be a glimpse."""
+END_HELM_AFTER_BROKEN = 2
+"""Consecutive `broken` checks after which Helm's wait ends: a single one may be a passing state."""
 
 _ABSENT = -1
 
@@ -53,9 +53,9 @@ class WorkloadWatcher:
                 seen.append(verdict)
             is_broken = verdict is not None and verdict.kind is VerdictKind.BROKEN
             self._broken[ref] = self._broken[ref] + 1 if is_broken else 0
-            if verdict is not None and self._broken[ref] >= BROKEN_LOOKS:
+            if verdict is not None and self._broken[ref] >= END_HELM_AFTER_BROKEN:
                 self.last = (*seen,)
-                raise WorkloadFailed("\n".join([verdict.reason, *(f"  {detail}" for detail in verdict.details)]))
+                raise WorkloadFailed("\n".join(verdict.lines()), remedy=verdict.remedy)
         self.last = tuple(seen)
         self._absence.check(seen)
 
@@ -65,7 +65,7 @@ class WorkloadWatcher:
         try:
             now = _read_generation(self._kube, ref)
         except ApiError as error:
-            return unknown(f"{ref}: {error.message}")
+            return unanswered(str(ref), error)
         if before is None:
             # It couldn't be read at the start: what is seen now counts as how it was.
             self._before[ref] = now

@@ -30,16 +30,18 @@ class Cluster:
         self._runner = runner
         self._first = next(node for node in placement.nodes if node.role == "controller")
 
-    def run(self, node: Node, script: str, *, what: str, timeout_s: float = 60) -> str:
+    def run(self, node: Node, script: str, *, what: str, timeout_seconds: float = 60) -> str:
         """Standard output of a shell script on a node."""
         command = [*ssh_command(self._placement, node), "sh", "-eu"]
-        return self._runner.run(command, what=f"{node.name}: {what}", stdin=script, timeout_s=timeout_s)
+        return self._runner.run(command, what=f"{node.name}: {what}", stdin=script, timeout_seconds=timeout_seconds)
 
-    def wait_for_ssh(self, node: Node, deadline_s: float = 60) -> None:
+    def wait_for_ssh(self, node: Node, deadline_seconds: float = 60) -> None:
         """Until the node takes logins and, if it is to run Kubernetes, its containerd answers."""
         probe = "ctr version >/dev/null" if node.kubernetes else "true"
         self._until(
-            lambda: self.run(node, probe, what="login", timeout_s=10) is not None, f"{node.name}: login", deadline_s
+            lambda: self.run(node, probe, what="login", timeout_seconds=10) is not None,
+            f"{node.name}: login",
+            deadline_seconds,
         )
 
     def init(self, secrets: Secrets, versions: dict[str, str]) -> str:
@@ -53,7 +55,7 @@ class Cluster:
         """`kubeadm join` on any other node unless done."""
         self._kubeadm(node, join_config(self._placement, node, secrets), "join", 240)
 
-    def connect_pods(self, deadline_s: float = 240) -> None:
+    def connect_pods(self, deadline_seconds: float = 240) -> None:
         """Give every node, as soon as it has registered, its CNI configuration and the routes to the others' pods."""
         wanted = {node.name for node in self._placement.nodes if node.kubernetes}
         connected: dict[str, str] = {}
@@ -69,7 +71,7 @@ class Cluster:
                 connected.update(found)
             return wanted <= set(connected)
 
-        self._until(all_connected, "a pod network (node.spec.podCIDR) for every node", deadline_s)
+        self._until(all_connected, "a pod network (node.spec.podCIDR) for every node", deadline_seconds)
 
     def _connect(self, node: Node, nodes: Sequence[Node], pod_cidrs: Mapping[str, str]) -> None:
         """Write one node's CNI configuration and its routes to the pods of `nodes`; in use at once and after a boot."""
@@ -82,7 +84,7 @@ class Cluster:
         lines.append("mv /etc/cni/net.d/.lab.new /etc/cni/net.d/10-lab.conflist")
         self.run(node, "\n".join(lines), what="pod network")
 
-    def wait_until_ready(self, switched_on: Mapping[str, float], deadline_s: float = 180) -> None:
+    def wait_until_ready(self, switched_on: Mapping[str, float], deadline_seconds: float = 180) -> None:
         """Until every node and every pod of kube-system is Ready; `switched_on` as for `readiness.troubles`."""
         missing: list[str] = []
 
@@ -90,7 +92,7 @@ class Cluster:
             missing[:] = troubles(self._get("nodes"), self._get("pods -n kube-system"), switched_on)
             return not missing
 
-        self._until(ready, "nodes and kube-system pods", deadline_s, lambda: f"not Ready: {', '.join(missing)}")
+        self._until(ready, "nodes and kube-system pods", deadline_seconds, lambda: f"not Ready: {', '.join(missing)}")
 
     def nodes(self) -> dict[str, tuple[str, str]]:
         """Name → (Ready, NotReady or Unknown; kubelet version) as the API says."""
@@ -103,7 +105,7 @@ class Cluster:
     def import_images(self, node: Node, archive: Path) -> None:
         """Import an OCI archive into the node's containerd."""
         command = [*ssh_command(self._placement, node), "ctr -n k8s.io images import -"]
-        self._runner.run(command, what=f"{node.name}: importing images", stdin=archive, timeout_s=120)
+        self._runner.run(command, what=f"{node.name}: importing images", stdin=archive, timeout_seconds=120)
 
     def images(self, node: Node) -> tuple[set[str], set[str]]:
         """Names of the images, and digests of the layers and all else, that the node's containerd has."""
@@ -111,7 +113,7 @@ class Cluster:
         names, _, digests = self.run(node, script, what="list of images").partition("\n\n")
         return set(names.split()), set(digests.split())
 
-    def _kubeadm(self, node: Node, config: str, command: str, timeout_s: float) -> None:
+    def _kubeadm(self, node: Node, config: str, command: str, timeout_seconds: float) -> None:
         script = f"""
 if [ -e /etc/lab/kubeadm-done ]; then exit 0; fi
 umask 077
@@ -125,22 +127,22 @@ fi
 rm /run/kubeadm.yaml
 touch /etc/lab/kubeadm-done
 """
-        self.run(node, script, what=f"kubeadm {command.split()[0]}", timeout_s=timeout_s)
+        self.run(node, script, what=f"kubeadm {command.split()[0]}", timeout_seconds=timeout_seconds)
 
     def _get(self, what: str) -> list[dict[str, Any]]:
         # From this machine: it works as long as any controller does, and so proves the kubeconfig that users get.
         kubeconfig = self._placement.folder / "kubeconfig"
         command = [str(kubectl(self._placement.spec.kubernetes)), f"--kubeconfig={kubeconfig}", "--request-timeout=5s"]
         said = self._runner.run(
-            [*command, "get", *what.split(), "-o", "json"], what=f"kubectl get {what}", timeout_s=20
+            [*command, "get", *what.split(), "-o", "json"], what=f"kubectl get {what}", timeout_seconds=20
         )
         items: list[dict[str, Any]] = json.loads(said)["items"]
         return items
 
     def _until(
-        self, done: Callable[[], bool], what: str, deadline_s: float, detail: Callable[[], str] = lambda: ""
+        self, done: Callable[[], bool], what: str, deadline_seconds: float, detail: Callable[[], str] = lambda: ""
     ) -> None:
-        until = time.monotonic() + deadline_s
+        until = time.monotonic() + deadline_seconds
         last = ""
         while not self._runner.cancelled:
             try:
@@ -150,6 +152,6 @@ touch /etc/lab/kubeadm-done
             except LabError as error:
                 last = error.message  # not yet: the next look may succeed
             if time.monotonic() > until:
-                raise LabError(f"lab {self._placement.spec.name}: waited {deadline_s:.0f} s for {what}; {last}")
+                raise LabError(f"lab {self._placement.spec.name}: waited {deadline_seconds:.0f} s for {what}; {last}")
             time.sleep(0.2)
         raise LabError("cancelled")

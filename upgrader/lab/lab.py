@@ -157,9 +157,9 @@ class Lab:
         """The ssh command for a node."""
         return ssh_command(self.placement, self.placement.node(name))
 
-    def run(self, name: str, script: str, timeout_s: float = 60) -> str:
+    def run(self, name: str, script: str, timeout_seconds: float = 60) -> str:
         """Standard output of a shell script on a node."""
-        return self._cluster.run(self.placement.node(name), script, what="script", timeout_s=timeout_s)
+        return self._cluster.run(self.placement.node(name), script, what="script", timeout_seconds=timeout_seconds)
 
     def status(self) -> list[NodeStatus]:
         """Every node; what the API does not say is Unknown."""
@@ -177,11 +177,11 @@ class Lab:
             for node in self.placement.nodes
         ]
 
-    def wait_until_ready(self, deadline_s: float = 180) -> None:
+    def wait_until_ready(self, deadline_seconds: float = 180) -> None:
         """Until all nodes and kube-system pods are Ready."""
         nodes = [node for node in self.placement.nodes if node.kubernetes]
         self._cluster.wait_until_ready(
-            {node.name: machine_of(self.placement, node).switched_on() for node in nodes}, deadline_s
+            {node.name: machine_of(self.placement, node).switched_on() for node in nodes}, deadline_seconds
         )
 
     def import_checkpointer(self) -> str | None:

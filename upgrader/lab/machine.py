@@ -67,7 +67,7 @@ class Machine:
         cgroups.create(self.group)
         pid = runner.spawn(["sh", "-c", self._script(facts)], self.disk / "console.log")
         write_atomically(self.disk / "process.json", json.dumps({"pid": pid, "started": _started(pid)}))
-        self._wait_for_init(pid, deadline_s=20)
+        self._wait_for_init(pid, deadline_seconds=20)
 
     def crash(self) -> None:
         """Cut the power: every process of the node ends at once, and nothing is written any more."""
@@ -76,15 +76,15 @@ class Machine:
             _kill(init)
         self.clear()
 
-    def stop(self, deadline_s: float = 60) -> None:
-        """Shut it down in order; LabError if it takes longer than `deadline_s`."""
+    def stop(self, deadline_seconds: float = 60) -> None:
+        """Shut it down in order; LabError if it takes longer than `deadline_seconds`."""
         init = self._init()
         if init:
             os.kill(init, _SHUTDOWN_SIGNAL)
-            until = time.monotonic() + deadline_s
+            until = time.monotonic() + deadline_seconds
             while self.running():
                 if time.monotonic() > until:
-                    raise LabError(f"{self.node.name} did not shut down in {deadline_s:.0f} s")
+                    raise LabError(f"{self.node.name} did not shut down in {deadline_seconds:.0f} s")
                 time.sleep(0.05)
         self.clear()
 
@@ -131,8 +131,8 @@ class Machine:
             ]
         )
 
-    def _wait_for_init(self, supervisor: int, deadline_s: float) -> None:
-        until = time.monotonic() + deadline_s
+    def _wait_for_init(self, supervisor: int, deadline_seconds: float) -> None:
+        until = time.monotonic() + deadline_seconds
         while not self._init():
             if _started(supervisor) is None or time.monotonic() > until:
                 log = (self.disk / "console.log").read_text(errors="replace").strip()[-600:]
@@ -196,13 +196,13 @@ def _started(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def _kill(pid: int, deadline_s: float = 20) -> None:
+def _kill(pid: int, deadline_seconds: float = 20) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
-    until = time.monotonic() + deadline_s
+    until = time.monotonic() + deadline_seconds
     while _started(pid) is not None:
         if time.monotonic() > until:
-            raise LabError(f"process {pid} does not end {deadline_s:.0f} s after SIGKILL")
+            raise LabError(f"process {pid} does not end {deadline_seconds:.0f} s after SIGKILL")
         time.sleep(0.01)

@@ -23,8 +23,8 @@ class Runner:
         self._running: set[subprocess.Popen[str]] = set()
         self._cancelled = False
 
-    def run(self, command: Sequence[str], *, what: str, stdin: str | Path = "", timeout_s: float = 60) -> str:
-        """Standard output of a command; LabError with its last words if it fails or takes longer than `timeout_s`.
+    def run(self, command: Sequence[str], *, what: str, stdin: str | Path = "", timeout_seconds: float = 60) -> str:
+        """Standard output of a command; LabError with its last lines if it fails or exceeds `timeout_seconds`.
 
         `stdin` is text, or the file to read.
         """
@@ -34,9 +34,9 @@ class Runner:
         else:
             process = self._start(command, subprocess.PIPE, subprocess.PIPE, subprocess.PIPE)
         try:
-            out, err = process.communicate(stdin if isinstance(stdin, str) else None, timeout=timeout_s)
+            out, err = process.communicate(stdin if isinstance(stdin, str) else None, timeout=timeout_seconds)
         except subprocess.TimeoutExpired as error:
-            raise LabError(f"{what}: not done after {timeout_s:.0f} s") from error
+            raise LabError(f"{what}: not done after {timeout_seconds:.0f} s") from error
         finally:
             self._end(process)
         if process.returncode:

@@ -112,5 +112,5 @@ def _with_cause(error: HelmError | ApiUnavailable, seen: tuple[Verdict, ...]) ->
     at_fault = [verdict for verdict in seen if verdict.kind is not VerdictKind.HOLDS]
     if not at_fault:
         return StepFailed(error.message, remedy=error.remedy)
-    lines = [line for verdict in at_fault for line in (verdict.reason, *(f"  {detail}" for detail in verdict.details))]
+    lines = [line for verdict in at_fault for line in verdict.lines()]
     return WorkloadFailed("\n".join([*lines, f"({error.message})"]), remedy=error.remedy)

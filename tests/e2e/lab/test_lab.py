@@ -37,10 +37,10 @@ spec:
 """
 
 
-def _until(what: str, holds: Callable[[], bool], timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
+def _until(what: str, holds: Callable[[], bool], timeout_seconds: float) -> None:
+    deadline = time.monotonic() + timeout_seconds
     while not holds():
-        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s for {what}"
+        assert time.monotonic() < deadline, f"waited {timeout_seconds:.0f} s for {what}"
         time.sleep(0.2)
 
 

@@ -23,7 +23,7 @@ from upgrader.engine.state.run_state import RunState
 from upgrader.errors import RollbackFailed, UsageError
 from upgrader.gates.catalog import GateCatalog
 from upgrader.model.cluster import Cluster
-from upgrader.model.settings import Holding
+from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Pipeline
 from upgrader.recover.diagnose import ApiSeen, Controller, Diagnosis
 from upgrader.recover.pipeline import RecoverTools
@@ -52,7 +52,7 @@ class Site:
             cluster=self.cluster,
             look=lambda: Diagnosis(ApiSeen(not self.kube.unavailable, "refused"), self.seen, ()),
             recovery=FakeRecovery(self.kube),
-            gates=GateCatalog(self.kube, FakeClock(), self.cluster, Holding()),
+            gates=GateCatalog(self.kube, FakeClock(), self.cluster, GatePolicy()),
             helm_timeout_seconds=300,
         )
 

@@ -9,7 +9,14 @@ import pytest
 from upgrader.config.settings import Overrides, load_settings
 from upgrader.errors import ConfigError
 from upgrader.model.availability import Limits
-from upgrader.model.settings import BUILT_IN_CHARTS, Holding, PlaybookStep, RecoverySettings, ReleaseStep, WorkloadGate
+from upgrader.model.settings import (
+    BUILT_IN_CHARTS,
+    GatePolicy,
+    PlaybookStep,
+    RecoverySettings,
+    ReleaseStep,
+    WorkloadGate,
+)
 from upgrader.model.version import KubernetesVersion
 
 MINIMAL = "kubernetesVersion: v1.36.3\n"
@@ -78,7 +85,7 @@ pipeline:
     assert (settings.kubeconfig, settings.context, settings.inventory) == (folder / "kc", "demo", folder / "inv.yml")
     assert (settings.helm_timeout_seconds, settings.on_failure, settings.keep_runs) == (3600, "stop", 3)
     assert settings.recovery == RecoverySettings(enabled=True, after_seconds=30)
-    assert settings.gates == Holding(5, 2, 90)
+    assert settings.gates == GatePolicy(5, 2, 90)
     assert settings.availability.requests_per_second == 0
     assert settings.pipeline == (
         ReleaseStep(
@@ -87,7 +94,7 @@ pipeline:
             chart=folder / "charts/my-app",
             values={"replicas": 2},
             values_file=folder / "mine.yaml",
-            gates=(WorkloadGate("deployment", "apps", "my-app", Holding(5, 2, 300)),),
+            gates=(WorkloadGate("deployment", "apps", "my-app", GatePolicy(5, 2, 300)),),
         ),
         PlaybookStep("extra", folder / "playbooks/extra.yml"),
     )

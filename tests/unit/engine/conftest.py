@@ -17,7 +17,7 @@ from upgrader.model.event import Event, RunStarted
 from upgrader.model.outcome import Verdict, holds
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import OnFailure
+from upgrader.model.settings import GatePolicy, OnFailure
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 
@@ -108,7 +108,7 @@ class Bench:
 
 
 def _run(gate: ScriptedGate) -> GateRun:
-    return GateRun(gate, needed=3, interval_seconds=1.0, deadline_seconds=10.0)
+    return GateRun(gate, GatePolicy(consecutive=3, interval_seconds=1.0, deadline_seconds=10.0))
 
 
 def run(runner: Runner, *steps: PipelineStep, on_failure: OnFailure = "rollback-run") -> RunResult:

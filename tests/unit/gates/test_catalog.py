@@ -8,7 +8,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from upgrader.gates.catalog import GateCatalog
 from upgrader.model.cluster import Cluster
-from upgrader.model.settings import Holding, WorkloadGate
+from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.pipeline import GateRun
 
 
@@ -22,7 +22,7 @@ def manifest(*workloads: str) -> str:
 
 def gates(kube: FakeKube, cluster: Cluster, release: str, *workloads: str) -> tuple[GateRun, ...]:
     """The catalog's answer for a release."""
-    catalog = GateCatalog(kube, FakeClock(), cluster, Holding(5, 2.0, 60.0))
+    catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy(5, 2.0, 60.0))
     return catalog.of_release(release, manifest(*workloads), namespace="kube-system", target=None)
 
 
@@ -43,15 +43,15 @@ def test_gates_of_a_release(
     assert found == [*names, "nodes", "critical-pods"]
 
 
-def test_holding_is_the_settings(kube: FakeKube, cluster: Cluster) -> None:
+def test_policy_is_the_settings(kube: FakeKube, cluster: Cluster) -> None:
     """How often, how far apart and for how long is the operator's to say."""
     run = gates(kube, cluster, "")[0]
-    assert (run.needed, run.interval_seconds, run.deadline_seconds) == (5, 2.0, 60.0)
+    assert run.policy == GatePolicy(5, 2.0, 60.0)
 
 
 def test_gate_of_the_users_own(kube: FakeKube, cluster: Cluster) -> None:
     """A gate that upgrader.yaml names asks for that workload, by its own patience."""
-    catalog = GateCatalog(kube, FakeClock(), cluster, Holding(5, 2.0, 60.0))
-    run = catalog.of_workload(WorkloadGate("daemonset", "ns", "cni", Holding(1, 1.0, 10.0)))
+    catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy(5, 2.0, 60.0))
+    run = catalog.of_workload(WorkloadGate("daemonset", "ns", "cni", GatePolicy(1, 1.0, 10.0)))
     assert run.gate.name == "daemonset/cni"
-    assert run.deadline_seconds == 10.0
+    assert run.policy.deadline_seconds == 10.0

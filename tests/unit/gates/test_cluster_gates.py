@@ -148,3 +148,15 @@ def test_api_away_is_unknown(checkpoint: CheckpointGate, nodes: NodesGate, kube:
     kube.unavailable = True
     gates: list[Gate] = [checkpoint, nodes, CriticalPodsGate(kube)]
     assert [gate.look().kind for gate in gates] == [VerdictKind.UNKNOWN] * 3
+
+
+def test_node_problem_names_the_command_that_shows_more(nodes: NodesGate, kube: FakeKube) -> None:
+    """The remedy is about the node that the reason names."""
+    add_node(kube, "worker-1", conditions={"DiskPressure": "True"})
+    assert "kubectl describe node worker-1" in nodes.look().remedy
+
+
+def test_unanswered_question_names_what_to_check(nodes: NodesGate, kube: FakeKube) -> None:
+    """Where the API's error has no remedy of its own, the API server is what to check."""
+    kube.unavailable = True
+    assert "kubectl get --raw /readyz" in nodes.look().remedy

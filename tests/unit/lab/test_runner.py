@@ -38,7 +38,7 @@ def test_a_failure_ends_the_other_jobs() -> None:
 
     def long() -> None:
         started.set()
-        runner.run(["sleep", "1000"], what="sleep", timeout_s=2000)
+        runner.run(["sleep", "1000"], what="sleep", timeout_seconds=2000)
 
     def failing() -> None:
         assert started.wait(10)

@@ -11,10 +11,12 @@ from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.pipeline import GateRun
 from upgrader.ports import Clock, Reporter
 
-__all__ = ["BROKEN_LOOKS", "hold_all"]
+__all__ = ["FAIL_AFTER_BROKEN", "hold_all"]
 
-BROKEN_LOOKS = 3
-"""Looks in a row that must say `broken` before a gate gives up ahead of its deadline: one may be a glimpse."""
+FAIL_AFTER_BROKEN = 3
+"""Consecutive `broken` checks after which a gate fails ahead of its deadline: a single one may be a passing state."""
+
+_UNSTABLE = "The last check succeeded: if the cluster is only slow, raise `gates.deadline` in upgrader.yaml."
 
 
 @dataclass
@@ -44,30 +46,31 @@ def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: R
         absence.check([_look(step, count, started, clock, reporter) for count in counts])
         if all(count.passed for count in counts):
             return
-        clock.sleep(min(count.run.interval_seconds for count in counts))
+        clock.sleep(min(count.run.policy.interval_seconds for count in counts))
 
 
 def _look(step: str, count: _Count, started: float, clock: Clock, reporter: Reporter) -> Verdict:
-    run = count.run
+    run, policy = count.run, count.run.policy
     verdict = run.gate.look()
     count.looks += 1
     count.holding = count.holding + 1 if verdict.kind is VerdictKind.HOLDS else 0
     count.broken = count.broken + 1 if verdict.kind is VerdictKind.BROKEN else 0
     spent = clock.monotonic() - started
-    held = count.holding >= run.needed
+    held = count.holding >= policy.consecutive
     if not (held and count.passed):
-        left = max(0.0, run.deadline_seconds - spent)
-        reporter.emit(GateChecked(step, run.gate.name, verdict, count.holding, run.needed, left))
+        left = max(0.0, policy.deadline_seconds - spent)
+        reporter.emit(GateChecked(step, run.gate.name, verdict, count.holding, policy.consecutive, left))
     if held and not count.passed:
         reporter.emit(GatePassed(step, run.gate.name, spent, count.looks))
     count.passed = held
-    if count.broken >= BROKEN_LOOKS:
+    if count.broken >= FAIL_AFTER_BROKEN:
         raise _failed(run, verdict, f"broken after {spent:.0f} s")
-    if not held and spent >= run.deadline_seconds:
-        raise _failed(run, verdict, f"did not hold {run.needed} times in a row within {run.deadline_seconds:.0f} s")
+    if not held and spent >= policy.deadline_seconds:
+        missed = f"did not hold {policy.consecutive} times in a row within {policy.deadline_seconds:.0f} s"
+        raise _failed(run, verdict, missed)
     return verdict
 
 
 def _failed(run: GateRun, verdict: Verdict, what: str) -> GateFailed:
-    lines = [f"gate {run.gate.name} {what}: {verdict.reason}", *(f"  {detail}" for detail in verdict.details)]
-    return GateFailed("\n".join(lines))
+    remedy = _UNSTABLE if verdict.kind is VerdictKind.HOLDS else verdict.remedy
+    return GateFailed(f"gate {run.gate.name} {what}: " + "\n".join(verdict.lines()), remedy=remedy)

@@ -10,7 +10,7 @@ __all__ = ["SCHEMA", "upgraded"]
 
 SCHEMA = 2
 
-_NAMES = {"StepSettled": "StepInspected", "RollbackAsked": "RollbackRequested", "GateLooked": "GateChecked"}
+_NAMES = {"StepSettled": "StepInspected", "RollbackAsked": "RollbackRequested", "GateChecked": "GateChecked"}
 _FIELDS = {
     "StepStarted": {"way_back": "restore_point"},
     "GatePassed": {"looks": "checks"},
