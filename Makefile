@@ -48,8 +48,8 @@ build: deps $(BIN)/helm ## Build and cache what a lab is made of (once for a mac
 lint: venv $(BIN)/helm ## Every linter.
 	@scripts/lint
 
-unit: venv $(BIN)/helm ## Unit and chart tests: no cluster, no network.
-	@$(PYTEST) tests/unit tests/charts
+unit: venv $(BIN)/helm ## Unit and chart tests, and how much of the code they run: no cluster, no network.
+	@$(BIN)/python -m pytest -p tests.unit_coverage tests/unit tests/charts
 
 contract: build ## Adapters against the real thing, and fakes against the same contract.
 	@$(PYTEST) tests/contract

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.unit.availability.conftest import api as api  # a fixture
 from tests.unit.availability.server import ApiServer
 from upgrader.availability.prober import OBJECT
 from upgrader.cli.main import cli

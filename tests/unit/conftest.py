@@ -1,4 +1,4 @@
-"""An API server on 127.0.0.1, with a CA of its own, and a kubeconfig for it."""
+"""An API server on 127.0.0.1 with a CA of its own, and a kubeconfig for it, for the tests that ask for one."""
 
 from __future__ import annotations
 

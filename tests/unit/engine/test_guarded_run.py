@@ -9,7 +9,6 @@ import pytest
 
 from testkit.fakes.helm import FakeHelm
 from tests.unit.engine.conftest import Bench, ScriptedGate, run
-from tests.unit.engine.conftest import bench as bench
 from upgrader.availability.guard import guarded
 from upgrader.availability.phases import Phases
 from upgrader.engine.execution.runner import RunResult

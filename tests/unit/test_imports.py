@@ -1,0 +1,38 @@
+"""What import-linter can't say of imports between tests; its own contracts are in pyproject.toml.
+
+Its rules name modules, not how one module's folder relates to another's.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def test_conftests_are_imported_only_within_their_folder() -> None:
+    """A folder's conftest serves that folder; what others need too stands in a module with a name, or in testkit/."""
+    foreign = [
+        f"{path.relative_to(TESTS)} imports {module}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for module in imported(path)
+        if module.endswith(".conftest") and module != f"{name_of(path.parent)}.conftest"
+    ]
+    assert foreign == []
+
+
+def name_of(path: Path) -> str:
+    """The dotted name of a folder of tests."""
+    return ".".join(path.relative_to(TESTS.parent).parts)
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules that a file imports from other folders; `from a import b` may import a or a.b."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:  # ruff (TID) keeps the others within the folder
+            yield str(node.module)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
