@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from upgrader.adapters.clock import SystemClock
 from upgrader.app.status import known_runs
 from upgrader.ui.runs import print_status
 
@@ -29,4 +29,4 @@ def status(folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
     else:
-        print_status(found, SystemClock().now(), sys.stdout)
+        print_status(found, datetime.now(UTC), sys.stdout)
