@@ -15,16 +15,30 @@ _PODS = Kind("v1", "pods")
 
 
 def test_power_cut_while_two_api_servers_run(cluster: LabCluster) -> None:
-    """In the middle of the kube-apiserver step the power is cut: the control plane comes back by itself."""
+    """A power cut in the kube-apiserver step: the control plane comes back by itself, and is where the run says it is.
+
+    Whether the run goes on or back is a race: Helm may lose its connection or not, and the API is away for about as
+    long as the availability gate allows. Exit 5 says that the rollback failed; then `upgrader resume` must complete it.
+    """
+    before = cluster.manifests()
     with running("-C", cluster.folder, "run", "--to", TARGET, "--yes") as run:
         until("the new kube-apiserver beside the old one", lambda: len(_api_servers(cluster)) > 1, timeout_seconds=180)
         cluster.cut_power()
         output, _ = run.communicate(timeout=600)
 
-    # Whichever way the run went on (to the target, back, or to a person), it says so with a code of the contract.
     assert run.returncode in (0, 4, 5), output
     until("every pod of the control plane", lambda: not cluster.unready(), timeout_seconds=180)
-    assert cluster.versions()["kube-apiserver"] in (OLD, TARGET)
+    if run.returncode == 0:
+        assert cluster.report()["outcome"] == "succeeded", output
+        cluster.wait_healthy(TARGET)
+        return
+    if run.returncode == 5:
+        assert cluster.report()["outcome"] == "failed", output
+        ended = cluster.upgrader("resume", "--yes")
+        assert ended.exit_code == 4, f"{output}\n{ended}"
+    assert cluster.report()["outcome"] == "rolled-back", output
+    cluster.wait_healthy(OLD)
+    assert cluster.manifests() == before
 
 
 def test_power_cuts_in_the_checkpointers_own_roll_out(cluster: LabCluster) -> None:

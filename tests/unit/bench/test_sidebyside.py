@@ -15,6 +15,7 @@ from bench.sidebyside.page import Circumstances, page, ratio, spread
 from bench.sidebyside.plot import picture, typical
 from bench.sidebyside.trial import BAD_FLAG_PUSHED, UPGRADE, Mark, Seen, Trial, per_second
 from bench.sidebyside.ways import WAYS, journal_marks
+from tests.unit.bench.tables import row, rows
 from upgrader.errors import ApiError
 
 TITLES = {"kubeadm": "(a) kubeadm", "charts": "bare Helm", "run": "(d) run"}
@@ -74,8 +75,9 @@ def test_ratio_needs_both_sides() -> None:
 def test_page_shows_each_way_with_its_number_of_trials() -> None:
     """A way is one row over all of its trials; ways without trials have none."""
     text = shown([trial("run"), trial("run", failed=2), trial("kubeadm", failed=400)])
-    (run,) = [line for line in text.splitlines() if line.startswith("| (d) run")]
-    assert "| 1 (0–2) |" in run and run.endswith("| 2 |")
+    kubeadm, run = rows(text)
+    assert (kubeadm["way"], kubeadm["failed"], kubeadm["n"]) == ("(a) kubeadm", "400", "1")
+    assert (run["way"], run["failed"], run["n"]) == ("(d) run", "1 (0–2)", "2")
     assert "bare Helm" not in text
 
 
@@ -89,8 +91,8 @@ def test_page_names_every_command_that_measured() -> None:
 def test_an_upgrade_that_did_not_arrive_is_not_taken_for_a_quick_one() -> None:
     """Its times are a dash, and the note says what went wrong."""
     text = shown([replace(trial("run", None), note="FAILED: it hung")])
-    (run,) = [line for line in text.splitlines() if line.startswith("| (d) run")]
-    assert "| – | – |" in run
+    run = row(text, "(d) run")
+    assert (run["wall time, s"], run["all done, s"]) == ("–", "–")
     assert "FAILED: it hung" in text
 
 
@@ -114,7 +116,7 @@ def test_sections_by_number_of_controllers() -> None:
     text = shown([trial("run"), replace(trial("run", failed=9), controllers=3)])
     one, three = text.split("## 3 controllers")
     assert "## One controller" in one
-    assert "| (d) run | 0 |" in one and "| (d) run | 9 |" in three
+    assert row(one, "(d) run")["failed"] == "0" and row(three, "(d) run")["failed"] == "9"
 
 
 def test_picture_shows_the_trial_in_the_middle() -> None:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bench.soak import Run, page
+from tests.unit.bench.tables import rows
 
 RUN = Run(1, 50.0, "run", 0, True, 80.0, 1.0, 4000, 0, {"HTTP 429": 2}, 200.0, 4.0, 40.0, 90, 0, "tmpfs")
 
 
 def test_runs_are_added_up_by_controllers_and_command() -> None:
-    """Counts are sums, times are medians with their spread, and what failed at the first try is named."""
+    """Counts are sums, times are medians with least and most, and what failed at the first try is named."""
     text = page([RUN, replace(RUN, seconds=100.0, failed=1), replace(RUN, what="rollback")], 2, "2026-01-01")
-    rows = [line for line in text.splitlines() if line.startswith("| 1 ")]
-    assert len(rows) == 2
-    assert "| `upgrader run` | 2 of 2 | 50 | 8000 | 1 | 4 × HTTP 429 |" in rows[0]
-    assert "| 90 (80–100) |" in rows[0]
+    run, rollback = rows(text)
+    assert (run["controllers"], run["command"], run["as it should"]) == ("1", "`upgrader run`", "2 of 2")
+    assert (run["requests"], run["failed"], run["failed at the first try"]) == ("8000", "1", "4 × HTTP 429")
+    assert run["s"] == "90 (80–100)"
+    assert (rollback["command"], rollback["requests"], rollback["failed"]) == ("`upgrader rollback`", "4000", "0")
 
 
 def test_a_run_that_did_not_get_there_is_not_as_it_should_be() -> None:
     """Neither an exit code other than 0 nor another version counts as a good run."""
-    text = page([RUN, replace(RUN, exit_code=4), replace(RUN, reached=False)], 2, "2026-01-01")
-    assert "| 1 of 3 |" in text
+    (found,) = rows(page([RUN, replace(RUN, exit_code=4), replace(RUN, reached=False)], 2, "2026-01-01"))
+    assert found["as it should"] == "1 of 3"
