@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from upgrader.gates.absence import ApiAbsence
-from upgrader.gates.catalog import gates_for, workload_gate
-from upgrader.gates.watcher import watch_workloads
+from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.release_gates import gates_for, workload_gate
+from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
 from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import PlaybookStep as PlaybookSettings
-from upgrader.model.settings import ReleaseStep, Settings, StepSettings
+from upgrader.model.settings import PlaybookSettings, ReleaseSettings, Settings, StepSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.planner import IntendedRelease
@@ -48,7 +47,7 @@ class Tools:
 def release_specs(settings: Settings, charts: Path, target: KubernetesVersion) -> Iterator[ReleaseSpec]:
     """Each release of the pipeline as it should be at `target`; `charts` is the folder of the built-in charts."""
     for item in settings.pipeline:
-        if isinstance(item, ReleaseStep):
+        if isinstance(item, ReleaseSettings):
             yield _spec(item, charts, target)
 
 
@@ -57,14 +56,14 @@ def intended(
 ) -> Iterator[IntendedRelease | PlannedPlaybook]:
     """The pipeline as intent, each chart rendered; raises HelmError for values that a chart's schema refuses."""
     for item in settings.pipeline:
-        if isinstance(item, ReleaseStep):
+        if isinstance(item, ReleaseSettings):
             spec = _spec(item, charts, target)
             yield IntendedRelease(spec, helm.render(spec))
         else:
             yield PlannedPlaybook(item.playbook)
 
 
-def _spec(item: ReleaseStep, charts: Path, target: KubernetesVersion) -> ReleaseSpec:
+def _spec(item: ReleaseSettings, charts: Path, target: KubernetesVersion) -> ReleaseSpec:
     values: dict[str, Any] = dict(item.values)
     if item.chart is None and item.name in VERSIONED_RELEASES:
         values["kubernetesVersion"] = str(target)

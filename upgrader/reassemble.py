@@ -12,9 +12,9 @@ from pathlib import Path
 
 from upgrader.assemble import PLAYBOOK_SECONDS, Tools
 from upgrader.engine.state import RunState, StepState
-from upgrader.gates.absence import ApiAbsence
-from upgrader.gates.catalog import gates_for
-from upgrader.gates.watcher import watch_workloads
+from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.release_gates import gates_for
+from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedPlaybook, PlannedStep

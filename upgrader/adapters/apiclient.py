@@ -25,7 +25,7 @@ from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.ports import Clock
 from upgrader.waiting import retry
 
-__all__ = ["ApiClient", "Request"]
+__all__ = ["ApiClient", "ApiRequest"]
 
 RETRIES = 3
 """Further tries after the first, all of them within the call's deadline."""
@@ -39,7 +39,7 @@ _CHUNK_BYTES = 65536
 
 
 @dataclass(frozen=True)
-class Request:
+class ApiRequest:
     """One request. `what` names it in errors, as in `get pods kube-system/web`."""
 
     method: str
@@ -94,7 +94,7 @@ class ApiClient:
         """Close the connections."""
         self._pool.clear()
 
-    def send(self, request: Request) -> bytes:
+    def send(self, request: ApiRequest) -> bytes:
         """The body of a successful answer. Raises ApiUnavailable or ApiError, the latter with its `status`."""
         deadline = self._clock.monotonic() + self._timeout_seconds
         tries = count(1)
@@ -109,7 +109,7 @@ class ApiClient:
         except _Transient as error:
             raise error.problem from error.__cause__
 
-    def _try(self, request: Request, deadline: float, tries: int) -> bytes:
+    def _try(self, request: ApiRequest, deadline: float, tries: int) -> bytes:
         """One attempt; raises _Transient when another is safe."""
         try:
             answer = self._exchange(request, deadline)
@@ -131,14 +131,14 @@ class ApiClient:
             raise _Transient(refused, max(_RETRY_PAUSE_SECONDS, min(answer.retry_after, _LONGEST_PAUSE_SECONDS)))
         raise refused
 
-    def _exchange(self, request: Request, deadline: float) -> _Answer:
+    def _exchange(self, request: ApiRequest, deadline: float) -> _Answer:
         with self._open(request, deadline - self._clock.monotonic()) as response:
             body = b"".join(self._chunks(response, deadline))
             if request.wants_object and response.status < 300:
                 _check_whole(body)
             return _Answer(response.status, body, _seconds(response.headers.get("Retry-After", "")))
 
-    def lines(self, request: Request, timeout_seconds: float) -> Iterator[bytes]:
+    def lines(self, request: ApiRequest, timeout_seconds: float) -> Iterator[bytes]:
         """The lines of an answer as they come in, until the server ends it; nothing is tried again."""
         deadline = self._clock.monotonic() + timeout_seconds
         rest = b""
@@ -166,7 +166,7 @@ class ApiClient:
                 return
             yield chunk
 
-    def _open(self, request: Request, timeout_seconds: float) -> urllib3.BaseHTTPResponse:
+    def _open(self, request: ApiRequest, timeout_seconds: float) -> urllib3.BaseHTTPResponse:
         configuration = self._configuration
         headers = {"Accept": "application/json, */*", "User-Agent": "upgrader"}
         settings: Any = configuration.auth_settings()
@@ -190,7 +190,7 @@ class ApiClient:
         self._pool = RESTClientObject(self._configuration).pool_manager
         before.clear()
 
-    def _unavailable(self, request: Request, error: Exception, tries: int) -> ApiUnavailable:
+    def _unavailable(self, request: ApiRequest, error: Exception, tries: int) -> ApiUnavailable:
         host = self._configuration.host
         again = f" ({tries} tries)" if tries > 1 else ""
         if isinstance(error, urllib3.exceptions.SSLError):
@@ -203,7 +203,7 @@ class ApiClient:
             remedy=f"Check that it runs and can be reached: kubectl get --raw /readyz --server {host}",
         )
 
-    def _refused(self, request: Request, status: int, body: bytes) -> ApiError:
+    def _refused(self, request: ApiRequest, status: int, body: bytes) -> ApiError:
         host = self._configuration.host
         words = _status_message(body)
         if status in _NOT_REACHED:

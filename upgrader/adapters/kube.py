@@ -14,7 +14,7 @@ from upgrader.errors import ApiError
 from upgrader.ports import Clock, Kind, KubeObject
 
 if TYPE_CHECKING:
-    from upgrader.adapters.apiclient import ApiClient, Request
+    from upgrader.adapters.apiclient import ApiClient, ApiRequest
 
 __all__ = ["FIELD_MANAGER", "KubeAdapter"]
 
@@ -143,11 +143,11 @@ class KubeAdapter:
         content_type: str = "application/json",
         retry: bool = True,
         wants_object: bool = False,
-    ) -> Request:
-        from upgrader.adapters.apiclient import Request
+    ) -> ApiRequest:
+        from upgrader.adapters.apiclient import ApiRequest
 
         asked = {key: value for key, value in (query or {}).items() if value}
-        return Request(method, path, what, asked, body, content_type, retry, wants_object)
+        return ApiRequest(method, path, what, asked, body, content_type, retry, wants_object)
 
 
 def _path(kind: Kind, namespace: str, name: str = "") -> str:

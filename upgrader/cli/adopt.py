@@ -19,11 +19,11 @@ from upgrader.cli.wiring import Session, open_session
 from upgrader.config.charts import charts_folder
 from upgrader.engine.lock import folder_lock
 from upgrader.errors import Inhibited
-from upgrader.gates.catalog import gates_for, workload_gate
+from upgrader.gates.release_gates import gates_for, workload_gate
 from upgrader.model.observed import Observed
-from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseStep, WorkloadGate
+from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings, WorkloadGate
 from upgrader.pipeline import GateRun, Pipeline
-from upgrader.preflight.checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.run_checks import CHECKS, inhibits, run_checks
 from upgrader.ui.steps import print_steps
 
 __all__ = ["adopt"]
@@ -124,13 +124,13 @@ def _addons(session: Session) -> tuple[GateRun, ...]:
 
 
 def _derived(session: Session, facts: KubeadmFacts) -> Derived:
-    names = tuple(item.name for item in session.settings.pipeline if isinstance(item, ReleaseStep))
+    names = tuple(item.name for item in session.settings.pipeline if isinstance(item, ReleaseSettings))
     if names[: len(BUILT_IN_CHARTS)] != BUILT_IN_CHARTS:
         raise Inhibited(
             f"the pipeline must begin with {', '.join(BUILT_IN_CHARTS)} to adopt a control plane",
             remedy="Take `pipeline` out of upgrader.yaml until the adoption is done.",
         )
-    own = {item.name: item.values for item in session.settings.pipeline if isinstance(item, ReleaseStep)}
+    own = {item.name: item.values for item in session.settings.pipeline if isinstance(item, ReleaseSettings)}
     addresses = tuple(host.address for host in session.cluster.controllers)
     return derive_values(facts, addresses, own, session.tools.helm, charts_folder())
 

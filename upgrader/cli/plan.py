@@ -10,7 +10,7 @@ import click
 
 from upgrader.cli.wiring import open_session
 from upgrader.errors import Inhibited
-from upgrader.preflight.checks import inhibits
+from upgrader.preflight.run_checks import inhibits
 from upgrader.ui.plan import print_plan
 
 __all__ = ["plan"]

@@ -13,7 +13,7 @@ from upgrader.cli.wiring import open_session
 from upgrader.engine.history import newest_run
 from upgrader.engine.lock import folder_lock
 from upgrader.errors import Inhibited
-from upgrader.preflight.checks import inhibits
+from upgrader.preflight.run_checks import inhibits
 from upgrader.ui.plan import print_plan
 
 __all__ = ["run"]

@@ -17,8 +17,8 @@ from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.assemble import Tools, intended, release_specs
 from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
-from upgrader.config.kubeconfig import check_context
-from upgrader.config.settings import Overrides, load_settings
+from upgrader.config.kubeconfig_context import check_context
+from upgrader.config.load import Overrides, load_settings
 from upgrader.engine.anywhere import Found, find_runs
 from upgrader.engine.copies import ClusterCopies, ControllerCopies, LocalCopies
 from upgrader.engine.mirror import Mirror
@@ -31,7 +31,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.observe import observe
 from upgrader.planner import IntendedRelease, plan_run
 from upgrader.ports import Hosts, Kube, Recovery
-from upgrader.preflight.checks import PreflightContext, run_checks
+from upgrader.preflight.run_checks import PreflightContext, run_checks
 from upgrader.recover.api import ApiRecovery
 from upgrader.recover.look import Look
 from upgrader.recover.pipeline import RecoverTools

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from upgrader.errors import GateFailed
-from upgrader.gates.absence import ApiAbsence
+from upgrader.gates.api_absence import ApiAbsence
 from upgrader.model.event import GateLooked, GatePassed
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.pipeline import GateRun

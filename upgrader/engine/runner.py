@@ -17,7 +17,7 @@ from upgrader.engine.lifeline import Lifeline
 from upgrader.engine.state import RunState, follow
 from upgrader.engine.stop import StopRequest
 from upgrader.errors import ApiLost, ApiUnavailable, ChangedMeanwhile, Interrupted, UpgraderError
-from upgrader.gates.absence import ApiAbsence
+from upgrader.gates.api_absence import ApiAbsence
 from upgrader.model.event import (
     Event,
     Note,

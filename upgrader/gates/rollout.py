@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from upgrader.gates.kubectl import describe_workload
-from upgrader.gates.reading import Reading
+from upgrader.gates.remedies import describe_workload
+from upgrader.gates.workload_reading import Reading
 from upgrader.model.outcome import Verdict, holds, pending
 from upgrader.model.workload import Pod
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from upgrader.gates.catalog import gates_for
+from upgrader.gates.release_gates import gates_for
 from upgrader.model.cluster import Cluster
 from upgrader.model.release import RestorePoint
 from upgrader.model.settings import GatePolicy

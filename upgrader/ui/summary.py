@@ -7,7 +7,7 @@ from typing import TextIO, cast
 
 from rich.text import Text
 
-from upgrader.config.document import shown
+from upgrader.config.yaml_document import shown
 from upgrader.engine.report import RecoveryReport, Report, StepReport
 from upgrader.model.event import AvailabilityMeasured
 from upgrader.ui.availability import availability_line

@@ -26,7 +26,7 @@ from upgrader.gates.kinds import NODES
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import Event, RollbackAsked, RunResumed, RunStarted
 from upgrader.model.release import ReleaseSpec, Revision, last_good
-from upgrader.model.settings import PlaybookStep, ReleaseStep, Settings, StepSettings
+from upgrader.model.settings import PlaybookSettings, ReleaseSettings, Settings, StepSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe import observe
 from upgrader.pipeline import Pipeline
@@ -295,10 +295,11 @@ class Process:
 
     def _settings(self) -> Settings:
         steps: list[StepSettings] = [
-            ReleaseStep(name, "kube-system", Path("/charts") / name, manifest(name, "new")) for name in ("a", "b", "c")
+            ReleaseSettings(name, "kube-system", Path("/charts") / name, manifest(name, "new"))
+            for name in ("a", "b", "c")
         ]
         if self.world.playbook:
-            steps.insert(1, PlaybookStep("tune", Path("/p/tune.yml")))
+            steps.insert(1, PlaybookSettings("tune", Path("/p/tune.yml")))
         return Settings(Path("/c"), TO, Path("/c/kubeconfig"), Path("/c/hosts.yml"), tuple(steps))
 
     def _cluster(self) -> Cluster:

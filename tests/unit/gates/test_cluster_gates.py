@@ -8,9 +8,9 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_daemonset, add_node, add_pod, crashed, running
 from upgrader.gates import kinds
-from upgrader.gates.checkpoint import CheckpointGate
-from upgrader.gates.critical_pods import CriticalPodsGate
-from upgrader.gates.nodes import NodesGate
+from upgrader.gates.checkpoint_gate import CheckpointGate
+from upgrader.gates.critical_pods_gate import CriticalPodsGate
+from upgrader.gates.nodes_gate import NodesGate
 from upgrader.model.cluster import Cluster
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
