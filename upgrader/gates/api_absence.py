@@ -1,4 +1,4 @@
-"""Tells an API that is away for a moment from one that is lost."""
+"""Distinguishes an API that is unreachable for a moment from one that is lost."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def unanswered(subject: str, error: ApiError) -> Verdict:
 
 
 class ApiAbsence:
-    """How long the API has been away, as one who waits for something else finds out.
+    """How long the API has been unreachable, while a run waits for something else.
 
-    A look that could not be answered is unknown, and unknown is no failure: the API may be back a second later. But
-    when it has been away for `limit_seconds` (infinity: never), nothing that asks it is worth waiting for.
+    A check that the API doesn't answer is unknown, which is no failure: the API may answer a second later. After
+    `limit_seconds` without an answer (infinity: never), no further check is worth waiting for.
     """
 
     def __init__(self, kube: Kube, clock: Clock, limit_seconds: float) -> None:
@@ -40,8 +40,8 @@ class ApiAbsence:
         self._since: float | None = None
 
     def check(self, seen: Iterable[Verdict]) -> None:
-        """Take note of a round of looks; raises ApiLost once the API has been away for the limit, without a break."""
-        problem = api_problem(self._kube) if any(look.kind is VerdictKind.UNKNOWN for look in seen) else ""
+        """Record a round of verdicts; raises ApiLost once the API has been unreachable for the limit, without a break."""
+        problem = api_problem(self._kube) if any(verdict.kind is VerdictKind.UNKNOWN for verdict in seen) else ""
         if not problem:
             self._since = None
             return

@@ -1,4 +1,4 @@
-"""Writes an object, sees it through a watch, reads it back and deletes it: what every client of the API relies on."""
+"""Writes, watches, reads and deletes an object: what every client of the API relies on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _WATCH_SECONDS = 2
 
 
 def round_trip(kube: Kube) -> str:
-    """Try it with a ConfigMap of its own; "" when all went well, else what didn't. Raises ApiUnavailable or ApiError.
+    """Try it with a ConfigMap of its own; returns "", or what failed. Raises ApiUnavailable or ApiError.
 
-    What a look that raised has left behind, the next one removes.
+    A check removes what an earlier one left behind when it raised.
     """
     _clean_up(kube)
     name, token = f"upgrader-probe-{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
@@ -34,7 +34,7 @@ def round_trip(kube: Kube) -> str:
         found = kube.get(CONFIG_MAPS, name, PROBE_NAMESPACE)
         if found is None or found["data"]["token"] != token:
             return f"ConfigMap {name} can't be read back after it was written"
-        # Its end is the event that only a live watch delivers: the first may come from the list before it.
+        # Only a live watch delivers the deletion: the first event may come from the list before it.
         kube.delete(CONFIG_MAPS, name, PROBE_NAMESPACE)
         deleted = True
     if not deleted:
@@ -51,6 +51,6 @@ def _probe(name: str, token: str) -> KubeObject:
 
 
 def _clean_up(kube: Kube) -> None:
-    """Remove what an interrupted look left; the run's lock keeps everybody else's away."""
+    """Remove what an interrupted check left; the run's lock rules out another run's."""
     for item in kube.list(CONFIG_MAPS, PROBE_NAMESPACE, labels=PROBE_LABEL):
         kube.delete(CONFIG_MAPS, item["metadata"]["name"], PROBE_NAMESPACE)

@@ -1,4 +1,4 @@
-"""The gate of kube-apiserver: every instance by itself, and the API that they serve together."""
+"""The gate of kube-apiserver: every instance, and the API that all of them serve."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _CONTAINER = "kube-apiserver"
 
 @dataclass(frozen=True)
 class ApiServerGate:
-    """On each controller a Ready instance, `/readyz` and `/version` at its own address; then one round trip.
+    """Each controller has a Ready pod, whose own address answers `/readyz` and `/version`; then one round trip.
 
-    `version` None accepts any. The round trip writes and deletes a ConfigMap `upgrader-probe-…` in kube-system: the
-    only thing that a gate ever changes.
+    `version` None accepts any. The round trip writes and deletes a ConfigMap `upgrader-probe-…` in kube-system, the
+    only change that any gate makes.
     """
 
     kube: Kube
@@ -43,7 +43,7 @@ class ApiServerGate:
         return "apiserver"
 
     def look(self) -> Verdict:
-        # The pods first: while an old one still shares the address, an answer says nothing about the new one.
+        # The pods first: while an old pod shares the address, it may answer instead of the new one.
         verdict = diagnose_workload(self.kube, self.ref, self.clock.now())
         if verdict.kind is not VerdictKind.HOLDS:
             return verdict
@@ -61,7 +61,7 @@ class ApiServerGate:
         return pending(f"{self.ref}: no Ready pod on {', '.join(without)}", remedy=describe_workload(self.ref))
 
     def _leaving(self) -> Verdict | None:
-        """Instances of another workload count too: of a DaemonSet that took a Deployment's place, or the other way."""
+        """Also of another workload: a DaemonSet may have replaced a Deployment, or the reverse."""
         leaving = [
             pod.name
             for pod in map(Pod.parse, self.kube.list(PODS, self.ref.namespace))

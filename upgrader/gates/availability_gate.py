@@ -1,4 +1,4 @@
-"""Whether the API's clients noticed a step more than they may."""
+"""The gate of the API's clients: a step disturbs them no more than its limits allow."""
 
 from __future__ import annotations
 
@@ -16,19 +16,16 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class AvailabilityGate:
-    """Holds while a step has cost clients no more than its limits.
-
-    What was counted stays counted, so a breach never holds again.
-    """
+    """Holds while a step's failed requests and gaps are within its limits. Counts only grow, so a breach is final."""
 
     step: str
     limits: Limits
     counts: Callable[[], Availability | None]
-    """What the prober has counted so far; None when it no longer counts."""
+    """What the prober has counted so far; None when it no longer reports."""
     name: str = "availability"
 
     def look(self) -> Verdict:
-        """Hold the step's counts against its limits."""
+        """Compare the step's counts with its limits."""
         seen = self.counts()
         if seen is None:
             return unknown(

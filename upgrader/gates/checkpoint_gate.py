@@ -1,4 +1,4 @@
-"""The gate of the pod-checkpointer: each controller has current checkpoints, and none of them has to stand in."""
+"""The gate of the pod-checkpointer: every controller has current checkpoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["CheckpointGate"]
 
 @dataclass(frozen=True)
 class CheckpointGate:
-    """The checkpointer is Ready on every controller, which it says only while each checkpoint there is current."""
+    """The checkpointer is Ready on every controller; it is Ready only while each checkpoint there is current."""
 
     kube: Kube
     clock: Clock
@@ -36,7 +36,7 @@ class CheckpointGate:
         if verdict.kind is not VerdictKind.HOLDS:
             return verdict
         try:
-            return self._missing() or holds(f"checkpoints are current on every controller{self._standing_in()}")
+            return self._missing() or holds(f"checkpoints are current on every controller{self._active()}")
         except ApiError as error:
             return unanswered("checkpoints", error)
 
@@ -48,13 +48,13 @@ class CheckpointGate:
             return None
         return pending(f"{self.ref}: no pod on {', '.join(without)}", remedy=describe_workload(self.ref))
 
-    def _standing_in(self) -> str:
-        """Which copies run in place of their pods: worth saying, but no reason to stop.
+    def _active(self) -> str:
+        """Which standby pods replace their parents: worth reporting, but no reason to fail.
 
-        They do so where a pod is gone, and bringing it back may be what the next step is for. The checkpointer's own
-        copy always runs beside it.
+        They run where a pod is missing, and the next step may restore it. The checkpointer's own standby pod always
+        runs beside it.
         """
-        copies = [Pod.parse(item) for item in self.kube.list(PODS, labels=CHECKPOINT_OF)]
-        active = [pod for pod in copies if not pod.finished and pod.labels[CHECKPOINT_OF] != self.ref.name]
+        standby = [Pod.parse(item) for item in self.kube.list(PODS, labels=CHECKPOINT_OF)]
+        active = [pod for pod in standby if not pod.finished and pod.labels[CHECKPOINT_OF] != self.ref.name]
         named = ", ".join(f"{pod.labels[CHECKPOINT_OF]} on {pod.node}" for pod in active)
-        return f"; one stands in for {named}" if active else ""
+        return f"; standby pods run for {named}" if active else ""

@@ -1,4 +1,4 @@
-"""The gate of everything that the cluster itself depends on: the critical pods of kube-system."""
+"""The gate of the pods that the cluster itself depends on: the critical ones of kube-system."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
 
 @dataclass(frozen=True)
 class CriticalPodsGate:
-    """Every critical pod is Ready, but for those that have finished, are going away, or are a checkpoint's copies."""
+    """Every critical pod is Ready; finished, terminating and standby pods don't count."""
 
     kube: Kube
 

@@ -1,4 +1,4 @@
-"""The gate of the nodes: every one Ready by a fresh heartbeat, without pressure, and the controllers schedulable."""
+"""The gate of the nodes: all are Ready, with a fresh heartbeat, without pressure; controllers are schedulable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["NodesGate"]
 
 _HEARTBEATS = "kube-node-lease"
 _STALE = timedelta(seconds=40)
-"""A kubelet renews its Lease every 10 s; the controller-manager, when there is one, gives it 40 to 50 s."""
+"""A kubelet renews its Lease every 10 s; the controller-manager allows it 40 to 50 s."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class NodesGate:
         for name, node in nodes.items():
             problem = _condition_problem(node) or _heartbeat_problem(leases.get(name), now)
             if not problem and name in controllers and (node.get("spec") or {}).get("unschedulable"):
-                problem = f"is cordoned: no new control-plane pod can go there (kubectl uncordon {name})"
+                problem = f"is cordoned: no new control-plane pod can run there (kubectl uncordon {name})"
             if problem:
                 problems[name] = problem
         if problems:
@@ -70,7 +70,7 @@ def _condition_problem(node: KubeObject) -> str:
 
 
 def _heartbeat_problem(lease: KubeObject | None, now: datetime) -> str:
-    """`Ready` stands as it was while no controller-manager looks; the kubelet's own Lease doesn't."""
+    """Without a controller-manager, `Ready` outlives the kubelet; the kubelet's own Lease doesn't."""
     renewed = parse_time((lease or {}).get("spec", {}).get("renewTime"))
     if renewed is None:
         return "has no heartbeat: its kubelet never renewed its Lease"

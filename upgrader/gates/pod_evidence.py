@@ -1,4 +1,4 @@
-"""What the cluster recorded about a fault: Warning events and the last log lines, secrets masked."""
+"""What the cluster recorded about a fault: Warning events and the last log lines, with secrets masked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
     "probe_container",
     "readable",
     "refuses_its_arguments",
-    "telling_event",
+    "causal_event",
     "warnings_of",
 ]
 
@@ -29,12 +29,12 @@ _ALIKE_CHARACTERS = 60
 _KLOG = re.compile(r"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ [^\]]+\] ")
 _CAUSE = re.compile(r"^(?:Error:|[Ff]atal|FATAL|panic:|[EF]\d{4} |.*\b(?:level=(?:error|fatal)|\[ALERT\]))")
 _USAGE = re.compile(r"^\s+(?:-\w, +)?--[\w-]+\s|^(?:Usage|\w[\w ]*flags):$")
-"""A flag's help, of which some components print hundreds of lines before they name the wrong one."""
+"""Help for flags: some components print hundreds of lines of it before they name the wrong flag."""
 _REFUSAL = re.compile(
     r"^(?:Error: )?(?:unknown (?:shorthand )?flag:|invalid argument .* for .* flag:|flag needs an argument:|"
     r"flag provided but not defined:)|: error: (?:unrecognized arguments:|argument )"
 )
-"""What Go's and Python's parsers of command lines say of one that they don't take."""
+"""How Go's and Python's argument parsers refuse a command line."""
 _PROBED = re.compile(r"\{(.+)\}")
 
 
@@ -50,10 +50,10 @@ def event_line(event: KubeObject) -> str:
     return f"{event.get('reason', '')}: {message}"
 
 
-def telling_event(events: tuple[KubeObject, ...]) -> str:
-    """The newest event that says why, as a line; "" when there is none: "backing off" is no cause."""
-    telling = [event for event in events if event.get("reason") != "BackOff"]
-    return event_line(telling[-1]) if telling else ""
+def causal_event(events: tuple[KubeObject, ...]) -> str:
+    """The newest event that names a cause, as a line; "" when there is none ("backing off" is no cause)."""
+    causes = [event for event in events if event.get("reason") != "BackOff"]
+    return event_line(causes[-1]) if causes else ""
 
 
 def probe_container(events: tuple[KubeObject, ...]) -> str:
@@ -66,9 +66,9 @@ def probe_container(events: tuple[KubeObject, ...]) -> str:
 
 
 def log_tail(kube: Kube, pod: Pod, container: Container) -> tuple[str, ...]:
-    """The last lines that a container wrote: of its previous instance if that failed and the present one runs.
+    """The last log lines of a container: of its previous instance if that failed and the present one runs.
 
-    Empty when it never wrote any; one line that says so when the log can't be had, as that must not hide the fault.
+    Empty when there are none. A log that can't be read is one line that says so, as that must not hide the fault.
     """
     previous = container.running_since is not None and container.last is not None and container.last.error
     try:
@@ -84,12 +84,12 @@ def log_tail(kube: Kube, pod: Pod, container: Container) -> tuple[str, ...]:
 
 
 def readable(text: str) -> tuple[str, ...]:
-    """The lines of a log that tell something, secrets masked."""
+    """The lines of a log, without blank ones and help for flags, and with secrets masked."""
     return tuple(line.rstrip() for line in mask_secrets(text).splitlines() if line.strip() and not _USAGE.search(line))
 
 
 def headline(lines: tuple[str, ...]) -> str:
-    """The line of a log that most likely names the cause: the last that is marked as an error, or the last of all."""
+    """The line of a log that most likely names the cause: the last error, or else the last line."""
     for line in reversed(lines):
         if _CAUSE.search(line):
             return _KLOG.sub("", line)
@@ -97,12 +97,12 @@ def headline(lines: tuple[str, ...]) -> str:
 
 
 def refuses_its_arguments(line: str) -> bool:
-    """Whether a program says here that it doesn't take its command line: it will say so at every start."""
+    """Whether a program refuses its command line here: every restart will fail in the same way."""
     return _REFUSAL.search(line) is not None
 
 
 def lines_of(events: tuple[KubeObject, ...]) -> Iterator[str]:
-    """Events as lines; of those that differ only in their ends (a port, a time) the newest."""
+    """Events as lines; of those that differ only at the end (a port, a time), the newest."""
     lines = (event_line(event) for event in events)
     return iter({line[:_ALIKE_CHARACTERS]: line for line in lines}.values())
 

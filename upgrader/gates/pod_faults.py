@@ -11,25 +11,25 @@ from upgrader.model.workload import Container, Pod, Termination
 __all__ = ["Fault", "Severity", "container_fault", "pod_fault", "worst_fault"]
 
 CRASHES_UNTIL_BROKEN = 2
-"""Restarts after which a crash is no accident any more: the container has then failed three times."""
+"""Restarts after which a crash counts as a loop: the container has then failed three times."""
 
 _WONT_START = frozenset({"CreateContainerConfigError", "InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff"})
-"""The kubelet would go on trying, but with the same input: a missing Secret, a name or an image that isn't there."""
+"""The kubelet retries, but with the same input: a missing Secret, an invalid name, an image that doesn't exist."""
 
 _NOT_READ_YET = "services have not yet been read"
-"""What a kubelet that has just started says of every container, until it has read the Services."""
+"""What a starting kubelet reports for every container, until it has read the Services."""
 
 _STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 _LOST = frozenset({"Unknown", "ContainerStatusUnknown"})
-"""Reasons that say that nobody saw the container's end: its node went down, or lost it."""
+"""Reasons of a container whose end the kubelet did not see: its node went down, or lost it."""
 
 _FORGIVEN_SECONDS = 600.0
-"""The kubelet, too, starts its back-off anew once a container has run for ten minutes."""
+"""As for the kubelet, which resets its back-off once a container has run for ten minutes."""
 
 
 class Severity(IntEnum):
-    """How much a finding says about the cause; higher is nearer to it."""
+    """How close a finding is to the cause; higher is closer."""
 
     NOT_READY = 1
     WAITS = 2
@@ -57,7 +57,7 @@ class Fault:
 
 
 def worst_fault(pods: Iterable[Pod]) -> Fault | None:
-    """The fault that tells most among those of several pods; None when all are Ready."""
+    """The fault closest to the cause among those of several pods; None when all are Ready."""
     faults = [fault for pod in pods if (fault := pod_fault(pod)) is not None]
     return max(faults, key=lambda fault: fault.severity, default=None)
 
@@ -69,13 +69,13 @@ def pod_fault(pod: Pod) -> Fault | None:
     if pod.unschedulable:
         return Fault(Severity.WAITS, pod, "finds no node", pod.unschedulable)
     faults = [fault for item in pod.containers if (fault := container_fault(pod, item)) is not None]
-    # The first of the worst: a container that only waits for its neighbour comes after it in severity.
+    # The first of the worst: a container that only waits for another one is less severe than that one.
     worst = max(faults, key=lambda fault: fault.severity, default=None)
     return worst or Fault(Severity.NOT_READY, pod, "is not Ready", pod.message)
 
 
 def container_fault(pod: Pod, container: Container) -> Fault | None:
-    """What is wrong with one container; None when it is ready, has done its work, or hasn't had its turn."""
+    """What is wrong with one container; None when it is ready, has completed, or waits for its turn."""
     if container.ready:
         return None
 
@@ -103,10 +103,11 @@ def container_fault(pod: Pod, container: Container) -> Fault | None:
 
 
 def _loops(container: Container, end: Termination) -> bool:
-    """Whether a container that ended does so again and again, soon after its start.
+    """Whether a container ends repeatedly, soon after its start.
 
-    The kubelet shows "terminated" for most of its back-off, so CrashLoopBackOff can't be waited for. What a power cut
-    or a reboot ends looks alike, up to its restart count: the first is of reason `Unknown`, the second ran for long.
+    The kubelet reports "terminated" for most of its back-off, so CrashLoopBackOff can't be waited for. A power cut or
+    a reboot gives the same status, even the restart count; but the former has reason `Unknown`, and before the latter
+    the container ran for long.
     """
     if container.restarts < CRASHES_UNTIL_BROKEN or end.reason in _LOST:
         return False
@@ -114,7 +115,7 @@ def _loops(container: Container, end: Termination) -> bool:
 
 
 def _ending(end: Termination) -> tuple[str, str]:
-    """What happened, and in the runtime's own words why, where it is the runtime that failed."""
+    """What happened, and the runtime's own explanation where the runtime failed."""
     if end.reason in _LOST:
         return "was lost", "its node went down, or lost track of it"
     if end.reason == "OOMKilled":
@@ -130,6 +131,6 @@ def _no_start(container: Container) -> tuple[str, str]:
     reason, message = container.waiting_reason, container.waiting_message
     if "Image" not in reason:
         return f"can't be started ({reason})", message
-    # Older kubelets only say 'Back-off pulling image "x"' here: the cause is in an event then.
-    told = "" if message.startswith("Back-off") and ": " not in message else message
-    return f"can't get its image {container.image} ({reason})", told
+    # Older kubelets only report 'Back-off pulling image "x"' here; an event has the cause.
+    words = "" if message.startswith("Back-off") and ": " not in message else message
+    return f"can't get its image {container.image} ({reason})", words

@@ -1,4 +1,4 @@
-"""Which gates stand behind which release."""
+"""Which gates follow which release."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def gates_for(
     version: KubernetesVersion | None,
     policy: GatePolicy,
 ) -> tuple[GateRun, ...]:
-    """The gates of a release as its rendered manifest says: one a workload, then those that it is known for, then
-    the cluster's own (nodes, critical pods), which come behind every step, also one without a release ("").
+    """The gates of a release: one for each workload of its manifest, those of a built-in release, and the cluster's.
 
-    `namespace` is the release's; `version` None leaves kube-apiserver's version open.
+    The cluster's gates (nodes, critical pods) follow every step, also one without a release (""). `namespace` is the
+    release's; `version` None accepts any version of kube-apiserver.
     """
     gates: list[Gate] = []
     for ref in workloads_in(manifest, namespace):
-        # Ours must run somewhere; a chart of the user's may be for nodes that this cluster doesn't have.
+        # A built-in workload must run somewhere; a user's may be for nodes that this cluster doesn't have.
         gates.append(RolloutGate(kube, clock, ref, allow_none=release not in BUILT_IN_CHARTS))
         if ref.name == release == "kube-apiserver":
             gates.append(ApiServerGate(kube, clock, cluster, ref, version))

@@ -1,4 +1,4 @@
-"""The gate of one Deployment or DaemonSet: its newest revision runs everywhere, Ready, and nothing else does."""
+"""The gate of one Deployment or DaemonSet: its rollout is complete."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RolloutGate"]
 
 @dataclass(frozen=True)
 class RolloutGate:
-    """`daemonset/NAME` or `deployment/NAME`. `allow_none`: a DaemonSet that no node wants holds too."""
+    """`daemonset/NAME` or `deployment/NAME`. `allow_none`: a DaemonSet that matches no node holds too."""
 
     kube: Kube
     clock: Clock

@@ -1,4 +1,4 @@
-"""Says *why* a workload's newest pods aren't Ready, with the evidence, so that nobody has to read "timed out"."""
+"""Finds out *why* a workload's newest pods aren't Ready, with the evidence, instead of "timed out"."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from upgrader.errors import ApiError
 from upgrader.gates.api_absence import unanswered
 from upgrader.gates.mask import mask_secrets
 from upgrader.gates.pod_evidence import (
+    causal_event,
     headline,
     lines_of,
     log_tail,
     probe_container,
     refuses_its_arguments,
-    telling_event,
     warnings_of,
 )
 from upgrader.gates.pod_faults import Fault, Severity, worst_fault
@@ -30,7 +30,7 @@ _SHOWN_LOG_LINES = 10
 
 
 def diagnose_workload(kube: Kube, ref: WorkloadRef, now: datetime, *, allow_none: bool = False) -> Verdict:
-    """One look at a workload: `holds`, or what it lacks and why. An API that doesn't answer is `unknown`."""
+    """Check a workload once: `holds`, or what is missing and why. An API that doesn't answer is `unknown`."""
     try:
         reading = read_workload(kube, ref)
         if reading is None:
@@ -51,13 +51,13 @@ def explain_pod(kube: Kube, subject: str, pod: Pod) -> Verdict | None:
 
 
 def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
-    """The rollout's verdict, or better: the fault behind it."""
+    """The fault behind an incomplete rollout, or the rollout's own verdict where there is none."""
     ref = reading.workload.ref
     fault = worst_fault(reading.newest)
     if fault is not None:
         return _explain(kube, str(ref), fault)
     if reading.workload.desired > 0 and len(reading.newest) < reading.workload.desired:
-        # Nobody makes the pods, or the nodes refuse them.
+        # The controller can't create the pods, or the nodes refuse them.
         refused = [f"pod {pod.name} was refused by {pod.node}: {pod.message}" for pod in reading.failed[-1:]]
         events = warnings_of(kube, ref.namespace, reading.owner) if reading.owner else ()
         details = [*refused, *lines_of(events)]
@@ -67,27 +67,27 @@ def _cause(kube: Kube, reading: Reading, verdict: Verdict) -> Verdict:
 
 
 def _explain(kube: Kube, subject: str, fault: Fault) -> Verdict:
-    """A fault as a verdict whose reason is one sentence with the cause, and whose details are the evidence."""
+    """A fault as a verdict: the reason is one sentence with the cause, the details are the evidence."""
     pod, item = fault.pod, fault.container
     events = warnings_of(kube, pod.namespace, pod.uid)
     event_lines = tuple(lines_of(events))
     name = item.name if item is not None else ""
     if fault.severity is Severity.NOT_READY:
-        # All of them run; the one whose probe fails is nearer to the cause than the first in the spec.
+        # All containers run: the one whose probe fails is closer to the cause than the first in the spec.
         name = probe_container(events) or name
         item = next((c for c in pod.containers if c.name == name), item)
     started = item is not None and (item.terminated or item.last or item.running_since) is not None
     log = log_tail(kube, pod, item) if item is not None and started else ()
-    # A log explains a container that ended; of one that runs, its probe says more.
-    said = mask_secrets(fault.words) or (headline(log) if fault.severity >= Severity.FAILING else "")
-    said = said or telling_event(events)
+    # A log explains a container that ended; for one that runs, the probe's event explains more.
+    cause = mask_secrets(fault.words) or (headline(log) if fault.severity >= Severity.FAILING else "")
+    cause = cause or causal_event(events)
     where = f"container {name} of pod {pod.name}" if name else f"pod {pod.name}"
     on = f" on {pod.node}" if pod.node else ""
-    reason = f"{subject}: {where}{on} {fault.what}{f': {said}' if said else ''}"
+    reason = f"{subject}: {where}{on} {fault.what}{f': {cause}' if cause else ''}"
     details = (
         *(f"event: {line}" for line in event_lines),
         *(f"log of {name}: {line}" for line in log[-_SHOWN_LOG_LINES:]),
     )
-    # A container that ended may do better next time, but not one that is started with the same wrong arguments.
-    certain = fault.broken or (fault.severity is Severity.FAILING and refuses_its_arguments(said))
+    # A container that ended may succeed after a restart, but not with the same wrong arguments.
+    certain = fault.broken or (fault.severity is Severity.FAILING and refuses_its_arguments(cause))
     return (broken if certain else pending)(reason, *details, remedy=inspect_pod(pod, item))

@@ -1,4 +1,4 @@
-"""Reads one workload with its pods, and tells those of its newest revision from the ones before."""
+"""Reads one workload with its pods, and separates those of its newest revision from older ones."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _HASH = "controller-revision-hash"
 
 @dataclass(frozen=True)
 class Reading:
-    """A workload at one moment."""
+    """A workload and its pods at one moment."""
 
     workload: Workload
     owner: str
-    """The uid of what makes its newest pods: the newest ReplicaSet, or the DaemonSet itself; "" for none yet."""
+    """The uid of the newest pods' owner: the newest ReplicaSet, or the DaemonSet itself; "" for none yet."""
     newest: tuple[Pod, ...]
-    """Pods of the newest revision that take part: not finished, not being deleted."""
+    """Pods of the newest revision that are neither finished nor terminating."""
     others: tuple[Pod, ...]
-    """All its other pods that still exist: of old revisions, or being deleted."""
+    """Its other unfinished pods: of old revisions, or terminating."""
     failed: tuple[Pod, ...] = ()
-    """Pods of the newest revision that ended for good: evicted, or refused by their node."""
+    """Pods of the newest revision that failed: evicted, or refused by their node."""
 
 
 def read_workload(kube: Kube, ref: WorkloadRef) -> Reading | None:
-    """Read a workload; None when there is none of that name. Raises ApiUnavailable or ApiError."""
+    """Read a workload; None when it doesn't exist. Raises ApiUnavailable or ApiError."""
     found = kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
     if found is None:
         return None
@@ -45,7 +45,7 @@ def read_workload(kube: Kube, ref: WorkloadRef) -> Reading | None:
     else:
         revisions = _owned(kube.list(CONTROLLER_REVISIONS, ref.namespace, labels=workload.selector), workload.uid)
         newest_revision = max(revisions, key=lambda item: int(item.get("revision", 0)), default=None)
-        # Without one the controller hasn't begun: no pod may pass for new.
+        # Without one the controller hasn't started: no pod counts as new.
         revision = newest_revision["metadata"]["labels"][_HASH] if newest_revision else "(none)"
         owner, owners = workload.uid, {workload.uid}
     pods = [Pod.parse(item) for item in kube.list(PODS, ref.namespace, labels=workload.selector)]
@@ -71,5 +71,5 @@ def _owned(items: tuple[KubeObject, ...], uid: str) -> list[KubeObject]:
 
 
 def _revision_of_set(item: KubeObject) -> int:
-    """The Deployment controller counts up, and gives an old set that a rollback revives a new number."""
+    """The Deployment controller counts up; a ReplicaSet that a rollback revives gets a new number."""
     return int((item["metadata"].get("annotations") or {}).get(_REVISION, 0))

@@ -1,4 +1,4 @@
-"""Looks at a release's workloads while Helm waits for them, and ends the wait when it is in vain."""
+"""Checks a release's workloads while Helm waits for them, and ends the wait when it can't succeed."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _ABSENT = -1
 
 
 def watch_workloads(kube: Kube, manifest: str, *, clock: Clock, namespace: str, absence: ApiAbsence) -> WorkloadWatcher:
-    """A watcher of the manifest's workloads; make it before Helm begins, as it remembers how they are now."""
+    """A watcher of the manifest's workloads; create it before Helm starts, as it records their present state."""
     refs = workloads_in(manifest, namespace)
     return WorkloadWatcher(kube, clock, {ref: _generation(kube, ref) for ref in refs}, absence)
 
 
 class WorkloadWatcher:
-    """Called about once a second; raises WorkloadFailed with the cause once a workload is broken for good.
+    """Called about once a second; raises WorkloadFailed with the cause once a workload is broken.
 
-    Raises ApiLost when the API has been away for too long: Helm would go on asking it until its own timeout.
+    Raises ApiLost when the API has been unreachable for too long: Helm would wait for it until its own timeout.
 
-    Helm changes workloads one after the other, and what is wrong with one that it hasn't got to yet is no reason to
-    stop (it may be what the upgrade is meant to cure). So only a workload whose generation has changed since is
-    judged, or one that wasn't there, and only once its controller has observed the change.
+    Helm changes workloads one after the other. A fault of one that it hasn't changed yet is no reason to stop: the
+    upgrade may be meant to fix it. So only workloads that are new, or whose generation has changed, are judged, and
+    only once their controller has observed the change.
     """
 
     def __init__(self, kube: Kube, clock: Clock, before: dict[WorkloadRef, int | None], absence: ApiAbsence) -> None:
@@ -42,13 +42,13 @@ class WorkloadWatcher:
         self._absence = absence
         self._broken = dict.fromkeys(before, 0)
         self.last: tuple[Verdict, ...] = ()
-        """What the last look found of each workload that Helm has changed, in the manifest's order."""
+        """The last verdict on each workload that Helm has changed, in the manifest's order."""
 
     def __call__(self) -> None:
-        """Look at every workload once. An API that doesn't answer is remembered as `unknown`, and passed over."""
+        """Check every workload once. An API that doesn't answer is `unknown`, and ends nothing by itself."""
         seen: list[Verdict] = []
         for ref in self._before:
-            verdict = self._look(ref)
+            verdict = self._check(ref)
             if verdict is not None:
                 seen.append(verdict)
             is_broken = verdict is not None and verdict.kind is VerdictKind.BROKEN
@@ -59,7 +59,7 @@ class WorkloadWatcher:
         self.last = tuple(seen)
         self._absence.check(seen)
 
-    def _look(self, ref: WorkloadRef) -> Verdict | None:
+    def _check(self, ref: WorkloadRef) -> Verdict | None:
         """A verdict; None when Helm hasn't changed the workload (yet)."""
         before = self._before[ref]
         try:
@@ -67,7 +67,7 @@ class WorkloadWatcher:
         except ApiError as error:
             return unanswered(str(ref), error)
         if before is None:
-            # It couldn't be read at the start: what is seen now counts as how it was.
+            # It couldn't be read at the start: the present generation counts as the old one.
             self._before[ref] = now
             return None
         if now in (_ABSENT, before):
