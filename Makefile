@@ -38,7 +38,7 @@ helm: $(BIN)/helm ## Build Helm once for this machine, and link it into .venv.
 
 $(BIN)/helm: | $(BIN)/.installed
 	@echo "Helm: from the cache, or built from its Go module (3 minutes)"
-	ln -sf "$$($(BIN)/python -c 'from upgrader.lab.binaries import Binaries; from upgrader.lab.progress import Silent; print(Binaries(Silent()).helm())')" $@
+	ln -sf "$$($(BIN)/python -c 'from upgrader.lab.binaries import Binaries; from upgrader.lab.progress_port import Silent; print(Binaries(Silent()).helm())')" $@
 
 build: deps $(BIN)/helm ## Build and cache what a lab is made of (once for a machine).
 	@$(BIN)/upgrader lab build --kubernetes $(FROM) --kubernetes $(TO)

@@ -17,10 +17,10 @@ from pathlib import Path
 import h11
 
 from testkit.command import REPOSITORY, must, upgrader
-from upgrader.availability.encode import Encoder
-from upgrader.availability.endpoint import read_endpoint
-from upgrader.availability.http import Request
-from upgrader.availability.probe import AvailabilityProbe
+from upgrader.availability.api_endpoint import read_endpoint
+from upgrader.availability.http_exchange import Request
+from upgrader.availability.prober_control import AvailabilityProbe
+from upgrader.availability.request_encoder import Encoder
 from upgrader.availability.schedule import FRESH_PER_SECOND
 from upgrader.model.availability import Availability
 

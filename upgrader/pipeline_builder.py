@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.gates.absence import ApiAbsence
-from upgrader.gates.catalog import GateCatalog
-from upgrader.gates.watcher import watch_workloads
+from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.release_gates import GateCatalog
+from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease, PlannedStep

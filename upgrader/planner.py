@@ -14,7 +14,7 @@ from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedRelease, PlannedStep
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import PlaybookStep, Settings
+from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["IntendedRelease", "IntendedStep", "object_changes", "plan_run", "wanted_steps"]
@@ -37,7 +37,7 @@ IntendedStep = IntendedRelease | PlannedPlaybook
 def wanted_steps(settings: Settings, charts: Path) -> Iterator[ReleaseSpec | PlannedPlaybook]:
     """The pipeline as it should be at the target; `charts` is the folder of the built-in charts."""
     for item in settings.pipeline:
-        if isinstance(item, PlaybookStep):
+        if isinstance(item, PlaybookSettings):
             yield PlannedPlaybook(item.playbook)
             continue
         values: dict[str, Any] = dict(item.values)

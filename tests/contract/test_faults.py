@@ -13,9 +13,9 @@ from testkit.faults.api import SmallApi
 from testkit.faults.proxy import Fault, FaultProxy
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, ApiUnavailable
-from upgrader.gates.absence import api_problem
-from upgrader.gates.critical_pods import CriticalPodsGate
-from upgrader.gates.nodes import NodesGate
+from upgrader.gates.api_absence import api_problem
+from upgrader.gates.critical_pods_gate import CriticalPodsGate
+from upgrader.gates.nodes_gate import NodesGate
 from upgrader.model.cluster import Cluster
 from upgrader.model.outcome import VerdictKind
 from upgrader.pipeline import Gate

@@ -14,7 +14,7 @@ from testkit.fakes.playbooks import FakePlaybooks
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.plan import Action, Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseStep, Settings
+from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.pipeline_builder import PipelineBuilder
@@ -35,7 +35,7 @@ def planned(name: str, action: Action) -> PlannedRelease:
 def assembled(*actions: Action) -> Pipeline:
     """The built-in pipeline, with these actions in its order."""
     plan = Plan(OLD, NEW, tuple(planned(name, action) for name, action in zip(BUILT_IN_CHARTS, actions, strict=True)))
-    steps = tuple(ReleaseStep(name, "kube-system") for name in BUILT_IN_CHARTS)
+    steps = tuple(ReleaseSettings(name, "kube-system") for name in BUILT_IN_CHARTS)
     settings = Settings(Path("/c"), NEW, Path("/c/kubeconfig"), Path("/c/hosts.yml"), steps)
     cluster = Cluster(
         Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), (Host("controller-1", "10.0.0.2"),)

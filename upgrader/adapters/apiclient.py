@@ -1,4 +1,4 @@
-"""HTTP to a Kubernetes API server: credentials, deadlines, retries, and errors in our own words.
+"""HTTP to a Kubernetes API server: credentials, deadlines, retries, and errors of our own.
 
 The kubernetes package reads the kubeconfig (it knows exec plugins and token refresh) and sets up TLS; the
 requests themselves are plain JSON, as its generated models are slow to import and drop fields they don't know.
@@ -25,21 +25,21 @@ from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.ports import Clock
 from upgrader.waiting import retry
 
-__all__ = ["ApiClient", "Request"]
+__all__ = ["ApiClient", "ApiRequest"]
 
 RETRIES = 3
 """Further tries after the first, all of them within the call's deadline."""
 
 _RETRY_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 1.0
-"""Even where Retry-After asks for more: a stopping instance says 5 s, but the next connection reaches another one."""
+"""Even if Retry-After asks for more: a stopping instance asks for 5 s, but the next connection reaches another one."""
 _NOT_REACHED = frozenset({429, 502, 503, 504})
-"""Statuses that say that nobody could deal with the request, not that it was refused."""
+"""Statuses of requests that were not processed, rather than refused."""
 _CHUNK_BYTES = 65536
 
 
 @dataclass(frozen=True)
-class Request:
+class ApiRequest:
     """One request. `what` names it in errors, as in `get pods kube-system/web`."""
 
     method: str
@@ -49,9 +49,9 @@ class Request:
     body: Mapping[str, object] | None = None
     content_type: str = "application/json"
     retry: bool = True
-    """Whether a read may be tried again after a broken connection or a 5xx."""
+    """Whether a read may be retried after a broken connection or a 5xx."""
     wants_object: bool = False
-    """Whether the answer is one JSON object, so that half of one is no answer."""
+    """Whether the answer is one JSON object, so that a part of one is no answer."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ApiClient:
         """Close the connections."""
         self._pool.clear()
 
-    def send(self, request: Request) -> bytes:
+    def send(self, request: ApiRequest) -> bytes:
         """The body of a successful answer. Raises ApiUnavailable or ApiError, the latter with its `status`."""
         deadline = self._clock.monotonic() + self._timeout_seconds
         tries = count(1)
@@ -109,7 +109,7 @@ class ApiClient:
         except _Transient as error:
             raise error.problem from error.__cause__
 
-    def _try(self, request: Request, deadline: float, tries: int) -> bytes:
+    def _try(self, request: ApiRequest, deadline: float, tries: int) -> bytes:
         """One attempt; raises _Transient when another is safe."""
         try:
             answer = self._exchange(request, deadline)
@@ -131,15 +131,15 @@ class ApiClient:
             raise _Transient(refused, max(_RETRY_PAUSE_SECONDS, min(answer.retry_after, _LONGEST_PAUSE_SECONDS)))
         raise refused
 
-    def _exchange(self, request: Request, deadline: float) -> _Answer:
+    def _exchange(self, request: ApiRequest, deadline: float) -> _Answer:
         with self._open(request, deadline - self._clock.monotonic()) as response:
             body = b"".join(self._chunks(response, deadline))
             if request.wants_object and response.status < 300:
                 _check_whole(body)
             return _Answer(response.status, body, _seconds(response.headers.get("Retry-After", "")))
 
-    def lines(self, request: Request, timeout_seconds: float) -> Iterator[bytes]:
-        """The lines of an answer as they come in, until the server ends it; nothing is tried again."""
+    def lines(self, request: ApiRequest, timeout_seconds: float) -> Iterator[bytes]:
+        """The lines of an answer as they arrive, until the server ends it; nothing is retried."""
         deadline = self._clock.monotonic() + timeout_seconds
         rest = b""
         try:
@@ -166,7 +166,7 @@ class ApiClient:
                 return
             yield chunk
 
-    def _open(self, request: Request, timeout_seconds: float) -> urllib3.BaseHTTPResponse:
+    def _open(self, request: ApiRequest, timeout_seconds: float) -> urllib3.BaseHTTPResponse:
         configuration = self._configuration
         headers = {"Accept": "application/json, */*", "User-Agent": "upgrader"}
         settings: Any = configuration.auth_settings()
@@ -190,40 +190,40 @@ class ApiClient:
         self._pool = RESTClientObject(self._configuration).pool_manager
         before.clear()
 
-    def _unavailable(self, request: Request, error: Exception, tries: int) -> ApiUnavailable:
+    def _unavailable(self, request: ApiRequest, error: Exception, tries: int) -> ApiUnavailable:
         host = self._configuration.host
-        again = f" ({tries} tries)" if tries > 1 else ""
+        counted = f" ({tries} tries)" if tries > 1 else ""
         if isinstance(error, urllib3.exceptions.SSLError):
             return ApiUnavailable(
                 f"{host} can't be trusted: {_cause(error)} ({request.what})",
                 remedy="Check the kubeconfig's certificate-authority, and that the certificate names this address.",
             )
         return ApiUnavailable(
-            f"the API server at {host} did not answer: {_cause(error)} ({request.what}){again}",
+            f"the API server at {host} did not answer: {_cause(error)} ({request.what}){counted}",
             remedy=f"Check that it runs and can be reached: kubectl get --raw /readyz --server {host}",
         )
 
-    def _refused(self, request: Request, status: int, body: bytes) -> ApiError:
+    def _refused(self, request: ApiRequest, status: int, body: bytes) -> ApiError:
         host = self._configuration.host
-        words = _status_message(body)
+        message = _status_message(body)
         if status in _NOT_REACHED:
             return ApiUnavailable(
-                f"the API server at {host} could not serve '{request.what}': HTTP {status} {words}".rstrip(),
-                remedy="It may be starting, stopping or overloaded: try again, then look at its log.",
+                f"the API server at {host} could not serve '{request.what}': HTTP {status} {message}".rstrip(),
+                remedy="It may be starting, stopping or overloaded: try again, then check its log.",
             )
         remedy = {
             401: "The kubeconfig's credentials were not accepted: they may have expired, or belong to another cluster.",
             403: "The kubeconfig's user lacks this permission: upgrader needs cluster-admin.",
         }.get(status, "")
         error = ApiError(
-            f"the API server at {host} refused '{request.what}': HTTP {status} {words}".rstrip(), remedy=remedy
+            f"the API server at {host} refused '{request.what}': HTTP {status} {message}".rstrip(), remedy=remedy
         )
         error.status = status
         return error
 
 
 def _configuration(kubeconfig: Path, context: str) -> Configuration:
-    """The kubeconfig as the kubernetes package reads it, with its defaults that are unsafe here turned around."""
+    """The kubeconfig as the kubernetes package reads it, without the defaults that are unsafe here."""
     configuration = Configuration()
     try:
         load_kube_config(str(kubeconfig), context or None, configuration, persist_config=False)  # type: ignore[no-untyped-call]
@@ -231,20 +231,20 @@ def _configuration(kubeconfig: Path, context: str) -> Configuration:
         raise ConfigError(f"{kubeconfig}: {error}", remedy="Check the file and the name of the context.") from error
     if not configuration.verify_ssl:
         raise ConfigError(
-            f"{kubeconfig}: insecure-skip-tls-verify is set, so the API server could be anybody",
+            f"{kubeconfig}: insecure-skip-tls-verify is set, so any machine could pose as the API server",
             remedy="Name the cluster's CA with certificate-authority or certificate-authority-data instead.",
         )
-    # urllib3 would otherwise repeat each request three times by itself, uncounted.
+    # Otherwise urllib3 would repeat each request three times, uncounted.
     configuration.retries = False
     return configuration
 
 
 class _CutOff(ConnectionError):
-    """An object that ends in its middle, though the connection says that this was all."""
+    """A JSON object that ends too early, although the connection ended in good order."""
 
 
 def _check_whole(body: bytes) -> None:
-    """Raises _CutOff for JSON that was cut off on its way; what is no JSON at all is for the caller to refuse."""
+    """Raise _CutOff for an object that was cut off; the caller refuses what is no JSON at all."""
     if not body.lstrip().startswith(b"{"):
         return
     try:
@@ -254,7 +254,7 @@ def _check_whole(body: bytes) -> None:
 
 
 def _cause(error: Exception) -> str:
-    """The innermost words: urllib3 wraps the operating system's in its own objects' names."""
+    """The innermost message: urllib3 wraps the operating system's in the names of its own objects."""
     inner: BaseException = error
     while inner.__cause__ is not None:
         inner = inner.__cause__

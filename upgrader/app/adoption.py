@@ -21,10 +21,10 @@ from upgrader.errors import Inhibited
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import BUILT_IN_CHARTS, OnFailure, ReleaseStep, WorkloadGate
+from upgrader.model.settings import BUILT_IN_CHARTS, OnFailure, ReleaseSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
-from upgrader.preflight.checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.run_checks import CHECKS, inhibits, run_checks
 
 __all__ = ["Adoption", "ProposedAdoption", "adoption", "propose_undo"]
 
@@ -124,7 +124,7 @@ def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Itera
 
 
 def _derived(session: Session, facts: KubeadmFacts) -> Derived:
-    releases = [item for item in session.settings.pipeline if isinstance(item, ReleaseStep)]
+    releases = [item for item in session.settings.pipeline if isinstance(item, ReleaseSettings)]
     if tuple(item.name for item in releases)[: len(BUILT_IN_CHARTS)] != BUILT_IN_CHARTS:
         raise Inhibited(
             f"the pipeline must begin with {', '.join(BUILT_IN_CHARTS)} to adopt a control plane",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from upgrader.app.session import Session
-from upgrader.availability.probe import AvailabilityProbe
+from upgrader.availability.prober_control import AvailabilityProbe
 from upgrader.model.availability import Availability
 from upgrader.model.event import AvailabilityMeasured
 from upgrader.ports import Reporter

@@ -16,8 +16,8 @@ from upgrader.adapters.kube import KubeAdapter
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
-from upgrader.config.kubeconfig import check_context
-from upgrader.config.settings import Overrides, load_settings
+from upgrader.config.kubeconfig_context import check_context
+from upgrader.config.load import Overrides, load_settings
 from upgrader.engine.history.journal_mirror import JournalMirror
 from upgrader.engine.history.journal_replicas import ClusterReplicas, ControllerReplicas, LocalJournals
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
@@ -32,7 +32,7 @@ from upgrader.observe import observe
 from upgrader.pipeline_builder import PipelineBuilder
 from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
 from upgrader.ports import Kube, Recovery, Tools
-from upgrader.preflight.checks import PreflightContext, run_checks
+from upgrader.preflight.run_checks import PreflightContext, run_checks
 from upgrader.recover.api import ApiRecovery
 from upgrader.recover.look import Look
 from upgrader.recover.pipeline import RecoverTools

@@ -18,7 +18,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.plan import Plan
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.checks import inhibits
+from upgrader.preflight.run_checks import inhibits
 
 __all__ = ["CheckedPlan", "ProposedUpgrade", "plan_upgrade", "propose_upgrade"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from upgrader.errors import GateFailed
-from upgrader.gates.availability import AvailabilityGate
+from upgrader.gates.availability_gate import AvailabilityGate
 from upgrader.model.availability import Availability, Limits
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.settings import GatePolicy

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import h11
 
-from upgrader.availability.encode import Encoder
-from upgrader.availability.http import BadAnswer, Closed, Request
-from upgrader.availability.stream import Stream
+from upgrader.availability.http_exchange import BadAnswer, Closed, Request
+from upgrader.availability.request_encoder import Encoder
+from upgrader.availability.tls_stream import TlsStream
 
 __all__ = ["Http1Connection"]
 
@@ -21,7 +21,7 @@ _CUT_OFF = "closed in the middle of the answer"
 class Http1Connection:
     """One connection, one request at a time; also the answer to it, once its head has come."""
 
-    def __init__(self, stream: Stream, encoder: Encoder) -> None:
+    def __init__(self, stream: TlsStream, encoder: Encoder) -> None:
         self._stream = stream
         self._encoder = encoder
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)

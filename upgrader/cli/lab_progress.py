@@ -12,7 +12,7 @@ from rich.progress import Progress as Live
 from rich.progress import Task as LiveTask
 from rich.text import Text
 
-from upgrader.lab.progress import Progress
+from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["estimate", "progress"]
 
@@ -34,7 +34,7 @@ def estimate(elapsed_seconds: float, expected_seconds: float | None, done: float
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
+def progress() -> Iterator[LabProgress]:
     """The display that fits standard error, for the time of one command."""
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -17,9 +17,9 @@ __all__ = [
     "AvailabilitySettings",
     "GatePolicy",
     "OnFailure",
-    "PlaybookStep",
+    "PlaybookSettings",
     "RecoverySettings",
-    "ReleaseStep",
+    "ReleaseSettings",
     "Settings",
     "StepSettings",
     "WorkloadGate",
@@ -55,7 +55,7 @@ class WorkloadGate:
 
 
 @dataclass(frozen=True)
-class ReleaseStep:
+class ReleaseSettings:
     """A Helm release as a step. `chart` None stands for the built-in chart of the release's name."""
 
     name: str
@@ -70,7 +70,7 @@ class ReleaseStep:
 
 
 @dataclass(frozen=True)
-class PlaybookStep:
+class PlaybookSettings:
     """An Ansible playbook as a step; its name is the file's without the suffix."""
 
     name: str
@@ -80,7 +80,7 @@ class PlaybookStep:
     """What it may cost the API's clients."""
 
 
-StepSettings = ReleaseStep | PlaybookStep
+StepSettings = ReleaseSettings | PlaybookSettings
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from cryptography import x509
 
-from upgrader.gates.evidence import readable
+from upgrader.gates.pod_evidence import readable
 from upgrader.recover.facts import (
     Alarm,
     Backup,

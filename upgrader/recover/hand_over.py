@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from upgrader.errors import StepFailed
-from upgrader.gates.diagnosis import diagnose as judge
 from upgrader.gates.kinds import PODS
-from upgrader.gates.reading import read_workload
+from upgrader.gates.workload_diagnosis import diagnose_workload as judge
+from upgrader.gates.workload_reading import read_workload
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from upgrader.gates.catalog import GateCatalog
+from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
 from upgrader.model.release import RestorePoint
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
@@ -14,7 +14,6 @@ from upgrader.recover.actions import Attempts, next_actions
 from upgrader.recover.diagnose import Diagnosis
 from upgrader.recover.gates import ReleaseGate
 from upgrader.recover.hand_over import HandOverStep
-from upgrader.recover.release_step import ReleaseStep
 
 __all__ = ["ApiStep", "RecoverTools", "recover_pipeline", "recovered"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from upgrader.errors import ApiUnavailable, ReleaseLocked, StepFailed
-from upgrader.gates.diagnosis import diagnose as judge
 from upgrader.gates.kinds import WORKLOADS
+from upgrader.gates.workload_diagnosis import diagnose_workload as judge
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint, Revision, last_good
 from upgrader.ports import Clock, Helm, Hosts, Kube, KubeObject

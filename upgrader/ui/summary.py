@@ -7,7 +7,7 @@ from typing import TextIO
 
 from rich.text import Text
 
-from upgrader.config.document import shown
+from upgrader.config.yaml_document import shown
 from upgrader.engine.state.run_state import RecoveryState, RunState, StepState
 from upgrader.model.run_kind import describe_run
 from upgrader.ui.availability import availability_line

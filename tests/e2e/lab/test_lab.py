@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.lab.commands import lab_command
 from tests.e2e.lab.machine_state import traces
 from upgrader.lab import Lab, LabSpec
-from upgrader.lab.state import find
+from upgrader.lab.registry import find
 
 _WORKLOAD = """
 apiVersion: v1

@@ -25,7 +25,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan
-from upgrader.model.settings import AvailabilitySettings, ReleaseStep, Settings
+from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Recovery, Tools
 
@@ -47,7 +47,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A cluster with releases a and c, whose pipeline is a, b, c."""
     world = World(tmp_path / "journal.jsonl")
     steps = tuple(
-        ReleaseStep(name, "kube-system", Path("/charts") / name, manifest(name, "new")) for name in ("a", "b", "c")
+        ReleaseSettings(name, "kube-system", Path("/charts") / name, manifest(name, "new")) for name in ("a", "b", "c")
     )
     settings = Settings(
         tmp_path, TO, tmp_path / "kubeconfig", tmp_path / "hosts.yml", steps, availability=AvailabilitySettings(0.0)

@@ -8,14 +8,14 @@ from typing import cast
 
 import pytest
 
-from upgrader.availability.encode import Encoder
-from upgrader.availability.endpoint import Endpoint
-from upgrader.availability.http import BadAnswer, Closed, Request
+from upgrader.availability.api_endpoint import ApiEndpoint
 from upgrader.availability.http1 import Http1Connection
-from upgrader.availability.stream import Stream
+from upgrader.availability.http_exchange import BadAnswer, Closed, Request
+from upgrader.availability.request_encoder import Encoder
+from upgrader.availability.tls_stream import TlsStream
 
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-ENDPOINT = Endpoint("10.0.0.1", 6443, TLS, TLS, "10.0.0.1", headers={"Authorization": "Bearer sesame"})
+ENDPOINT = ApiEndpoint("10.0.0.1", 6443, TLS, TLS, "10.0.0.1", headers={"Authorization": "Bearer sesame"})
 GET = Request("GET", "/version")
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -40,7 +40,7 @@ class ScriptedStream:
 
 def connection(*parts: bytes | OSError) -> Http1Connection:
     """A connection on which these parts come."""
-    return Http1Connection(cast(Stream, ScriptedStream(*parts)), Encoder(ENDPOINT))
+    return Http1Connection(cast(TlsStream, ScriptedStream(*parts)), Encoder(ENDPOINT))
 
 
 def answer(of: Http1Connection, request: Request = GET) -> tuple[int, bytes]:
@@ -66,7 +66,7 @@ def answer(of: Http1Connection, request: Request = GET) -> tuple[int, bytes]:
 def test_a_request_as_it_is_sent(request_: Request, sent: bytes) -> None:
     """The request line, the host, the credentials, and the body with its length."""
     stream = ScriptedStream(OK)
-    answer(Http1Connection(cast(Stream, stream), Encoder(ENDPOINT)), request_)
+    answer(Http1Connection(cast(TlsStream, stream), Encoder(ENDPOINT)), request_)
     head, _, body = stream.sent.partition(b"\r\n\r\n")
     assert head.startswith(sent)
     fields = {line.lower() for line in head.split(b"\r\n")[1:]}

@@ -21,7 +21,7 @@ from upgrader.app.execution import FinishedRun
 from upgrader.cli.main import cli
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import RollbackFailed, UsageError
-from upgrader.gates.catalog import GateCatalog
+from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Pipeline

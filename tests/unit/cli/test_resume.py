@@ -38,7 +38,7 @@ from upgrader.model.event import (
 from upgrader.model.observed import Observed
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import ReleaseStep, Settings
+from upgrader.model.settings import ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe import observe
 from upgrader.pipeline import Pipeline
@@ -94,7 +94,8 @@ class Site:
         """What the commands need of a session."""
         host = Host("controller-1", "10.0.0.2")
         steps = tuple(
-            ReleaseStep(name, "kube-system", Path("/charts") / name, manifest(name, self.values)) for name in self.names
+            ReleaseSettings(name, "kube-system", Path("/charts") / name, manifest(name, self.values))
+            for name in self.names
         )
         tools = Tools(self.world.helm, self.world.kube, self.world.playbooks, self.world.clock, self.world.hosts)
         folder = self.folder

@@ -28,7 +28,7 @@ from upgrader.model.event import Event, RollbackRequested, RunResumed, RunStarte
 from upgrader.model.observed import Observed
 from upgrader.model.release import ReleaseSpec, Revision, last_good
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import PlaybookStep, ReleaseStep, Settings, StepSettings
+from upgrader.model.settings import PlaybookSettings, ReleaseSettings, Settings, StepSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe import observe
 from upgrader.pipeline import Pipeline
@@ -312,10 +312,11 @@ class Process:
 
     def _settings(self) -> Settings:
         steps: list[StepSettings] = [
-            ReleaseStep(name, "kube-system", Path("/charts") / name, manifest(name, "new")) for name in ("a", "b", "c")
+            ReleaseSettings(name, "kube-system", Path("/charts") / name, manifest(name, "new"))
+            for name in ("a", "b", "c")
         ]
         if self.world.playbook:
-            steps.insert(1, PlaybookStep("tune", Path("/p/tune.yml")))
+            steps.insert(1, PlaybookSettings("tune", Path("/p/tune.yml")))
         return Settings(Path("/c"), TO, Path("/c/kubeconfig"), Path("/c/hosts.yml"), tuple(steps))
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.engine.conftest import Bench, ScriptedGate, run
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.errors import ApiLost, GateFailed
-from upgrader.gates.absence import ApiAbsence
+from upgrader.gates.api_absence import ApiAbsence
 from upgrader.model.event import GatePassed
 from upgrader.model.outcome import Verdict, broken, holds, pending, unknown
 from upgrader.model.settings import GatePolicy

@@ -8,9 +8,9 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_daemonset, add_node, add_pod, crashed, running
 from upgrader.gates import kinds
-from upgrader.gates.checkpoint import CheckpointGate
-from upgrader.gates.critical_pods import CriticalPodsGate
-from upgrader.gates.nodes import NodesGate
+from upgrader.gates.checkpoint_gate import CheckpointGate
+from upgrader.gates.critical_pods_gate import CriticalPodsGate
+from upgrader.gates.nodes_gate import NodesGate
 from upgrader.model.cluster import Cluster
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
@@ -47,7 +47,7 @@ def test_active_checkpoint_is_said_but_stops_nobody(checkpoint: CheckpointGate, 
     add_pod(kube, "x", name="copy", labels={CHECKPOINT_OF: "kube-apiserver"})
     verdict = checkpoint.look()
     assert verdict.kind is VerdictKind.HOLDS
-    assert verdict.reason.endswith("one stands in for kube-apiserver on controller-1")
+    assert verdict.reason.endswith("standby pods run for kube-apiserver on controller-1")
 
 
 def test_checkpointer_is_needed_on_every_controller(checkpoint: CheckpointGate, kube: FakeKube) -> None:

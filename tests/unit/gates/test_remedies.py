@@ -9,7 +9,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_deployment, add_pod, container, crashed, running, waiting
-from upgrader.gates.diagnosis import diagnose
+from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.model.outcome import Verdict
 from upgrader.model.workload import WorkloadRef
 
@@ -18,7 +18,7 @@ WEB = WorkloadRef("Deployment", "kube-system", "web")
 
 def check(kube: FakeKube) -> Verdict:
     """One diagnosis."""
-    return diagnose(kube, WEB, FakeClock().now())
+    return diagnose_workload(kube, WEB, FakeClock().now())
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from tests.unit.recover.controllers import controller, generation
 from upgrader.errors import ApiUnavailable, ReleaseLocked, StepFailed
 from upgrader.gates.kinds import WORKLOADS
 from upgrader.recover.diagnose import ApiSeen, Diagnosis
-from upgrader.recover.release_step import ReleaseStep
 
 NAME, SPACE = "kube-apiserver", "kube-system"
 GOOD, BAD = ("--a=1",), ("--a=1", "--nonsense")

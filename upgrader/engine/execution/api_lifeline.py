@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 
 from upgrader.errors import RollbackFailed, UpgraderError
-from upgrader.gates.absence import api_problem
+from upgrader.gates.api_absence import api_problem
 from upgrader.model.event import Note, RecoveryEnded, RecoveryStarted
 from upgrader.ports import Clock, Kube, Recovery, Reporter
 from upgrader.waiting import wait_until

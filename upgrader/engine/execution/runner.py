@@ -18,7 +18,7 @@ from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.state.fold import follow
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiLost, ApiUnavailable, ChangedMeanwhile, Interrupted, UpgraderError
-from upgrader.gates.absence import ApiAbsence
+from upgrader.gates.api_absence import ApiAbsence
 from upgrader.model.event import (
     Event,
     Note,

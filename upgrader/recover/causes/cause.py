@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from upgrader.gates.evidence import headline
+from upgrader.gates.pod_evidence import headline
 from upgrader.model.finding import Finding
 
 __all__ = ["Cause", "duration", "last_words", "moment", "size"]
