@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode
 from upgrader.checkpointer.errors import ApiAway, ApiError, ApiUnknown
 from upgrader.checkpointer.kubeconfig import Endpoint, load
 from upgrader.checkpointer.model import Content, Owner
-from upgrader.checkpointer.names import CONDITION, HELM_RELEASE, HELM_REVISION
 from upgrader.checkpointer.pods import Pod
+from upgrader.node.names import CONDITION, HELM_RELEASE, HELM_REVISION
 
 _STRATEGIC = "application/strategic-merge-patch+json"
 _TOO_MANY = 429

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from upgrader.checkpointer.errors import RuntimeUnknown
 from upgrader.checkpointer.grpc import Channel, GrpcError
-from upgrader.checkpointer.model import Presence, Workload
-from upgrader.checkpointer.names import CHECKPOINT_OF, GENERATION
+from upgrader.checkpointer.model import Presence
 from upgrader.checkpointer.pods import belongs
 from upgrader.checkpointer.protobuf import encode, fields
+from upgrader.node.names import CHECKPOINT_OF, GENERATION
+from upgrader.node.workload import Workload
 
 _SERVICE = "/runtime.v1.RuntimeService/"
 _IMAGE_STATUS = "/runtime.v1.ImageService/ImageStatus"

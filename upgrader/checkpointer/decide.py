@@ -53,10 +53,12 @@ it, and after a power cut it may be all that can bring the API back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from upgrader.checkpointer.history import History
-from upgrader.checkpointer.model import Generation, Holding, ParentPod, Policy, Settings, Workload
+from upgrader.checkpointer.model import ParentPod, Settings
+from upgrader.node.choice import Generation, WorkloadInventory, best
+from upgrader.node.workload import Policy, Workload
 
 _LOOKS = 2
 
@@ -78,7 +80,7 @@ class Desired:
 
 
 def decide(
-    history: History, parents: tuple[ParentPod, ...], disk: Mapping[Workload, Holding], settings: Settings
+    history: History, parents: tuple[ParentPod, ...], disk: Mapping[Workload, WorkloadInventory], settings: Settings
 ) -> Desired:
     """The files that there should be after this look. ``parents``: pods of this look, empty unless the API answers."""
     manifests: dict[Workload, int | None] = {}
@@ -105,7 +107,7 @@ def decide(
 
 
 def _captures(
-    history: History, parents: tuple[ParentPod, ...], disk: Mapping[Workload, Holding], settings: Settings
+    history: History, parents: tuple[ParentPod, ...], disk: Mapping[Workload, WorkloadInventory], settings: Settings
 ) -> list[ParentPod]:
     """For each workload the newest pod that proved itself, where it isn't the last-known-good already."""
     proven: dict[Workload, ParentPod] = {}
@@ -115,56 +117,50 @@ def _captures(
         since = history.of(pod.workload).ready_since.get((pod.uid, pod.digest))
         if not history.lasted(since, settings.ready_for):
             continue
-        best = proven.get(pod.workload)
-        if best is None or (pod.created, pod.uid) > (best.created, best.uid):
+        newest = proven.get(pod.workload)
+        if newest is None or (pod.created, pod.uid) > (newest.created, newest.uid):
             proven[pod.workload] = pod
     return [pod for workload, pod in proven.items() if not _is_last_good(pod, disk.get(workload))]
 
 
-def _is_last_good(pod: ParentPod, holding: Holding | None) -> bool:
+def _is_last_good(pod: ParentPod, holding: WorkloadInventory | None) -> bool:
     last = holding.last_good if holding else None
     return last is not None and last.digest == pod.digest
 
 
 def _manifest(
-    workload: Workload, holding: Holding, best: Generation, history: History, settings: Settings
+    workload: Workload, holding: WorkloadInventory, first: Generation, history: History, settings: Settings
 ) -> tuple[int | None, str]:
     """The generation to have in place, and why."""
     if holding.policy is Policy.ALWAYS:
-        return _own(holding, best, history, settings), "the checkpointer's own copy is always there"
+        return _own(holding, first, history, settings), "the checkpointer's own copy is always there"
     if not holding.active:
         start = _start(workload, holding, history, settings)
-        return (best.number, start) if start else (None, "in reserve")
+        return (first.number, start) if start else (None, "in reserve")
     leave = _leave(workload, holding, history, settings)
     if leave:
         return None, leave
     if holding.active_number is None:
-        return best.number, "what was in place is no generation's manifest"
+        return first.number, "what was in place is no generation's manifest"
     if any(g.number == holding.active_number and not g.intact for g in holding.generations):
         copy = history.of(workload).copy
         up = not history.runtime_known or (copy is not None and copy.up_since is not None)
         # What runs has read its files already: to replace it would only take it away.
-        return (holding.active_number, "active, though damaged") if up else (best.number, "what was active is damaged")
+        return (holding.active_number, "active, though damaged") if up else (first.number, "what was active is damaged")
     if _failing(workload, holding, history, settings):
-        next_best = _without(holding, holding.active_number).best
+        next_best = best(holding.generations, also_failed={holding.active_number})
         if next_best is not None and next_best.number != holding.active_number:
             return next_best.number, f"generation {holding.active_number} did not stay up"
     return holding.active_number, "active: the workload has not been back for long enough"
 
 
-def _own(holding: Holding, best: Generation, history: History, settings: Settings) -> int:
+def _own(holding: WorkloadInventory, first: Generation, history: History, settings: Settings) -> int:
     stays = any(g.number == holding.active_number for g in holding.intact)
     calm = history.lasted(history.answering_since, settings.release_after)
-    return holding.active_number if stays and not calm and holding.active_number is not None else best.number
+    return holding.active_number if stays and not calm and holding.active_number is not None else first.number
 
 
-def _without(holding: Holding, failed: int) -> Holding:
-    """The holding once this generation is marked as failed."""
-    marked = tuple(replace(g, failed=g.failed or g.number == failed) for g in holding.generations)
-    return replace(holding, generations=marked)
-
-
-def _failing(workload: Workload, holding: Holding, history: History, settings: Settings) -> bool:
+def _failing(workload: Workload, holding: WorkloadInventory, history: History, settings: Settings) -> bool:
     """Whether the copy in place was needed, and has had its time, and didn't stay up."""
     line = history.of(workload)
     if holding.policy is Policy.ALWAYS or line.copy is None or line.copy.number != holding.active_number:
@@ -179,7 +175,7 @@ def _failing(workload: Workload, holding: Holding, history: History, settings: S
     return history.lasted(needed, grace) and history.lasted(line.copy.failing_since, grace)
 
 
-def _start(workload: Workload, holding: Holding, history: History, settings: Settings) -> str:
+def _start(workload: Workload, holding: WorkloadInventory, history: History, settings: Settings) -> str:
     """Why the copy has to start; empty if it hasn't."""
     if not history.runtime_known:
         return ""
@@ -204,7 +200,7 @@ def _start(workload: Workload, holding: Holding, history: History, settings: Set
     return ""
 
 
-def _leave(workload: Workload, holding: Holding, history: History, settings: Settings) -> str:
+def _leave(workload: Workload, holding: WorkloadInventory, history: History, settings: Settings) -> str:
     """Why the copy may leave; empty if it may not."""
     if not (history.runtime_known and history.lasted(history.answering_since, settings.release_after)):
         return ""
@@ -218,7 +214,7 @@ def _leave(workload: Workload, holding: Holding, history: History, settings: Set
     return ""
 
 
-def _surplus(holding: Holding, in_use: int | None, history: History, settings: Settings) -> list[Generation]:
+def _surplus(holding: WorkloadInventory, in_use: int | None, history: History, settings: Settings) -> list[Generation]:
     """Generations beyond the last ``keep`` distinct good ones; damaged ones once they are older than all these."""
     if history.answering_since is None or not history.runtime_known:
         return []

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from upgrader.checkpointer.model import ApiState, LeaseSeen, Observation, Presence, Workload
+from upgrader.checkpointer.model import ApiState, LeaseSeen, Observation, Presence
+from upgrader.node.workload import Workload
 
 _NO_PODS = Presence()
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from upgrader.checkpointer import etcd, probes
 from upgrader.checkpointer.cri import Sandbox, images_present, list_sandboxes
 from upgrader.checkpointer.errors import StoreError
-from upgrader.checkpointer.model import Workload
 from upgrader.checkpointer.pods import Pod
 from upgrader.checkpointer.store import Store
+from upgrader.node.workload import Workload
 
 
 @dataclass(frozen=True)

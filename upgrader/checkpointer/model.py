@@ -6,31 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-
-@dataclass(frozen=True, order=True)
-class Workload:
-    """What a checkpoint belongs to, whatever its pods are called: the owner's namespace and name.
-
-    The kind is left out on purpose: a DaemonSet that becomes a Deployment of the same name is the same workload, of
-    which only one copy may run.
-    """
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-class Policy(enum.Enum):
-    """When a workload's copy runs."""
-
-    API_AWAY = "api-away"
-    """While the API is away and the workload doesn't run on this node: kube-apiserver."""
-    LEASE = "lease"
-    """While the API answers and nobody in the cluster holds the workload's lease: controller-manager, scheduler."""
-    ALWAYS = "always"
-    """The checkpointer itself."""
+from upgrader.node.workload import Workload
 
 
 class ApiState(enum.Enum):
@@ -133,50 +109,6 @@ class Observation:
     leases: Mapping[Workload, LeaseSeen] = field(default_factory=dict)
     copies: Mapping[Workload, CopySeen] = field(default_factory=dict)
     ownerless: frozenset[Workload] = frozenset()
-
-
-@dataclass(frozen=True)
-class Generation:
-    """A generation on disk.
-
-    ``intact``: every file is there and has the recorded checksum. ``images``: whether the node has all its images; None
-    when that isn't known. ``failed``: it was started as a copy, and didn't stay up.
-    """
-
-    number: int
-    digest: str
-    intact: bool = True
-    images: bool | None = None
-    failed: bool = False
-
-
-@dataclass(frozen=True)
-class Holding:
-    """What the disk has of one workload. ``generations`` ascend by number.
-
-    ``active``: our manifest is where the kubelet reads it. ``active_number``: the generation whose manifest it is byte
-    for byte; None when it is that of none.
-    """
-
-    policy: Policy
-    generations: tuple[Generation, ...] = ()
-    active: bool = False
-    active_number: int | None = None
-
-    @property
-    def intact(self) -> tuple[Generation, ...]:
-        """Generations that can be started, oldest first."""
-        return tuple(g for g in self.generations if g.intact)
-
-    @property
-    def last_good(self) -> Generation | None:
-        """The last-known-good: the newest intact one that hasn't failed as a copy; the newest where all have."""
-        return next((g for g in reversed(self.intact) if not g.failed), self.intact[-1] if self.intact else None)
-
-    @property
-    def best(self) -> Generation | None:
-        """The one to start: before all its images must be here, as a registry may be as far away as the API."""
-        return max(self.intact, key=lambda g: (g.images is not False, not g.failed, g.number), default=None)
 
 
 @dataclass(frozen=True)

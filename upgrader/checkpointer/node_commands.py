@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from upgrader.checkpointer.cri import images_present
 from upgrader.checkpointer.errors import RuntimeUnknown, StoreError
 from upgrader.checkpointer.lock import changing
-from upgrader.checkpointer.model import Policy, Workload
-from upgrader.checkpointer.store import Shelf, Store
+from upgrader.checkpointer.store import Store
+from upgrader.node.inventory import StoredWorkload
+from upgrader.node.workload import Policy, Workload
 
 _TIMEOUT = 3.0
 _CHANGE_WAIT = 30.0
@@ -46,7 +47,7 @@ def generations(options: argparse.Namespace) -> int:
     present = _present(shelves, options.runtime_socket)
     rows = []
     for workload, shelf in shelves.items():
-        images = {g.number: g.images for g in shelf.holding(present).generations}
+        images = {g.number: g.has_images for g in shelf.inventory(present).generations}
         for number in sorted([*shelf.records, *shelf.damaged]):
             record = shelf.records.get(number)
             rows.append(
@@ -86,7 +87,7 @@ def restore(options: argparse.Namespace) -> int:
     return 0
 
 
-def _named(name: str, shelves: Mapping[Workload, Shelf]) -> Workload:
+def _named(name: str, shelves: Mapping[Workload, StoredWorkload]) -> Workload:
     """The workload that a person means: NAMESPACE/NAME, or NAME where only one has it."""
     found = [w for w in shelves if name in (str(w), w.name)]
     if len(found) != 1:
@@ -96,11 +97,11 @@ def _named(name: str, shelves: Mapping[Workload, Shelf]) -> Workload:
     return found[0]
 
 
-def _choose(workload: Workload, shelf: Shelf, present: Mapping[str, bool], options: argparse.Namespace) -> int:
+def _choose(workload: Workload, shelf: StoredWorkload, present: Mapping[str, bool], options: argparse.Namespace) -> int:
     """The generation to start: the one asked for, or else the best. Raises StoreError for one that can't be."""
     if shelf.trouble:
         raise StoreError(shelf.trouble)
-    holding = shelf.holding(present)
+    holding = shelf.inventory(present)
     wanted = options.generation if options.generation is not None else holding.best.number if holding.best else None
     good = ", ".join(str(g.number) for g in holding.intact) or "none"
     if wanted is None or wanted not in {g.number for g in holding.generations}:
@@ -111,7 +112,7 @@ def _choose(workload: Workload, shelf: Shelf, present: Mapping[str, bool], optio
         raise StoreError(
             f"{workload} is the checkpointer itself: it runs its newest intact generation, {max(shelf.records)}"
         )
-    missing = sorted(i for i in shelf.images[wanted] if present.get(i) is False)
+    missing = sorted({i for i in shelf.generations[wanted].images.values() if present.get(i) is False})
     if missing and not options.missing_images:
         raise StoreError(
             f"generation {wanted} of {workload} needs images that this node doesn't have: {', '.join(missing)}; import "
@@ -120,9 +121,9 @@ def _choose(workload: Workload, shelf: Shelf, present: Mapping[str, bool], optio
     return wanted
 
 
-def _present(shelves: Mapping[Workload, Shelf], socket: str) -> Mapping[str, bool]:
+def _present(shelves: Mapping[Workload, StoredWorkload], socket: str) -> Mapping[str, bool]:
     """Image → whether the node has it; empty, and said, when the runtime can't be asked."""
-    names = {image for s in shelves.values() for images in s.images.values() for image in images}
+    names = frozenset[str]().union(*(s.images for s in shelves.values()))
     try:
         return images_present(socket, _TIMEOUT, names) if names else {}
     except RuntimeUnknown as error:
@@ -130,7 +131,7 @@ def _present(shelves: Mapping[Workload, Shelf], socket: str) -> Mapping[str, boo
         return {}
 
 
-def _state(shelf: Shelf, number: int) -> str:
+def _state(shelf: StoredWorkload, number: int) -> str:
     if number in shelf.damaged:
         return f"damaged: {shelf.damaged[number]}"
     return f"failed: {shelf.failed[number]}" if number in shelf.failed else "intact"

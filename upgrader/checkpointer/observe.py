@@ -9,19 +9,7 @@ from typing import Protocol
 
 from upgrader.checkpointer.cri import Sandbox, copy_presence, presence
 from upgrader.checkpointer.errors import ApiAway, ApiError, Refused, RuntimeUnknown
-from upgrader.checkpointer.model import (
-    ApiState,
-    Content,
-    CopySeen,
-    LeaseSeen,
-    Observation,
-    Owner,
-    ParentPod,
-    Policy,
-    Presence,
-    Workload,
-)
-from upgrader.checkpointer.names import LEASE, POD_SUFFIX
+from upgrader.checkpointer.model import ApiState, Content, CopySeen, LeaseSeen, Observation, Owner, ParentPod, Presence
 from upgrader.checkpointer.pods import (
     Pod,
     asks,
@@ -34,7 +22,9 @@ from upgrader.checkpointer.pods import (
 )
 from upgrader.checkpointer.provenance import Key, Provenance
 from upgrader.checkpointer.sanitise import Candidate, candidate
-from upgrader.checkpointer.store import Shelf
+from upgrader.node.inventory import StoredWorkload
+from upgrader.node.names import LEASE, POD_SUFFIX
+from upgrader.node.workload import Policy, Workload
 
 _REFRESH = 30.0
 """Seconds for which a Secret or ConfigMap is taken as read; the kubelet itself refreshes volumes about once a minute.
@@ -110,7 +100,7 @@ class Observer:
     _provenance: Provenance = field(default_factory=Provenance)
     _images: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
-    def look(self, disk: Mapping[Workload, Shelf]) -> Look:
+    def look(self, disk: Mapping[Workload, StoredWorkload]) -> Look:
         """One observation. Raises nothing for a source that can't be seen: that is part of the observation."""
         complaints: list[str] = []
         pods: list[Pod] = []
@@ -151,7 +141,7 @@ class Observer:
             return None
 
     def _doubt(
-        self, pod: Pod, parent: ParentPod, disk: Mapping[Workload, Shelf], sandboxes: list[Sandbox] | None
+        self, pod: Pod, parent: ParentPod, disk: Mapping[Workload, StoredWorkload], sandboxes: list[Sandbox] | None
     ) -> str:
         """Why a pod that the API calls Ready doesn't count as such; empty where it does.
 
@@ -170,7 +160,7 @@ class Observer:
         return "" if settled or parent.terminating else self.machine.unready(pod)
 
     def _ownerless(
-        self, disk: Mapping[Workload, Shelf], parents: tuple[ParentPod, ...], complaints: list[str]
+        self, disk: Mapping[Workload, StoredWorkload], parents: tuple[ParentPod, ...], complaints: list[str]
     ) -> frozenset[Workload]:
         """Workloads with a lease of which the API says that they no longer exist."""
         here = {p.workload for p in parents}
@@ -187,7 +177,7 @@ class Observer:
         return frozenset(gone)
 
     def _parent(
-        self, pod: Pod, disk: Mapping[Workload, Shelf], candidates: dict[str, Candidate], complaints: list[str]
+        self, pod: Pod, disk: Mapping[Workload, StoredWorkload], candidates: dict[str, Candidate], complaints: list[str]
     ) -> ParentPod:
         meta, ready = pod["metadata"], is_ready(pod)
         workload = Workload(meta["namespace"], meta["name"])
@@ -226,7 +216,7 @@ class Observer:
             problem=problem,
         )
 
-    def _first(self, pod: Pod, workload: Workload, disk: Mapping[Workload, Shelf]) -> bool:
+    def _first(self, pod: Pod, workload: Workload, disk: Mapping[Workload, StoredWorkload]) -> bool:
         """Whether this is our own pod, which acts, on a node that has no copy of us yet.
 
         Then acting has to do: it isn't Ready before its copy is in place, and it isn't while any other pod waits to be
@@ -276,7 +266,7 @@ class Observer:
             return None
 
     def _copies(
-        self, disk: Mapping[Workload, Shelf], sandboxes: list[Sandbox], state: ApiState
+        self, disk: Mapping[Workload, StoredWorkload], sandboxes: list[Sandbox], state: ApiState
     ) -> dict[Workload, CopySeen]:
         copies: dict[Workload, CopySeen] = {}
         for workload, shelf in disk.items():
@@ -284,13 +274,13 @@ class Observer:
             if number is None:
                 continue
             seen = copy_presence(workload, number, shelf.active_containers, sandboxes)
-            needed = shelf.holding({}).policy is Policy.API_AWAY and state is ApiState.AWAY
+            needed = shelf.inventory({}).policy is Policy.API_AWAY and state is ApiState.AWAY
             copies[workload] = CopySeen(number, seen, needed and not seen.up and self.machine.blocked(workload, number))
         return copies
 
-    def _have(self, disk: Mapping[Workload, Shelf], state: ApiState, complaints: list[str]) -> dict[str, bool]:
+    def _have(self, disk: Mapping[Workload, StoredWorkload], state: ApiState, complaints: list[str]) -> dict[str, bool]:
         """Which images of the generations are here; asked anew at each look while a copy may have to start."""
-        now, wanted = self.clock(), {image for s in disk.values() for images in s.images.values() for image in images}
+        now, wanted = self.clock(), frozenset[str]().union(*(s.images for s in disk.values()))
         lasts = _REFRESH if state is ApiState.ANSWERING else 0.0
         stale = [i for i in wanted if i not in self._images or now - self._images[i][0] >= lasts]
         try:
@@ -304,7 +294,7 @@ class Observer:
         return {image: here for image, (_, here) in self._images.items()}
 
     def _leases(
-        self, disk: Mapping[Workload, Shelf], parents: tuple[ParentPod, ...], complaints: list[str]
+        self, disk: Mapping[Workload, StoredWorkload], parents: tuple[ParentPod, ...], complaints: list[str]
     ) -> dict[Workload, LeaseSeen]:
         """Leases of workloads that may need a copy, or have one: a Ready pod here shows that somebody runs it."""
         ready = {p.workload for p in parents if p.ready}
@@ -322,7 +312,7 @@ class Observer:
 
 
 def _presences(
-    disk: Mapping[Workload, Shelf],
+    disk: Mapping[Workload, StoredWorkload],
     parents: tuple[ParentPod, ...],
     candidates: Mapping[str, Candidate],
     sandboxes: list[Sandbox],

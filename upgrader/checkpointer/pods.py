@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from upgrader.checkpointer.errors import Refused
-from upgrader.checkpointer.model import Workload
-from upgrader.checkpointer.names import ASKS, CHECKPOINT_OF, CONDITION
+from upgrader.node.names import ASKS, CHECKPOINT_OF, CONDITION
+from upgrader.node.workload import Workload
 
 Pod = Mapping[str, Any]
 

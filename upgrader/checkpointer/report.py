@@ -6,7 +6,8 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from upgrader.checkpointer.model import ApiState, Workload
+from upgrader.checkpointer.model import ApiState
+from upgrader.node.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from upgrader.checkpointer.errors import Refused
-from upgrader.checkpointer.model import Workload
-from upgrader.checkpointer.names import CHECKPOINT_OF, GENERATION, POD_SUFFIX
 from upgrader.checkpointer.pods import Pod, image_ids
 from upgrader.checkpointer.volumes import Fetch, File, Volume, volumes
+from upgrader.node.names import CHECKPOINT_OF, GENERATION, POD_SUFFIX
+from upgrader.node.workload import Workload
 
 _KEPT = (
     *("hostNetwork", "hostPID", "hostIPC", "hostUsers", "hostAliases", "shareProcessNamespace", "setHostnameAsFQDN"),

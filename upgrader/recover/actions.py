@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from upgrader.model.cluster import Host
+from upgrader.node.choice import restorable
 from upgrader.recover.diagnose import Controller
-from upgrader.recover.facts import EtcdServer, Generation, HostFacts, Unknown, Workload
+from upgrader.recover.facts import EtcdServer, Generation, HostFacts, Unknown
 
 __all__ = ["Action", "Attempts", "PutCopy", "StartUnit", "next_actions", "remember"]
 
@@ -137,21 +138,12 @@ def _copy(controller: Controller, facts: HostFacts, attempts: Attempts, now: flo
     if active is None or not sound:
         if workload.active is None and _just_started(facts, now - attempts.reached.get(host.name, now)):
             return None
-        chosen = _choose(workload, attempts.tried(host))
+        chosen = restorable(workload.generations, attempts.tried(host))
         return PutCopy(host, chosen, workload.active_path) if chosen else None
     if now - attempts.copies.get((host.name, active), now) < COPY_SECONDS or not _etcd_healthy(facts):
         return None
-    chosen = _choose(workload, attempts.tried(host) | {active})
+    chosen = restorable(workload.generations, attempts.tried(host) | {active})
     return PutCopy(host, chosen, workload.active_path, instead_of=active) if chosen else None
-
-
-def _choose(workload: Workload, tried: set[int]) -> Generation | None:
-    """The newest that can be started and hasn't been; a generation whose images may be there counts as one."""
-    for generation in reversed(workload.generations):
-        absent = not isinstance(generation.missing, Unknown) and bool(generation.missing)
-        if generation.intact and not absent and generation.number not in tried:
-            return generation
-    return None
 
 
 def _just_started(facts: HostFacts, reached_seconds: float) -> bool:

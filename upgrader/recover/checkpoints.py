@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 
 from upgrader.errors import HostError
+from upgrader.node.generation import RECORD
 from upgrader.ports import Hosts
 from upgrader.recover.diagnose import Controller, Diagnosis
 from upgrader.recover.facts import Generation
@@ -46,5 +47,5 @@ def _chosen(diagnosis: Diagnosis, *, in_use: bool) -> Iterator[tuple[Controller,
 
 def _read(hosts: Hosts, controller: Controller, generation: Generation) -> Checkpoint | None:
     manifest = hosts.read(controller.host, generation.manifest)
-    record = hosts.read(controller.host, posixpath.join(generation.folder, "generation.json"))
+    record = hosts.read(controller.host, posixpath.join(generation.folder, RECORD))
     return Checkpoint.parse(generation.number, manifest, record) if manifest and record else None

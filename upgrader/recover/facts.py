@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from upgrader.model.cluster import Host
+from upgrader.node.choice import restorable
+from upgrader.node.generation import MANIFEST
+from upgrader.node.layout import KUBE_APISERVER
 
 __all__ = [
     "ETCD_CERTIFICATE",
-    "KUBE_APISERVER",
     "Alarm",
     "Backup",
     "Certificate",
@@ -36,9 +38,6 @@ __all__ = [
 
 ETCD_CERTIFICATE = "/etc/kubernetes/pki/etcd/server.crt"
 """What kubeadm gives to each member of etcd that runs on a controller."""
-
-KUBE_APISERVER = "kube-system/kube-apiserver"
-"""The workload whose copy brings the API back."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +219,7 @@ class Generation:
     damage: str = ""
     helm_revision: str = ""
     digest: str = ""
+    failed: bool = False
     images: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] | Unknown = Unknown("the container runtime was not asked")
 
@@ -229,9 +229,14 @@ class Generation:
         return not self.damage
 
     @property
+    def has_images(self) -> bool | None:
+        """Whether all its images are on the node; None when that isn't known."""
+        return None if isinstance(self.missing, Unknown) else not self.missing
+
+    @property
     def manifest(self) -> str:
         """Path of its static pod's manifest."""
-        return f"{self.folder}/manifest.json"
+        return f"{self.folder}/{MANIFEST}"
 
 
 @dataclass(frozen=True)
@@ -254,9 +259,8 @@ class Workload:
 
     @property
     def restorable(self) -> Generation | None:
-        """The newest intact generation whose images are all on the node; where that is not known, it may be so."""
-        good = [g for g in self.generations if g.intact and (isinstance(g.missing, Unknown) or not g.missing)]
-        return good[-1] if good else None
+        """The one that a recovery would start."""
+        return restorable(self.generations)
 
 
 @dataclass(frozen=True)
@@ -288,7 +292,7 @@ class HostFacts:
         own = any(isinstance(c, Certificate) and c.path == ETCD_CERTIFICATE for c in self.certificates)
         return own or self.etcd.manifest is True or self.etcd.data == "present"
 
-    def workload(self, name: str = KUBE_APISERVER) -> Workload | None:
+    def workload(self, name: str = str(KUBE_APISERVER)) -> Workload | None:
         """What is kept of a workload; None for nothing (or nothing that is known)."""
         found = () if isinstance(self.workloads, Unknown) else self.workloads
         return next((w for w in found if w.name == name), None)

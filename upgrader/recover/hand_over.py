@@ -12,7 +12,9 @@ from upgrader.gates.reading import read_workload
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint
-from upgrader.model.workload import CHECKPOINT_OF, Pod, WorkloadRef
+from upgrader.model.workload import Pod, WorkloadRef
+from upgrader.node.layout import KUBE_APISERVER, Layout
+from upgrader.node.names import CHECKPOINT_OF
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
 from upgrader.recover.diagnose import Diagnosis
 from upgrader.recover.facts import Unknown
@@ -23,9 +25,9 @@ from upgrader.waiting import wait_until
 
 __all__ = ["HandOverStep", "holds_port"]
 
-_RELEASE, _NAMESPACE = "kube-apiserver", "kube-system"
+_RELEASE, _NAMESPACE = KUBE_APISERVER.name, KUBE_APISERVER.namespace
 _CHECKPOINTER = "app.kubernetes.io/name=pod-checkpointer"
-_COPY_PATH = f"/etc/kubernetes/manifests/checkpoint-{_NAMESPACE}.{_RELEASE}.json"
+_COPY_PATH = str(Layout().manifest_path(KUBE_APISERVER))
 
 HAND_OVER_SECONDS = 240.0
 """The pods' start, and the time for which the pod-checkpointer wants to see them Ready before it ends a copy (30 s)."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from dataclasses import dataclass
 
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
-from upgrader.model.workload import CHECKPOINT_OF
+from upgrader.node.layout import is_foreign
+from upgrader.node.names import CHECKPOINT_OF
 from upgrader.ports import Hosts
 from upgrader.recover.actions import Action, PutCopy, StartUnit
 
@@ -50,15 +50,8 @@ class Machines:
         self.hosts.write(host, path, content)
 
     def _must_be_ours(self, host: Host, path: str) -> None:
-        """A manifest of that name without our label was put there by somebody else; one that doesn't parse is ours,
-        damaged. The pod-checkpointer judges in the same way.
-        """
         found = self.hosts.read(host, path)
-        try:
-            labels = json.loads(found)["metadata"].get("labels") or {} if found is not None else {CHECKPOINT_OF: ""}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return
-        if CHECKPOINT_OF not in labels:
+        if found is not None and is_foreign(found):
             raise HostError(
                 f"{host.name}: {path} has a copy's name but not its label {CHECKPOINT_OF}: it is left alone",
                 remedy="See what it is, and move it out of the folder.",

@@ -11,11 +11,12 @@ from upgrader.checkpointer.cri import Container, Sandbox
 from upgrader.checkpointer.errors import ApiUnknown, RuntimeUnknown
 from upgrader.checkpointer.lock import NodeLock
 from upgrader.checkpointer.loop import Loop
-from upgrader.checkpointer.model import Content, Owner, Settings, Workload
+from upgrader.checkpointer.model import Content, Owner, Settings
 from upgrader.checkpointer.observe import Observer
 from upgrader.checkpointer.pods import Pod
 from upgrader.checkpointer.report import Board
 from upgrader.checkpointer.store import Store
+from upgrader.node.workload import Workload
 
 OWN = Workload("kube-system", "pod-checkpointer")
 

@@ -11,10 +11,10 @@ import pytest
 from tests.unit.checkpointer.builders import API, made
 from upgrader.checkpointer import node_commands
 from upgrader.checkpointer.cli import main
-from upgrader.checkpointer.generation import Origin
 from upgrader.checkpointer.lock import changing
-from upgrader.checkpointer.model import Policy
 from upgrader.checkpointer.store import Store
+from upgrader.node.generation import Origin
+from upgrader.node.workload import Policy
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from upgrader.checkpointer.errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.kubeconfig import load
 from upgrader.checkpointer.loop import Loop
 from upgrader.checkpointer.metrics import render
-from upgrader.checkpointer.model import Content, Workload
+from upgrader.checkpointer.model import Content
 from upgrader.checkpointer.pods import asks
 from upgrader.checkpointer.server import Health
+from upgrader.node.workload import Workload
 
 OLD = "2025-01-01T00:00:00Z"
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.checkpointer.builders import API, pod
 from upgrader.checkpointer.errors import Refused
-from upgrader.checkpointer.model import Workload
 from upgrader.checkpointer.pods import asks, belongs, predates, workload_of
+from upgrader.node.workload import Workload
 
 TEMPLATE = {"pod-template-hash": "abc"}
 REVISION = {"controller-revision-hash": "abc"}

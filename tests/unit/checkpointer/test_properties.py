@@ -10,18 +10,9 @@ from hypothesis import strategies as st
 from tests.unit.checkpointer.builders import API
 from upgrader.checkpointer.decide import Desired, decide
 from upgrader.checkpointer.history import History, advance
-from upgrader.checkpointer.model import (
-    ApiState,
-    CopySeen,
-    Generation,
-    Holding,
-    LeaseSeen,
-    Observation,
-    ParentPod,
-    Policy,
-    Presence,
-    Settings,
-)
+from upgrader.checkpointer.model import ApiState, CopySeen, LeaseSeen, Observation, ParentPod, Presence, Settings
+from upgrader.node.choice import Generation, WorkloadInventory
+from upgrader.node.workload import Policy
 
 SETTINGS = Settings(ready_for=6, grace=4, release_after=6, keep=2)
 
@@ -72,9 +63,9 @@ class Disk:
         copies = {} if self.active is None else {w: replace(c, number=self.active) for w, c in seen.copies.items()}
         return replace(seen, now=now, copies=copies)
 
-    def holding(self) -> Holding:
+    def holding(self) -> WorkloadInventory:
         """What a pass reads."""
-        return Holding(self.policy, tuple(self.generations), self.active is not None, self.active)
+        return WorkloadInventory(self.policy, tuple(self.generations), self.active is not None, self.active)
 
     def apply(self, desired: Desired, operations: int) -> None:
         """Carry the answer out, up to the interruption."""
@@ -102,7 +93,7 @@ generations = st.lists(
         number=st.just(0),
         digest=st.sampled_from(["a", "b", "c"]),
         intact=st.booleans(),
-        images=st.sampled_from([None, True, False]),
+        has_images=st.sampled_from([None, True, False]),
         failed=st.booleans(),
     ),
     max_size=4,
@@ -164,7 +155,9 @@ def test_invariants_hold_over_any_sequence(
                 assert desired.failed == {API: before.active_number}
                 assert policy is not Policy.API_AWAY or this.api is ApiState.AWAY
                 better = [g for g in before.intact if not g.failed and g.number != before.active_number]
-                assert not [g for g in better if g.images is not False] or placed in {g.number for g in better}  # I7
+                assert not [g for g in better if g.has_images is not False] or placed in {
+                    g.number for g in better
+                }  # I7
             else:
                 assert not desired.failed
             if placed is not None and not before.active and policy is not Policy.ALWAYS:  # I4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import json
 import os
@@ -22,11 +21,11 @@ from testkit.certificates import Authority
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.checkpointer.builders import API, Contents, made, pod
 from tests.unit.checkpointer.test_cri import Runtime, container, field, sandbox
-from upgrader.checkpointer.generation import Origin
-from upgrader.checkpointer.model import Policy
 from upgrader.checkpointer.store import Store
 from upgrader.errors import HostError
 from upgrader.model.cluster import Cluster, Host
+from upgrader.node.generation import Origin
+from upgrader.node.workload import Policy
 from upgrader.ports import CommandResult
 from upgrader.recover.examine import examine, examine_all
 from upgrader.recover.facts import Certificate, EtcdServer, Generation, HostFacts, Manifests, Unit, Unknown
@@ -167,7 +166,9 @@ def test_a_record_that_cannot_be_read_is_damage(disk: Disk) -> None:
     (disk.generation(1) / "generation.json").write_text("{")
     (disk.generation(2) / "generation.json").write_text('{"schema": 99}')
     damage = [g.damage for g in disk.generations()]
-    assert damage == ["generation.json: it can't be understood", "is of format 99, which is not known here"]
+    wrong = "generation.json can't be understood"
+    assert damage == [wrong, f"{wrong}: it is of format 99"]
+    assert disk.store.read()[API].damaged == dict(enumerate(damage, 1))
 
 
 def test_the_active_copy_is_told_by_its_content(disk: Disk) -> None:
@@ -310,7 +311,7 @@ def test_etcd_is_asked_for_what_was_checkpointed(disk: Disk) -> None:
     """The keys are those of the workloads that own the pods, as kube-apiserver writes them; a damaged one has none."""
     disk.capture()
     disk.write("/etc/kubernetes/checkpointer/workloads/kube-system.broken/generations/1/generation.json", "{")
-    assert generations.stored(str(disk.root)) == ["/registry/deployments/kube-system/kube-apiserver"]
+    assert generations.stored_keys(disk.store) == ["/registry/deployments/kube-system/kube-apiserver"]
 
 
 @pytest.mark.parametrize(("counts", "has"), [((0, 0), False), ((0, 1), True)])
@@ -407,13 +408,31 @@ def test_a_program_that_fails_is_told_with_its_last_words() -> None:
         examine(hosts, HOST)
 
 
-def test_the_program_runs_on_the_oldest_python_that_ansible_manages() -> None:
-    """Every module that is sent parses as Python 3.8 and imports nothing but the standard library."""
-    folder = Path(examine.__code__.co_filename).parent / "onhost"
-    for module in folder.glob("*.py"):
-        tree = ast.parse(module.read_text(), feature_version=(3, 8))
-        for node in ast.walk(tree):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and not node.level:
-                names = [node.module or ""]
-            assert all(name.split(".")[0] in sys.stdlib_module_names for name in names), module
+def installed() -> list[str]:
+    """This Python, and every other one from the oldest that is supported on that is here."""
+    found = [sys.executable]
+    for name in (shutil.which(f"python3.{minor}") for minor in range(8, 15)):
+        # What is found may be a launcher of a version that isn't installed.
+        asked = [name or "false", "-I", "-c", "import sys; print(sys.executable)"]
+        found += subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("python", installed())
+def test_the_program_needs_nothing_but_a_bare_python(disk: Disk, python: str) -> None:
+    """Without site packages and in an empty folder it finds the generation, and leaves nothing behind."""
+    disk.capture()
+    (disk.root / "empty").mkdir()
+    done = subprocess.run(
+        [python, "-I", "-S", "-", str(disk.root)],
+        input=program(),
+        capture_output=True,
+        env={"PATH": ""},
+        cwd=disk.root / "empty",
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == b""
+    ((generation,),) = (w["generations"] for w in json.loads(done.stdout)["workloads"])
+    assert (generation["number"], generation["damage"]) == (1, "")
+    assert not list((disk.root / "empty").iterdir())

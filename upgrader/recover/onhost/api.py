@@ -8,8 +8,8 @@ import struct
 from base64 import b64decode
 from typing import Any
 
-from .probe import Failed, read
-from .tls import context, get
+from upgrader.recover.onhost.probe import Failed, read
+from upgrader.recover.onhost.tls import context, get
 
 _LISTEN = "0A"
 _API_NAME = "kubernetes.default.svc"

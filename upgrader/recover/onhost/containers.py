@@ -7,13 +7,13 @@ import os
 import re
 from typing import Any
 
-from .cri import call, fields, one, raw, string, text, whole
-from .probe import Failed, command, read
+from upgrader.node.names import CHECKPOINT_OF
+from upgrader.recover.onhost.cri import call, fields, one, raw, string, text, whole
+from upgrader.recover.onhost.probe import Failed, command, read
 
 _RUNTIME = "/runtime.v1.RuntimeService/"
 _IMAGES = "/runtime.v1.ImageService/"
 _STATES = {0: "created", 1: "running", 2: "exited", 3: "unknown"}
-_COPY_OF = "checkpointer.upgrader.io/checkpoint-of"
 _PODS = ("kube-apiserver-", "etcd-")
 _MOST = 14
 _TAIL_BYTES = 16384
@@ -82,7 +82,7 @@ def _sandbox(data: bytes) -> dict[str, Any]:
         "name": text(metadata.get(1, b"")),
         "namespace": text(metadata.get(3, b"")),
         "ready": whole(found.get(3, 0)) == 0,
-        "copy": _COPY_OF in labels,
+        "copy": CHECKPOINT_OF in labels,
         "static": notes.get("kubernetes.io/config.source") == "file",
     }
 

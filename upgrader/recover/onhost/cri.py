@@ -12,7 +12,7 @@ import struct
 import time
 from collections.abc import Iterator
 
-from .probe import SECONDS, Failed
+from upgrader.recover.onhost.probe import SECONDS, Failed
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8

@@ -9,11 +9,16 @@ import base64
 import json
 import os
 import re
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .probe import Failed, attempt, read, unknown
-from .tls import context, get, plain
+from upgrader.recover.onhost.probe import Failed, attempt, read, unknown
+from upgrader.recover.onhost.tls import context, get, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Ask = Callable[[str, dict[str, Any]], tuple[int, dict[str, Any]]]
+    """A path of the gateway and a request, to HTTP status and answer."""
 
 _PKI = "/etc/kubernetes/pki/etcd"
 _METRICS = "http://127.0.0.1:2381"
@@ -22,9 +27,6 @@ _METRICS = "http://127.0.0.1:2381"
 _NO_MEMBERS = "it tells its members only when a majority of them runs"
 _TOLD = ("name", "initial-advertise-peer-urls", "initial-cluster")
 """What somebody needs who restores a backup."""
-
-Ask = Callable[[str, "dict[str, Any]"], "tuple[int, dict[str, Any]]"]
-"""A path of the gateway and a request, to HTTP status and answer."""
 
 
 def facts(root: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from .probe import Failed, attempt, command, read
+from upgrader.recover.onhost.probe import Failed, attempt, command, read
 
 FOLDERS = ("/", "/etc/kubernetes", "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet", "/var/log")
 _PROPERTIES = (

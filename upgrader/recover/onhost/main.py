@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
-from . import api, containers, etcd, generations, machine
-from .probe import together
+from upgrader.node.inventory import Inventory
+from upgrader.recover.onhost import api, containers, etcd, generations, machine
+from upgrader.recover.onhost.probe import together
 
 _SECONDS = 9.0
 _PORT = 6443
+"""Where kube-apiserver usually listens."""
 
 
 def facts(root: str) -> dict[str, Any]:
     """What is so on this host; `root` stands before every path (empty on a real one)."""
     taken, begun = time.time(), time.monotonic()
     socket = containers.socket_path(root)
+    disk = Inventory(Path(root + "/etc/kubernetes"))
     service = "crio" if socket.endswith("crio.sock") else "containerd"
     found = together(
         {
@@ -29,27 +32,17 @@ def facts(root: str) -> dict[str, Any]:
             "complaints": containers.complaints,
             "runtime": lambda: containers.runtime(socket),
             "containers": lambda: containers.containers(socket, root),
-            "workloads": lambda: generations.workloads(root, lambda name: containers.image(socket, name)),
+            "workloads": lambda: generations.workloads(disk, root, lambda name: containers.image(socket, name)),
             "spaces": lambda: machine.spaces(root),
             "certificates": lambda: machine.certificates(root),
             "manifests": lambda: machine.manifests(root),
             "etcd": lambda: etcd.facts(root),
-            "etcd_server": lambda: etcd.server(root, generations.stored(root)),
-            "api": lambda: api.readyz(root, ports(root)),
+            "etcd_server": lambda: etcd.server(root, generations.stored_keys(disk)),
+            "api": lambda: api.readyz(root, {_PORT, *generations.ports(disk)}),
         },
         _SECONDS,
     )
     return dict(found, taken=taken, took=time.monotonic() - begun)
-
-
-def ports(root: str) -> set[int]:
-    """Where kube-apiserver may listen: the usual port, and what the copies' manifests say."""
-    found = {_PORT}
-    for folder, _, names in os.walk(root + "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver"):
-        if "manifest.json" in names:
-            with open(os.path.join(folder, "manifest.json"), encoding="utf-8", errors="replace") as file:
-                found.update(int(port) for port in re.findall(r"--secure-port=(\d{1,5})\b", file.read()))
-    return found
 
 
 def main(root: str = "") -> None:
