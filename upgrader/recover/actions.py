@@ -9,7 +9,9 @@ R2. *A copy that is in place gets its time*, whoever put it there. Only where it
     no generation is to blame.
 R3. *What comes up by itself is left alone*: an instance that has started a moment ago gets the same chance.
 R4. *One controller after the other.* One kube-apiserver is an API; with it the others get their own pods back.
-R5. *Unknown is no reason to act.* Where it isn't known whether kube-apiserver serves, nothing is put in place; where it
+R5. *What is known to fail isn't started*: neither what was tried here in vain, nor what the pod-checkpointer marked.
+    Where that leaves none, the operator is told. The pod-checkpointer itself starts the newest as a last resort.
+R6. *Unknown is no reason to act.* Where it isn't known whether kube-apiserver serves, nothing is put in place; where it
     isn't known what runs, it is taken to have started just now.
 """
 

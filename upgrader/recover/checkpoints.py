@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 
 from upgrader.errors import HostError
+from upgrader.node.choice import last_good
 from upgrader.node.generation import RECORD
 from upgrader.ports import Hosts
 from upgrader.recover.diagnose import Controller, Diagnosis
@@ -38,11 +39,10 @@ def _chosen(diagnosis: Diagnosis, *, in_use: bool) -> Iterator[tuple[Controller,
         workload = controller.facts.workload() if controller.facts else None
         if workload is None or (controller.active is not None) is not in_use:
             continue
-        intact = [generation for generation in workload.generations if generation.intact]
-        if in_use:
-            intact = [generation for generation in intact if generation.number == controller.active]
-        if intact:
-            yield controller, intact[-1]
+        used = (generation for generation in workload.generations if generation.number == controller.active)
+        chosen = last_good(used if in_use else workload.generations)
+        if chosen is not None:
+            yield controller, chosen
 
 
 def _read(hosts: Hosts, controller: Controller, generation: Generation) -> Checkpoint | None:

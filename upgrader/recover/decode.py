@@ -144,6 +144,7 @@ def _workload(found: Json) -> Workload:
         active_path=found["active_path"],
         generations=tuple(_generation(g) for g in found["generations"]),
         active=Copy(**active) if active else None,
+        marks_unknown=found["marks_unknown"],
     )
 
 

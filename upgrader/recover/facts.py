@@ -209,8 +209,9 @@ class Container:
 
 @dataclass(frozen=True)
 class Generation:
-    """A checkpoint on disk. `damage`: what is wrong with its files, empty when all are as recorded. `images`:
-    container → image, for those that it needs; `missing`: those of them that are not on the node.
+    """A checkpoint on disk. `damage`: what is wrong with its files, empty when all are as recorded. `failure`: why it
+    is marked as one that didn't stay up, empty when it isn't. `images`: container → image, for those that it needs;
+    `missing`: those of them that are not on the node.
     """
 
     number: int
@@ -219,7 +220,7 @@ class Generation:
     damage: str = ""
     helm_revision: str = ""
     digest: str = ""
-    failed: bool = False
+    failure: str = ""
     images: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] | Unknown = Unknown("the container runtime was not asked")
 
@@ -227,6 +228,11 @@ class Generation:
     def intact(self) -> bool:
         """Whether every file is there and as it was written."""
         return not self.damage
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was started, and didn't stay up."""
+        return bool(self.failure)
 
     @property
     def has_images(self) -> bool | None:
@@ -249,13 +255,16 @@ class Copy:
 
 @dataclass(frozen=True)
 class Workload:
-    """What the host keeps of one workload (`namespace/name`). `generations` ascend by number."""
+    """What the host keeps of one workload (`namespace/name`). `generations` ascend by number. `marks_unknown`: why it
+    isn't known which of them failed; none of them counts as failed then.
+    """
 
     name: str
     policy: str
     active_path: str
     generations: tuple[Generation, ...] = ()
     active: Copy | None = None
+    marks_unknown: str = ""
 
     @property
     def restorable(self) -> Generation | None:

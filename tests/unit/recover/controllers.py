@@ -28,9 +28,12 @@ FOLDER = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/gene
 ACTIVE_PATH = "/etc/kubernetes/manifests/checkpoint-kube-system.kube-apiserver.json"
 
 
-def generation(number: int, *, damage: str = "", missing: tuple[str, ...] | Unknown = ()) -> Generation:
-    """A generation of kube-apiserver, intact and with its images unless said otherwise."""
-    return Generation(number, f"{FOLDER}/{number}", "2026-11-21T10:00:00Z", damage=damage, missing=missing)
+def generation(
+    number: int, *, damage: str = "", failure: str = "", missing: tuple[str, ...] | Unknown = ()
+) -> Generation:
+    """A generation of kube-apiserver, intact, not failed and with its images unless said otherwise."""
+    at = "2026-11-21T10:00:00Z"
+    return Generation(number, f"{FOLDER}/{number}", at, damage=damage, failure=failure, missing=missing)
 
 
 def controller(

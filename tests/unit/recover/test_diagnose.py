@@ -364,6 +364,51 @@ def test_the_newest_usable_generation_would_be_restored() -> None:
     ]
 
 
+def test_what_failed_before_is_passed_over_and_reported() -> None:
+    """An older generation that hasn't failed would be restored; the newer is no good one, in place or not."""
+    failed = generation(4, failure="did not stay up")
+    seen = look(replace(SICK, workloads=kept(generation(3), failed)))
+    assert seen.controllers[0].restore == generation(3) and not seen.blocked
+    (found,) = (f for f in seen.findings if f.id == "checkpoint.failed")
+    where = "controller-1: generation 4 of kube-system/kube-apiserver"
+    assert found.title == f"{where} did not stay up when it was started: did not stay up"
+    assert (found.severity, found.remedy) == ("warning", "Generation 3 (of 2026-11-21T10:00:00Z) is good.")
+    seen = look(replace(SICK, workloads=kept(generation(3), failed, active=4)))
+    assert errors(seen)[0] == (
+        "controller-1: the copy of kube-apiserver in place, generation 4, can't be trusted to start: "
+        "it has failed before (did not stay up)"
+    )
+    assert seen.controllers[0].restore == generation(3)
+
+
+def test_when_all_have_failed_the_operator_is_told_what_to_do() -> None:
+    """Nothing is restored and nothing is called good; the marks can be removed once the cause is fixed."""
+    failed = tuple(generation(n, failure=f"cause {n}") for n in (3, 4))
+    seen = look(replace(SICK, workloads=kept(*failed)))
+    (found,) = (f for f in seen.findings if f.id == "checkpoint.all-failed")
+    assert (found.severity, found.diagnosis) == ("error", "Generation 3: cause 3\nGeneration 4: cause 4")
+    assert found.title == "controller-1: every checkpoint of kube-apiserver that could be started has failed before"
+    assert found.remedy.startswith("Manual action required") and "/failed.json there" in found.remedy
+    assert seen.controllers[0].restore is None and seen.blocked == found.title
+    assert not any(") is good" in f.remedy for f in seen.findings)
+
+
+def test_the_last_resort_of_the_checkpointer_gets_its_time() -> None:
+    """Where all have failed and one is in place all the same, the recovery waits for it."""
+    seen = look(replace(SICK, workloads=kept(generation(4, failure="x"), active=4)))
+    assert any(f.id == "checkpoint.all-failed" for f in seen.findings)
+    assert not seen.blocked
+
+
+def test_unknown_marks_block_nothing_and_are_reported() -> None:
+    """A damaged failed.json is not taken for "none has failed" in silence, nor does it keep the API away."""
+    (workload,) = kept(generation(3), generation(4))
+    seen = look(replace(SICK, workloads=(replace(workload, marks_unknown="failed.json can't be understood"),)))
+    assert seen.controllers[0].restore == generation(4) and not seen.blocked
+    (found,) = (f for f in seen.findings if f.severity == "unknown")
+    assert (found.id, found.diagnosis) == ("checkpoint.marks-unknown", "failed.json can't be understood")
+
+
 def test_the_remedy_for_having_nothing_fits_the_reason() -> None:
     """A whole generation lacks just its image, as kubeadm's manifests would: the image is what to bring."""
 

@@ -185,6 +185,21 @@ def test_the_active_copy_is_told_by_its_content(disk: Disk) -> None:
     assert workload is not None and workload.active is not None and workload.active.number is None
 
 
+def test_marks_of_failure_are_read_as_the_checkpointer_writes_them(disk: Disk) -> None:
+    """What the checkpointer marked is passed over here too; marks that can't be read are reported as unknown."""
+    disk.start_runtime()
+    disk.capture(b"one")
+    disk.capture(b"two")
+    disk.store.mark_failed(API, 2, "did not stay up")
+    assert [g.failure for g in disk.generations()] == ["", "did not stay up"]
+    workload = disk.examine().workload()
+    assert workload is not None and workload.restorable is not None and workload.restorable.number == 1
+    disk.store.failed_path(API).write_text("{")
+    workload = disk.examine().workload()
+    assert workload is not None and "can't be understood" in workload.marks_unknown
+    assert workload.restorable is not None and workload.restorable.number == 2
+
+
 def test_an_image_that_is_gone_or_another_is_missing(disk: Disk) -> None:
     """Not there is missing; so is another image of the same name. Without a runtime it is unknown."""
     disk.capture()

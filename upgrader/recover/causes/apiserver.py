@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding, Severity
+from upgrader.node.choice import best
+from upgrader.node.layout import KUBE_APISERVER, Layout
 from upgrader.recover.causes.cause import Cause, duration, last_words
-from upgrader.recover.facts import Container, Endpoint, HostFacts, Unknown, Workload
+from upgrader.recover.facts import Container, Endpoint, Generation, HostFacts, Unknown, Workload
 
 __all__ = ["active_copy", "apiserver", "checkpoints"]
 
@@ -114,9 +116,7 @@ def active_copy(name: str, facts: HostFacts) -> Iterator[Cause]:
         title = f"{name}: the copy of kube-apiserver that is in place is none of its generations"
         why = f"{workload.active.path} equals no generation's manifest: it was changed, or its generation is gone."
         yield Cause(Finding("checkpoint.foreign", "warning", title, why))
-    elif not generation.intact or (not isinstance(generation.missing, Unknown) and generation.missing):
-        wrong = generation.damage and f"it is damaged ({generation.damage})"
-        wrong = wrong or f"{_images(generation.missing)} not on this machine"
+    elif wrong := _unfit(generation):
         title = f"{name}: the copy of kube-apiserver in place, generation {number}, can't be trusted to start: {wrong}"
         severity: Severity = "warning" if serves else "error"
         yield Cause(Finding("checkpoint.unfit", severity, title, "", _instead(workload)), explains=not serves)
@@ -125,6 +125,15 @@ def active_copy(name: str, facts: HostFacts) -> Iterator[Cause]:
         yield Cause(
             Finding("checkpoint.active", "info", title, "It leaves when kube-apiserver's own pod has come back.")
         )
+
+
+def _unfit(generation: Generation) -> str:
+    """Why a generation can't be trusted to start; empty when it can."""
+    if generation.damage:
+        return f"it is damaged ({generation.damage})"
+    if generation.has_images is False:
+        return f"{_images(generation.missing)} not on this machine"
+    return f"it has failed before ({generation.failure})" if generation.failed else ""
 
 
 def _images(missing: tuple[str, ...] | Unknown) -> str:
@@ -139,6 +148,7 @@ def _instead(workload: Workload) -> str:
 
 def checkpoints(name: str, facts: HostFacts) -> Iterator[Cause]:
     """Generations that can't be used; and whether any of kube-apiserver's can."""
+    serves = isinstance(facts.api, Endpoint) and facts.api.answers
     if isinstance(facts.workloads, Unknown):
         title = f"{name}: the checkpoints can't be read"
         yield Cause(Finding("checkpoint.unknown", "unknown", title, facts.workloads.why))
@@ -149,30 +159,52 @@ def checkpoints(name: str, facts: HostFacts) -> Iterator[Cause]:
             if generation.damage:
                 title = f"{where} is damaged: {generation.damage}"
                 yield Cause(Finding("checkpoint.damaged", "warning", title, generation.folder, _instead(workload)))
-            elif not isinstance(generation.missing, Unknown) and generation.missing:
+            elif generation.has_images is False:
                 title = f"{where} can't be started: {_images(generation.missing)} not on this machine"
                 remedy = f"{_instead(workload)} Bring the image back, and it can be used again."
                 yield Cause(Finding("checkpoint.image-missing", "warning", title, "", remedy))
-    serves = isinstance(facts.api, Endpoint) and facts.api.answers
+            elif generation.failed:
+                title = f"{where} did not stay up when it was started: {generation.failure}"
+                severity: Severity = "info" if serves else "warning"
+                yield Cause(Finding("checkpoint.failed", severity, title, generation.folder, _instead(workload)))
+        if workload.marks_unknown:
+            title = f"{name}: which generations of {workload.name} have failed before is not known"
+            yield Cause(Finding("checkpoint.marks-unknown", "unknown", title, workload.marks_unknown))
     found = facts.workload()
     if not serves and (found is None or found.restorable is None):
-        title = f"{name}: there is no checkpoint of kube-apiserver that could be restored"
-        why, remedy = _none(name, found)
-        yield Cause(Finding("checkpoint.none", "error", title, why, remedy), blocks=True)
+        yield _all_failed(name, found) if found is not None and _last_resort_failed(found) else _none(name, found)
 
 
-def _none(name: str, found: Workload | None) -> tuple[str, str]:
+def _last_resort_failed(found: Workload) -> bool:
+    last_resort = best(found.generations)
+    return last_resort is not None and last_resort.failed
+
+
+def _all_failed(name: str, found: Workload) -> Cause:
+    """A recovery starts none of them. One that is in place stays, as the last resort of the pod-checkpointer."""
+    title = f"{name}: every checkpoint of kube-apiserver that could be started has failed before"
+    why = "\n".join(f"Generation {g.number}: {g.failure}" for g in found.generations if g.intact and g.failed)
+    remedy = (
+        "Manual action required: find the cause (the findings above, or the last lines of "
+        f"/var/log/pods/{KUBE_APISERVER.namespace}_{KUBE_APISERVER.name}*/*/*.log on {name}) and fix it. Then remove "
+        f"{Layout().failed_path(KUBE_APISERVER)} there, which holds only these marks, and run `upgrader recover` again."
+    )
+    return Cause(Finding("checkpoint.all-failed", "error", title, why, remedy), blocks=found.active is None)
+
+
+def _none(name: str, found: Workload | None) -> Cause:
     """Why there is nothing to restore, and the nearest way to something."""
+    title = f"{name}: there is no checkpoint of kube-apiserver that could be restored"
     whole = [g for g in found.generations if g.intact] if found is not None else []
     if whole and not isinstance(whole[-1].missing, Unknown):
         images = " ".join(image.partition(" ")[0] for image in whole[-1].missing)
         why = f"Generation {whole[-1].number} is whole, but can't be started without its images."
         remedy = f"Bring them to {name}: `ctr -n k8s.io images pull {images}`, or `ctr -n k8s.io images import FILE`."
-        return why, remedy
+        return Cause(Finding("checkpoint.none", "error", title, why, remedy), blocks=True)
     why = "Every generation is damaged." if found is not None and found.generations else "None was ever kept here."
     remedy = (
         "If `upgrader adopt` was used, kubeadm's own manifests are in /etc/kubernetes/upgrader/adopted on "
         f"{name}: moved to /etc/kubernetes/manifests they run again. Otherwise: "
         "`kubeadm init phase control-plane apiserver`."
     )
-    return why, remedy
+    return Cause(Finding("checkpoint.none", "error", title, why, remedy), blocks=True)

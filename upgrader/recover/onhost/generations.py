@@ -60,12 +60,14 @@ def _workload(disk: Inventory, root: str, name: Workload, stored: StoredWorkload
     found = []
     for number, generation in stored.generations.items():
         folder = str(disk.generation(name, number))[len(root) :]
-        found.append({"number": number, "folder": folder, **_generation(generation, images)})
+        failure = stored.failed.get(number, "")
+        found.append({"number": number, "folder": folder, "failure": failure, **_generation(generation, images)})
     return {
         "name": str(name),
         "policy": next((g["policy"] for g in reversed(found) if g["policy"]), ""),
         "active_path": path,
         "generations": found,
+        "marks_unknown": stored.marks_unknown,
         "active": {"path": path, "number": stored.active_number} if stored.active else None,
     }
 
