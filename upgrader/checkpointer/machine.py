@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from upgrader.checkpointer import etcd, probes
-from upgrader.checkpointer.cri import Sandbox, images_present, list_sandboxes
+from upgrader.checkpointer.cri import images_present, list_sandboxes
 from upgrader.checkpointer.errors import StoreError
 from upgrader.checkpointer.pods import Pod
 from upgrader.checkpointer.store import Store
+from upgrader.node.cri import Sandbox
 from upgrader.node.workload import Workload
 
 

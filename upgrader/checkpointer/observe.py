@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from upgrader.checkpointer.cri import Sandbox, copy_presence, presence
+from upgrader.checkpointer.cri import copy_presence, presence
 from upgrader.checkpointer.errors import ApiAway, ApiError, Refused, RuntimeUnknown
 from upgrader.checkpointer.model import ApiState, Content, CopySeen, LeaseSeen, Observation, Owner, ParentPod, Presence
 from upgrader.checkpointer.pods import (
@@ -22,6 +22,7 @@ from upgrader.checkpointer.pods import (
 )
 from upgrader.checkpointer.provenance import Key, Provenance
 from upgrader.checkpointer.sanitise import Candidate, candidate
+from upgrader.node.cri import Sandbox
 from upgrader.node.inventory import StoredWorkload
 from upgrader.node.names import LEASE, POD_SUFFIX
 from upgrader.node.workload import Policy, Workload

@@ -10,6 +10,7 @@ names           labels, annotations and file names that pods, charts and files s
 layout          where generations and manifests lie, and whose a manifest is
 generation      one generation: its record, and whether it is still as it was written
 choice          which generation to start, and which is the last-known-good
+cri, protobuf   what the container runtime says, over whatever transport
 inventory       all that a node keeps, every generation verified
 ==============  ==========================================================================================
 """

@@ -42,7 +42,7 @@ ONE_LOOK = {
     "the newest one's image is gone: the one before": (controller(generations=(generation(3), GONE)), [PUT_3]),
     "the newest has failed before: the one before": (controller(generations=(generation(3), FAILED)), [PUT_3]),
     "all have failed before: nothing": (controller(generations=(replace(FAILED, number=3), FAILED)), []),
-    "the one that has not failed lacks its image: nothing": (
+    "all but one have failed, which lacks its image": (
         controller(generations=(replace(GONE, number=3), FAILED)),
         [],
     ),

@@ -1,8 +1,7 @@
-"""The container runtime's own interface (CRI), over its Unix socket: one unary gRPC call a connection.
+"""One unary gRPC call over a Unix socket, for a Python without libraries.
 
-`crictl` is missing on many hosts, and `ctr` knows neither exit codes nor other runtimes than containerd. gRPC is
-HTTP/2, of which a client that decodes no header needs little: what comes back in headers is only whether it went well,
-and a call that went well has a message.
+gRPC is HTTP/2, of which a client that decodes no header needs little: what comes back in headers is only whether it
+went well, and a call that went well has a message.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterator
 
 from upgrader.recover.onhost.probe import SECONDS, Failed
 
@@ -24,7 +22,7 @@ _MOST = 64 << 20
 _WINDOW_SIZE = 4
 
 
-def call(path: str, method: str, request: bytes = b"") -> bytes:
+def call(path: str, method: str, request: bytes) -> bytes:
     """The response's message; `method` is such as `/runtime.v1.RuntimeService/Version`. Raises Failed."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
@@ -106,71 +104,3 @@ def _exactly(link: socket.socket, size: int, until: float) -> bytes:
         parts.append(part)
         size -= len(part)
     return b"".join(parts)
-
-
-def string(number: int, value: str | bytes) -> bytes:
-    """A string field, or a message within a message."""
-    content = value.encode() if isinstance(value, str) else value
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) in order; messages and strings as bytes. Raises Failed on a damaged message."""
-    at = 0
-    while at < len(data):
-        key, at = _number(data, at)
-        kind = key & 7
-        if kind == 0:
-            value, at = _number(data, at)
-            yield key >> 3, value
-            continue
-        if kind == 2:
-            size, at = _number(data, at)
-        elif kind in (1, 5):
-            size = 8 if kind == 1 else 4
-        else:
-            raise Failed("the container runtime's answer can't be understood")
-        yield key >> 3, data[at : at + size]
-        at += size
-
-
-def one(data: bytes) -> dict[int, int | bytes]:
-    """Field number → its last value."""
-    return dict(fields(data))
-
-
-def text(value: int | bytes) -> str:
-    """A string field; empty for anything else."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
-
-
-def raw(value: int | bytes) -> bytes:
-    """A message field; empty for anything else."""
-    return value if isinstance(value, bytes) else b""
-
-
-def whole(value: int | bytes) -> int:
-    """A number field (signed, 64 bits); 0 for anything else."""
-    if not isinstance(value, int):
-        return 0
-    return value - (1 << 64) if value >> 63 else value
-
-
-def _varint(value: int) -> bytes:
-    out = b""
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(data) and shift < 64:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-    raise Failed("the container runtime's answer is cut off")

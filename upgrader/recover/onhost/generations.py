@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from upgrader.node.cri import Image, Runtime
 from upgrader.node.generation import NotUnderstood, Record, StoredGeneration, read_record
 from upgrader.node.inventory import Inventory, StoredWorkload
 from upgrader.node.layout import KUBE_APISERVER
@@ -14,18 +15,16 @@ from upgrader.node.workload import Workload
 from upgrader.recover.onhost.probe import Failed, unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    Images = Callable[[str], Mapping[str, Any]]
-    """Asks the runtime for one image: its ID and digests, empty when it isn't there."""
 
 _PREFIX = "/registry"
 """kube-apiserver's own default (--etcd-prefix), and kubeadm's."""
 
 
-def workloads(disk: Inventory, root: str, images: Images) -> list[dict[str, Any]]:
+def workloads(disk: Inventory, root: str, runtime: Runtime) -> list[dict[str, Any]]:
     """All workloads on disk; `root` stands before the paths of the host."""
-    return [_workload(disk, root, name, stored, images) for name, stored in disk.read().items()]
+    return [_workload(disk, root, name, stored, runtime) for name, stored in disk.read().items()]
 
 
 def stored_keys(disk: Inventory) -> list[str]:
@@ -53,7 +52,7 @@ def _records(disk: Inventory) -> Iterator[tuple[Workload, Record]]:
                 continue  # reported as damaged by `workloads`
 
 
-def _workload(disk: Inventory, root: str, name: Workload, stored: StoredWorkload, images: Images) -> dict[str, Any]:
+def _workload(disk: Inventory, root: str, name: Workload, stored: StoredWorkload, runtime: Runtime) -> dict[str, Any]:
     if stored.trouble:
         raise Failed(stored.trouble)
     path = str(disk.manifest_path(name))[len(root) :]
@@ -61,7 +60,7 @@ def _workload(disk: Inventory, root: str, name: Workload, stored: StoredWorkload
     for number, generation in stored.generations.items():
         folder = str(disk.generation(name, number))[len(root) :]
         failure = stored.failed.get(number, "")
-        found.append({"number": number, "folder": folder, "failure": failure, **_generation(generation, images)})
+        found.append({"number": number, "folder": folder, "failure": failure, **_generation(generation, runtime)})
     return {
         "name": str(name),
         "policy": next((g["policy"] for g in reversed(found) if g["policy"]), ""),
@@ -72,7 +71,7 @@ def _workload(disk: Inventory, root: str, name: Workload, stored: StoredWorkload
     }
 
 
-def _generation(stored: StoredGeneration, images: Images) -> dict[str, Any]:
+def _generation(stored: StoredGeneration, runtime: Runtime) -> dict[str, Any]:
     found: dict[str, Any] = {"policy": "", "damage": stored.damage, "images": stored.images, "missing": []}
     record = stored.record
     if record is None:
@@ -84,26 +83,26 @@ def _generation(stored: StoredGeneration, images: Images) -> dict[str, Any]:
         helm_revision=record.origin.helm_revision,
     )
     try:
-        found["missing"] = _missing(stored.images, record.images, images)
+        found["missing"] = _missing(stored.images, record.images, runtime)
     except (Failed, OSError, ValueError) as error:
         found["missing"] = unknown(str(error))
     return found
 
 
-def _missing(wanted: Mapping[str, str], recorded: Mapping[str, str], images: Images) -> list[str]:
+def _missing(wanted: Mapping[str, str], recorded: Mapping[str, str], runtime: Runtime) -> list[str]:
     lacking: dict[str, None] = {}
     for container, name in wanted.items():
-        there = images(name)
-        if not there:
+        there = runtime.image(name)
+        if there is None:
             lacking[name] = None
         elif not _same(recorded.get(container, ""), there):
             lacking[f"{name} (there is another image of that name)"] = None
     return list(lacking)
 
 
-def _same(recorded: str, there: Mapping[str, Any]) -> bool:
+def _same(recorded: str, there: Image) -> bool:
     """Whether an image on the node is the one that was recorded, which is by ID or by digest."""
     if not recorded:
         return True
-    known = {there["id"], *there["digests"], *(d.rpartition("@")[2] for d in there["digests"])}
+    known = {there.id, *there.digests, *(d.rpartition("@")[2] for d in there.digests)}
     return recorded in known or recorded.rpartition("@")[2] in known

@@ -22,6 +22,7 @@ def facts(root: str) -> dict[str, Any]:
     """What is so on this host; `root` stands before every path (empty on a real one)."""
     taken, begun = time.time(), time.monotonic()
     socket = containers.socket_path(root)
+    runtime = containers.runtime(socket)
     disk = Inventory(Path(root + "/etc/kubernetes"))
     service = "crio" if socket.endswith("crio.sock") else "containerd"
     found = together(
@@ -30,9 +31,9 @@ def facts(root: str) -> dict[str, Any]:
             "kubelet": lambda: machine.unit("kubelet"),
             "containerd": lambda: machine.unit(service),
             "complaints": containers.complaints,
-            "runtime": lambda: containers.runtime(socket),
-            "containers": lambda: containers.containers(socket, root),
-            "workloads": lambda: generations.workloads(disk, root, lambda name: containers.image(socket, name)),
+            "runtime": lambda: containers.answers(runtime),
+            "containers": lambda: containers.containers(runtime, root),
+            "workloads": lambda: generations.workloads(disk, root, runtime),
             "spaces": lambda: machine.spaces(root),
             "certificates": lambda: machine.certificates(root),
             "manifests": lambda: machine.manifests(root),
