@@ -2,7 +2,8 @@
 
 ``decide`` is level-triggered: it is computed anew on every look, from durations and the disk alone, never from what it
 decided before. Applying a part of its answer, or none, or being killed between two file operations, leaves a disk from
-which the next look decides the rest. What it promises, and why it holds:
+which the next look decides the rest. What it promises (`invariants` checks it before
+each change), and why it holds:
 
 I1. *The last-known-good is only ever replaced by something that was Ready for the set time.* A generation is captured
     only for a (pod, digest) whose unbroken run of looks "the API answered, this pod was Ready and not terminating, and

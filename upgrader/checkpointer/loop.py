@@ -13,6 +13,7 @@ from typing import Protocol
 from upgrader.checkpointer.decide import Desired, decide
 from upgrader.checkpointer.errors import ApiError, StoreError
 from upgrader.checkpointer.history import History, advance
+from upgrader.checkpointer.invariants import checked
 from upgrader.checkpointer.lock import NodeLock, changing
 from upgrader.checkpointer.logs import LOG
 from upgrader.checkpointer.model import ApiState, ParentPod, Settings
@@ -112,7 +113,12 @@ class Loop:
         self._say("complaints", "; ".join(look.complaints))
         self._history = advance(self._history, look.seen, disk, self.settings.ready_for)
         holdings = {w: s.inventory(look.images) for w, s in disk.items()}
-        desired = decide(self._history, look.seen.parents, holdings, self.settings)
+        plan = decide(self._history, look.seen.parents, holdings, self.settings)
+        desired, violations = checked(plan, self._history, holdings, self.settings)
+        failures += map(str, violations)
+        self._counters = replace(
+            self._counters, invariant_violations=self._counters.invariant_violations + len(violations)
+        )
         failures += self._apply(desired, look, disk)
         shelves = self.store.read()
         pending = self._pending(look, shelves)

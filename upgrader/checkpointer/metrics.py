@@ -19,6 +19,7 @@ _TOTALS = {
     "captures": "Generations written.",
     "activations": "Times a copy's manifest was put in place.",
     "releases": "Times a copy's manifest was withdrawn.",
+    "invariant_violations": "Planned changes that were held back because they would break a promise: a bug.",
 }
 _OF_WORKLOADS = {
     "generation": ("generation", "Number of the last-known-good."),

@@ -63,6 +63,7 @@ class Counters:
     captures: int = 0
     activations: int = 0
     releases: int = 0
+    invariant_violations: int = 0
 
 
 class Board:

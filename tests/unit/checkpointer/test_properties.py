@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.checkpointer.builders import API
 from upgrader.checkpointer.decide import Desired, decide
 from upgrader.checkpointer.history import History, advance
+from upgrader.checkpointer.invariants import checked
 from upgrader.checkpointer.model import ApiState, CopySeen, LeaseSeen, Observation, ParentPod, Presence, Settings
 from upgrader.node.choice import Generation, WorkloadInventory
 from upgrader.node.workload import Policy
@@ -122,6 +123,7 @@ def test_invariants_hold_over_any_sequence(
             before = disk.holding()
             history = advance(history, this, [API], SETTINGS.ready_for)
             desired = decide(history, this.parents, {API: before}, SETTINGS)
+            assert checked(desired, history, {API: before}, SETTINGS) == (desired, ())
             known = this.api is ApiState.ANSWERING and this.runtime is not None
             # An independent account of who has been Ready since when.
             proving = {(p.uid, p.digest) for p in this.parents if p.ready and not p.terminating and p.digest}
