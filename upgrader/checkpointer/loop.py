@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
-from upgrader.checkpointer.decide import Desired, decide
-from upgrader.checkpointer.errors import ApiError, StoreError
-from upgrader.checkpointer.history import History, advance
-from upgrader.checkpointer.invariants import checked
-from upgrader.checkpointer.lock import NodeLock, changing
+from upgrader.checkpointer.checkpointer_errors import ApiError, StoreError
+from upgrader.checkpointer.decision.durations import History, advance
+from upgrader.checkpointer.decision.invariants import checked
+from upgrader.checkpointer.decision.rules import Desired, decide
 from upgrader.checkpointer.logs import LOG
-from upgrader.checkpointer.model import ApiState, ParentPod, Settings
-from upgrader.checkpointer.observe import CHANGED, Look, Observer, lease_of
-from upgrader.checkpointer.pods import Pod, condition, owner_kind, template_hash
-from upgrader.checkpointer.report import Board, Counters, Report, WorkloadReport
-from upgrader.checkpointer.store import Store
+from upgrader.checkpointer.observation.observer import CHANGED, Look, Observer, lease_of
+from upgrader.checkpointer.observed import ApiState, ParentPod, Settings
+from upgrader.checkpointer.reporting.pass_report import Board, Counters, Report, WorkloadReport
+from upgrader.checkpointer.static_pods.pods import Pod, condition, owner_kind, template_hash
+from upgrader.checkpointer.storage.node_lock import NodeLock, changing
+from upgrader.checkpointer.storage.store import Store
 from upgrader.node.generation import Origin, Record
 from upgrader.node.inventory import StoredWorkload
 from upgrader.node.workload import Policy, Workload

@@ -15,7 +15,7 @@ from upgrader.engine.lock import folder_lock
 from upgrader.errors import RollbackFailed, UsageError
 from upgrader.model.cluster import Cluster
 from upgrader.model.settings import AvailabilitySettings
-from upgrader.recover.diagnose import Diagnosis
+from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.pipeline import recover_pipeline, recovered
 from upgrader.ui.diagnosis import print_diagnosis
 from upgrader.ui.steps import print_steps

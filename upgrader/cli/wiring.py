@@ -32,9 +32,9 @@ from upgrader.observe import observe
 from upgrader.planner import IntendedRelease, plan_run
 from upgrader.ports import Hosts, Kube, Recovery
 from upgrader.preflight.checks import PreflightContext, run_checks
-from upgrader.recover.api import ApiRecovery
-from upgrader.recover.look import Look
+from upgrader.recover.diagnosis.look import Look
 from upgrader.recover.pipeline import RecoverTools
+from upgrader.recover.restoring.api_recovery import ApiRecovery
 
 __all__ = ["Session", "open_kube", "open_session"]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.unit.checkpointer.builders import Json, pod
-from upgrader.checkpointer.errors import ApiUnknown, RuntimeUnknown
-from upgrader.checkpointer.lock import NodeLock
+from upgrader.checkpointer.checkpointer_errors import ApiUnknown, RuntimeUnknown
 from upgrader.checkpointer.loop import Loop
-from upgrader.checkpointer.model import Content, Owner, Settings
-from upgrader.checkpointer.observe import Observer
-from upgrader.checkpointer.pods import Pod
-from upgrader.checkpointer.report import Board
-from upgrader.checkpointer.store import Store
+from upgrader.checkpointer.observation.observer import Observer
+from upgrader.checkpointer.observed import Content, Owner, Settings
+from upgrader.checkpointer.reporting.pass_report import Board
+from upgrader.checkpointer.static_pods.pods import Pod
+from upgrader.checkpointer.storage.node_lock import NodeLock
+from upgrader.checkpointer.storage.store import Store
 from upgrader.node.cri import Container, Sandbox
 from upgrader.node.workload import Workload
 

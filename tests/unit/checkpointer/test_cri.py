@@ -15,9 +15,9 @@ import h2.events
 import pytest
 
 from tests.unit.checkpointer.builders import API
-from upgrader.checkpointer.cri import list_sandboxes, presence
-from upgrader.checkpointer.errors import RuntimeUnknown
-from upgrader.checkpointer.model import Presence
+from upgrader.checkpointer.checkpointer_errors import RuntimeUnknown
+from upgrader.checkpointer.observation.running_pods import list_sandboxes, presence
+from upgrader.checkpointer.observed import Presence
 from upgrader.node.cri import decode
 
 

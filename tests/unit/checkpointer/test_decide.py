@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tests.unit.checkpointer.builders import API
-from upgrader.checkpointer.decide import Desired, decide
-from upgrader.checkpointer.history import History, advance
-from upgrader.checkpointer.model import ApiState, LeaseSeen, Observation, ParentPod, Presence, Settings
+from upgrader.checkpointer.decision.durations import History, advance
+from upgrader.checkpointer.decision.rules import Desired, decide
+from upgrader.checkpointer.observed import ApiState, LeaseSeen, Observation, ParentPod, Presence, Settings
 from upgrader.node.choice import Generation, WorkloadInventory
 from upgrader.node.workload import Policy
 

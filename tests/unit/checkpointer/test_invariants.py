@@ -10,11 +10,11 @@ import pytest
 from tests.unit.checkpointer.builders import API, pod
 from tests.unit.checkpointer.cluster import Cluster, instance, passes, sandbox
 from upgrader.checkpointer import loop as loop_module
-from upgrader.checkpointer.decide import Desired
-from upgrader.checkpointer.history import CopyLine, History, Timeline
-from upgrader.checkpointer.invariants import checked
-from upgrader.checkpointer.metrics import render
-from upgrader.checkpointer.model import ParentPod, Settings
+from upgrader.checkpointer.decision.durations import CopyLine, History, Timeline
+from upgrader.checkpointer.decision.invariants import checked
+from upgrader.checkpointer.decision.rules import Desired
+from upgrader.checkpointer.observed import ParentPod, Settings
+from upgrader.checkpointer.reporting.metrics import render
 from upgrader.node.choice import Generation, WorkloadInventory
 from upgrader.node.workload import Policy
 

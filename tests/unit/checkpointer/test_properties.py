@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.checkpointer.builders import API
-from upgrader.checkpointer.decide import Desired, decide
-from upgrader.checkpointer.history import History, advance
-from upgrader.checkpointer.invariants import checked
-from upgrader.checkpointer.model import ApiState, CopySeen, LeaseSeen, Observation, ParentPod, Presence, Settings
+from upgrader.checkpointer.decision.durations import History, advance
+from upgrader.checkpointer.decision.invariants import checked
+from upgrader.checkpointer.decision.rules import Desired, decide
+from upgrader.checkpointer.observed import ApiState, CopySeen, LeaseSeen, Observation, ParentPod, Presence, Settings
 from upgrader.node.choice import Generation, WorkloadInventory
 from upgrader.node.workload import Policy
 

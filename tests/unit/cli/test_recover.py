@@ -22,7 +22,7 @@ from upgrader.errors import RollbackFailed, UsageError
 from upgrader.model.cluster import Cluster
 from upgrader.model.settings import Holding
 from upgrader.pipeline import Pipeline
-from upgrader.recover.diagnose import ApiSeen, Controller, Diagnosis
+from upgrader.recover.diagnosis.diagnose import ApiSeen, Controller, Diagnosis
 from upgrader.recover.pipeline import RecoverTools
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.checkpointer.builders import API, made
-from upgrader.checkpointer.store import Store
+from upgrader.checkpointer.storage.store import Store
 from upgrader.node.generation import NotUnderstood, Origin, Record
 from upgrader.node.inventory import Inventory
 from upgrader.node.layout import Layout, is_foreign

@@ -80,7 +80,7 @@ def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
 def test_the_rule_which_generation_to_start_is_written_once() -> None:
     """Both sides call it, and neither orders generations by whether they are intact, failed or have their images."""
     choosing = {p: list(calls(ast.parse(p.read_text()), "best", "restorable", "last_good")) for p in USERS}
-    assert any(p.is_relative_to(ROOT / "checkpointer") and p.stem == "decide" for p, found in choosing.items() if found)
+    assert any(p.is_relative_to(ROOT / "checkpointer") and p.stem == "rules" for p, found in choosing.items() if found)
     assert any(p.is_relative_to(ROOT / "recover") and p.stem == "actions" for p, found in choosing.items() if found)
     for path in USERS:
         tree = ast.parse(path.read_text())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from upgrader.model.cluster import Host
-from upgrader.recover.diagnose import Controller
-from upgrader.recover.facts import (
+from upgrader.recover.diagnosis.diagnose import Controller
+from upgrader.recover.facts.host_facts import (
     Clock,
     Container,
     Copy,

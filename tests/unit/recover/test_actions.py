@@ -8,7 +8,9 @@ import pytest
 
 from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.model.cluster import Host
-from upgrader.recover.actions import (
+from upgrader.recover.diagnosis.diagnose import Controller
+from upgrader.recover.facts.host_facts import Unknown
+from upgrader.recover.restoring.actions import (
     COPY_SECONDS,
     PARENT_SECONDS,
     STAGGER_SECONDS,
@@ -18,8 +20,6 @@ from upgrader.recover.actions import (
     next_actions,
     remember,
 )
-from upgrader.recover.diagnose import Controller
-from upgrader.recover.facts import Unknown
 
 GONE = generation(4, missing=("registry.k8s.io/kube-apiserver:v1.37.1",))
 FAILED = generation(4, failure="did not stay up")

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.recover.controllers import ACTIVE_PATH, NOW, generation
 from upgrader.model.cluster import Host
-from upgrader.recover.diagnose import ApiSeen, Diagnosis, diagnose
-from upgrader.recover.facts import (
+from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis, diagnose
+from upgrader.recover.facts.host_facts import (
     ETCD_CERTIFICATE,
     Alarm,
     Backup,

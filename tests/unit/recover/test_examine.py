@@ -21,16 +21,16 @@ from testkit.certificates import Authority
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.checkpointer.builders import API, Contents, made, pod
 from tests.unit.checkpointer.test_cri import Runtime, container, field, sandbox
-from upgrader.checkpointer.store import Store
+from upgrader.checkpointer.storage.store import Store
 from upgrader.errors import HostError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.node.generation import Origin
 from upgrader.node.workload import Policy
 from upgrader.ports import CommandResult
-from upgrader.recover.examine import examine, examine_all
-from upgrader.recover.facts import Certificate, EtcdServer, Generation, HostFacts, Manifests, Unit, Unknown
-from upgrader.recover.onhost import etcd, generations, probe
-from upgrader.recover.program import program
+from upgrader.recover.facts.examine import examine, examine_all
+from upgrader.recover.facts.host_facts import Certificate, EtcdServer, Generation, HostFacts, Manifests, Unit, Unknown
+from upgrader.recover.facts.program import program
+from upgrader.recover.onhost import checkpoint_facts, etcd_facts, questions
 
 HOST = Host("controller-1", "10.0.0.11")
 IMAGE = field(1, field(1, "sha256:aa") + field(3, "example/main@sha256:bb"))
@@ -252,11 +252,11 @@ def test_a_tool_that_is_missing_makes_its_facts_unknown(disk: Disk) -> None:
 
 def test_what_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that doesn't end is ended; a question that doesn't end is left behind, and the others have answers."""
-    monkeypatch.setattr(probe, "SECONDS", 0.1)
-    with pytest.raises(probe.Failed, match="sleep did not end"):
-        probe.command("sleep", "60")
+    monkeypatch.setattr(questions, "SECONDS", 0.1)
+    with pytest.raises(questions.Failed, match="sleep did not end"):
+        questions.command("sleep", "60")
     never = threading.Event()
-    answers = probe.together({"hangs": never.wait, "answers": lambda: 1}, 0.1)
+    answers = questions.together({"hangs": never.wait, "answers": lambda: 1}, 0.1)
     never.set()
     assert answers["answers"] == 1
     assert "no answer" in answers["hangs"]["unknown"]
@@ -326,7 +326,7 @@ def test_etcd_is_asked_for_what_was_checkpointed(disk: Disk) -> None:
     """The keys are those of the workloads that own the pods, as kube-apiserver writes them; a damaged one has none."""
     disk.capture()
     disk.write("/etc/kubernetes/checkpointer/workloads/kube-system.broken/generations/1/generation.json", "{")
-    assert generations.stored_keys(disk.store) == ["/registry/deployments/kube-system/kube-apiserver"]
+    assert checkpoint_facts.stored_keys(disk.store) == ["/registry/deployments/kube-system/kube-apiserver"]
 
 
 @pytest.mark.parametrize(("counts", "has"), [((0, 0), False), ((0, 1), True)])
@@ -338,7 +338,7 @@ def test_one_workload_that_is_stored_is_a_cluster(counts: tuple[int, int], has: 
         count = stored[base64.b64decode(body["key"]).decode()]
         return 200, {"count": str(count)} if count else {}
 
-    assert etcd.has_any(ask, list(stored)) is has
+    assert etcd_facts.has_any(ask, list(stored)) is has
 
 
 def test_an_etcd_that_waits_for_the_others_is_told_from_a_silent_one(disk: Disk) -> None:

@@ -8,8 +8,8 @@ from tests.unit.recover.controllers import generation
 from tests.unit.recover.test_diagnose import CRASHED, HEALTHY, SICK, SILENT, STOPPED, kept, look
 from tests.unit.ui.conftest import text
 from upgrader.model.cluster import Host
-from upgrader.recover.diagnose import ApiSeen, diagnose
-from upgrader.recover.facts import Examined
+from upgrader.recover.diagnosis.diagnose import ApiSeen, diagnose
+from upgrader.recover.facts.host_facts import Examined
 from upgrader.ui.diagnosis import draw_diagnosis
 
 WIDTH = 140
