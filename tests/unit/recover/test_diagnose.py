@@ -65,7 +65,7 @@ def test_findings(case: dict[str, Any]) -> None:
 
 
 def test_every_case_says_what_it_proves() -> None:
-    """A file is named after its case, and its sentence ends as one; no key is misspelled, so that nothing is skipped."""
+    """Each has a whole sentence, and no key is misspelled, so that nothing is skipped."""
     texts = {f"{name}{part}" for name in ("diagnosis", "remedy") for part in ("", "_has", "_lacks")}
     for stem, case in CASES.items():
         assert case.keys() == {"name", "proves", "api_answers", "controllers", "expected"}, stem
