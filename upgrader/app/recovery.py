@@ -16,7 +16,7 @@ from upgrader.errors import RollbackFailed, UsageError
 from upgrader.model.cluster import Cluster
 from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline
-from upgrader.recover.diagnose import Diagnosis
+from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.pipeline import recover_pipeline, recovered
 
 __all__ = ["ProposedRecovery", "propose_recovery"]

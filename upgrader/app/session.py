@@ -33,9 +33,9 @@ from upgrader.pipeline_builder import PipelineBuilder
 from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
 from upgrader.ports import Kube, Recovery, Tools
 from upgrader.preflight.run_checks import PreflightContext, run_checks
-from upgrader.recover.api import ApiRecovery
-from upgrader.recover.look import Look
+from upgrader.recover.diagnosis.look import Look
 from upgrader.recover.pipeline import RecoverTools
+from upgrader.recover.restoring.api_recovery import ApiRecovery
 
 __all__ = ["Session", "open_kube", "open_session"]
 

@@ -88,12 +88,12 @@ class BringUp:
     def _deliver(self) -> None:
         """Bring the nodes what images have been made since their disks were, and write the values that name them."""
         checkpointer = checkpointer_image(self._progress)
-        images = [*self._parts.images, *([checkpointer] if checkpointer else [])]
+        images = [*self._parts.images, checkpointer]
         deliver(images, self._placement, self._cluster, self._runner)
         names = image_names(images)
         write_values(
             self._placement,
             haproxy=names["haproxy"],
             coredns=names["coredns"],
-            checkpointer=checkpointer.name if checkpointer else None,
+            checkpointer=checkpointer.name,
         )

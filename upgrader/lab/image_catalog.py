@@ -70,16 +70,13 @@ def image_names(found: Sequence[Image]) -> dict[str, str]:
     return {image.name.rsplit(":", 1)[0].rsplit("/", 1)[1]: image.name for image in found}
 
 
-def checkpointer_image(progress: LabProgress) -> Image | None:
-    """The pod-checkpointer's image from the source as it is now, or None while there is no such source."""
-    source = Path(__file__).resolve().parents[1] / "checkpointer"
+def checkpointer_image(progress: LabProgress) -> Image:
+    """The pod-checkpointer's image from the source as it is now: its own package and the node library, nothing else."""
+    sources = {name: Path(__file__).resolve().parents[1] / name for name in ("checkpointer", "node")}
     requirements = definitions() / "images" / "pod-checkpointer" / "requirements.txt"
-    if not source.is_dir() or not any(source.glob("*.py")):
-        return None
-    key = content_hash([source, *([requirements] if requirements.exists() else [])])
-    folders = {"upgrader/checkpointer": source}
-    if requirements.exists():
-        folders["site-packages"] = _wheels(requirements, progress)
+    key = content_hash([requirements], *(content_hash([source]) for source in sources.values()))
+    folders = {f"upgrader/{name}": source for name, source in sources.items()}
+    folders["site-packages"] = _wheels(requirements, progress)
     app = _compiled(f"app-{key}", folders, progress)
     return Image(
         f"upgrader.lab/pod-checkpointer:0.1.0-{key}",

@@ -184,15 +184,14 @@ class Lab:
             {node.name: machine_of(self.placement, node).switched_on() for node in nodes}, deadline_seconds
         )
 
-    def import_checkpointer(self) -> str | None:
+    def import_checkpointer(self) -> str:
         """Import the pod-checkpointer's image, from its source as it is now, into every node that lacks it.
 
-        Returns the image's name, or None while there is no such source.
+        Returns the image's name.
         """
         image = checkpointer_image(self._progress)
-        if image:
-            self.import_images([image])
-        return image.name if image else None
+        self.import_images([image])
+        return image.name
 
     def import_images(self, images: Sequence[Image]) -> None:
         """Import images into every Kubernetes node that lacks one of them."""

@@ -10,10 +10,11 @@ from upgrader.model.cluster import Cluster
 from upgrader.model.release import RestorePoint
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
-from upgrader.recover.actions import Attempts, next_actions
-from upgrader.recover.diagnose import Diagnosis
-from upgrader.recover.gates import ReleaseGate
-from upgrader.recover.hand_over import HandOverStep
+from upgrader.recover.diagnosis.diagnose import Diagnosis
+from upgrader.recover.restoring.actions import Attempts, next_actions
+from upgrader.recover.steps.hand_over import HandOverStep
+from upgrader.recover.steps.release_gate import ReleaseGate
+from upgrader.recover.steps.release_recovery import ReleaseRecoveryStep
 
 __all__ = ["ApiStep", "RecoverTools", "recover_pipeline", "recovered"]
 
@@ -62,7 +63,7 @@ class ApiStep:
 
 def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
     """The API first, then the release that took it away, then back to its own pods; gated as an upgrade is."""
-    release = ReleaseStep(
+    release = ReleaseRecoveryStep(
         look=tools.look,
         hosts=tools.hosts,
         helm=tools.helm,

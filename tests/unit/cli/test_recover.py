@@ -25,7 +25,7 @@ from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Pipeline
-from upgrader.recover.diagnose import ApiSeen, Controller, Diagnosis
+from upgrader.recover.diagnosis.diagnose import ApiSeen, Controller, Diagnosis
 from upgrader.recover.pipeline import RecoverTools
 
 
