@@ -14,15 +14,15 @@ __all__ = ["IDEMPOTENT", "Gate", "GateRun", "Inspection", "Pipeline", "PipelineS
 
 
 class Gate(Protocol):
-    """A question about the cluster's health. It only looks; it never changes anything, and never sleeps."""
+    """A question about the cluster's health. It only reads; it never changes anything, and never sleeps."""
 
     @property
     def name(self) -> str:
         """Short and unique within its step, such as `daemonset/kube-proxy`."""
         ...
 
-    def look(self) -> Verdict:
-        """Look once. An API that doesn't answer is `unknown`, not an exception."""
+    def check(self) -> Verdict:
+        """Check once. An API that doesn't answer is `unknown`, not an exception."""
         ...
 
 

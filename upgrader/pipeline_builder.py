@@ -66,7 +66,7 @@ class PipelineBuilder:
         What was begun since is planned as if it hadn't been: what it was is in its restore point. Raises HelmError when
         Helm has forgotten that revision.
         """
-        now = plan_run(intended, observed, self.settings.kubernetes_version)
+        now = plan_run(intended, observed, self.settings.target)
         steps = tuple(self._as_planned(step, state) for step in now.steps)
         return Plan(state.current or observed.server, now.target, steps)
 

@@ -42,7 +42,7 @@ def wanted_steps(settings: Settings, charts: Path) -> Iterator[ReleaseSpec | Pla
             continue
         values: dict[str, Any] = dict(item.values)
         if item.chart is None and item.name in VERSIONED_RELEASES:
-            values["kubernetesVersion"] = str(settings.kubernetes_version)
+            values["kubernetesVersion"] = str(settings.target)
         yield ReleaseSpec(item.name, item.namespace, item.chart or charts / item.name, values)
 
 

@@ -86,7 +86,7 @@ def test_no_fault_passes_for_health(world: World, fault: Fault, tmp_path: Path) 
     gates: list[Gate] = [NodesGate(world.kube, FakeClock(), cluster), CriticalPodsGate(world.kube)]
     world.proxy.set(fault)
     for gate in gates:
-        assert gate.look().kind is VerdictKind.UNKNOWN
+        assert gate.check().kind is VerdictKind.UNKNOWN
     if fault not in (Fault.TRUNCATED, Fault.TRICKLE):  # half an "ok", or a slow one, comes from an API that is ready
         assert api_problem(world.kube)
 

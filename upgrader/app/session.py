@@ -59,7 +59,7 @@ class Session:
 
     def at(self, target: KubernetesVersion) -> Session:
         """The same with another target, whatever upgrader.yaml says."""
-        return replace(self, settings=replace(self.settings, kubernetes_version=target))
+        return replace(self, settings=replace(self.settings, target=target))
 
     def without_probe(self) -> Session:
         """The same, without requests to the API that only measure it."""
@@ -72,7 +72,7 @@ class Session:
 
     def plan(self, observed: Observed) -> Plan:
         """What a run would change. Raises HelmError for values that a chart's schema refuses."""
-        return plan_run(self.intended(), observed, self.settings.kubernetes_version)
+        return plan_run(self.intended(), observed, self.settings.target)
 
     def intended(self) -> tuple[IntendedStep, ...]:
         """The pipeline as it should be at the target, each chart rendered."""
@@ -98,7 +98,7 @@ class Session:
             helm=self.tools.helm,
             clock=self.tools.clock,
             cluster=self.cluster,
-            target=self.settings.kubernetes_version,
+            target=self.settings.target,
             observed=observed,
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
         )
@@ -163,7 +163,7 @@ def open_session(folder: Path, target: KubernetesVersion | None = None) -> Itera
 
     Raises UsageError for whatever is wrong with the folder, before any connection.
     """
-    settings = load_settings(folder, os.environ, Overrides(kubernetes_version=target))
+    settings = load_settings(folder, os.environ, Overrides(target=target))
     context = check_context(settings.kubeconfig, settings.context)
     with ExitStack() as stack:
         # Ansible reads its inventory in a process of its own: meanwhile the other tools are made ready.

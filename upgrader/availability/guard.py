@@ -37,6 +37,6 @@ def _asked_like(others: tuple[GateRun, ...], gate: AvailabilityGate) -> GateRun:
 
 
 def _check(gate: AvailabilityGate) -> None:
-    verdict = gate.look()
+    verdict = gate.check()
     if verdict.kind is VerdictKind.BROKEN:
         raise GateFailed(f"gate {gate.name}: " + "\n".join(verdict.lines()), remedy=verdict.remedy)

@@ -8,6 +8,7 @@ import click
 
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
+from upgrader.model.version import KubernetesVersion
 from upgrader.ui.reporters import choose_reporter
 from upgrader.ui.summary import print_report
 
@@ -15,9 +16,22 @@ __all__ = ["FRONT_END", "RUN", "TAKE_OVER", "TARGET", "YES", "conclude", "confir
 
 FRONT_END = FrontEnd(notify=lambda text: click.echo(text, err=True), display=lambda: choose_reporter(sys.stderr))
 
+
+class _Version(click.ParamType[KubernetesVersion]):
+    """A Kubernetes version; raises UsageError for anything else."""
+
+    name = "version"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> KubernetesVersion:
+        return value if isinstance(value, KubernetesVersion) else KubernetesVersion.parse(str(value))
+
+
 YES = click.option("--yes", "-y", is_flag=True, help="Don't ask before starting.")
 TARGET = click.option(
-    "--to", metavar="VERSION", help="Kubernetes version to upgrade to (default: kubernetesVersion in upgrader.yaml)."
+    "--to",
+    "target",
+    metavar="VERSION",
+    help="Kubernetes version to upgrade to (default: kubernetesVersion in upgrader.yaml).",
 )
 RUN = click.option(
     "--run", "name", metavar="RUN", help="Which run, as `upgrader history` names it (default: the newest)."

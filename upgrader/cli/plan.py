@@ -23,12 +23,12 @@ __all__ = ["plan"]
 @click.option("--diff", is_flag=True, help="Show the diff of every object that changes.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON on standard output.")
 @click.pass_obj
-def plan(folder: Path, to: str | None, diff: bool, as_json: bool) -> None:
+def plan(folder: Path, target: KubernetesVersion | None, diff: bool, as_json: bool) -> None:
     """Show what `upgrader run` would change, and what blocks it. Changes nothing.
 
     Exits with 3 when a check inhibits the run.
     """
-    checked = plan_upgrade(folder, KubernetesVersion.parse(to) if to else None)
+    checked = plan_upgrade(folder, target)
     if as_json:
         click.echo(json.dumps(_as_json(checked), indent=2))
     else:

@@ -19,7 +19,7 @@ __all__ = ["run"]
 @YES
 @TAKE_OVER
 @click.pass_obj
-def run(folder: Path, to: str | None, yes: bool, take_over: bool) -> None:
+def run(folder: Path, target: KubernetesVersion | None, yes: bool, take_over: bool) -> None:
     """Upgrade the cluster: plan, check, then step by step, each followed by its health gates.
 
     A step that fails is rolled back, and the earlier steps of this run after it, unless policy says otherwise.
@@ -28,7 +28,6 @@ def run(folder: Path, to: str | None, yes: bool, take_over: bool) -> None:
     Exit codes: 0 done, 2 wrong usage or files, 3 inhibited by a check, 4 failed and rolled back with the cluster
     healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
-    target = KubernetesVersion.parse(to) if to else None
     with propose_upgrade(folder, target, FRONT_END, take_over=take_over) as proposed:
         checked = proposed.checked
         print_plan(checked.plan, checked.findings, diff=False)

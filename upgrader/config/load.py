@@ -42,7 +42,7 @@ _EXAMPLE = "Write at least the line `kubernetesVersion: v1.36.3`."
 class Overrides:
     """What flags say; None leaves the file's word."""
 
-    kubernetes_version: KubernetesVersion | None = None
+    target: KubernetesVersion | None = None
     kubeconfig: Path | None = None
     context: str | None = None
 
@@ -72,7 +72,7 @@ def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides
     limits = Limits(file.availability.max_failed, file.availability.max_gap)
     return Settings(
         folder=folder,
-        kubernetes_version=overrides.kubernetes_version or file.kubernetes_version,
+        target=overrides.target or file.kubernetes_version,
         kubeconfig=kubeconfig.absolute(),
         context=overrides.context or environ.get("UPGRADER_CONTEXT") or file.cluster.context,
         inventory=folder / file.cluster.inventory,

@@ -28,7 +28,7 @@ _CONTAINER = "kube-apiserver"
 class ApiServerGate:
     """Each controller has a Ready pod, whose own address answers `/readyz` and `/version`; then one round trip.
 
-    `version` None accepts any. The round trip writes and deletes a ConfigMap `upgrader-probe-…` in kube-system, the
+    `target` None accepts any version. The round trip writes and deletes a ConfigMap `upgrader-probe-…` in kube-system, the
     only change that any gate makes.
     """
 
@@ -36,13 +36,13 @@ class ApiServerGate:
     clock: Clock
     cluster: Cluster
     ref: WorkloadRef
-    version: KubernetesVersion | None = None
+    target: KubernetesVersion | None = None
 
     @property
     def name(self) -> str:
         return "apiserver"
 
-    def look(self) -> Verdict:
+    def check(self) -> Verdict:
         # The pods first: while an old pod shares the address, it may answer instead of the new one.
         verdict = diagnose_workload(self.kube, self.ref, self.clock.now())
         if verdict.kind is not VerdictKind.HOLDS:
@@ -94,7 +94,7 @@ class ApiServerGate:
                 *error.message.splitlines(),
                 remedy=f"Check what its readiness waits for: kubectl get --raw /readyz?verbose --server {server}",
             )
-        if self.version is None:
+        if self.target is None:
             return None
         try:
             reported = str(json.loads(self.kube.raw("/version", server=server))["gitVersion"])
@@ -104,9 +104,9 @@ class ApiServerGate:
                 f"kube-apiserver on {host.name} does not report its version: {error}",
                 remedy=f"Check what answers there: kubectl get --raw /version --server {server}",
             )
-        if running != self.version:
+        if running != self.target:
             return pending(
-                f"kube-apiserver on {host.name} is {reported}, not {self.version}",
+                f"kube-apiserver on {host.name} is {reported}, not {self.target}",
                 remedy=f"Check which image it runs: {describe_workload(self.ref)}",
             )
         return None
@@ -119,5 +119,5 @@ class ApiServerGate:
                 remedy="Check etcd, and the log of kube-apiserver: kubectl get --raw /readyz?verbose",
             )
         count = len(self.cluster.controllers)
-        version = f" at {self.version}" if self.version else ""
+        version = f" at {self.target}" if self.target else ""
         return holds(f"kube-apiserver: {count} of {count} instances ready{version}; write, watch and read work")

@@ -24,7 +24,7 @@ class AvailabilityGate:
     """What the prober has counted so far; None when it no longer reports."""
     name: str = "availability"
 
-    def look(self) -> Verdict:
+    def check(self) -> Verdict:
         """Compare the step's counts with its limits."""
         seen = self.counts()
         if seen is None:

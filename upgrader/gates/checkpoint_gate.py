@@ -31,7 +31,7 @@ class CheckpointGate:
     def name(self) -> str:
         return "checkpoint"
 
-    def look(self) -> Verdict:
+    def check(self) -> Verdict:
         verdict = diagnose_workload(self.kube, self.ref, self.clock.now())
         if verdict.kind is not VerdictKind.HOLDS:
             return verdict

@@ -28,7 +28,7 @@ class CriticalPodsGate:
     def name(self) -> str:
         return "critical-pods"
 
-    def look(self) -> Verdict:
+    def check(self) -> Verdict:
         try:
             pods = [Pod.parse(item) for item in self.kube.list(PODS, _NAMESPACE)]
             critical = [

@@ -34,7 +34,7 @@ class NodesGate:
     def name(self) -> str:
         return "nodes"
 
-    def look(self) -> Verdict:
+    def check(self) -> Verdict:
         try:
             nodes = {item["metadata"]["name"]: item for item in self.kube.list(NODES)}
             leases = {item["metadata"]["name"]: item for item in self.kube.list(LEASES, _HEARTBEATS)}

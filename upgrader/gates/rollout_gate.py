@@ -25,5 +25,5 @@ class RolloutGate:
     def name(self) -> str:
         return f"{self.ref.kind.lower()}/{self.ref.name}"
 
-    def look(self) -> Verdict:
+    def check(self) -> Verdict:
         return diagnose_workload(self.kube, self.ref, self.clock.now(), allow_none=self.allow_none)

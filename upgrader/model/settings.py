@@ -112,7 +112,8 @@ class Settings:
     """Everything that a command needs to know before it looks at the cluster. All paths are absolute."""
 
     folder: Path
-    kubernetes_version: KubernetesVersion
+    target: KubernetesVersion
+    """The version to upgrade to (`kubernetesVersion` in the file, or `--to`)."""
     kubeconfig: Path
     inventory: Path
     pipeline: tuple[StepSettings, ...]

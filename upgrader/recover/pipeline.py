@@ -93,7 +93,7 @@ def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
 def recovered(tools: RecoverTools) -> str:
     """What is still missing until the cluster is as a recovery leaves it; "" when nothing is. Looks once."""
     for item in _gates(tools):
-        verdict = item.gate.look()
+        verdict = item.gate.check()
         if verdict.kind != "holds":
             return verdict.reason
     return ""

@@ -107,7 +107,7 @@ class Site:
                 return find_runs((LocalJournals(folder / "runs"),))
 
             def at(self, target: KubernetesVersion) -> Any:
-                self.settings = replace(self.settings, kubernetes_version=target)
+                self.settings = replace(self.settings, target=target)
                 return self
 
             def _specs(self) -> list[ReleaseSpec]:

@@ -47,7 +47,7 @@ def test_one_line_is_enough(folder: Path) -> None:
     """A file that says only the version gets the default pipeline, paths and policy."""
     write(folder, "upgrader.yaml", MINIMAL)
     settings = load_settings(folder, {})
-    assert settings.kubernetes_version == KubernetesVersion(1, 36, 3)
+    assert settings.target == KubernetesVersion(1, 36, 3)
     assert settings.kubeconfig == folder / "kubeconfig"
     assert settings.inventory == folder / "hosts.yml"
     assert settings.on_failure == "rollback-run"
@@ -108,7 +108,7 @@ def test_flags_beat_the_environment_which_beats_the_file(folder: Path) -> None:
     assert (by_environment.context, by_environment.kubeconfig) == ("environment", folder / "environment")
     flags = Overrides(KubernetesVersion(1, 37, 1), Path("flag"), "flag")
     by_flag = load_settings(Path("cluster"), environ, flags)
-    assert (by_flag.context, by_flag.kubeconfig, str(by_flag.kubernetes_version)) == (
+    assert (by_flag.context, by_flag.kubeconfig, str(by_flag.target)) == (
         "flag",
         folder / "flag",
         "v1.37.1",

@@ -72,7 +72,7 @@ class ScriptedGate:
     verdicts: Iterator[Verdict] = field(default_factory=lambda: iter(()))
     last: Verdict = field(default_factory=lambda: holds("fine"))
 
-    def look(self) -> Verdict:
+    def check(self) -> Verdict:
         self.last = next(self.verdicts, self.last)
         return self.last
 

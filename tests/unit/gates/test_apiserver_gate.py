@@ -36,7 +36,7 @@ def gate(kube: FakeKube, cluster: Cluster) -> ApiServerGate:
 
 def test_two_healthy_instances_hold(gate: ApiServerGate, kube: FakeKube) -> None:
     """Both answer by themselves at the target version, the round trip works, and nothing of it is left."""
-    verdict = gate.look()
+    verdict = gate.check()
     assert verdict.kind is VerdictKind.HOLDS
     assert "2 of 2 instances ready at v1.37.1" in verdict.reason
     assert kube.list(CONFIG_MAPS) == ()
@@ -45,7 +45,7 @@ def test_two_healthy_instances_hold(gate: ApiServerGate, kube: FakeKube) -> None
 def test_each_instance_must_be_ready_by_itself(gate: ApiServerGate, kube: FakeKube) -> None:
     """F5: one instance that answers for all is not enough; the failed checks of the other are shown."""
     kube.raw_answers[f"{SECOND}/readyz"] = ApiError("HTTP 500 [+]ping ok\n[-]etcd failed: reason withheld")
-    verdict = gate.look()
+    verdict = gate.check()
     assert verdict.kind is VerdictKind.PENDING
     assert "controller-2" in verdict.reason
     assert "[-]etcd failed: reason withheld" in verdict.details
@@ -54,13 +54,13 @@ def test_each_instance_must_be_ready_by_itself(gate: ApiServerGate, kube: FakeKu
 def test_instance_that_does_not_answer_is_unknown(gate: ApiServerGate, kube: FakeKube) -> None:
     """No answer from an instance's own address is neither ready nor not ready."""
     kube.raw_answers[f"{FIRST}/readyz"] = ApiUnavailable("did not answer: Connection refused")
-    assert gate.look().kind is VerdictKind.UNKNOWN
+    assert gate.check().kind is VerdictKind.UNKNOWN
 
 
 def test_version_must_be_the_expected_one(gate: ApiServerGate, kube: FakeKube) -> None:
     """An instance left behind at the old version keeps the gate from holding."""
     kube.raw_answers[f"{SECOND}/version"] = json.dumps({"gitVersion": "v1.36.3"})
-    verdict = gate.look()
+    verdict = gate.check()
     assert verdict.kind is VerdictKind.PENDING
     assert verdict.reason == "kube-apiserver on controller-2 is v1.36.3, not v1.37.1"
 
@@ -68,13 +68,13 @@ def test_version_must_be_the_expected_one(gate: ApiServerGate, kube: FakeKube) -
 def test_strange_version_is_unknown(gate: ApiServerGate, kube: FakeKube) -> None:
     """An answer that isn't a version is no reason to crash."""
     kube.raw_answers["/version"] = "<html>"
-    assert gate.look().kind is VerdictKind.UNKNOWN
+    assert gate.check().kind is VerdictKind.UNKNOWN
 
 
 def test_others_that_still_terminate_may_be_who_answers(gate: ApiServerGate, kube: FakeKube) -> None:
     """The pod of a workload that was removed shares the address until it ends: only then answers are the new one's."""
     add_pod(kube, "removed", running("kube-apiserver"), name="kube-apiserver-of-before", deleting=True)
-    verdict = gate.look()
+    verdict = gate.check()
     assert verdict.kind is VerdictKind.PENDING
     assert "kube-apiserver-of-before" in verdict.reason
 
@@ -82,7 +82,7 @@ def test_others_that_still_terminate_may_be_who_answers(gate: ApiServerGate, kub
 def test_every_controller_needs_a_pod(gate: ApiServerGate, kube: FakeKube) -> None:
     """Two Ready pods on one controller leave the other without."""
     add_pod(kube, "kube-apiserver", name="kube-apiserver-1-controller-2", node="controller-1")
-    verdict = gate.look()
+    verdict = gate.check()
     assert verdict.kind is VerdictKind.PENDING
     assert "no Ready pod on controller-2" in verdict.reason
 
@@ -90,7 +90,7 @@ def test_every_controller_needs_a_pod(gate: ApiServerGate, kube: FakeKube) -> No
 def test_unfinished_rollout_comes_first(gate: ApiServerGate, kube: FakeKube) -> None:
     """While an old pod shares the address, its answers would be taken for the new one's: they aren't asked for."""
     add_pod(kube, "kube-apiserver", name="old", deleting=True)
-    verdict = gate.look()
+    verdict = gate.check()
     assert verdict.kind is VerdictKind.PENDING
     assert "old pods still terminate" in verdict.reason
 
@@ -98,7 +98,7 @@ def test_unfinished_rollout_comes_first(gate: ApiServerGate, kube: FakeKube) -> 
 def test_watch_that_shows_nothing_fails_the_round_trip(gate: ApiServerGate, kube: FakeKube) -> None:
     """Reads and writes that work aren't enough: controllers live on watches. The probe is removed all the same."""
     kube.mute_watch = True
-    verdict = gate.look()
+    verdict = gate.check()
     assert verdict.kind is VerdictKind.PENDING
     assert "a watch did not show ConfigMap upgrader-probe-" in verdict.reason
     assert kube.list(CONFIG_MAPS) == ()
@@ -116,4 +116,4 @@ def test_leftover_probes_are_removed(kube: FakeKube) -> None:
 def test_api_away_is_unknown(gate: ApiServerGate, kube: FakeKube) -> None:
     """The gate of the API itself must not fall over when the API is away."""
     kube.unavailable = True
-    assert gate.look().kind is VerdictKind.UNKNOWN
+    assert gate.check().kind is VerdictKind.UNKNOWN

@@ -13,7 +13,7 @@ LIMITS = Limits(max_failed=2, max_gap_seconds=1.5)
 
 def look(seen: Availability | None) -> Verdict:
     """What the gate of the step `a` says."""
-    return AvailabilityGate("a", LIMITS, lambda: seen).look()
+    return AvailabilityGate("a", LIMITS, lambda: seen).check()
 
 
 def counted(failed: int, gap_ms: float, name: str = "a") -> Availability:

@@ -17,7 +17,7 @@ DAEMONSET = WorkloadRef("DaemonSet", "kube-system", "agent")
 
 def look(kube: FakeKube, ref: WorkloadRef, *, allow_none: bool = False) -> Verdict:
     """One look of the workload's gate."""
-    return RolloutGate(kube, FakeClock(), ref, allow_none).look()
+    return RolloutGate(kube, FakeClock(), ref, allow_none).check()
 
 
 @pytest.mark.parametrize(("ref", "name"), [(DEPLOYMENT, "deployment/web"), (DAEMONSET, "daemonset/agent")])

@@ -50,7 +50,7 @@ def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: R
 
 def _check(step: str, count: _Count, started: float, clock: Clock, reporter: Reporter) -> Verdict:
     run, policy = count.run, count.run.policy
-    verdict = run.gate.look()
+    verdict = run.gate.check()
     count.checks += 1
     count.holding = count.holding + 1 if verdict.kind is VerdictKind.HOLDS else 0
     count.broken = count.broken + 1 if verdict.kind is VerdictKind.BROKEN else 0

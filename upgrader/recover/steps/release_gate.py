@@ -31,7 +31,7 @@ class ReleaseGate:
     def name(self) -> str:
         return f"release/{self.release}"
 
-    def look(self) -> Verdict:
+    def check(self) -> Verdict:
         try:
             history = self.helm.history(self.release, self.namespace)
             if not history and self.optional:
@@ -45,7 +45,7 @@ class ReleaseGate:
             return unknown(f"release {self.release}: revision {history[-1].number} is {history[-1].status}")
         said = []
         for item in self.gates(manifest):
-            verdict = item.gate.look()
+            verdict = item.gate.check()
             if verdict.kind is not VerdictKind.HOLDS:
                 return verdict
             said.append(verdict.reason)
