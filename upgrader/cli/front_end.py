@@ -31,6 +31,7 @@ TARGET = click.option(
     "--to",
     "target",
     metavar="VERSION",
+    type=_Version(),
     help="Kubernetes version to upgrade to (default: kubernetesVersion in upgrader.yaml).",
 )
 RUN = click.option(

@@ -28,8 +28,8 @@ _CONTAINER = "kube-apiserver"
 class ApiServerGate:
     """Each controller has a Ready pod, whose own address answers `/readyz` and `/version`; then one round trip.
 
-    `target` None accepts any version. The round trip writes and deletes a ConfigMap `upgrader-probe-…` in kube-system, the
-    only change that any gate makes.
+    `target` None accepts any version. The round trip writes and deletes a ConfigMap `upgrader-probe-…` in kube-system,
+    the only change that any gate makes.
     """
 
     kube: Kube
