@@ -38,7 +38,7 @@ helm: $(BIN)/helm ## Build Helm once for this machine, and link it into .venv.
 
 $(BIN)/helm: | $(BIN)/.installed
 	@echo "Helm: from the cache, or built from its Go module (3 minutes)"
-	ln -sf "$$($(BIN)/python -c 'from upgrader.lab.binaries import Binaries; from upgrader.lab.progress import Silent; print(Binaries(Silent()).helm())')" $@
+	ln -sf "$$($(BIN)/python -c 'from upgrader.lab.binaries import Binaries; from upgrader.lab.progress_port import Silent; print(Binaries(Silent()).helm())')" $@
 
 build: deps $(BIN)/helm ## Build and cache what a lab is made of (once for a machine).
 	@$(BIN)/upgrader lab build --kubernetes $(FROM) --kubernetes $(TO)
@@ -105,7 +105,7 @@ lock: venv ## Resolve the dependencies anew into both lock files.
 
 docs: venv ## Make the reference pages from the code.
 	@$(BIN)/python -m upgrader.config.reference > docs/reference/upgrader-yaml.md
-	$(BIN)/python -m upgrader.engine.schema > docs/reference/journal.schema.json
+	$(BIN)/python -m upgrader.engine.journal.schema > docs/reference/journal.schema.json
 	$(BIN)/python scripts/cli_reference.py > docs/reference/cli.md
 	$(BIN)/python scripts/chart_readme.py
 

@@ -14,7 +14,7 @@ from testkit.command import REPOSITORY, upgrader
 from testkit.versions import COMPONENTS, running_versions
 from testkit.workload import Tally, Workload
 from upgrader.adapters.kube import KubeAdapter
-from upgrader.lab.state import find
+from upgrader.lab.registry import find
 
 __all__ = ["main"]
 

@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import h11
+
 from testkit.command import REPOSITORY, must, upgrader
-from upgrader.availability.encode import Encoder
-from upgrader.availability.endpoint import read_endpoint
-from upgrader.availability.http import Request
-from upgrader.availability.probe import AvailabilityProbe
+from upgrader.availability.api_endpoint import read_endpoint
+from upgrader.availability.http_exchange import Request
+from upgrader.availability.prober_control import AvailabilityProbe
+from upgrader.availability.request_encoder import Encoder
 from upgrader.availability.schedule import FRESH_PER_SECOND
 from upgrader.model.availability import Availability
 
@@ -96,7 +98,8 @@ def _bare(kubeconfig: Path, rate: float, seconds: float) -> float:
     slow answers, so it is no prober: it shows what Python, OpenSSL and the kernel need for the requests themselves.
     """
     endpoint = read_endpoint(kubeconfig)
-    request = Encoder(endpoint).http1(Request("GET", "/api/v1/namespaces/kube-system"))
+    head = Encoder(endpoint).http1(Request("GET", "/api/v1/namespaces/kube-system"))
+    request = h11.Connection(h11.CLIENT).send(head) or b""
 
     def connected() -> ssl.SSLSocket:
         plain = socket.create_connection((endpoint.host, endpoint.port), timeout=30)

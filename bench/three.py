@@ -18,7 +18,7 @@ import yaml
 from testkit.command import REPOSITORY, must, upgrader
 from testkit.labs import every_address
 from upgrader.adapters.kube import KubeAdapter
-from upgrader.availability.probe import AvailabilityProbe
+from upgrader.availability.prober_control import AvailabilityProbe
 from upgrader.errors import ApiError
 from upgrader.lab import Lab
 from upgrader.model.availability import Availability

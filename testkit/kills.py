@@ -16,7 +16,7 @@ from typing import Any
 from testkit.command import Ended, running, upgrader
 from testkit.lab_cluster import OLD, LabCluster, until
 from testkit.processes import children
-from upgrader.lab.catalog import IMAGE_VERSIONS
+from upgrader.lab.image_catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
 
 __all__ = ["MOMENTS", "ONE", "TWO", "Moment", "TwoReleases", "stop_now"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from upgrader.errors import ApiError
-from upgrader.lab.catalog import IMAGE_VERSIONS
+from upgrader.lab.image_catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind, Kube, KubeObject
 
 __all__ = ["Client", "Pods", "Tally", "Workload"]

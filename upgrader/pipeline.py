@@ -1,4 +1,4 @@
-"""The shape of an upgrade: steps in order, each with a way back, each followed by gates."""
+"""The shape of an upgrade: steps in order, each with a restore point, each followed by gates."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from typing import Protocol
 
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import RestorePoint
+from upgrader.model.settings import GatePolicy
 
-__all__ = ["AGAIN", "Doubt", "Found", "Gate", "GateRun", "Pipeline", "PipelineStep", "Step"]
+__all__ = ["IDEMPOTENT", "Gate", "GateRun", "Inspection", "Pipeline", "PipelineStep", "Step", "StepInspector"]
 
 
 class Gate(Protocol):
-    """A question about the cluster's health. It only looks; it never changes anything, and never sleeps."""
+    """A question about the cluster's health. It only reads; it never changes anything, and never sleeps."""
 
     @property
     def name(self) -> str:
         """Short and unique within its step, such as `daemonset/kube-proxy`."""
         ...
 
-    def look(self) -> Verdict:
-        """Look once. An API that doesn't answer is `unknown`, not an exception."""
+    def check(self) -> Verdict:
+        """Check once. An API that doesn't answer is `unknown`, not an exception."""
         ...
 
 
 class Step(Protocol):
-    """One change to the cluster, with a way back."""
+    """One change to the cluster that can be undone."""
 
     @property
     def name(self) -> str:
@@ -38,7 +39,7 @@ class Step(Protocol):
         ...
 
     def capture(self) -> RestorePoint | None:
-        """Where `undo` goes back to; None when the step changes nothing that would have to be taken back. Reads only.
+        """Where `undo` goes back to; None when the step changes nothing that would have to be undone. Reads only.
 
         Raises Inhibited when there is no safe place to go back to.
         """
@@ -55,58 +56,60 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class GateRun:
-    """How a gate is asked: every `interval` seconds, until it held `needed` times in a row or `deadline` has passed."""
+    """A gate, and when it passes or fails."""
 
     gate: Gate
-    needed: int = 3
-    interval_seconds: float = 1.0
-    deadline_seconds: float = 120.0
+    policy: GatePolicy
 
 
 @dataclass(frozen=True)
-class Found:
-    """What became of a step that was cut off: whether its change is in, and in words what was seen."""
+class Inspection:
+    """What became of an interrupted step: whether its change is in, and in words what was found."""
 
     applied: bool
-    words: str
+    found: str
 
 
-class Doubt(Protocol):
+class StepInspector(Protocol):
     """How to learn what became of a step whose process ended in its middle. `point` is what it had captured."""
 
-    def settle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
-        """Wait for what may still be at work on the step, and free what was left stuck; then nothing is under way.
+    def await_idle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
+        """Wait for what may still work on the step, and free what was left stuck; then nothing is under way.
 
         Raises UpgraderError when that can't be reached.
         """
         ...
 
-    def look(self, point: RestorePoint | None) -> Found:
-        """Whether the change is in; reads only. Raises ChangedMeanwhile when somebody else has changed it."""
+    def inspect(self, point: RestorePoint | None) -> Inspection:
+        """Whether the change is in; reads only. Raises ChangedMeanwhile when another change was made on top of it."""
         ...
 
 
-class _Again:
+class _Idempotent:
     """For a step that can be repeated from whatever state it was left in, and whose work ends with its process."""
 
-    def settle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
-        """Nobody is at work."""
+    def await_idle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
+        """Nothing is under way."""
 
-    def look(self, point: RestorePoint | None) -> Found:
-        return Found(False, "it can be repeated from any state")
+    def inspect(self, point: RestorePoint | None) -> Inspection:
+        return Inspection(False, "it can be repeated from any state")
 
 
-AGAIN: Doubt = _Again()
+IDEMPOTENT: StepInspector = _Idempotent()
 
 
 @dataclass(frozen=True)
 class PipelineStep:
-    """A step, the gates that must hold after it, and those that must hold after it was undone."""
+    """A step, what it is, the gates that must hold after it, and those that must hold after it was undone."""
 
     step: Step
     gates: tuple[GateRun, ...]
     undo_gates: tuple[GateRun, ...]
-    doubt: Doubt = AGAIN
+    inspector: StepInspector = IDEMPOTENT
+    changes: bool = True
+    """Whether `apply` changes anything; False for a step that only has its gates checked."""
+    watched: Callable[[Callable[[], None]], Step] | None = None
+    """Makes the same step with one more check while it waits, which ends the wait by raising StepFailed."""
 
 
 @dataclass(frozen=True)

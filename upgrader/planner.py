@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import yaml
@@ -13,9 +14,13 @@ from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedRelease, PlannedStep
 from upgrader.model.release import ReleaseSpec
+from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["IntendedRelease", "object_changes", "plan_run"]
+__all__ = ["IntendedRelease", "IntendedStep", "object_changes", "plan_run", "wanted_steps"]
+
+VERSIONED_RELEASES = ("kube-apiserver", "kubernetes")
+"""The built-in charts whose `kubernetesVersion` value a run sets to its target."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +31,22 @@ class IntendedRelease:
     manifest: str
 
 
-def plan_run(
-    intended: Sequence[IntendedRelease | PlannedPlaybook], observed: Observed, target: KubernetesVersion
-) -> Plan:
+IntendedStep = IntendedRelease | PlannedPlaybook
+
+
+def wanted_steps(settings: Settings, charts: Path) -> Iterator[ReleaseSpec | PlannedPlaybook]:
+    """The pipeline as it should be at the target; `charts` is the folder of the built-in charts."""
+    for item in settings.pipeline:
+        if isinstance(item, PlaybookSettings):
+            yield PlannedPlaybook(item.playbook)
+            continue
+        values: dict[str, Any] = dict(item.values)
+        if item.chart is None and item.name in VERSIONED_RELEASES:
+            values["kubernetesVersion"] = str(settings.target)
+        yield ReleaseSpec(item.name, item.namespace, item.chart or charts / item.name, values)
+
+
+def plan_run(intended: Sequence[IntendedStep], observed: Observed, target: KubernetesVersion) -> Plan:
     """Compare each release's rendered manifest with its last good one, in the pipeline's order."""
     steps: list[PlannedStep] = []
     for item in intended:

@@ -27,6 +27,7 @@ __all__ = [
     "Playbooks",
     "Recovery",
     "Reporter",
+    "Tools",
 ]
 
 KubeObject = Mapping[str, Any]
@@ -225,3 +226,14 @@ class Reporter(Protocol):
     def emit(self, event: Event) -> None:
         """Take note of an event; must never raise."""
         ...
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The ports that steps and gates work through."""
+
+    helm: Helm
+    kube: Kube
+    playbooks: Playbooks
+    clock: Clock
+    hosts: Hosts

@@ -1,20 +1,24 @@
-"""Waits for something that somebody else brings about, and never for ever."""
+"""Waits and retries, each with an end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
+from typing import TypeVar
 
 from upgrader.errors import ApiError
 from upgrader.ports import Clock
 
-__all__ = ["wait_until"]
+__all__ = ["retry", "wait_until"]
+
+T = TypeVar("T")
 
 
 def wait_until(clock: Clock, missing: Callable[[], str], *, seconds: float, interval_seconds: float = 1.0) -> str:
     """Ask every `interval_seconds` what is still missing, until that is nothing ("") or `seconds` have passed.
 
-    Returns "", or what was missing when time was up: the caller says what that means. Asks at least once. An API that
-    doesn't answer, or refuses, is one more thing that is missing: what it would have said is unknown.
+    Returns "", or what was missing at the end: the caller says what that means. Asks at least once. An API that
+    doesn't answer, or refuses, is one more thing that is missing: what it would have answered is unknown.
     """
     deadline = clock.monotonic() + seconds
     while True:
@@ -25,3 +29,30 @@ def wait_until(clock: Clock, missing: Callable[[], str], *, seconds: float, inte
         if not still or clock.monotonic() >= deadline:
             return still
         clock.sleep(interval_seconds)
+
+
+def retry(
+    clock: Clock,
+    work: Callable[[], T],
+    *,
+    pause: Callable[[Exception], float | None],
+    attempts: float = inf,
+    seconds: float = inf,
+) -> T:
+    """Call `work` until it returns, and return what it does.
+
+    `pause` decides what an exception means: how many seconds to wait before the next attempt, or None for an error
+    that another attempt doesn't change. That error is raised, and so is the last one after `attempts`, or when the
+    next attempt would begin later than `seconds` after the first.
+    """
+    deadline = clock.monotonic() + seconds
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return work()
+        except Exception as error:
+            wait = pause(error)
+            if wait is None or attempt >= attempts or clock.monotonic() + wait >= deadline:
+                raise
+        clock.sleep(wait)

@@ -15,7 +15,7 @@ from testkit.lab_cluster import OLD, TARGET
 from upgrader.errors import UsageError
 from upgrader.lab import Lab
 from upgrader.lab.binaries import kubernetes
-from upgrader.lab.progress import Silent
+from upgrader.lab.progress_port import Silent
 from upgrader.lab.snapshot import require_snapshot
 
 __all__ = ["ADOPTED", "DAEMONSET", "KUBEADM", "SHARED_PORT", "controllers", "make_lab", "start_from"]

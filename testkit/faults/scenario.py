@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from testkit.command import running
 from testkit.lab_cluster import OLD, LabCluster, until
-from upgrader.gates.absence import api_problem
-from upgrader.lab.catalog import IMAGE_VERSIONS
+from upgrader.gates.api_absence import api_problem
+from upgrader.lab.image_catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
 
 __all__ = ["RELEASE", "Disturbance", "Moment", "Outcome", "Records", "Scene", "Stage"]

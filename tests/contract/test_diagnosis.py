@@ -13,8 +13,8 @@ import pytest
 from testkit.lab_cluster import OLD
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.kube import KubeAdapter
-from upgrader.gates.diagnosis import diagnose
 from upgrader.gates.kinds import WORKLOADS
+from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import WorkloadRef
 
@@ -86,7 +86,7 @@ def test_real_failures_are_named(lab_folder: Path) -> None:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while missing and time.monotonic() < deadline:
             for case in sorted(missing):
-                last[case] = diagnose(kube, refs[case], SystemClock().now())
+                last[case] = diagnose_workload(kube, refs[case], SystemClock().now())
                 _, kind, words = CASES[case]
                 if last[case].kind is kind and words in last[case].reason:
                     missing.remove(case)

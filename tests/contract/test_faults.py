@@ -13,9 +13,9 @@ from testkit.faults.api import SmallApi
 from testkit.faults.proxy import Fault, FaultProxy
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, ApiUnavailable
-from upgrader.gates.absence import api_problem
-from upgrader.gates.critical_pods import CriticalPodsGate
-from upgrader.gates.nodes import NodesGate
+from upgrader.gates.api_absence import api_problem
+from upgrader.gates.critical_pods_gate import CriticalPodsGate
+from upgrader.gates.nodes_gate import NodesGate
 from upgrader.model.cluster import Cluster
 from upgrader.model.outcome import VerdictKind
 from upgrader.pipeline import Gate
@@ -86,7 +86,7 @@ def test_no_fault_passes_for_health(world: World, fault: Fault, tmp_path: Path) 
     gates: list[Gate] = [NodesGate(world.kube, FakeClock(), cluster), CriticalPodsGate(world.kube)]
     world.proxy.set(fault)
     for gate in gates:
-        assert gate.look().kind is VerdictKind.UNKNOWN
+        assert gate.check().kind is VerdictKind.UNKNOWN
     if fault not in (Fault.TRUNCATED, Fault.TRICKLE):  # half an "ok", or a slow one, is from an API that is ready
         assert api_problem(world.kube)
 

@@ -19,9 +19,9 @@ from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.adapters.hosts import SshHosts
 from upgrader.config.inventory import load_hosts
 from upgrader.errors import ApiError
-from upgrader.recover.diagnose import ApiSeen, Diagnosis, diagnose
-from upgrader.recover.examine import examine
-from upgrader.recover.facts import EtcdServer, Examined, Unknown
+from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis, diagnose
+from upgrader.recover.facts.examine import examine
+from upgrader.recover.facts.host_facts import EtcdServer, Examined, Unknown
 
 _OWN = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/generations"
 

@@ -12,8 +12,8 @@ import pytest
 from testkit.faults.proxy import Fault, FaultProxy, Upstream
 from testkit.faults.scenario import Disturbance, Moment, Stage
 from testkit.lab_cluster import LabCluster
-from upgrader.engine.copies import CONTROLLER_RUNS, ClusterCopies
-from upgrader.engine.journal import JOURNAL
+from upgrader.engine.history.journal_replicas import CONTROLLER_RUNS, ClusterReplicas
+from upgrader.engine.journal.journal_file import JOURNAL
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def _journal_is_elsewhere_too(cluster: LabCluster) -> None:
     run = cluster.runs()[-1]
     here = (cluster.folder / "runs" / run / JOURNAL).read_bytes()
     assert b"UndoStarted" in here
-    in_cluster = ClusterCopies(cluster.kube).read(run)
+    in_cluster = ClusterReplicas(cluster.kube).read(run)
     file = f"{CONTROLLER_RUNS}/{run}/{JOURNAL}"
     assert in_cluster is not None and b"RunEnded" in in_cluster and here.startswith(in_cluster)
     assert cluster.on_controller("cat", file).encode() == in_cluster

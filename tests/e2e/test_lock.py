@@ -10,7 +10,7 @@ from pathlib import Path
 
 from testkit.command import upgrader
 from testkit.lab_cluster import OLD, LabCluster, until
-from upgrader.engine.clusterlock import read_lease
+from upgrader.engine.locks.cluster_lock import read_lease
 
 
 def holder(cluster: LabCluster) -> str:

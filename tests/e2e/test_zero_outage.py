@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from testkit.command import REPOSITORY
 from testkit.lab_cluster import OLD, LabCluster, until
 from testkit.labs import every_address
-from upgrader.availability.probe import AvailabilityProbe
+from upgrader.availability.prober_control import AvailabilityProbe
 from upgrader.model.availability import Availability
 from upgrader.ports import Kind
 

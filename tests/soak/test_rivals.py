@@ -11,8 +11,8 @@ from pathlib import Path
 from testkit.command import running
 from testkit.kills import TwoReleases, stop_now
 from testkit.lab_cluster import OLD, LabCluster, until
-from upgrader.engine.clusterlock import read_lease
-from upgrader.engine.lease import LEASES, NAME, NAMESPACE
+from upgrader.engine.locks.cluster_lock import read_lease
+from upgrader.engine.locks.lease import LEASES, NAME, NAMESPACE
 
 ROUNDS = 50
 _LOSES_SECONDS = 60.0

@@ -18,7 +18,7 @@ import pytest
 from testkit.command import REPOSITORY, running
 from testkit.kills import ONE, Moment, TwoReleases, stop_now
 from testkit.lab_cluster import OLD, LabCluster, until
-from upgrader.engine.clusterlock import read_lease
+from upgrader.engine.locks.cluster_lock import read_lease
 from upgrader.ports import Kind
 
 _NODES = Kind("v1", "nodes", namespaced=False)
@@ -127,7 +127,7 @@ def test_playbook_that_is_cut_off_between_cordon_and_uncordon(cluster: LabCluste
     _cut_off(cluster)
     ended = cluster.upgrader("rollback", "--yes")
     assert ended.exit_code == 5, ended
-    assert "playbook reboot.yml has no way back" in ended.stderr
+    assert "playbook reboot.yml has no playbook that undoes it" in ended.stderr
     assert "node controller-1 is cordoned" in ended.stderr
     cluster.on_controller("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "uncordon", "controller-1")
 

@@ -1,12 +1,14 @@
-"""Waiting with a deadline."""
+"""Waits and retries, and their ends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+
 from testkit.fakes.clock import FakeClock
 from upgrader.errors import ApiUnavailable
-from upgrader.waiting import wait_until
+from upgrader.waiting import retry, wait_until
 
 
 def test_it_returns_as_soon_as_nothing_is_missing() -> None:
@@ -41,3 +43,55 @@ def test_api_that_is_away_is_waited_for() -> None:
 def test_no_time_is_still_one_look() -> None:
     """With no time to wait, what is there already is found."""
     assert wait_until(FakeClock(), lambda: "", seconds=0) == ""
+
+
+class Flaky:
+    """Work that fails so many times before it succeeds, and the clock that it runs by."""
+
+    def __init__(self, failures: int, error: type[Exception] = ApiUnavailable) -> None:
+        self.clock = FakeClock()
+        self.calls = 0
+        self._failures = failures
+        self._error = error
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.calls <= self._failures:
+            raise self._error(f"failure {self.calls}")
+        return "done"
+
+
+def two_seconds(error: Exception) -> float | None:
+    """Another attempt two seconds later, for an API that doesn't answer only."""
+    return 2.0 if isinstance(error, ApiUnavailable) else None
+
+
+def test_retry_returns_what_the_first_success_does() -> None:
+    """Two failures cost two pauses."""
+    work = Flaky(2)
+    assert retry(work.clock, work, pause=two_seconds) == "done"
+    assert work.clock.monotonic() == 4
+
+
+def test_retry_ends_with_the_last_error_after_its_attempts() -> None:
+    """Three attempts have two pauses between them, and the error is that of the third."""
+    work = Flaky(9)
+    with pytest.raises(ApiUnavailable, match="failure 3"):
+        retry(work.clock, work, pause=two_seconds, attempts=3)
+    assert work.clock.monotonic() == 4
+
+
+def test_retry_begins_no_attempt_after_its_time() -> None:
+    """With four seconds, the attempt that would begin at four is not made."""
+    work = Flaky(9)
+    with pytest.raises(ApiUnavailable, match="failure 2"):
+        retry(work.clock, work, pause=two_seconds, seconds=4)
+    assert work.clock.monotonic() == 2
+
+
+def test_retry_is_not_for_errors_that_stay() -> None:
+    """An error without a pause is raised at once."""
+    work = Flaky(1, ValueError)
+    with pytest.raises(ValueError, match="failure 1"):
+        retry(work.clock, work, pause=two_seconds)
+    assert work.calls == 1 and work.clock.monotonic() == 0

@@ -1,4 +1,4 @@
-"""HTTP to a Kubernetes API server: credentials, deadlines, retries, and errors in our own words.
+"""HTTP to a Kubernetes API server: credentials, deadlines, retries, and errors of our own.
 
 The kubernetes package reads the kubeconfig (it knows exec plugins and token refresh) and sets up TLS; the
 requests themselves are plain JSON, as its generated models are slow to import and drop fields they don't know.
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -22,22 +22,24 @@ from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException, load_kube_config
 
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError
+from upgrader.ports import Clock
+from upgrader.waiting import retry
 
-__all__ = ["ApiClient", "Request"]
+__all__ = ["ApiClient", "ApiRequest"]
 
 RETRIES = 3
 """Further tries after the first, all of them within the call's deadline."""
 
 _RETRY_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 1.0
-"""Even where Retry-After asks for more: a stopping instance says 5 s, but the next connection reaches another one."""
+"""Even if Retry-After asks for more: a stopping instance asks for 5 s, but the next connection reaches another one."""
 _NOT_REACHED = frozenset({429, 502, 503, 504})
-"""Statuses that say that nobody could deal with the request, not that it was refused."""
+"""Statuses of requests that were not processed, rather than refused."""
 _CHUNK_BYTES = 65536
 
 
 @dataclass(frozen=True)
-class Request:
+class ApiRequest:
     """One request. `what` names it in errors, as in `get pods kube-system/web`."""
 
     method: str
@@ -47,16 +49,35 @@ class Request:
     body: Mapping[str, object] | None = None
     content_type: str = "application/json"
     retry: bool = True
-    """Whether a read may be tried again after a broken connection or a 5xx."""
+    """Whether a read may be retried after a broken connection or a 5xx."""
     wants_object: bool = False
-    """Whether the answer is one JSON object, so that half of one is no answer."""
+    """Whether the answer is one JSON object, so that a part of one is no answer."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A complete answer; `retry_after` is in seconds, 0 where the server asks for none."""
+
+    status: int
+    body: bytes
+    retry_after: float
+
+
+class _Transient(Exception):
+    """An attempt that failed in a way that may pass, and after which another one is safe."""
+
+    def __init__(self, problem: ApiError, pause_seconds: float = _RETRY_PAUSE_SECONDS) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+        self.pause_seconds = pause_seconds
 
 
 class ApiClient:
     """Connections to the API server of one kubeconfig context (or, with `server`, to another address of it)."""
 
-    def __init__(self, kubeconfig: Path, context: str = "", *, timeout_seconds: float = 10.0) -> None:
+    def __init__(self, kubeconfig: Path, context: str, *, timeout_seconds: float, clock: Clock) -> None:
         self._kubeconfig, self._context = kubeconfig, context
+        self._clock = clock
         self._timeout_seconds = timeout_seconds
         self._configuration = _configuration(kubeconfig, context)
         self._pool = RESTClientObject(self._configuration).pool_manager
@@ -73,57 +94,79 @@ class ApiClient:
         """Close the connections."""
         self._pool.clear()
 
-    def send(self, request: Request) -> bytes:
+    def send(self, request: ApiRequest) -> bytes:
         """The body of a successful answer. Raises ApiUnavailable or ApiError, the latter with its `status`."""
-        deadline = time.monotonic() + self._timeout_seconds
-        tries = 0
-        renewed = False
-        while True:
-            tries += 1
-            pause = _RETRY_PAUSE_SECONDS
-            try:
-                with self._open(request, deadline - time.monotonic()) as response:
-                    body = _read(response, deadline)
-                    if request.wants_object and response.status < 300:
-                        _check_whole(body)
-            except (urllib3.exceptions.ProtocolError, ConnectionError) as error:
-                # A kept connection that a stopping instance closed; whether it had acted is not known.
-                problem: ApiError = self._unavailable(request, error, tries)
-                again = request.method == "GET"
-            except (urllib3.exceptions.HTTPError, OSError) as error:
-                raise self._unavailable(request, error, tries) from error
-            else:
-                if 200 <= response.status < 300:
-                    return body
-                problem = self._refused(request, response.status, body)
-                if response.status == 401 and not renewed:
-                    # Not acted upon: a short-lived credential has ended, and the file or its plugin has a new one.
-                    renewed = True
-                    self._renew()
-                    continue
-                # 429 means "not acted upon", so that it is safe to repeat even a write.
-                again = response.status == 429 or (response.status >= 500 and request.method == "GET")
-                pause = max(pause, min(_seconds(response.headers.get("Retry-After", "")), _LONGEST_PAUSE_SECONDS))
-            last_try = tries > RETRIES or time.monotonic() + pause >= deadline
-            if last_try or not (request.retry and again):
-                raise problem
-            time.sleep(pause)
+        deadline = self._clock.monotonic() + self._timeout_seconds
+        tries = count(1)
+        try:
+            return retry(
+                self._clock,
+                lambda: self._try(request, deadline, next(tries)),
+                pause=lambda error: error.pause_seconds if isinstance(error, _Transient) and request.retry else None,
+                attempts=RETRIES + 1,
+                seconds=self._timeout_seconds,
+            )
+        except _Transient as error:
+            raise error.problem from error.__cause__
 
-    def lines(self, request: Request, timeout_seconds: float) -> Iterator[bytes]:
-        """The lines of an answer as they come in, until the server ends it; nothing is tried again."""
-        deadline = time.monotonic() + timeout_seconds
+    def _try(self, request: ApiRequest, deadline: float, tries: int) -> bytes:
+        """One attempt; raises _Transient when another is safe."""
+        try:
+            answer = self._exchange(request, deadline)
+            if answer.status == 401:
+                # Not acted upon: a short-lived credential has ended, and the file or its plugin has a new one.
+                self._renew()
+                answer = self._exchange(request, deadline)
+        except (urllib3.exceptions.ProtocolError, ConnectionError) as error:
+            # A kept connection that a stopping instance closed; whether it had acted is not known.
+            problem = self._unavailable(request, error, tries)
+            raise (_Transient(problem) if request.method == "GET" else problem) from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._unavailable(request, error, tries) from error
+        if 200 <= answer.status < 300:
+            return answer.body
+        refused = self._refused(request, answer.status, answer.body)
+        # 429 means "not acted upon", so that it is safe to repeat even a write.
+        if answer.status == 429 or (answer.status >= 500 and request.method == "GET"):
+            raise _Transient(refused, max(_RETRY_PAUSE_SECONDS, min(answer.retry_after, _LONGEST_PAUSE_SECONDS)))
+        raise refused
+
+    def _exchange(self, request: ApiRequest, deadline: float) -> _Answer:
+        with self._open(request, deadline - self._clock.monotonic()) as response:
+            body = b"".join(self._chunks(response, deadline))
+            if request.wants_object and response.status < 300:
+                _check_whole(body)
+            return _Answer(response.status, body, _seconds(response.headers.get("Retry-After", "")))
+
+    def lines(self, request: ApiRequest, timeout_seconds: float) -> Iterator[bytes]:
+        """The lines of an answer as they arrive, until the server ends it; nothing is retried."""
+        deadline = self._clock.monotonic() + timeout_seconds
         rest = b""
         try:
             with self._open(request, timeout_seconds) as response:
                 if response.status != 200:
-                    raise self._refused(request, response.status, _read(response, deadline))
-                for chunk in _chunks(response, deadline):
+                    raise self._refused(request, response.status, b"".join(self._chunks(response, deadline)))
+                for chunk in self._chunks(response, deadline):
                     *complete, rest = (rest + chunk).split(b"\n")
                     yield from complete
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unavailable(request, error, 1) from error
 
-    def _open(self, request: Request, timeout_seconds: float) -> urllib3.BaseHTTPResponse:
+    def _chunks(self, response: urllib3.BaseHTTPResponse, deadline: float) -> Iterator[bytes]:
+        """The body, piece by piece: each piece restarts the socket's own timeout, but not the deadline."""
+        while True:
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                raise TimeoutError("the answer did not end in time")
+            connection = getattr(response, "connection", None)
+            if connection is not None and connection.sock is not None:
+                connection.sock.settimeout(left)
+            chunk = response.read1(_CHUNK_BYTES)
+            if not chunk:
+                return
+            yield chunk
+
+    def _open(self, request: ApiRequest, timeout_seconds: float) -> urllib3.BaseHTTPResponse:
         configuration = self._configuration
         headers = {"Accept": "application/json, */*", "User-Agent": "upgrader"}
         settings: Any = configuration.auth_settings()
@@ -147,40 +190,40 @@ class ApiClient:
         self._pool = RESTClientObject(self._configuration).pool_manager
         before.clear()
 
-    def _unavailable(self, request: Request, error: Exception, tries: int) -> ApiUnavailable:
+    def _unavailable(self, request: ApiRequest, error: Exception, tries: int) -> ApiUnavailable:
         host = self._configuration.host
-        again = f" ({tries} tries)" if tries > 1 else ""
+        counted = f" ({tries} tries)" if tries > 1 else ""
         if isinstance(error, urllib3.exceptions.SSLError):
             return ApiUnavailable(
                 f"{host} can't be trusted: {_cause(error)} ({request.what})",
                 remedy="Check the kubeconfig's certificate-authority, and that the certificate names this address.",
             )
         return ApiUnavailable(
-            f"the API server at {host} did not answer: {_cause(error)} ({request.what}){again}",
+            f"the API server at {host} did not answer: {_cause(error)} ({request.what}){counted}",
             remedy=f"Check that it runs and can be reached: kubectl get --raw /readyz --server {host}",
         )
 
-    def _refused(self, request: Request, status: int, body: bytes) -> ApiError:
+    def _refused(self, request: ApiRequest, status: int, body: bytes) -> ApiError:
         host = self._configuration.host
-        words = _status_message(body)
+        message = _status_message(body)
         if status in _NOT_REACHED:
             return ApiUnavailable(
-                f"the API server at {host} could not serve '{request.what}': HTTP {status} {words}".rstrip(),
-                remedy="It may be starting, stopping or overloaded: try again, then look at its log.",
+                f"the API server at {host} could not serve '{request.what}': HTTP {status} {message}".rstrip(),
+                remedy="It may be starting, stopping or overloaded: try again, then check its log.",
             )
         remedy = {
             401: "The kubeconfig's credentials were not accepted: they may have expired, or belong to another cluster.",
             403: "The kubeconfig's user lacks this permission: upgrader needs cluster-admin.",
         }.get(status, "")
         error = ApiError(
-            f"the API server at {host} refused '{request.what}': HTTP {status} {words}".rstrip(), remedy=remedy
+            f"the API server at {host} refused '{request.what}': HTTP {status} {message}".rstrip(), remedy=remedy
         )
         error.status = status
         return error
 
 
 def _configuration(kubeconfig: Path, context: str) -> Configuration:
-    """The kubeconfig as the kubernetes package reads it, with its defaults that are unsafe here turned around."""
+    """The kubeconfig as the kubernetes package reads it, without the defaults that are unsafe here."""
     configuration = Configuration()
     try:
         load_kube_config(str(kubeconfig), context or None, configuration, persist_config=False)  # type: ignore[no-untyped-call]
@@ -188,39 +231,20 @@ def _configuration(kubeconfig: Path, context: str) -> Configuration:
         raise ConfigError(f"{kubeconfig}: {error}", remedy="Check the file and the name of the context.") from error
     if not configuration.verify_ssl:
         raise ConfigError(
-            f"{kubeconfig}: insecure-skip-tls-verify is set, so the API server could be anybody",
+            f"{kubeconfig}: insecure-skip-tls-verify is set, so any machine could pose as the API server",
             remedy="Name the cluster's CA with certificate-authority or certificate-authority-data instead.",
         )
-    # urllib3 would otherwise repeat each request three times by itself, uncounted.
+    # Otherwise urllib3 would repeat each request three times, uncounted.
     configuration.retries = False
     return configuration
 
 
-def _read(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
-    return b"".join(_chunks(response, deadline))
-
-
-def _chunks(response: urllib3.BaseHTTPResponse, deadline: float) -> Iterator[bytes]:
-    """The body, piece by piece as it comes in: the socket's own timeout starts anew with each, the deadline doesn't."""
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the answer did not end in time")
-        connection = getattr(response, "connection", None)
-        if connection is not None and connection.sock is not None:
-            connection.sock.settimeout(left)
-        chunk = response.read1(_CHUNK_BYTES)
-        if not chunk:
-            return
-        yield chunk
-
-
 class _CutOff(ConnectionError):
-    """An object that ends in its middle, though the connection says that this was all."""
+    """A JSON object that ends too early, although the connection ended in good order."""
 
 
 def _check_whole(body: bytes) -> None:
-    """Raises _CutOff for JSON that was cut off on its way; what is no JSON at all is for the caller to refuse."""
+    """Raise _CutOff for an object that was cut off; the caller refuses what is no JSON at all."""
     if not body.lstrip().startswith(b"{"):
         return
     try:
@@ -230,7 +254,7 @@ def _check_whole(body: bytes) -> None:
 
 
 def _cause(error: Exception) -> str:
-    """The innermost words: urllib3 wraps the operating system's in its own objects' names."""
+    """The innermost message: urllib3 wraps the operating system's in the names of its own objects."""
     inner: BaseException = error
     while inner.__cause__ is not None:
         inner = inner.__cause__

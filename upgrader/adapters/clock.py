@@ -1,4 +1,4 @@
-"""The system's own time."""
+"""The system's clock."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Helm through pyhelm3, with the traps of both taken out.
+"""Helm through pyhelm3, without the traps of either.
 
-pyhelm3 is asynchronous and starts Helm through a shell. Here one event loop serves every call, and Helm is
-started directly, in a session of its own: Ctrl-C in the terminal reaches upgrader alone, which then decides
-when Helm stops; and if upgrader itself is killed, Helm still finishes (or rolls back) what it began.
+pyhelm3 is asynchronous and starts Helm through a shell. Here one event loop serves every call, and Helm starts
+directly, in a session of its own: Ctrl-C in the terminal reaches only upgrader, which then decides when Helm stops.
+If upgrader is killed, Helm still completes (or rolls back) what it began.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,22 +22,25 @@ import pyhelm3
 import pyhelm3.command
 import pyhelm3.errors
 
+from upgrader.adapters.clock import SystemClock
 from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, UsageError
 from upgrader.model.release import ReleaseSpec, Revision
+from upgrader.ports import Clock
+from upgrader.waiting import retry
 
 __all__ = ["HelmAdapter", "find_helm"]
 
 T = TypeVar("T")
 
 HISTORY_KEPT = 20
-"""Revisions that Helm keeps: room for the failed attempts of a bad day above the last good one."""
+"""Revisions that Helm keeps: enough for many failed attempts above the last good one."""
 
 _READ_SECONDS = 30.0
 """For all tries of a read together."""
 _READ_RETRIES = 3
 _READ_PAUSE_SECONDS = 0.5
 _GRACE_SECONDS = 30.0
-"""How much longer than its own timeout Helm may take before it is ended: a hang must not become ours."""
+"""How much longer than its own timeout Helm may take before it is stopped."""
 _WATCH_SECONDS = 1.0
 
 _NOT_REACHED = (
@@ -57,7 +59,7 @@ _NOT_REACHED = (
     "server is currently unable",
     "has prevented the request from succeeding",
 )
-"""Helm's and Go's words for an API that didn't answer, or whose answer didn't arrive: none says what the API thinks."""
+"""How Helm and Go report an API that didn't answer, or whose answer didn't arrive."""
 
 
 def find_helm() -> Path:
@@ -70,7 +72,7 @@ def find_helm() -> Path:
 
 
 class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no types
-    """pyhelm3's command without the shell, and with every call bounded in time."""
+    """pyhelm3's command, but without a shell."""
 
     def __init__(self, executable: Path, kubeconfig: Path, context: str) -> None:
         super().__init__(
@@ -82,7 +84,7 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
         self._cluster = ["--kubeconfig", str(kubeconfig), *(["--kube-context", context] if context else [])]
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 (pyhelm3's name)
-        """Run Helm to its end; raises pyhelm3's errors. Cancelling ends Helm, which then rolls back by itself."""
+        """Run Helm to its end; raises pyhelm3's errors. Cancelling stops Helm, which then rolls back by itself."""
         with _output() as out, _output() as errors:
             process = await asyncio.create_subprocess_exec(
                 self._executable,
@@ -103,20 +105,21 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
         if process.returncode == 0:
             return stdout
         if process.returncode is not None and process.returncode < 0:
-            # A killed Helm says nothing of it, nor may what it said before pass for the cause.
+            # A killed Helm doesn't report it, and earlier output must not pass for the cause.
             stderr += f"\nError: Helm was killed (signal {-process.returncode})".encode()
-        words = stderr.decode(errors="replace")
-        kind = pyhelm3.errors.ReleaseNotFoundError if "release: not found" in words else pyhelm3.errors.Error
+        text = stderr.decode(errors="replace")
+        kind = pyhelm3.errors.ReleaseNotFoundError if "release: not found" in text else pyhelm3.errors.Error
         raise kind(process.returncode, stdout, stderr)
 
 
 def _output() -> IO[bytes]:
-    """Where Helm writes to: memory, as manifests hold Secrets; and no pipe, as the first word that Helm says into one
-    that nobody reads any more would end it, in the middle of what it completes when we were killed.
+    """Where Helm writes to: memory, as manifests contain Secrets.
+
+    Not a pipe: if upgrader is killed, the first write into it would end Helm before it completes.
     """
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("helm"), "w+b")
-    return tempfile.TemporaryFile()  # on other systems than Linux: a file without a name, for its owner only
+    return tempfile.TemporaryFile()  # not Linux: a file without a name, for its owner only
 
 
 def _written(file: IO[bytes]) -> bytes:
@@ -125,7 +128,7 @@ def _written(file: IO[bytes]) -> bytes:
 
 
 async def _end(process: asyncio.subprocess.Process, talk: asyncio.Future[Any]) -> None:
-    """SIGTERM makes Helm give up its wait, mark the revision failed and roll back; then SIGKILL if it hangs."""
+    """SIGTERM makes Helm stop waiting, mark the revision as failed and roll back; SIGKILL follows if it hangs."""
     if process.returncode is None:
         process.terminate()
     try:
@@ -138,14 +141,17 @@ async def _end(process: asyncio.subprocess.Process, talk: asyncio.Future[Any]) -
 class HelmAdapter:
     """`ports.Helm` for the cluster that a kubeconfig and a context name."""
 
-    def __init__(self, kubeconfig: Path, context: str = "", executable: Path | None = None) -> None:
+    def __init__(
+        self, kubeconfig: Path, context: str = "", executable: Path | None = None, *, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
         helm = executable or find_helm()
         self._command = _Command(helm, kubeconfig, context)
         self._client = pyhelm3.Client(self._command, executable=str(helm))
         self._loop = asyncio.new_event_loop()
 
     def close(self) -> None:
-        """Give the event loop back."""
+        """Close the event loop."""
         self._loop.close()
 
     def version(self) -> str:
@@ -189,7 +195,7 @@ class HelmAdapter:
                 dict(spec.values),
                 namespace=spec.namespace,
                 rollback_on_failure=True,
-                # Without this, Helm would merge in the values of the newest revision, even of a failed one.
+                # Otherwise Helm merges in the values of the newest revision, even of a failed one.
                 reset_values=True,
                 take_ownership=take_ownership,
                 force_conflicts=self._client.version.major >= 4,
@@ -209,8 +215,8 @@ class HelmAdapter:
         if wait:
             command.append("--wait")
         if self._client.version.major >= 4:
-            # Said aloud: for a revision that Helm 3 wrote, Helm 4 would apply on the client's side, and then refuse
-            # --force-conflicts, without which what was edited by hand stays as it is.
+            # Explicit: for a revision that Helm 3 wrote, Helm 4 would apply on the client's side, and then refuse
+            # --force-conflicts, without which manual edits stay.
             command += ["--server-side=true", "--force-conflicts"]
         self._call(self._command.run(command), release, timeout_seconds + _GRACE_SECONDS)
         return self.history(release, namespace)[-1]
@@ -223,30 +229,27 @@ class HelmAdapter:
         )
 
     def _read(self, work: Callable[[], Coroutine[Any, Any, T]], release: str) -> T:
-        """A read is tried again where the API can't be reached, but not where it can't be trusted.
+        """Read with retries where the API is unreachable, but not where its certificate is not trusted.
 
-        Helm gives up at the first broken connection, and a kube-apiserver that is replaced breaks some.
+        Helm gives up at the first broken connection, and replacing kube-apiserver breaks some.
         """
-        deadline = time.monotonic() + _READ_SECONDS
-        tries = 0
-        while True:
-            tries += 1
-            try:
-                return self._call(work(), release, deadline - time.monotonic())
-            except ApiUnavailable as error:
-                late = time.monotonic() + _READ_PAUSE_SECONDS >= deadline
-                if tries > _READ_RETRIES or late or "x509" in error.message:
-                    raise
-            time.sleep(_READ_PAUSE_SECONDS)
+        deadline = self._clock.monotonic() + _READ_SECONDS
+        return retry(
+            self._clock,
+            lambda: self._call(work(), release, deadline - self._clock.monotonic()),
+            pause=_read_pause,
+            attempts=_READ_RETRIES + 1,
+            seconds=_READ_SECONDS,
+        )
 
     def _call(self, work: Coroutine[Any, Any, T], release: str, limit_seconds: float) -> T:
-        """Run one call in the adapter's loop, and say its errors in our words."""
+        """Run one call in the adapter's loop, and translate its errors."""
         try:
             return self._loop.run_until_complete(asyncio.wait_for(work, limit_seconds))
         except TimeoutError as error:
             raise HelmError(
-                f"Helm did not come back within {limit_seconds:.0f} s, working on release '{release}'",
-                remedy=f"See what it left behind with: helm history {release}",
+                f"Helm did not return within {limit_seconds:.0f} s, working on release '{release}'",
+                remedy=f"Check what it left behind: helm history {release}",
             ) from error
         except pyhelm3.errors.ReleaseNotFoundError as error:
             raise _NotInstalled(f"release '{release}' is not installed") from error
@@ -258,8 +261,13 @@ class _NotInstalled(HelmError):
     """There is no such release, or no such revision of it."""
 
 
+def _read_pause(error: Exception) -> float | None:
+    unreachable = isinstance(error, ApiUnavailable) and "x509" not in error.message
+    return _READ_PAUSE_SECONDS if unreachable else None
+
+
 async def _watched(work: Coroutine[Any, Any, T], watch: Callable[[], None]) -> T:
-    """Await `work`, looking once a second; when the look raises, `work` is cancelled and that error goes up."""
+    """Await `work`, and call `watch` once a second; when that raises, cancel `work` and raise the error."""
     task = asyncio.ensure_future(work)
     try:
         while True:
@@ -291,14 +299,14 @@ def _when(text: str) -> datetime | None:
         return None
 
 
-def _translated(release: str, words: str) -> HelmError | ApiUnavailable:
-    """Helm's stderr as one of our errors: what it says from `Error:` on; what comes before that are warnings."""
-    cause = words[max(words.rfind("Error: "), 0) :].strip().removeprefix("Error: ")
+def _translated(release: str, text: str) -> HelmError | ApiUnavailable:
+    """Helm's stderr as an error of ours: the part from `Error:` on, as warnings come before it."""
+    cause = text[max(text.rfind("Error: "), 0) :].strip().removeprefix("Error: ")
     cause = cause.removesuffix("Use --debug flag to render out invalid YAML").strip()
     if "another operation" in cause and "in progress" in cause:
         return ReleaseLocked(
             f"release '{release}' is stuck: {cause}",
-            remedy=f"If no other Helm is at work on it: helm history {release}, then helm rollback to the last "
+            remedy=f"If no other Helm works on it: helm history {release}, then helm rollback to the last "
             "revision that is 'superseded' or 'deployed'.",
         )
     if any(words in cause for words in _NOT_REACHED):

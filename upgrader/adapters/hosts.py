@@ -21,12 +21,12 @@ __all__ = ["SshHosts"]
 _FILE_SECONDS = 30.0
 _CHUNK_BYTES = 32768
 _NO_SUCH_FILE = 44
-"""Exit status of the read snippet: `cat` itself ends with 1 for whatever goes wrong."""
+"""Exit status of the read snippet: `cat` itself ends with 1 for every error."""
 
 _READ = f'[ -e "$1" ] || exit {_NO_SUCH_FILE}; exec cat -- "$1"'
 
-# The size is checked because a connection that breaks looks like the end of the file to `cat`. The temporary
-# name starts with a dot: the kubelet, which reads such folders, passes over those.
+# The size is checked because `cat` takes a broken connection for the end of the file. The temporary name starts
+# with a dot: the kubelet, which reads such folders, ignores those.
 _WRITE = """set -eu
 folder=$(dirname -- "$1")
 temporary=$(mktemp -- "$folder/.$(basename -- "$1").XXXXXX")
@@ -105,13 +105,13 @@ class SshHosts:
             self._forget(host)
             raise HostError(
                 f"{host.name}: '{_short(what)}' did not end within {timeout_seconds:.0f} s; it may still be running",
-                remedy=f"Log in and look: ssh {host.user}@{host.address}",
+                remedy=f"Log in and check: ssh {host.user}@{host.address}",
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             self._forget(host)
             raise HostError(
                 f"{host.name}: the connection broke during '{_short(what)}': {error or type(error).__name__}",
-                remedy="Whether the command was carried out is not known. Check that the machine is up.",
+                remedy="It is unknown whether the command was executed. Check that the machine is up.",
             ) from error
 
     def _client(self, host: Host) -> paramiko.SSHClient:
@@ -129,7 +129,7 @@ class SshHosts:
 
 
 def _talk(channel: paramiko.Channel, line: str, stdin: bytes, deadline: float) -> tuple[int, bytes, bytes]:
-    """Start a command and move all three streams at once: one that fills up would block the others for ever."""
+    """Start a command and move all three streams at once: a full one would block the others."""
     channel.settimeout(_left(deadline))
     channel.exec_command(line)
     with ThreadPoolExecutor(2) as pool:
@@ -140,7 +140,7 @@ def _talk(channel: paramiko.Channel, line: str, stdin: bytes, deadline: float) -
             errors = stderr.result()
             sending.result()
         except BaseException:
-            # Wakes the two threads up, which the pool would otherwise wait for.
+            # Wakes the two threads, which the pool would otherwise wait for.
             channel.close()
             raise
     if not channel.status_event.wait(_left(deadline)):
@@ -160,7 +160,7 @@ def _send(channel: paramiko.Channel, stdin: bytes, deadline: float) -> None:
     except TimeoutError:
         raise
     except OSError:
-        # The command ended without reading all of it: its exit status says whether that was an error.
+        # The command ended without reading all of it: its exit status shows whether that was an error.
         return
 
 
@@ -181,13 +181,13 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _check(host: Host, status: int, words: str, what: str) -> None:
+def _check(host: Host, status: int, output: str, what: str) -> None:
     if status == 0:
         return
     remedy = ""
-    if host.become and "sudo:" in words:
+    if host.become and "sudo:" in output:
         remedy = f"Let {host.user} use sudo without a password on {host.name}."
-    raise HostError(f"{host.name}: '{_short(what)}' ended with {status}: {words.strip()}", remedy=remedy)
+    raise HostError(f"{host.name}: '{_short(what)}' ended with {status}: {output.strip()}", remedy=remedy)
 
 
 def _short(what: str) -> str:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from upgrader.adapters.clock import SystemClock
 from upgrader.errors import ApiError
-from upgrader.ports import Kind, KubeObject
+from upgrader.ports import Clock, Kind, KubeObject
 
 if TYPE_CHECKING:
-    from upgrader.adapters.apiclient import ApiClient, Request
+    from upgrader.adapters.apiclient import ApiClient, ApiRequest
 
 __all__ = ["FIELD_MANAGER", "KubeAdapter"]
 
@@ -21,13 +22,16 @@ FIELD_MANAGER = "upgrader"
 
 _LOG_BYTES = 65536
 _WATCH_GRACE_SECONDS = 5.0
-"""How much longer than asked the server may take to end a watch before the connection counts as broken."""
+"""How much longer than asked for the server may take to end a watch before the connection counts as broken."""
 
 
 class KubeAdapter:
     """`ports.Kube` for the cluster that a kubeconfig and a context name; nothing is read before the first call."""
 
-    def __init__(self, kubeconfig: Path, context: str = "", *, timeout_seconds: float = 10.0) -> None:
+    def __init__(
+        self, kubeconfig: Path, context: str = "", *, timeout_seconds: float = 10.0, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
         self._kubeconfig = kubeconfig
         self._context = context
         self._timeout_seconds = timeout_seconds
@@ -36,7 +40,7 @@ class KubeAdapter:
     def _client(self) -> ApiClient:
         from upgrader.adapters.apiclient import ApiClient
 
-        return ApiClient(self._kubeconfig, self._context, timeout_seconds=self._timeout_seconds)
+        return ApiClient(self._kubeconfig, self._context, timeout_seconds=self._timeout_seconds, clock=self._clock)
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
@@ -93,7 +97,7 @@ class KubeAdapter:
             if error.status in (400, 404):
                 return ""
             raise
-        # The kubelet answers 200 with this when the container was removed in between.
+        # The kubelet answers 200 with this text when the container was removed meanwhile.
         return "" if text.startswith("unable to retrieve container logs") else text
 
     def watch(self, kind: Kind, namespace: str, name: str, *, timeout_seconds: int) -> Iterator[KubeObject]:
@@ -139,11 +143,11 @@ class KubeAdapter:
         content_type: str = "application/json",
         retry: bool = True,
         wants_object: bool = False,
-    ) -> Request:
-        from upgrader.adapters.apiclient import Request
+    ) -> ApiRequest:
+        from upgrader.adapters.apiclient import ApiRequest
 
         asked = {key: value for key, value in (query or {}).items() if value}
-        return Request(method, path, what, asked, body, content_type, retry, wants_object)
+        return ApiRequest(method, path, what, asked, body, content_type, retry, wants_object)
 
 
 def _path(kind: Kind, namespace: str, name: str = "") -> str:
@@ -158,7 +162,7 @@ def _what(verb: str, kind: Kind, namespace: str, name: str = "") -> str:
 
 
 def _parsed(text: bytes, what: str) -> dict[str, Any]:
-    """A JSON object; whatever else answers 200 (a proxy's login page, say) isn't a Kubernetes API."""
+    """A JSON object; what answers 200 with anything else (a proxy's login page, say) is no Kubernetes API."""
     try:
         found = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Ansible playbooks with ansible-runner, in a private folder that is gone afterwards."""
+"""Ansible playbooks with ansible-runner, in a private folder that is removed afterwards."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AnsiblePlaybooks:
         import ansible_runner
 
         for path in (playbook, inventory):
-            # ansible-runner takes a path that isn't there for the inventory's content.
+            # ansible-runner takes a path that doesn't exist for the inventory's content.
             if not path.exists():
                 raise PlaybookError(f"{path}: no such file", remedy="Check the path in upgrader.yaml.")
         events = _Events()
@@ -48,11 +48,11 @@ class AnsiblePlaybooks:
                 limit=limit or None,
                 cmdline="--check" if check else None,
                 timeout=max(1, round(timeout_seconds)),
-                envvars=_environment(_mortal_ansible(Path(folder) / "bin")),
+                envvars=_environment(_die_with_parent(Path(folder) / "bin")),
                 suppress_env_files=True,
                 quiet=True,
                 event_handler=events.take,
-                # With none given, ansible-runner replaces the process's own signal handlers.
+                # Without one, ansible-runner replaces the process's own signal handlers.
                 cancel_callback=lambda: False,
             )
             status, output = str(runner.status), _output(runner)
@@ -61,13 +61,13 @@ class AnsiblePlaybooks:
 
 @dataclass
 class _Events:
-    """What is worth keeping of a run's events: each host's last failure, and the final counts."""
+    """What is kept of a run's events: each host's last failure, and the final counts."""
 
     failures: dict[str, str] = field(default_factory=dict)
     stats: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def take(self, event: dict[str, Any]) -> bool:
-        """Called by ansible-runner for every event; False: it need not be stored."""
+        """Called by ansible-runner for every event; False: ansible-runner need not store it."""
         kind, data = event.get("event", ""), event.get("event_data", {})
         if kind in ("runner_on_failed", "runner_on_unreachable"):
             self.failures[data["host"]] = f"task '{data.get('task', '?')}': {_message(data.get('res') or {})}"
@@ -77,7 +77,7 @@ class _Events:
 
 
 def _result(playbook: Path, status: str, events: _Events, output: list[str], timeout_seconds: float) -> PlaybookResult:
-    """Judged by the final counts: a failure that the playbook rescued is none."""
+    """The result by the final counts: a failure that the playbook rescued doesn't count."""
     hosts = sorted({**events.stats.get("failures", {}), **events.stats.get("dark", {})})
     failed = {host: events.failures.get(host, "failed") for host in hosts}
     if status == "timeout":
@@ -94,7 +94,7 @@ def _result(playbook: Path, status: str, events: _Events, output: list[str], tim
 
 
 def _message(result: dict[str, Any]) -> str:
-    """The words of a failed task: its own message and what the command wrote, or those of the loop's failed items."""
+    """The message of a failed task and what its command wrote, or those of a loop's failed items."""
     failed_items = [item for item in result.get("results") or [] if item.get("failed")]
     if failed_items:
         return "; ".join(f"item {item.get('item')!r}: {_message(item)}" for item in failed_items)
@@ -103,33 +103,33 @@ def _message(result: dict[str, Any]) -> str:
 
 
 def _variables_file(folder: Path, variables: Mapping[str, Any]) -> Path:
-    """Variables go through a file: on the command line every user of this machine could read them."""
+    """Variables are passed in a file: every user of this machine can read a command line."""
     path = folder / "variables.json"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(dict(variables), file)
     return path
 
 
-_MORTAL = """#!{python}
+_WRAPPER = """#!{python}
 import ctypes, os, signal, sys
 if sys.platform == "linux":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(1, signal.SIGINT)  # PR_SET_PDEATHSIG
     if os.getppid() != {parent}:
-        sys.exit("its starter is gone")
+        sys.exit("the parent process has ended")
 os.environ["PATH"] = os.environ["PATH"].partition(os.pathsep)[2]
 os.execvp("ansible-playbook", ["ansible-playbook", *sys.argv[1:]])
 """
 
 
-def _mortal_ansible(folder: Path) -> Path:
-    """A folder for the front of PATH, whose `ansible-playbook` is interrupted when this process ends, however it does.
+def _die_with_parent(folder: Path) -> Path:
+    """Make a folder for the front of PATH, whose `ansible-playbook` is interrupted as soon as this process ends.
 
-    By itself Ansible would go on alone after a kill, beside the one that whoever goes on with the run starts.
+    Otherwise Ansible would survive a kill of `upgrader`, and run beside the one that a resumed run starts.
     """
     folder.mkdir()
     path = folder / "ansible-playbook"
-    path.write_text(_MORTAL.format(python=sys.executable, parent=os.getpid()))
+    path.write_text(_WRAPPER.format(python=sys.executable, parent=os.getpid()))
     path.chmod(0o700)
     return folder
 

@@ -1,4 +1,4 @@
-"""Opens an SSH connection, and says in plain words why it can't be opened."""
+"""Opens an SSH connection, or explains why it can't be opened."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def connect(host: Host) -> paramiko.SSHClient:
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(paramiko.RejectPolicy())
     try:
-        # "System" keys are only read; the others would be written back.
+        # "System" keys are read-only; paramiko would write others back.
         client.load_system_host_keys(str(host.known_hosts) if host.known_hosts else None)
         client.connect(
             host.address,
@@ -54,7 +54,7 @@ def _unreachable(host: Host, error: BaseException) -> HostUnreachable:
     if isinstance(error, paramiko.BadHostKeyException):
         return HostUnreachable(
             f"{where}: the host key has changed (it is now {error.key.get_name()} {error.key.fingerprint}): "
-            "this may be another machine, or somebody in between",
+            "this may be another machine, or an attacker in between",
             remedy=f"If the machine was reinstalled: ssh-keygen -f {known_hosts} -R '{name}', then add its new key.",
         )
     if isinstance(error, paramiko.SSHException) and "not found in known_hosts" in str(error):

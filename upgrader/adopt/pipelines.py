@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.adopt.in_turn import InTurnStep, WithdrawStep
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.originals import SaveOriginalsStep
 from upgrader.adopt.release_step import ForgetCheckpointsStep, TakeOverStep, UninstallStep
-from upgrader.assemble import Tools
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
-from upgrader.ports import Hosts
+from upgrader.ports import Tools
 from upgrader.steps.chart import ChartStep
 
-__all__ = ["adopt_pipeline", "needs_port_sharing", "undo_pipeline"]
+__all__ = ["adopt_pipeline", "adopting", "needs_port_sharing", "undo_pipeline"]
 
 _LEADERS = ("kube-controller-manager", "kube-scheduler")
 
@@ -30,33 +32,39 @@ def needs_port_sharing(facts: KubeadmFacts) -> tuple[Host, ...]:
     )
 
 
+def adopting(cluster: Cluster, tools: Tools, version: KubernetesVersion) -> Mapping[str, Callable[[ChartStep], Step]]:
+    """How adoption installs releases: one kube-apiserver after the other, and over kubeadm's own objects."""
+    return {
+        "kube-apiserver": lambda chart: InTurnStep(chart, tools.kube, len(cluster.controllers)),
+        "kubernetes": lambda chart: TakeOverStep(replace(chart, take_ownership=True), tools.kube, version),
+    }
+
+
 def adopt_pipeline(
     charts: Pipeline,
     facts: KubeadmFacts,
     cluster: Cluster,
     tools: Tools,
-    hosts: Hosts,
     version: KubernetesVersion,
     always: tuple[GateRun, ...],
 ) -> Pipeline:
     """Port sharing where it is missing, the releases in their order, static pods away as soon as they are replaced.
 
-    `charts` are the steps of the three releases, as `assemble` makes them; `always` gates what has none of its own.
+    `charts` are the steps of the three releases, wrapped by `adopting`; `always` gates what has none of its own.
     kube-apiserver's static pod goes only once the checkpointer holds a copy of its successor.
     """
     checkpointer, api_server, kubernetes = (item for item in charts.steps if item.step.name in BUILT_IN_CHARTS)
-    pods = StaticPods(hosts, tools.kube, tools.clock, cluster.controllers, version)
-    in_turn = _in_turn(api_server.step, tools, cluster)
+    pods = StaticPods(tools.hosts, tools.kube, tools.clock, cluster.controllers, version)
     restart = needs_port_sharing(facts)
     steps: list[PipelineStep] = []
     if restart:
-        steps.append(_gated(PortSharingStep(hosts, tools.kube, tools.clock, restart), always))
+        steps.append(_gated(PortSharingStep(tools.hosts, tools.kube, tools.clock, restart), always))
     steps += [
         _gated(SaveOriginalsStep(tools.kube), ()),
         checkpointer,
-        PipelineStep(in_turn, api_server.gates + checkpointer.gates, api_server.undo_gates),
+        replace(api_server, gates=api_server.gates + checkpointer.gates),
         _gated(RetireStep("retire kube-apiserver", pods, ("kube-apiserver",)), api_server.gates),
-        PipelineStep(_taking_over(kubernetes.step, tools, version), kubernetes.gates, kubernetes.undo_gates),
+        kubernetes,
         _gated(RetireStep("retire controllers", pods, _LEADERS), kubernetes.gates),
     ]
     return Pipeline(tuple(steps))
@@ -65,7 +73,6 @@ def adopt_pipeline(
 def undo_pipeline(
     cluster: Cluster,
     tools: Tools,
-    hosts: Hosts,
     version: KubernetesVersion,
     always: tuple[GateRun, ...],
     addons: tuple[GateRun, ...],
@@ -75,7 +82,7 @@ def undo_pipeline(
     The checkpointer goes before kube-apiserver's release, so that it can't mistake the removal for a failure. `addons`
     are the gates of kube-proxy and CoreDNS, which roll back to what kubeadm made.
     """
-    pods = StaticPods(hosts, tools.kube, tools.clock, cluster.controllers, version)
+    pods = StaticPods(tools.hosts, tools.kube, tools.clock, cluster.controllers, version)
     withdraw = (_gated(WithdrawStep(tools.kube, tools.clock), always),) if len(cluster.controllers) > 1 else ()
     return Pipeline(
         (
@@ -83,7 +90,7 @@ def undo_pipeline(
             _gated(UninstallStep("kubernetes", tools.helm, tools.kube, version), addons + always),
             _gated(RestoreStep("restore kube-apiserver", pods, ("kube-apiserver",)), always),
             _gated(UninstallStep("pod-checkpointer", tools.helm, tools.kube), always),
-            _gated(ForgetCheckpointsStep(hosts, cluster.controllers), always),
+            _gated(ForgetCheckpointsStep(tools.hosts, cluster.controllers), always),
             *withdraw,
             _gated(UninstallStep("kube-apiserver", tools.helm, tools.kube), always),
         )
@@ -92,13 +99,3 @@ def undo_pipeline(
 
 def _gated(step: Step, gates: tuple[GateRun, ...]) -> PipelineStep:
     return PipelineStep(step, gates, gates)
-
-
-def _taking_over(step: Step, tools: Tools, version: KubernetesVersion) -> Step:
-    """The step as it is, unless it would install over kubeadm's objects."""
-    return TakeOverStep(step, tools.kube, version) if isinstance(step, ChartStep) else step
-
-
-def _in_turn(step: Step, tools: Tools, cluster: Cluster) -> Step:
-    """The step as it is, unless it would start a kube-apiserver on every controller at the same time."""
-    return InTurnStep(step, tools.kube, len(cluster.controllers)) if isinstance(step, ChartStep) else step

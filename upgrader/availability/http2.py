@@ -15,9 +15,9 @@ from collections.abc import Mapping
 
 import hpack
 
-from upgrader.availability.encode import Encoder
-from upgrader.availability.http import BadAnswer, Closed, Request, Unprocessed
-from upgrader.availability.stream import Stream
+from upgrader.availability.http_exchange import BadAnswer, Closed, Request, Unprocessed
+from upgrader.availability.request_encoder import Encoder
+from upgrader.availability.tls_stream import TlsStream
 
 __all__ = ["Http2Connection"]
 
@@ -104,7 +104,7 @@ class _Exchange:
 class Http2Connection:
     """One connection. `usable` until the server moves its clients away, or has as many exchanges as it allows."""
 
-    def __init__(self, stream: Stream, encoder: Encoder) -> None:
+    def __init__(self, stream: TlsStream, encoder: Encoder) -> None:
         self._stream = stream
         self._encoder = encoder
         self._decoder = hpack.Decoder()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from upgrader.model.event import Event, StepSettled, StepStarted, UndoStarted
+from upgrader.model.event import Event, StepInspected, StepStarted, UndoStarted
 
 __all__ = ["Phases"]
 
@@ -18,7 +18,7 @@ class Phases:
     def emit(self, event: Event) -> None:
         """Take note of an event."""
         match event:
-            case StepStarted() | StepSettled():
+            case StepStarted() | StepInspected():
                 self._enter(event.step)
             case UndoStarted():
                 self._enter(f"undo {event.step}")

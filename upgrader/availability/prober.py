@@ -25,13 +25,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from upgrader.availability.clients import PROTOCOLS, Client, FreshClient, KeptClient, Protocols, SharedClient
-from upgrader.availability.endpoint import Endpoint, read_endpoint
-from upgrader.availability.http import Request
-from upgrader.availability.policy import Outcome, ask
+from upgrader.availability.api_endpoint import ApiEndpoint, read_endpoint
+from upgrader.availability.http_clients import PROTOCOLS, Client, FreshClient, KeptClient, Protocols, SharedClient
+from upgrader.availability.http_exchange import Request
+from upgrader.availability.long_watch import LongWatch
+from upgrader.availability.retry_policy import Outcome, ask
 from upgrader.availability.schedule import deal
 from upgrader.availability.tally import Probed, Tally
-from upgrader.availability.watch import Watcher
 from upgrader.errors import UpgraderError
 from upgrader.model.availability import Watches
 
@@ -105,7 +105,7 @@ class _Lane:
 class Prober:
     """Sends each kind of request through each kind of client and each address, in turn, and watches what it writes."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], requests_per_second: float) -> None:
+    def __init__(self, endpoints: Sequence[ApiEndpoint], requests_per_second: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._endpoints = {endpoint.authority: endpoint for endpoint in endpoints}
         self._interval = 1 / requests_per_second
@@ -115,7 +115,7 @@ class Prober:
         self._bug: BaseException | None = None
         self._fresh: list[_Lane] = []
         self._kept: list[_Lane] = []
-        self._watchers: list[Watcher] = []
+        self._watchers: list[LongWatch] = []
         self._watching: list[asyncio.Task[None]] = []
         self._began = (0.0, 0.0)
         for address, endpoint in self._endpoints.items():
@@ -188,13 +188,13 @@ class Prober:
             for watcher in self._watchers:
                 watcher.continuity.changed(int(version[1]), now)
 
-    def _watcher(self, address: str, endpoint: Endpoint, protocol: Protocols) -> Watcher:
+    def _watcher(self, address: str, endpoint: ApiEndpoint, protocol: Protocols) -> LongWatch:
         client = f"kept {protocol}"
 
         def record(what: str, outcome: Outcome, due: float) -> None:
             self._tally.record(self._probed(address, client, what, due), outcome, self._loop.time())
 
-        return Watcher(endpoint, protocol, COLLECTION, OBJECT, deadline_seconds=DEADLINE_SECONDS, record=record)
+        return LongWatch(endpoint, protocol, COLLECTION, OBJECT, deadline_seconds=DEADLINE_SECONDS, record=record)
 
     def _probed(self, address: str, client: str, request: str, due: float) -> Probed:
         return Probed(address, client, request, self._tally.phase, due, time.time() - (self._loop.time() - due))
@@ -273,7 +273,7 @@ class _Orders:
                 self._prober.enter(rest)
 
 
-async def _probe(endpoints: Sequence[Endpoint], requests_per_second: float) -> None:
+async def _probe(endpoints: Sequence[ApiEndpoint], requests_per_second: float) -> None:
     prober = Prober(endpoints, requests_per_second)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, prober.stop)
     _Orders(prober, sys.stdin.fileno())

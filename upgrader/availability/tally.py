@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from upgrader.availability.histogram import Histogram
-from upgrader.availability.policy import Outcome
+from upgrader.availability.retry_policy import Outcome
 from upgrader.model.availability import Availability, Failure, Lane, Latency, Phase, Watches
 
 __all__ = ["KEPT_FAILURES", "Probed", "Tally"]

@@ -1,18 +1,20 @@
-"""The pod-checkpointer: keeps last-known-good copies of a controller's own control-plane pods, and starts them when the
-API is away.
+"""The pod-checkpointer: keeps last-known-good copies of a controller's own control-plane pods on its disk, and starts
+them as standby pods when the API is unreachable.
 
-It runs as a DaemonSet on controllers plus a static copy of itself. One of the two acts at a time, by a lock on the
-node.
+It runs as a DaemonSet on controllers, plus a static pod made of itself. One of the two acts at a time, by a lock on the
+node. The packages, each of which may import only those below it:
 
-=============  ==========================================================================================
-decide         the pure core: what was observed → which files there should be
-history        folds observations into durations, by a clock that can't jump
-observe        one look at the API server and at the container runtime
-api, cri       the two sources; both say "unknown" rather than guess
-sanitise       a pod → a static pod that needs no API
-store          generations on disk, and the manifests that the kubelet reads
-loop           lock, observe, decide, apply; once every interval
-=============  ==========================================================================================
+============  ============================================================================================
+commands      the command line: `run`, and what an operator on the node needs
+loop          lock, observe, decide, check, apply; once every interval
+decision      the pure core: what has been so for how long → which files there should be; its invariants
+observation   one observation of the API server and of the node; both say "unknown" rather than guess
+reporting     what an instance says of itself: health checks and metrics
+storage       generations on disk, and the manifests that the kubelet reads
+static_pods   a pod → a static pod that needs no API
+observed      the values that these share
+============  ============================================================================================
 
-The package imports nothing else of upgrader, so that its image stays small.
+`decision`, `observation` and `reporting` don't know each other: `loop` hands values from one to the next. Of the rest
+of upgrader the package imports `upgrader.node` alone, so that its image stays small.
 """

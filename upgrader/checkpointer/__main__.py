@@ -2,7 +2,7 @@
 
 import sys
 
-from upgrader.checkpointer.cli import main
+from upgrader.checkpointer.commands.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

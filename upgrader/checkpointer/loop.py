@@ -10,17 +10,20 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Protocol
 
-from upgrader.checkpointer.decide import Desired, decide
-from upgrader.checkpointer.errors import ApiError, StoreError
-from upgrader.checkpointer.generation import Origin, Record
-from upgrader.checkpointer.history import History, advance
-from upgrader.checkpointer.lock import NodeLock, changing
+from upgrader.checkpointer.checkpointer_errors import ApiError, StoreError
+from upgrader.checkpointer.decision.durations import History, advance
+from upgrader.checkpointer.decision.invariants import checked
+from upgrader.checkpointer.decision.rules import Desired, decide
 from upgrader.checkpointer.logs import LOG
-from upgrader.checkpointer.model import ApiState, ParentPod, Policy, Settings, Workload
-from upgrader.checkpointer.observe import CHANGED, Look, Observer, lease_of
-from upgrader.checkpointer.pods import Pod, condition, owner_kind, template_hash
-from upgrader.checkpointer.report import Board, Counters, Report, WorkloadReport
-from upgrader.checkpointer.store import Shelf, Store
+from upgrader.checkpointer.observation.observer import CHANGED, Look, Observer, lease_of
+from upgrader.checkpointer.observed import ApiState, ParentPod, Settings
+from upgrader.checkpointer.reporting.pass_report import Board, Counters, Report, WorkloadReport
+from upgrader.checkpointer.static_pods.pods import Pod, condition, owner_kind, template_hash
+from upgrader.checkpointer.storage.node_lock import NodeLock, changing
+from upgrader.checkpointer.storage.store import Store
+from upgrader.node.generation import Origin, Record
+from upgrader.node.inventory import StoredWorkload
+from upgrader.node.workload import Policy, Workload
 
 _HASTE = 10
 """While the API is away and no copy stands in yet, passes follow each other this much quicker: after a power cut, the
@@ -109,8 +112,13 @@ class Loop:
         look = self.observer.look(disk)
         self._say("complaints", "; ".join(look.complaints))
         self._history = advance(self._history, look.seen, disk, self.settings.ready_for)
-        holdings = {w: s.holding(look.images) for w, s in disk.items()}
-        desired = decide(self._history, look.seen.parents, holdings, self.settings)
+        holdings = {w: s.inventory(look.images) for w, s in disk.items()}
+        plan = decide(self._history, look.seen.parents, holdings, self.settings)
+        desired, violations = checked(plan, self._history, holdings, self.settings)
+        failures += map(str, violations)
+        self._counters = replace(
+            self._counters, invariant_violations=self._counters.invariant_violations + len(violations)
+        )
         failures += self._apply(desired, look, disk)
         shelves = self.store.read()
         pending = self._pending(look, shelves)
@@ -128,7 +136,7 @@ class Loop:
             urgent=look.seen.api is ApiState.AWAY and not failures and not _stands_in(shelves),
         )
 
-    def _down(self, disk: Mapping[Workload, Shelf]) -> tuple[str, ...]:
+    def _down(self, disk: Mapping[Workload, StoredWorkload]) -> tuple[str, ...]:
         """Copies that should run and don't: after a power cut, that of the checkpointer itself is all there is."""
         down: list[str] = []
         for workload in disk:
@@ -137,7 +145,7 @@ class Loop:
                 down.append(f"{workload}: its copy, generation {copy.number}, does not stay up")
         return tuple(down)
 
-    def _yield(self, look: Look, disk: Mapping[Workload, Shelf]) -> None:
+    def _yield(self, look: Look, disk: Mapping[Workload, StoredWorkload]) -> None:
         """The copy lets a Ready pod of the DaemonSet act, once there is nothing left that it has to see through.
 
         Otherwise the lock would stay with the old version for the whole of an upgrade.
@@ -147,7 +155,7 @@ class Loop:
             self.lock.release()
             self._yielding_until = self.clock() + _YIELDING * self.interval
 
-    def _apply(self, desired: Desired, look: Look, disk: Mapping[Workload, Shelf]) -> list[str]:
+    def _apply(self, desired: Desired, look: Look, disk: Mapping[Workload, StoredWorkload]) -> list[str]:
         """Make the disk as desired. One workload's trouble doesn't stop the others; all troubles are returned."""
         failures: list[str] = []
         for work in self._work(desired, look, disk):
@@ -160,7 +168,9 @@ class Loop:
             self._say(f"damage {workload}", wrong)
         return failures
 
-    def _work(self, desired: Desired, look: Look, disk: Mapping[Workload, Shelf]) -> Iterator[Callable[[], None]]:
+    def _work(
+        self, desired: Desired, look: Look, disk: Mapping[Workload, StoredWorkload]
+    ) -> Iterator[Callable[[], None]]:
         """What there is to do, in order: what a power cut may need first comes first."""
         for workload, number in desired.failed.items():
             yield partial(self._mark, workload, number, desired.reasons.get(workload, ""))
@@ -181,7 +191,7 @@ class Loop:
         self.store.prune(workload, number)
         LOG.info("generation pruned", extra={"workload": str(workload), "generation": number})
 
-    def _place(self, workload: Workload, number: int | None, shelf: Shelf, reason: str) -> None:
+    def _place(self, workload: Workload, number: int | None, shelf: StoredWorkload, reason: str) -> None:
         extra = {"workload": str(workload), "generation": number or shelf.active_number, "reason": reason}
         if number is None:
             if self.store.withdraw(workload):
@@ -212,7 +222,7 @@ class Loop:
             "generation captured", extra={"workload": str(parent.workload), "generation": number, "pod": parent.name}
         )
 
-    def _pending(self, look: Look, disk: Mapping[Workload, Shelf]) -> dict[ParentPod, tuple[str, str]]:
+    def _pending(self, look: Look, disk: Mapping[Workload, StoredWorkload]) -> dict[ParentPod, tuple[str, str]]:
         """Pods without a current checkpoint, each with (reason, text)."""
         pending: dict[ParentPod, tuple[str, str]] = {}
         for parent in look.seen.parents:
@@ -239,7 +249,7 @@ class Loop:
         return pending
 
     def _unsafe(
-        self, pending: Mapping[ParentPod, tuple[str, str]], look: Look, shelves: Mapping[Workload, Shelf]
+        self, pending: Mapping[ParentPod, tuple[str, str]], look: Look, shelves: Mapping[Workload, StoredWorkload]
     ) -> dict[str, str]:
         """What keeps us from being Ready: pods without a current checkpoint, and our own copy while there is none.
 
@@ -256,7 +266,9 @@ class Loop:
         """Whether the last-known-good is of the same pod template: then it is what the pod still runs with."""
         return last is not None and last.origin.template_hash == template_hash(look.pods[parent.uid]) != ""
 
-    def _tell(self, look: Look, pending: Mapping[ParentPod, tuple[str, str]], disk: Mapping[Workload, Shelf]) -> None:
+    def _tell(
+        self, look: Look, pending: Mapping[ParentPod, tuple[str, str]], disk: Mapping[Workload, StoredWorkload]
+    ) -> None:
         """Write our condition on every pod whose state has changed. It only informs, so a failure is only logged."""
         for parent in look.seen.parents:
             if parent.terminating:
@@ -284,12 +296,12 @@ class Loop:
             LOG.warning(text or "over", extra={"topic": topic})
 
 
-def _stands_in(disk: Mapping[Workload, Shelf]) -> bool:
+def _stands_in(disk: Mapping[Workload, StoredWorkload]) -> bool:
     """Whether a copy is in place that isn't always there."""
     return any(s.active for s in disk.values() if s.newest is None or s.newest.policy is not Policy.ALWAYS)
 
 
-def _workload_report(shelf: Shelf, reason: str) -> WorkloadReport:
+def _workload_report(shelf: StoredWorkload, reason: str) -> WorkloadReport:
     number = shelf.newest.number if shelf.newest else 0
     return WorkloadReport(number, len(shelf.records), len(shelf.damaged), len(shelf.failed), shelf.active, reason)
 

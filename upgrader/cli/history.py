@@ -8,12 +8,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.elsewhere import look_elsewhere
-from upgrader.cli.folder import runs_folder
-from upgrader.engine.anywhere import with_elsewhere
-from upgrader.engine.history import past_runs
-from upgrader.engine.lock import folder_holder
-from upgrader.engine.status import status_of
+from upgrader.app.status import known_runs
 from upgrader.ui.runs import print_history
 
 __all__ = ["history"]
@@ -23,17 +18,14 @@ __all__ = ["history"]
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: a list of runs, each as in its report.json.")
 @click.pass_obj
 def history(folder: Path, as_json: bool) -> None:
-    """List the runs of this cluster, oldest first: when, where to, how they ended, how long they took.
+    """List the runs of this cluster, oldest first: when, what for, how they ended, how long they took.
 
-    Those of other machines are read from the cluster, if it answers. `policy.keepRuns` says how many runs are kept.
+    Those of other machines are read from the cluster, if it answers. `policy.keepRuns` sets how many runs are kept.
     """
-    here = past_runs(runs_folder(folder))
-    elsewhere = look_elsewhere(folder, controllers=not here)
-    runs = with_elsewhere(here, elsewhere.runs, runs_folder(folder))
-    if elsewhere.problem:
-        click.echo(f"runs of other machines are not known: {elsewhere.problem}", err=True)
+    known = known_runs(folder)
+    if known.problem:
+        click.echo(f"runs of other machines are not known: {known.problem}", err=True)
     if as_json:
-        click.echo(json.dumps([run.as_json() for run in runs], indent=2))
+        click.echo(json.dumps([run.as_json() for run in known.runs], indent=2))
     else:
-        status = status_of(folder_holder(folder), runs[-1] if runs else None, elsewhere.lease)
-        print_history(runs, running=status.state == "running", stream=sys.stdout)
+        print_history(known.runs, running=known.status.state == "running", stream=sys.stdout)

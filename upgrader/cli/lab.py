@@ -17,10 +17,10 @@ from rich.table import Table
 from upgrader.cli.lab_progress import progress
 from upgrader.errors import Interrupted, UsageError
 from upgrader.lab import Lab, LabSpec
-from upgrader.lab.host import facts, require
-from upgrader.lab.prepare import prepare, probably_built
-from upgrader.lab.progress import Progress
-from upgrader.lab.state import labs
+from upgrader.lab.build_parts import prepare, probably_built
+from upgrader.lab.host_capabilities import host_capabilities, require
+from upgrader.lab.progress_port import LabProgress
+from upgrader.lab.registry import labs
 
 __all__ = ["lab"]
 
@@ -135,14 +135,14 @@ def down(folder: Path, name: str | None) -> None:
 def build(versions: tuple[str, ...]) -> None:
     """Build and cache what labs are made of; once for a machine and version."""
     wanted = versions or (_KUBERNETES,)
-    require(facts(), None, all(probably_built(version) for version in wanted))
+    require(host_capabilities(), None, all(probably_built(version) for version in wanted))
     with _stoppable("lab build"), progress() as display:
         for version in wanted:
             prepare(version, display)
     click.echo(f"Built: Kubernetes {', '.join(wanted)}.")
 
 
-def _find(folder: Path, name: str | None, progress: Progress | None = None) -> Lab:
+def _find(folder: Path, name: str | None, progress: LabProgress | None = None) -> Lab:
     """The lab of that name; without a name the one whose cluster folder is -C, or else the only one."""
     if name:
         return Lab.find(name, progress)

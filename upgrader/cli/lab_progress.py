@@ -12,29 +12,29 @@ from rich.progress import Progress as Live
 from rich.progress import Task as LiveTask
 from rich.text import Text
 
-from upgrader.lab.progress import Progress
+from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["estimate", "progress"]
 
 _PLAIN_INTERVAL_S = 30.0
 
 
-def estimate(elapsed_s: float, expected_s: float | None, done: float, total: float | None) -> float | None:
+def estimate(elapsed_seconds: float, expected_seconds: float | None, done: float, total: float | None) -> float | None:
     """Seconds that are left, or None if nothing is known.
 
     What is done says more the more of it there is: its extrapolation is weighted with its share of the whole against
     the usual duration.
     """
-    usual = max(0.0, expected_s - elapsed_s) if expected_s is not None else None
+    usual = max(0.0, expected_seconds - elapsed_seconds) if expected_seconds is not None else None
     if not total or not done:
         return usual
     share = min(1.0, done / total)
-    measured = elapsed_s / share - elapsed_s
+    measured = elapsed_seconds / share - elapsed_seconds
     return measured if usual is None else share * measured + (1 - share) * usual
 
 
 @contextmanager
-def progress() -> Iterator[Progress]:
+def progress() -> Iterator[LabProgress]:
     """The display that fits standard error, for the time of one command."""
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -10,7 +10,7 @@ import click
 
 from upgrader import __version__
 from upgrader.errors import UpgraderError
-from upgrader.ui.lasting import outlast_the_terminal
+from upgrader.ui.lost_terminal import outlast_the_terminal
 
 __all__ = ["cli", "main"]
 

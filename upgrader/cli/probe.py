@@ -16,10 +16,10 @@ from pathlib import Path
 
 import click
 
-from upgrader.availability.probe import AvailabilityProbe
+from upgrader.availability.prober_control import AvailabilityProbe
 from upgrader.config.duration import parse_duration
-from upgrader.config.kubeconfig import check_context
-from upgrader.config.settings import load_settings
+from upgrader.config.kubeconfig_context import check_context
+from upgrader.config.load import load_settings
 from upgrader.model.availability import Availability
 from upgrader.ui.availability import live_line, print_availability
 

@@ -1,4 +1,4 @@
-"""`upgrader rollback`: take back what a run did, newest step first."""
+"""`upgrader rollback`: undo what a run did, newest step first."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.carry_out import carry_on
-from upgrader.cli.locking import TAKE_OVER, lock_holder
-from upgrader.cli.past import RUN, PastWork, past_work
-from upgrader.engine.state import RunState, follow
-from upgrader.errors import UsageError
-from upgrader.model.event import RollbackAsked
-from upgrader.reassemble import way_back
-from upgrader.ui.runs import print_run, print_way_back
+from upgrader.app.rollback import run_to_roll_back
+from upgrader.cli.front_end import FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm
+from upgrader.ui.runs import print_rollback_order, print_run
 
 __all__ = ["rollback"]
 
@@ -21,52 +16,25 @@ __all__ = ["rollback"]
 @click.command()
 @RUN
 @click.option("--to", metavar="STEP", default="", help="Keep this step, and those before it.")
-@click.option("--yes", "-y", is_flag=True, help="Don't ask before starting.")
+@YES
 @TAKE_OVER
 @click.pass_obj
 def rollback(folder: Path, name: str | None, to: str, yes: bool, take_over: bool) -> None:
-    """Take a run back, whether it succeeded, failed or was interrupted: its steps in reverse order, each gated.
+    """Roll a run back, whether it succeeded, failed or was interrupted: its steps in reverse order, each gated.
 
-    What each step goes back to was written down before it began, so files that were edited since don't matter. What
-    the run's own rollback could not undo is tried again.
+    The restore point of each step was recorded before it began, so files that were edited since don't matter. What the
+    run's own rollback could not undo is tried again.
 
     \b
-    Exit codes: 0 taken back (or nothing to take back), 2 wrong usage or files, 5 needs a person, 6 another run is at
-    work, 130 interrupted (`upgrader resume` goes on).
+    Exit codes: 0 rolled back (or nothing to roll back), 2 wrong usage or files, 5 manual action required, 6 another
+    run holds the lock, 130 interrupted (`upgrader resume` continues).
     """
-    with past_work(folder, name, take_over=take_over) as work:
-        print_run(work.run.report)
-        if name is None:
-            _check_meant(work)
-        _check_step(work.state, to)
-        why = RollbackAsked(work.state.run, lock_holder(), to)
-        state = follow(work.state, why)
-        left = [step for step in state.way_back if step.to_undo]
-        if not left:
-            click.echo("Nothing to take back: no step of this run that has a way back still stands.", err=True)
+    with run_to_roll_back(folder, name, FRONT_END, take_over=take_over) as found:
+        print_run(found.run.state)
+        proposed = found.propose(to)
+        if not proposed.steps:
+            click.echo("Nothing to roll back: no change of this run that can be undone is still in place.", err=True)
             return
-        print_way_back(left)
-        if not yes:
-            click.confirm("Start?", abort=True, err=True)
-        session = work.session
-        pipeline = way_back(state, session.settings, session.cluster, session.tools)
-        carry_on(session, pipeline, folder=work.folder, why=why, held=work.held)
-
-
-def _check_meant(work: PastWork) -> None:
-    """Who takes a dead run's lock means that one, which may have been cut off before it was written down anywhere."""
-    dead = work.held.lock.taken_over
-    if dead is not None and work.run.report.outcome == "succeeded":
-        raise UsageError(
-            f"the cluster's lock was still held by {dead.holder}, but the newest run, {work.run.name}, succeeded: "
-            "nothing was cut off that could be taken back",
-            remedy=f"If that run is to be taken back: upgrader rollback --run {work.run.name}",
-        )
-
-
-def _check_step(state: RunState, to: str) -> None:
-    begun = [step.name for step in state.steps]
-    if to and to not in begun:
-        raise UsageError(
-            f"--to {to}: run {state.run} has begun no such step", remedy=f"Its steps: {', '.join(begun) or 'none'}"
-        )
+        print_rollback_order(proposed.steps)
+        confirm("Start?", yes=yes)
+        conclude(proposed.execute())

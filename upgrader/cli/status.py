@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from upgrader.adapters.clock import SystemClock
-from upgrader.cli.elsewhere import look_elsewhere
-from upgrader.cli.folder import runs_folder
-from upgrader.engine.anywhere import with_elsewhere
-from upgrader.engine.history import past_runs
-from upgrader.engine.lock import folder_holder
-from upgrader.engine.status import status_of
+from upgrader.app.status import known_runs
 from upgrader.ui.runs import print_status
 
 __all__ = ["status"]
@@ -24,18 +19,14 @@ __all__ = ["status"]
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 @click.pass_obj
 def status(folder: Path, as_json: bool) -> None:
-    """Say what the newest run of this cluster is doing, or how it ended, step by step.
+    """Show what the newest run of this cluster is doing, or how it ended, step by step.
 
-    All of that is in the folder, so it works while the cluster doesn't; what other machines did is read from the
-    cluster, or, where the folder knows of no run and there is no API, from the controllers' disks. Says too whether
-    the run can be gone on with, and who holds the cluster's lock, which may be another machine.
+    All of that is in the folder, so it works while the cluster doesn't. Runs of other machines are read from the
+    cluster, or, where the folder has no run and the API is unreachable, from the controllers' disks. Shows also whether
+    the run can be resumed, and who holds the cluster's lock, which may be another machine.
     """
-    runs = runs_folder(folder)
-    here = past_runs(runs)
-    elsewhere = look_elsewhere(folder, controllers=not here)
-    known = with_elsewhere(here, elsewhere.runs, runs)
-    found = status_of(folder_holder(folder), known[-1] if known else None, elsewhere.lease, elsewhere.problem)
+    found = known_runs(folder).status
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
     else:
-        print_status(found, SystemClock().now(), sys.stdout)
+        print_status(found, datetime.now(UTC), sys.stdout)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.config import ansible_facts
-from upgrader.config.document import check_syntax, shown
+from upgrader.config.yaml_document import check_syntax, shown
 from upgrader.errors import ConfigError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import Settings

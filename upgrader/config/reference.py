@@ -11,14 +11,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from upgrader.config.duration import parse_duration
-from upgrader.config.schema import File
+from upgrader.config.upgrader_yaml import UpgraderYaml
 
 __all__ = ["render"]
 
 _HEAD = """\
 # upgrader.yaml
 
-Made from `upgrader/config/schema.py`; run `python -m upgrader.config.reference` to make it anew.
+Made from `upgrader/config/upgrader_yaml.py`; run `python -m upgrader.config.reference` to make it anew.
 
 Durations are written like `90s`, `5m` or `1h30m`. An unknown key is an error.
 The environment variables `UPGRADER_KUBECONFIG` and `UPGRADER_CONTEXT` override `cluster.kubeconfig` and
@@ -28,7 +28,9 @@ The environment variables `UPGRADER_KUBECONFIG` and `UPGRADER_CONTEXT` override 
 
 def render() -> str:
     """The manual as Markdown."""
-    return "\n".join([_HEAD, *(text for path, model in _sections(File, "", []) for text in _section(model, path))])
+    return "\n".join(
+        [_HEAD, *(text for path, model in _sections(UpgraderYaml, "", []) for text in _section(model, path))]
+    )
 
 
 _Sections = list[tuple[str, type[BaseModel]]]
@@ -46,7 +48,8 @@ def _sections(model: type[BaseModel], path: str, found: _Sections) -> _Sections:
 
 
 def _section(model: type[BaseModel], path: str) -> Iterator[str]:
-    title = f"`{path}`: {model.__name__.lower()}" if path.endswith("[]") else f"`{path}`" if path else "The file"
+    name = model.__name__.removesuffix("Section").lower()
+    title = f"`{path}`: {name}" if path.endswith("[]") else f"`{path}`" if path else "The file"
     yield f"## {title}\n\n{(model.__doc__ or '').strip()}\n\n| key | type | default | |\n|---|---|---|---|"
     for name, field in model.model_fields.items():
         key = field.alias or name

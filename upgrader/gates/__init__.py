@@ -1,1 +1,1 @@
-"""Questions about a cluster's health. Each looks once, says what it saw, and changes nothing."""
+"""Checks of a cluster's health. Each checks once, returns a verdict, and changes nothing."""

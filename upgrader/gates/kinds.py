@@ -1,4 +1,4 @@
-"""Where the resources that gates look at live in the API."""
+"""The API resources that gates read."""
 
 from __future__ import annotations
 

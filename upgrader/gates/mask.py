@@ -1,4 +1,4 @@
-"""Takes what looks like a secret out of text that others wrote: log lines, events, container messages."""
+"""Masks what looks like a secret in text from others: log lines, events, container messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["mask_secrets"]
 _MASK = "[masked]"
 
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
-    # A whole PEM block, or what is left of one whose end was cut off.
+    # A whole PEM block, or one whose end was cut off.
     (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL), _MASK),
     (re.compile(r"(?s)\A(?:[A-Za-z0-9+/=\s]|\\n)*-----END [A-Z ]*PRIVATE KEY-----"), _MASK),
     (re.compile(r"(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1\2{_MASK}"),
@@ -28,7 +28,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def mask_secrets(text: str) -> str:
-    """The text with tokens, passwords and private keys replaced. Errs on the side of masking."""
+    """The text with tokens, passwords and private keys replaced; rather masks too much than too little."""
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text

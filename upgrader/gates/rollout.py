@@ -1,62 +1,70 @@
-"""Whether a workload's newest revision is the only one that runs, and all of it is Ready: judged from one reading."""
+"""Whether a workload's rollout is complete: only the newest revision runs, and all of it is Ready."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from upgrader.gates.reading import Reading
+from upgrader.gates.remedies import describe_workload
+from upgrader.gates.workload_reading import Reading
 from upgrader.model.outcome import Verdict, holds, pending
 from upgrader.model.workload import Pod
 
 __all__ = ["judge_rollout"]
 
 _SETTLED = timedelta(seconds=10)
-"""How long a container must have run since it last failed: one without a probe is "ready" between two crashes."""
+"""How long a container must run after a failure: without a probe it is "ready" between two crashes."""
 
 
 def judge_rollout(reading: Reading, now: datetime, *, allow_none: bool = False) -> Verdict:
-    """`holds` when the rollout is complete, else `pending` with what is missing; `allow_none`: no pods are fine too.
+    """`holds` when the rollout is complete, else `pending` with what is missing; `allow_none` accepts no pods at all.
 
-    The counts alone don't do: those of the spec before stand until the controller has seen the new one, and helm#10845
-    showed what comes of allowing for maxUnavailable (nothing Ready on the only node counted as ready). So every
-    number must be the desired one, and each pod is looked at by itself as well.
+    The counts alone are not enough: they describe the previous spec until the controller has observed the new one.
+    Nor is maxUnavailable allowed for: with it, nothing Ready on the only node counts as ready (helm#10845). So every
+    count must be the desired one, and each pod is checked too.
     """
-    workload = reading.workload
-    ref, desired = workload.ref, workload.desired
+    ref, desired = reading.workload.ref, reading.workload.desired
+    missing = _missing(reading, now, allow_none)
+    if missing:
+        return pending(f"{ref}: {missing}", remedy=describe_workload(ref))
+    complete = f"{desired} of {desired} pods updated, Ready and available"
+    return holds(f"{ref}: {complete if desired else 'no pods wanted'}")
+
+
+def _missing(reading: Reading, now: datetime, allow_none: bool) -> str:
+    """What keeps a rollout from being complete; "" when nothing does."""
+    workload, desired = reading.workload, reading.workload.desired
     if not workload.observed:
-        return pending(
-            f"{ref}: its controller has not seen the new spec yet "
+        return (
+            "its controller has not observed the new spec yet "
             f"(generation {workload.generation}, observed {workload.observed_generation})"
         )
     if workload.trouble:
-        return pending(f"{ref}: its pods can't be created: {workload.trouble}")
+        return f"its pods can't be created: {workload.trouble}"
     if desired == 0:
-        if ref.kind == "Deployment" or allow_none:
-            return holds(f"{ref}: no pods wanted")
-        return pending(f"{ref}: no node wants its pods")
+        return "" if workload.ref.kind == "Deployment" or allow_none else "no node wants its pods"
     counts = {"updated": workload.updated, "Ready": workload.ready, "available": workload.available}
     short = [f"{count} {name}" for name, count in counts.items() if count != desired]
     if short:
-        return pending(f"{ref}: of {desired} pods, {', '.join(short)}")
+        return f"of {desired} pods, {', '.join(short)}"
     if len(reading.newest) != desired:
-        return pending(f"{ref}: {len(reading.newest)} pods of the newest revision, {desired} wanted")
+        return f"{len(reading.newest)} pods of the newest revision, {desired} wanted"
     for pod in reading.newest:
         if not pod.ready:
-            return pending(f"{ref}: pod {pod.name} is not Ready")
+            return f"pod {pod.name} is not Ready"
         restarted = _just_restarted(pod, now)
         if restarted:
-            return pending(f"{ref}: {restarted}")
+            return restarted
     if reading.others:
         names = ", ".join(pod.name for pod in reading.others)
-        return pending(f"{ref}: {len(reading.others)} old pods still terminate: {names}")
-    return holds(f"{ref}: {desired} of {desired} pods updated, Ready and available")
+        return f"{len(reading.others)} old pods still terminate: {names}"
+    return ""
 
 
 def _just_restarted(pod: Pod, now: datetime) -> str:
     for item in pod.containers:
         if item.last is None or not item.last.error or item.running_since is None:
             continue
-        # A node's clock that is ahead of ours gives a negative age, which says nothing.
+        # A node's clock that is ahead of this machine's gives a negative age, which means nothing.
         if timedelta(0) <= now - item.running_since < _SETTLED:
             return f"container {item.name} of pod {pod.name} was restarted just now (exit {item.last.exit_code})"
     return ""

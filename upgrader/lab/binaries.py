@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from upgrader.errors import LabError
-from upgrader.lab.cache import built, cache_root, content_hash, definitions
+from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
 from upgrader.lab.golang import Module, build_module, go_command
-from upgrader.lab.progress import Progress
+from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["COREDNS", "ETCD", "HELM", "PAUSE", "Binaries", "built_kubernetes", "kubectl", "kubernetes"]
 
@@ -34,7 +34,7 @@ def _kubernetes_module(version: str) -> Module:
     )
 
 
-def kubernetes(version: str, progress: Progress) -> Path:
+def kubernetes(version: str, progress: LabProgress) -> Path:
     """The folder with `kubernetes` (one program for all components and kubectl) and `kubeadm` of a version, built.
 
     Also makes `bin/kubectl-VERSION` in the cache: the program acts as kubectl under any name that begins so.
@@ -58,7 +58,7 @@ def built_kubernetes() -> tuple[str, ...]:
 class Binaries:
     """The programs that do not depend on the version of Kubernetes; each is built when first asked for."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: LabProgress) -> None:
         self._progress = progress
 
     def etcd(self) -> Path:
@@ -103,7 +103,7 @@ def _link(name: str, program: Path) -> Path:
     return link
 
 
-def _built(kind: str, key: str, module: Module, progress: Progress) -> Path:
+def _built(kind: str, key: str, module: Module, progress: LabProgress) -> Path:
     def build(target: Path) -> None:
         try:
             build_module(module, target, go_command(progress), progress)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 from upgrader.lab import network
-from upgrader.lab.catalog import IMAGE_VERSIONS, checkpointer_image, image_names
-from upgrader.lab.cluster import Cluster
+from upgrader.lab.build_parts import Parts
 from upgrader.lab.cluster_folder import write_access, write_cluster, write_values
-from upgrader.lab.delivery import deliver
-from upgrader.lab.disk import make_disk
-from upgrader.lab.host import facts
+from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.host_capabilities import host_capabilities
+from upgrader.lab.image_catalog import IMAGE_VERSIONS, checkpointer_image, image_names
+from upgrader.lab.image_delivery import deliver
 from upgrader.lab.keys import ca_files, join_secrets, make_keys
-from upgrader.lab.kubeadm import patch_files
+from upgrader.lab.kubeadm_cluster import KubeadmCluster
+from upgrader.lab.kubeadm_config import patch_files
 from upgrader.lab.loadbalancer import haproxy_files
-from upgrader.lab.machine import machine_of, record_lower
-from upgrader.lab.prepare import Parts
-from upgrader.lab.progress import Progress
-from upgrader.lab.runner import Runner
+from upgrader.lab.node_disk import make_disk
+from upgrader.lab.nspawn_machine import machine_of, record_lower
+from upgrader.lab.progress_port import LabProgress
+from upgrader.lab.registry import lab_dir
 from upgrader.lab.spec import Node, Placement
-from upgrader.lab.state import lab_dir
 
 __all__ = ["BringUp"]
 
@@ -28,7 +28,7 @@ class BringUp:
     """The order in which a lab comes to life."""
 
     def __init__(
-        self, placement: Placement, parts: Parts, cluster: Cluster, runner: Runner, progress: Progress
+        self, placement: Placement, parts: Parts, cluster: KubeadmCluster, runner: CommandRunner, progress: LabProgress
     ) -> None:
         self._placement = placement
         self._parts = parts
@@ -70,7 +70,7 @@ class BringUp:
             more = haproxy_files(self._placement, (self._keys / "ca.crt").read_text())
         elif node.role == "controller":
             more = patch_files() | (ca_files(self._keys) if node == self._controllers[0] else {})
-        found = facts()
+        found = host_capabilities()
         machine = machine_of(self._placement, node)
         make_disk(
             self._placement,
@@ -88,12 +88,12 @@ class BringUp:
     def _deliver(self) -> None:
         """Bring the nodes what images have been made since their disks were, and write the values that name them."""
         checkpointer = checkpointer_image(self._progress)
-        images = [*self._parts.images, *([checkpointer] if checkpointer else [])]
+        images = [*self._parts.images, checkpointer]
         deliver(images, self._placement, self._cluster, self._runner)
         names = image_names(images)
         write_values(
             self._placement,
             haproxy=names["haproxy"],
             coredns=names["coredns"],
-            checkpointer=checkpointer.name if checkpointer else None,
+            checkpointer=checkpointer.name,
         )

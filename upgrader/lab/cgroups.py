@@ -41,9 +41,9 @@ def join_script(name: str) -> str:
     return "\n".join(f"echo $$ > {hierarchy / name}/cgroup.procs" for hierarchy in hierarchies())
 
 
-def kill(name: str, deadline_s: float = 20) -> None:
+def kill(name: str, deadline_seconds: float = 20) -> None:
     """End every process in the node's group, and wait until the last one is gone."""
-    until = time.monotonic() + deadline_s
+    until = time.monotonic() + deadline_seconds
     while pids := _members(name):
         for pid in pids:
             try:
@@ -51,13 +51,13 @@ def kill(name: str, deadline_s: float = 20) -> None:
             except ProcessLookupError:
                 continue  # it ended between our look and our signal
         if time.monotonic() > until:
-            raise LabError(f"processes {sorted(pids)} of {name} do not end {deadline_s:.0f} s after SIGKILL")
+            raise LabError(f"processes {sorted(pids)} of {name} do not end {deadline_seconds:.0f} s after SIGKILL")
         time.sleep(0.02)
 
 
-def remove(name: str, deadline_s: float = 10) -> None:
+def remove(name: str, deadline_seconds: float = 10) -> None:
     """Remove the node's groups, children first. Left over, they would delay static pods after the next boot."""
-    until = time.monotonic() + deadline_s
+    until = time.monotonic() + deadline_seconds
     for hierarchy in hierarchies():
         group = hierarchy / name
         while group.exists():

@@ -9,8 +9,8 @@ import tarfile
 from pathlib import Path
 
 from upgrader.errors import LabError
-from upgrader.lab.cache import built, cache_root, content_hash, definitions
-from upgrader.lab.progress import Progress
+from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
+from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["base_layer", "node_files", "node_root", "package_version", "private_namespace"]
 
@@ -32,7 +32,7 @@ def private_namespace(command: list[str]) -> list[str]:
     ]
 
 
-def node_root(progress: Progress) -> Path:
+def node_root(progress: LabProgress) -> Path:
     """The root file system that all nodes share, read-only."""
     packages = definitions() / "node" / "packages.txt"
 
@@ -59,7 +59,7 @@ def node_files() -> Path:
     return built(cache_root() / "node" / f"files-{content_hash([source])}", build)
 
 
-def base_layer(progress: Progress) -> Path:
+def base_layer(progress: LabProgress) -> Path:
     """The image layer, a tar file, under every image of the lab that is not static."""
     packages = definitions() / "images" / "base" / "packages.txt"
 

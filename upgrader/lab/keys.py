@@ -8,15 +8,15 @@ import secrets
 import subprocess
 from pathlib import Path
 
-from upgrader.lab.cache import built
-from upgrader.lab.kubeadm import Secrets
-from upgrader.lab.runner import Runner
+from upgrader.lab.build_cache import built
+from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.kubeadm_config import Secrets
 from upgrader.lab.spec import Placement
 
 __all__ = ["ca_files", "join_secrets", "known_hosts", "make_keys"]
 
 
-def make_keys(placement: Placement, target: Path, runner: Runner) -> None:
+def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None:
     """Make the folder `target` with all keys of a lab, mode 0700, unless it is there."""
 
     def build(folder: Path) -> None:

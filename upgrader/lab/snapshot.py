@@ -15,11 +15,11 @@ import subprocess
 from pathlib import Path
 
 from upgrader.errors import UsageError
-from upgrader.lab.cache import remove_tree
-from upgrader.lab.catalog import link_store
-from upgrader.lab.machine import BOUND
+from upgrader.lab.build_cache import remove_tree
+from upgrader.lab.image_catalog import link_store
+from upgrader.lab.nspawn_machine import BOUND
+from upgrader.lab.registry import lab_dir
 from upgrader.lab.spec import Placement
-from upgrader.lab.state import lab_dir
 
 __all__ = ["put_back", "remember", "require_snapshot"]
 

@@ -5,27 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from upgrader.model.availability import Latency, Phase, Watches
-from upgrader.model.outcome import RunOutcome, StepOutcome, Verdict
+from upgrader.model.outcome import RunOutcome, StepResult, Verdict
 from upgrader.model.release import RestorePoint
+from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure
+from upgrader.model.version import KubernetesVersion
 
 __all__ = [
     "AvailabilityMeasured",
     "Event",
-    "GateLooked",
+    "GateChecked",
     "GatePassed",
     "LockTakenOver",
     "Note",
     "RecoveryEnded",
     "RecoveryStarted",
-    "RollbackAsked",
+    "RollbackRequested",
     "RunEnded",
     "RunResumed",
     "RunStarted",
     "StepApplied",
     "StepEnded",
     "StepInput",
-    "StepSettled",
+    "StepInspected",
     "StepStarted",
     "UndoEnded",
     "UndoStarted",
@@ -45,26 +47,28 @@ class RunStarted:
     """A run begins; `steps` are the names in their order."""
 
     run: str
-    target: str
+    kind: RunKind
     steps: tuple[str, ...]
     folder: str
-    came_from: str = ""
-    """The API server's version before the run; "" for what is no upgrade."""
+    target: KubernetesVersion | None = None
+    """The version to upgrade to; None for every other kind of run."""
+    current: KubernetesVersion | None = None
+    """The API server's version before the run; None for every other kind of run."""
     on_failure: OnFailure = "rollback-run"
     inputs: tuple[StepInput, ...] = ()
 
 
 @dataclass(frozen=True)
 class RunResumed:
-    """A run that was interrupted goes on, in another process (`by`)."""
+    """Another process (`by`) resumes a run that was interrupted."""
 
     run: str
     by: str
 
 
 @dataclass(frozen=True)
-class RollbackAsked:
-    """A person (`by`) wants the run taken back: all that it did after the step `to`; "" means all of it."""
+class RollbackRequested:
+    """An operator (`by`) requested a rollback of all steps after the step `to`; "" means of the whole run."""
 
     run: str
     by: str
@@ -73,17 +77,17 @@ class RollbackAsked:
 
 @dataclass(frozen=True)
 class StepStarted:
-    """A step begins: its way back is captured."""
+    """A step begins; its restore point is captured."""
 
     step: str
     summary: str
-    way_back: RestorePoint | None
-    """None: there is nothing to take back."""
+    restore_point: RestorePoint | None
+    """None: there is nothing to undo."""
 
 
 @dataclass(frozen=True)
-class StepSettled:
-    """A step that was interrupted was looked at: whether its change is in, and what was found."""
+class StepInspected:
+    """A step that was interrupted was inspected: whether its change is in, and what was found."""
 
     step: str
     applied: bool
@@ -99,8 +103,8 @@ class StepApplied:
 
 
 @dataclass(frozen=True)
-class GateLooked:
-    """A gate looked once. `consecutive` of `needed` looks in a row have held."""
+class GateChecked:
+    """A gate was checked once. `consecutive` of `needed` checks in a row have held."""
 
     step: str
     gate: str
@@ -117,7 +121,7 @@ class GatePassed:
     step: str
     gate: str
     seconds: float
-    looks: int
+    checks: int
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ class StepEnded:
     """A step is over; `reason` is empty when it passed."""
 
     step: str
-    outcome: StepOutcome
+    outcome: StepResult
     seconds: float
     reason: str = ""
     remedy: str = ""
@@ -214,11 +218,11 @@ class RunEnded:
 Event = (
     RunStarted
     | RunResumed
-    | RollbackAsked
+    | RollbackRequested
     | StepStarted
-    | StepSettled
+    | StepInspected
     | StepApplied
-    | GateLooked
+    | GateChecked
     | GatePassed
     | StepEnded
     | UndoStarted

@@ -6,9 +6,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-__all__ = ["RunOutcome", "StepOutcome", "Verdict", "VerdictKind", "broken", "holds", "pending", "unknown"]
+__all__ = ["RunOutcome", "StepPhase", "StepResult", "Verdict", "VerdictKind", "broken", "holds", "pending", "unknown"]
 
-StepOutcome = Literal["passed", "failed", "undone", "undo-failed", "in-doubt"]
+StepPhase = Literal["waiting", "applying", "gating", "passed", "failed", "undoing", "undone", "undo-failed"]
+"""Where a step is, in the journal's state, in reports and on the screen.
+
+`waiting`: not begun. `applying`: its change may be in, in part or as a whole. `gating`: the change is in, and its gates
+are checked.
+"""
+StepResult = Literal["passed", "failed"]
+"""What applying and gating a step came to."""
 RunOutcome = Literal["succeeded", "rolled-back", "failed", "interrupted"]
 
 
@@ -32,6 +39,12 @@ class Verdict:
     reason: str
     details: tuple[str, ...] = ()
     """Evidence: events, container states, the last log lines."""
+    remedy: str = ""
+    """What to do about it; only a verdict that holds has none."""
+
+    def lines(self) -> tuple[str, ...]:
+        """The reason, then the details, indented."""
+        return (self.reason, *(f"  {detail}" for detail in self.details))
 
 
 def holds(reason: str) -> Verdict:
@@ -39,16 +52,16 @@ def holds(reason: str) -> Verdict:
     return Verdict(VerdictKind.HOLDS, reason)
 
 
-def pending(reason: str, *details: str) -> Verdict:
+def pending(reason: str, *details: str, remedy: str = "Find out what it waits for; see the details above.") -> Verdict:
     """The condition is not met yet."""
-    return Verdict(VerdictKind.PENDING, reason, details)
+    return Verdict(VerdictKind.PENDING, reason, details, remedy)
 
 
-def broken(reason: str, *details: str) -> Verdict:
+def broken(reason: str, *details: str, remedy: str = "Fix the cause above.") -> Verdict:
     """The condition won't be met by waiting."""
-    return Verdict(VerdictKind.BROKEN, reason, details)
+    return Verdict(VerdictKind.BROKEN, reason, details, remedy)
 
 
-def unknown(reason: str, *details: str) -> Verdict:
-    """The condition could not be looked at."""
-    return Verdict(VerdictKind.UNKNOWN, reason, details)
+def unknown(reason: str, *details: str, remedy: str = "Find out why this can't be checked.") -> Verdict:
+    """The condition could not be checked."""
+    return Verdict(VerdictKind.UNKNOWN, reason, details, remedy)

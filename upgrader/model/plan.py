@@ -48,10 +48,16 @@ class PlannedPlaybook:
     """One playbook; what it changes is Ansible's to say (`upgrader plan` can't know without running it)."""
 
     playbook: Path
+    action: Literal["playbook"] = "playbook"
+    changes: tuple[ObjectChange, ...] = ()
 
     @property
     def name(self) -> str:
         return self.playbook.stem
+
+    @property
+    def summary(self) -> str:
+        return str(self.playbook)
 
 
 PlannedStep = PlannedRelease | PlannedPlaybook

@@ -13,12 +13,13 @@ from upgrader.model.version import KubernetesVersion
 
 __all__ = [
     "BUILT_IN_CHARTS",
+    "DEFAULT_LIMITS",
     "AvailabilitySettings",
-    "Holding",
+    "GatePolicy",
     "OnFailure",
-    "PlaybookStep",
+    "PlaybookSettings",
     "RecoverySettings",
-    "ReleaseStep",
+    "ReleaseSettings",
     "Settings",
     "StepSettings",
     "WorkloadGate",
@@ -27,7 +28,7 @@ __all__ = [
 BUILT_IN_CHARTS = ("pod-checkpointer", "kube-apiserver", "kubernetes")
 """The charts that come with upgrader, in the order in which the default pipeline upgrades them."""
 
-USUAL_LIMITS = Limits(max_failed=100, max_gap_seconds=10.0)
+DEFAULT_LIMITS = Limits(max_failed=100, max_gap_seconds=10.0)
 """At 10 requests a second, ten seconds of refusals or of silence: an outage, and no disk that was slow for a moment."""
 
 OnFailure = Literal["rollback-run", "rollback-step", "stop"]
@@ -35,8 +36,8 @@ OnFailure = Literal["rollback-run", "rollback-step", "stop"]
 
 
 @dataclass(frozen=True)
-class Holding:
-    """How long a gate must hold: `consecutive` looks in a row, `interval_seconds` apart, before the deadline."""
+class GatePolicy:
+    """When a gate passes: after `consecutive` successful checks, `interval_seconds` apart, before the deadline."""
 
     consecutive: int = 3
     interval_seconds: float = 1.0
@@ -50,11 +51,11 @@ class WorkloadGate:
     kind: Literal["daemonset", "deployment"]
     namespace: str
     name: str
-    holding: Holding
+    policy: GatePolicy
 
 
 @dataclass(frozen=True)
-class ReleaseStep:
+class ReleaseSettings:
     """A Helm release as a step. `chart` None stands for the built-in chart of the release's name."""
 
     name: str
@@ -64,22 +65,22 @@ class ReleaseStep:
     """The content of `values_file`; empty when the file isn't there, which means the chart's own defaults."""
     values_file: Path | None = None
     gates: tuple[WorkloadGate, ...] = ()
-    limits: Limits = USUAL_LIMITS
+    limits: Limits = DEFAULT_LIMITS
     """What it may cost the API's clients."""
 
 
 @dataclass(frozen=True)
-class PlaybookStep:
+class PlaybookSettings:
     """An Ansible playbook as a step; its name is the file's without the suffix."""
 
     name: str
     playbook: Path
     gates: tuple[WorkloadGate, ...] = ()
-    limits: Limits = USUAL_LIMITS
+    limits: Limits = DEFAULT_LIMITS
     """What it may cost the API's clients."""
 
 
-StepSettings = ReleaseStep | PlaybookStep
+StepSettings = ReleaseSettings | PlaybookSettings
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class AvailabilitySettings:
     requests_per_second: float = 10.0
     addresses: tuple[str, ...] = ()
     """Further ones than the kubeconfig's, as `https://HOST:PORT`."""
-    limits: Limits = USUAL_LIMITS
+    limits: Limits = DEFAULT_LIMITS
     """What a step may cost the API's clients."""
 
 
@@ -111,7 +112,8 @@ class Settings:
     """Everything that a command needs to know before it looks at the cluster. All paths are absolute."""
 
     folder: Path
-    kubernetes_version: KubernetesVersion
+    target: KubernetesVersion
+    """The version to upgrade to (`kubernetesVersion` in the file, or `--to`)."""
     kubeconfig: Path
     inventory: Path
     pipeline: tuple[StepSettings, ...]
@@ -122,7 +124,7 @@ class Settings:
     keep_runs: int = 20
     """How many past runs are kept when a new one begins."""
     recovery: RecoverySettings = RecoverySettings()
-    gates: Holding = Holding()
+    gates: GatePolicy = GatePolicy()
     availability: AvailabilitySettings = AvailabilitySettings()
 
     def limits(self, step: str) -> Limits:

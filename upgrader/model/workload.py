@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-__all__ = ["CHECKPOINT_OF", "Container", "Pod", "Termination", "Workload", "WorkloadKind", "WorkloadRef", "parse_time"]
+from upgrader.node.names import CHECKPOINT_OF
 
-CHECKPOINT_OF = "checkpointer.upgrader.io/checkpoint-of"
-"""Label of the pod-checkpointer's static copies: they stand in for a workload, and are never a part of it."""
+__all__ = ["CHECKPOINT_OF", "Container", "Pod", "Termination", "Workload", "WorkloadKind", "WorkloadRef", "parse_time"]
 
 WorkloadKind = Literal["Deployment", "DaemonSet"]
 

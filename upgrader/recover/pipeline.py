@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from upgrader.gates.catalog import gates_for
+from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
 from upgrader.model.release import RestorePoint
-from upgrader.model.settings import Holding
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
-from upgrader.recover.actions import Attempts, next_actions
-from upgrader.recover.diagnose import Diagnosis
-from upgrader.recover.gates import ReleaseGate
-from upgrader.recover.hand_over import HandOverStep
-from upgrader.recover.release_step import ReleaseStep
+from upgrader.recover.diagnosis.diagnose import Diagnosis
+from upgrader.recover.restoring.actions import Attempts, next_actions
+from upgrader.recover.steps.hand_over import HandOverStep
+from upgrader.recover.steps.release_gate import ReleaseGate
+from upgrader.recover.steps.release_recovery import ReleaseRecoveryStep
 
 __all__ = ["ApiStep", "RecoverTools", "recover_pipeline", "recovered"]
 
 _NAMESPACE = "kube-system"
-_ALWAYS = ("nodes", "critical-pods")
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class RecoverTools:
     cluster: Cluster
     look: Callable[[], Diagnosis]
     recovery: Recovery
-    holding: Holding
+    gates: GateCatalog
     helm_timeout_seconds: float
 
 
@@ -65,7 +63,7 @@ class ApiStep:
 
 def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
     """The API first, then the release that took it away, then back to its own pods; gated as an upgrade is."""
-    release = ReleaseStep(
+    release = ReleaseRecoveryStep(
         look=tools.look,
         hosts=tools.hosts,
         helm=tools.helm,
@@ -95,42 +93,22 @@ def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
 def recovered(tools: RecoverTools) -> str:
     """What is still missing until the cluster is as a recovery leaves it; "" when nothing is. Looks once."""
     for item in _gates(tools):
-        verdict = item.gate.look()
+        verdict = item.gate.check()
         if verdict.kind != "holds":
             return verdict.reason
     return ""
 
 
 def _gates(tools: RecoverTools) -> tuple[GateRun, ...]:
-    always = _of("", "", tools, skip=())
+    gates = tools.gates
     return (
-        _run(tools, ReleaseGate("kube-apiserver", _NAMESPACE, tools.helm, _maker("kube-apiserver", tools))),
-        _run(
-            tools,
-            ReleaseGate("pod-checkpointer", _NAMESPACE, tools.helm, _maker("pod-checkpointer", tools), optional=True),
+        gates.run(ReleaseGate("kube-apiserver", _NAMESPACE, tools.helm, _own("kube-apiserver", gates))),
+        gates.run(
+            ReleaseGate("pod-checkpointer", _NAMESPACE, tools.helm, _own("pod-checkpointer", gates), optional=True)
         ),
-        *always,
+        *gates.of_cluster(),
     )
 
 
-def _maker(release: str, tools: RecoverTools) -> Callable[[str], tuple[GateRun, ...]]:
-    return lambda manifest: _of(release, manifest, tools, skip=_ALWAYS)
-
-
-def _of(release: str, manifest: str, tools: RecoverTools, skip: Collection[str]) -> tuple[GateRun, ...]:
-    gates = gates_for(
-        release,
-        manifest,
-        namespace=_NAMESPACE,
-        kube=tools.kube,
-        clock=tools.clock,
-        cluster=tools.cluster,
-        version=None,
-        holding=tools.holding,
-    )
-    return tuple(item for item in gates if item.gate.name not in skip)
-
-
-def _run(tools: RecoverTools, gate: ReleaseGate) -> GateRun:
-    holding = tools.holding
-    return GateRun(gate, holding.consecutive, holding.interval_seconds, holding.deadline_seconds)
+def _own(release: str, gates: GateCatalog) -> Callable[[str], tuple[GateRun, ...]]:
+    return lambda manifest: gates.own(release, manifest, namespace=_NAMESPACE, target=None)

@@ -1,9 +1,9 @@
-"""A step that installs or upgrades one Helm release, and can take it back to its last good revision."""
+"""A step that installs or upgrades one Helm release, and rolls it back to its last good revision."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from upgrader.errors import ApiUnavailable, HelmError, StepFailed, WorkloadFailed
@@ -15,13 +15,15 @@ __all__ = ["ChartStep", "Watcher"]
 
 
 class Watcher(Protocol):
-    """Looks at a release's workloads while Helm waits for them."""
+    """Checks a release's workloads while Helm waits for them."""
 
-    last: tuple[Verdict, ...]
-    """What it saw of each workload when it last looked."""
+    @property
+    def last(self) -> tuple[Verdict, ...]:
+        """What it saw of each workload in its last check."""
+        ...
 
     def __call__(self) -> None:
-        """Look once; raises StepFailed (WorkloadFailed, ApiLost) when waiting longer won't help."""
+        """Check once; raises StepFailed (WorkloadFailed, ApiLost) when waiting longer won't help."""
         ...
 
 
@@ -45,6 +47,10 @@ class ChartStep:
 
     def summary(self) -> str:
         return self.change
+
+    def watched(self, check: Callable[[], None]) -> ChartStep:
+        """The same step, with one more check while Helm waits; it ends the wait by raising StepFailed."""
+        return replace(self, watcher=lambda: _WatchedBy(self.watcher(), check))
 
     def capture(self) -> RestorePoint:
         good = last_good(self.helm.history(self.spec.name, self.spec.namespace))
@@ -85,10 +91,26 @@ class ChartStep:
         return without_revision(first) == without_revision(second)
 
 
+@dataclass
+class _WatchedBy:
+    """A watcher, and one more check after it: the watcher knows causes."""
+
+    watcher: Watcher
+    check: Callable[[], None]
+
+    @property
+    def last(self) -> tuple[Verdict, ...]:
+        return self.watcher.last
+
+    def __call__(self) -> None:
+        self.watcher()
+        self.check()
+
+
 def _with_cause(error: HelmError | ApiUnavailable, seen: tuple[Verdict, ...]) -> StepFailed:
     """Helm says that it waited in vain; the workloads say why."""
     at_fault = [verdict for verdict in seen if verdict.kind is not VerdictKind.HOLDS]
     if not at_fault:
         return StepFailed(error.message, remedy=error.remedy)
-    lines = [line for verdict in at_fault for line in (verdict.reason, *(f"  {detail}" for detail in verdict.details))]
+    lines = [line for verdict in at_fault for line in verdict.lines()]
     return WorkloadFailed("\n".join([*lines, f"({error.message})"]), remedy=error.remedy)

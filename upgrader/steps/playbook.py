@@ -10,14 +10,14 @@ from typing import Any
 from upgrader.errors import HostError, PlaybookError, RollbackFailed, StepFailed
 from upgrader.model.release import RestorePoint
 from upgrader.ports import Playbooks
-from upgrader.steps.marker import PlaybookMarkers
+from upgrader.steps.playbook_markers import PlaybookMarkers
 
 __all__ = ["PlaybookStep"]
 
 
 @dataclass(frozen=True)
 class PlaybookStep:
-    """One playbook against the cluster's inventory; `undo_playbook` takes it back, where there is one."""
+    """One playbook against the cluster's inventory; `undo_playbook` undoes it, where there is one."""
 
     playbook: Path
     inventory: Path
@@ -49,8 +49,8 @@ class PlaybookStep:
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         if not point.playbook:
             raise RollbackFailed(
-                f"playbook {self.playbook.name} has no way back",
-                remedy="Give the step an `undo` playbook, or take its changes back by hand.",
+                f"playbook {self.playbook.name} has no playbook that undoes it",
+                remedy="Undo its changes by hand.",
             )
         note(f"ansible-playbook {Path(point.playbook).name}")
         self._run(Path(point.playbook))

@@ -1,11 +1,12 @@
-"""The live display: every step with its state, the gate that is waited for and why, and what clients of the API see."""
+"""The live display: every step with its phase, the gate that is waited for and why, and what clients of the API see."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Self
 
@@ -16,23 +17,26 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.engine.decode import UnknownEvent
-from upgrader.model.event import AvailabilityMeasured, Event, GateLooked, Note
-from upgrader.model.outcome import VerdictKind
+from upgrader.engine.state.fold import follow
+from upgrader.engine.state.run_state import RunState, StepState
+from upgrader.model.event import Event, GateChecked, Note
+from upgrader.model.outcome import StepPhase, VerdictKind
+from upgrader.model.run_kind import RunKind
 from upgrader.ui.availability import availability_line
-from upgrader.ui.progress import Progress, State, StepProgress, follow
 from upgrader.ui.terminal import duration
 
 __all__ = ["ConsoleReporter", "draw"]
 
-MARKS: dict[State, tuple[str, str]] = {
+MARKS: dict[StepPhase, tuple[str, str]] = {
     "waiting": ("·", "dim"),
     "passed": ("✔", "green"),
     "failed": ("✘", "red"),
     "undone": ("↶", "yellow"),
     "undo-failed": ("✘", "bold red"),
-    "in-doubt": ("?", "magenta"),
 }
+INTERRUPTED = ("?", "magenta")
+"""The mark of a step that was active when its run was interrupted."""
+
 _VERDICTS = {
     VerdictKind.HOLDS: "green",
     VerdictKind.PENDING: "yellow",
@@ -46,13 +50,14 @@ _BEADS = 10
 
 
 class ConsoleReporter:
-    """A Reporter on a terminal, drawn anew a few times a second while the context is open."""
+    """A Reporter on a terminal, redrawn a few times a second while the context is open."""
 
     def __init__(self, console: Console, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._console = console
         self._monotonic = monotonic
+        self._began = datetime.now(UTC) - timedelta(seconds=monotonic())
         self._lock = threading.RLock()  # a signal handler may come by while it is held
-        self._progress = Progress()
+        self._state = RunState()
         self._noted = ""
         self._spinner = Spinner("dots", style="cyan")
         self._live = Live(
@@ -70,17 +75,15 @@ class ConsoleReporter:
         self._live.transient = kind is None
         self._live.stop()
 
-    def catch_up(self, earlier: Iterable[Event | UnknownEvent]) -> None:
-        """Show what another process did of this run before."""
+    def catch_up(self, state: RunState) -> None:
+        """Show what other processes did of this run before, without the requests that they counted."""
         with self._lock:
-            for event in earlier:
-                if not isinstance(event, UnknownEvent | AvailabilityMeasured):
-                    self._progress = follow(self._progress, event, self._monotonic())
+            self._state = replace(state, availability=None)
 
     def emit(self, event: Event) -> None:
         """Take note of an event; the next redraw shows it."""
         with self._lock:
-            self._progress = follow(self._progress, event, self._monotonic())
+            self._state = follow(self._state, event, self._now())
             news = isinstance(event, Note) and event.text != self._noted
             if isinstance(event, Note):
                 self._noted = event.text
@@ -88,20 +91,25 @@ class ConsoleReporter:
             self._console.print(Text(f"  {event.text}", style="dim"))
 
     def _draw(self) -> RenderableType:
-        return draw(self._progress, self._monotonic(), self._spinner)
+        return draw(self._state, self._now(), self._spinner)
+
+    def _now(self) -> datetime:
+        """A clock that is never set back: what has just begun must not have lasted for hours."""
+        return self._began + timedelta(seconds=self._monotonic())
 
 
-def draw(progress: Progress, now: float, spinner: RenderableType) -> RenderableType:
+def draw(state: RunState, now: datetime, spinner: RenderableType) -> RenderableType:
     """One picture of the run at `now`."""
-    if not progress.run:
+    if not state.run:
         return Text("")
-    rows: list[RenderableType] = [_head(progress, now)]
-    width = max((len(step.name) for step in progress.steps), default=0)
-    for step in progress.steps:
+    rows: list[RenderableType] = [_head(state, now)]
+    steps = state.all_steps
+    width = max((len(step.name) for step in steps), default=0)
+    for step in steps:
         rows.append(_line(step, now, width, spinner))
         rows.extend(_detail(step))
-    if progress.availability is not None:
-        rows += [Text(""), Padding(availability_line(progress.availability), (0, 0, 0, 1), expand=False)]
+    if state.availability is not None:
+        rows += [Text(""), Padding(availability_line(state.availability), (0, 0, 0, 1), expand=False)]
     return Padding(Group(*rows), (1, 0))
 
 
@@ -115,37 +123,52 @@ def _row(*cells: tuple[RenderableType, int | None]) -> Table:
     return table
 
 
-def _head(progress: Progress, now: float) -> RenderableType:
-    verb = " Upgrade to " if progress.target.startswith("v") else " "
-    title = Text.assemble((verb, "bold"), (progress.target, "bold cyan"), (f"  {progress.run}", "dim"))
-    return Padding(_row((title, None), (Text(duration(now - progress.started), style="dim"), 12)), (0, 0, 1, 0))
+def _head(state: RunState, now: datetime) -> RenderableType:
+    verb, goal = (" Upgrade to ", str(state.target)) if state.kind is RunKind.UPGRADE else (" ", str(state.kind))
+    title = Text.assemble((verb, "bold"), (goal, "bold cyan"), (f"  {state.run}", "dim"))
+    elapsed = duration(_seconds_since(state.active_since, now))
+    return Padding(_row((title, None), (Text(elapsed, style="dim"), 12)), (0, 0, 1, 0))
 
 
-def _line(step: StepProgress, now: float, width: int, spinner: RenderableType) -> RenderableType:
-    sign, style = MARKS.get(step.state, ("", "cyan"))
+def _line(step: StepState, now: datetime, width: int, spinner: RenderableType) -> RenderableType:
+    sign, style = MARKS.get(step.phase, ("", "cyan"))
     mark = spinner if step.active else Text(sign, style=style)
-    seconds = now - step.since if step.active else step.seconds
-    name = Text(step.name, style="bold" if step.active else style if step.state == "waiting" else "")
-    said = {"failed": "failed", "undone": "rolled back", "undo-failed": "could not be rolled back"}.get(step.state, "")
-    summary = Text(said, style=style) if said else Text(step.summary, style="dim" if step.state == "passed" else "")
+    name = Text(step.name, style="bold" if step.active else style if step.phase == "waiting" else "")
+    ended = {"failed": "failed", "undone": "rolled back", "undo-failed": "could not be rolled back"}.get(step.phase, "")
+    change = f"back to {step.goal}" if step.phase == "undoing" else step.summary
+    summary = Text(ended, style=style) if ended else Text(change, style="dim" if step.phase == "passed" else "")
     return _row(
         (Text(""), 1),
         (mark, 1),
         (name, width + 1),
         (summary, None),
-        (Text("" if seconds is None else duration(seconds)), 12),
+        (Text(_time(step, now)), 12),
     )
 
 
-def _detail(step: StepProgress) -> list[RenderableType]:
+def _time(step: StepState, now: datetime) -> str:
+    """How long the present phase of an active step has lasted, or how long a finished one took."""
+    if step.active:
+        return duration(_seconds_since(step.since, now))
+    if step.phase == "waiting":
+        return ""
+    return duration(step.undo_seconds if step.phase in ("undone", "undo-failed") else step.seconds)
+
+
+def _seconds_since(then: datetime | None, now: datetime) -> float:
+    return max(0.0, (now - then).total_seconds()) if then else 0.0
+
+
+def _detail(step: StepState) -> list[RenderableType]:
     """What an active step waits for, or why a finished one failed."""
     lines: list[Text] = []
-    if step.look is not None:
-        lines += _gate(step.look)
+    reason = step.undo_reason if step.phase == "undo-failed" else step.reason if step.phase == "failed" else ""
+    if step.check is not None:
+        lines += _gate(step.check)
     elif step.active and step.note:
         lines.append(Text(step.note, style="dim"))
-    elif step.state in ("failed", "undo-failed") and step.reason:
-        lines.append(Text(step.reason.splitlines()[0], style="red"))
+    elif reason:
+        lines.append(Text(reason.splitlines()[0], style="red"))
     return [Padding(_AtMost(line, _DETAIL_LINES), (0, 0, 0, 6), expand=False) for line in lines]
 
 
@@ -165,13 +188,13 @@ class _AtMost:
         yield from wrapped[: self.lines]
 
 
-def _gate(look: GateLooked) -> list[Text]:
-    style = _VERDICTS[look.verdict.kind]
-    beads = Text("●" * look.consecutive, style="green") + Text("○" * (look.needed - look.consecutive), style="dim")
-    if look.needed > _BEADS:
-        beads = Text(f"{look.consecutive} of {look.needed}")
-    left = Text(f"  {duration(look.seconds_left)} left", style="dim")
+def _gate(check: GateChecked) -> list[Text]:
+    style = _VERDICTS[check.verdict.kind]
+    beads = Text("●" * check.consecutive, style="green") + Text("○" * (check.needed - check.consecutive), style="dim")
+    if check.needed > _BEADS:
+        beads = Text(f"{check.consecutive} of {check.needed}")
+    left = Text(f"  {duration(check.seconds_left)} left", style="dim")
     return [
-        Text.assemble((look.gate, "cyan"), "  ", beads, left),
-        Text.assemble((look.verdict.kind.value, style), f"  {look.verdict.reason}"),
+        Text.assemble((check.gate, "cyan"), "  ", beads, left),
+        Text.assemble((check.verdict.kind.value, style), f"  {check.verdict.reason}"),
     ]

@@ -1,40 +1,41 @@
-"""Plain lines, for pipes, files and CI logs: a line for each change, and none that says nothing new."""
+"""Plain lines, for pipes, files and CI logs: a line for each change, and none that repeats the one before."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self, TextIO
 
-from upgrader.engine.decode import UnknownEvent
+from upgrader.engine.state.run_state import RunState
 from upgrader.model.event import (
     AvailabilityMeasured,
     Event,
-    GateLooked,
+    GateChecked,
     GatePassed,
     LockTakenOver,
     Note,
     RecoveryEnded,
     RecoveryStarted,
-    RollbackAsked,
+    RollbackRequested,
     RunEnded,
     RunResumed,
     RunStarted,
     StepApplied,
     StepEnded,
-    StepSettled,
+    StepInspected,
     StepStarted,
     UndoEnded,
     UndoStarted,
 )
+from upgrader.model.run_kind import describe_run
 from upgrader.ui.terminal import duration, milliseconds
 
 __all__ = ["REPEAT_SECONDS", "PlainReporter"]
 
 REPEAT_SECONDS = 10.0
-"""How often a gate that goes on saying the same, and a count that goes on growing, are said again."""
+"""How often a gate with the same answer, and a count that only grows, are written again."""
 
 
 def _utc() -> datetime:
@@ -60,11 +61,11 @@ class PlainReporter:
     ) -> None:
         self._stream.flush()
 
-    def catch_up(self, earlier: Iterable[Event | UnknownEvent]) -> None:
-        """What another process did, it has told: nothing to say."""
+    def catch_up(self, state: RunState) -> None:
+        """What other processes did, they have reported: nothing to write."""
 
     def emit(self, event: Event) -> None:
-        """Write the event, unless it repeats what was said a moment ago."""
+        """Write the event, unless it repeats what was written a moment ago."""
         topic, text = _topic(event), _line(event)
         if topic:
             said, when = self._said.get(topic, ("", 0.0))
@@ -81,7 +82,7 @@ class PlainReporter:
 def _topic(event: Event) -> str:
     """What an event goes on about; "" when it is always worth a line."""
     match event:
-        case GateLooked():
+        case GateChecked():
             return f"{event.step}/{event.gate}"
         case Note():
             return "note"
@@ -94,7 +95,7 @@ def _topic(event: Event) -> str:
 def _gist(event: Event) -> str:
     """What makes two events of a topic the same news; growing numbers don't count."""
     match event:
-        case GateLooked():
+        case GateChecked():
             return f"{event.verdict.kind} {event.verdict.reason}"
         case Note():
             return event.text
@@ -107,20 +108,19 @@ def _gist(event: Event) -> str:
 def _line(event: Event) -> str:
     match event:
         case RunStarted():
-            goal = f"upgrade to {event.target}" if event.target.startswith("v") else event.target
-            return f"run {event.run}: {goal}: {', '.join(event.steps)}"
+            return f"run {event.run}: {describe_run(event.kind, event.target)}: {', '.join(event.steps)}"
         case StepStarted():
             return f"{event.step}: started: {event.summary}"
         case RunResumed():
-            return f"run {event.run}: goes on, by {event.by}"
-        case RollbackAsked():
+            return f"run {event.run}: resumed by {event.by}"
+        case RollbackRequested():
             kept = f", to {event.to}" if event.to else ""
-            return f"run {event.run}: is taken back{kept}, by {event.by}"
-        case StepSettled():
-            return f"{event.step}: was cut off: {event.found}"
+            return f"run {event.run}: rollback{kept}, requested by {event.by}"
+        case StepInspected():
+            return f"{event.step}: was interrupted: {event.found}"
         case StepApplied():
             return f"{event.step}: applied in {duration(event.seconds)}"
-        case GateLooked():
+        case GateChecked():
             held = f" ({event.consecutive} of {event.needed})" if event.consecutive else ""
             left = duration(event.seconds_left)
             return f"{event.step}: gate {event.gate}: {event.verdict.kind}{held}: {event.verdict.reason} [{left} left]"
@@ -134,9 +134,9 @@ def _line(event: Event) -> str:
             how = "rolled back" if event.succeeded else "could not be rolled back"
             return f"{event.step}: {how} after {duration(event.seconds)}{_because(event.reason)}"
         case RecoveryStarted():
-            return f"API: away for too long, brought back over SSH now{_because(event.reason)}"
+            return f"API: unreachable for too long, recovering it over SSH{_because(event.reason)}"
         case RecoveryEnded():
-            how = "is back" if event.succeeded else "could not be brought back"
+            how = "answers again" if event.succeeded else "could not be recovered"
             return f"API: {how} after {duration(event.seconds)}{_because(event.reason)}"
         case LockTakenOver():
             return f"the cluster's lock was taken over from {event.holder}: {event.why}"
@@ -147,7 +147,7 @@ def _line(event: Event) -> str:
             failed = f"{event.failed:,} failed ({event.raw_failed:,} at the first try)"
             return f"API: {event.requests:,} requests, {failed}, longest gap {gap}"
         case RunEnded():
-            # The reason was told when the step failed, and stands in the error at the very end.
+            # The reason was written when the step failed, and stands in the error at the very end.
             return f"run {event.run}: {event.outcome} after {duration(event.seconds)}"
 
 

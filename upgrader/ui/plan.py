@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upgrader.model.finding import Finding
-from upgrader.model.plan import Plan, PlannedPlaybook, PlannedStep
+from upgrader.model.plan import Plan, PlannedStep
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.terminal import console, show
 
@@ -26,7 +26,7 @@ _CHANGES = {"added": ("+", "green"), "changed": ("~", "yellow"), "removed": ("-"
 
 
 def print_plan(plan: Plan, findings: Sequence[Finding], *, diff: bool, stream: TextIO | None = None) -> None:
-    """Print every step and the objects that it changes (`diff`: how), then what speaks against the run."""
+    """Print every step and the objects that it changes (`diff`: how), then what blocks the run."""
     out = console(stream)
     title = Text.assemble((" Kubernetes ", "bold"), str(plan.current), " → ", (str(plan.target), "bold cyan"))
     out.print("\n", title, "\n", sep="")
@@ -45,9 +45,8 @@ def _steps(plan: Plan) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for step in plan.steps:
-        text, style = _ACTIONS["playbook" if isinstance(step, PlannedPlaybook) else step.action]
-        summary = str(step.playbook) if isinstance(step, PlannedPlaybook) else step.summary
-        table.add_row(Text(f" {text}", style=style), Text(step.name, style="bold"), Text(summary))
+        text, style = _ACTIONS[step.action]
+        table.add_row(Text(f" {text}", style=style), Text(step.name, style="bold"), Text(step.summary))
     return table
 
 
@@ -57,8 +56,6 @@ def _diffs(plan: Plan) -> Iterator[Text]:
 
 
 def _diff(step: PlannedStep) -> Iterator[Text]:
-    if isinstance(step, PlannedPlaybook):
-        return
     for change in step.changes:
         sign, style = _CHANGES[change.change]
         yield Text(f"\n {sign} {change.object}", style=f"bold {style}")

@@ -9,15 +9,14 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.engine.history import PastRun
-from upgrader.engine.report import Report, StepReport
-from upgrader.engine.state import StepState
-from upgrader.engine.status import Status
+from upgrader.engine.history.past_runs import PastRun
+from upgrader.engine.history.run_status import Status
+from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.ui.console import MARKS
 from upgrader.ui.summary import OUTCOMES, step_row
 from upgrader.ui.terminal import console, duration, grid_with_times, show
 
-__all__ = ["print_history", "print_run", "print_status", "print_way_back"]
+__all__ = ["print_history", "print_run", "print_status", "print_rollback_order"]
 
 _UNKNOWN = ("?", "can't be read", "magenta")
 
@@ -31,8 +30,8 @@ def print_history(runs: Sequence[PastRun], *, running: bool = False, stream: Tex
     table = grid_with_times()
     for run in runs:
         mark, words, style = ("▸", "is running", "cyan") if running and run is runs[-1] else _outcome(run)
-        reason = _problem(run) or run.report.reason
-        why = reason.splitlines()[0] if reason else _stopped_at(run.report)
+        reason = _problem(run) or run.state.reason
+        why = reason.splitlines()[0] if reason else _stopped_at(run.state)
         if run.place:
             why = f"{why} (its journal is in {run.place})".lstrip()
         seconds = duration(run.seconds) if run.seconds else ""
@@ -43,14 +42,15 @@ def print_history(runs: Sequence[PastRun], *, running: bool = False, stream: Tex
         out.print("no run yet")
 
 
-def print_run(report: Report, stream: TextIO | None = None) -> None:
-    """Print a run and its steps, as they are before a command goes on with it."""
+def print_run(state: RunState, stream: TextIO | None = None) -> None:
+    """Print a run and its steps, as they are before a command continues it."""
     out = console(stream)
-    out.print(Text.assemble("\n", (report.run, "bold"), f", begun {report.started[:19]}Z"), soft_wrap=True)
-    show(out, _steps(report, running=False))
+    began = f", started {state.started:%Y-%m-%dT%H:%M:%S}Z" if state.started else ""
+    out.print(Text.assemble("\n", (state.run, "bold"), began), soft_wrap=True)
+    show(out, _steps(state, running=False))
 
 
-def print_way_back(steps: Sequence[StepState], stream: TextIO | None = None) -> None:
+def print_rollback_order(steps: Sequence[StepState], stream: TextIO | None = None) -> None:
     """Print what a rollback would do, step by step, first thing first."""
     out = console(stream)
     table = Table.grid(padding=(0, 2))
@@ -63,23 +63,23 @@ def print_way_back(steps: Sequence[StepState], stream: TextIO | None = None) -> 
 
 
 def _goal(step: StepState) -> str:
-    point = step.way_back
+    point = step.restore_point
     if point is None or (not point.release and not point.playbook):
-        return "has no way back: you will be asked to take it back by hand"
-    was = f" (it was changed so: {step.summary})" if step.summary else ""
+        return "cannot be undone automatically: manual action required"
+    was = f" (the change was: {step.summary})" if step.summary else ""
     return f"goes back to {point}{was}" if point.revision is not None or point.playbook else f"is removed{was}"
 
 
 def print_status(status: Status, now: datetime, stream: TextIO | None = None) -> None:
-    """Print who is at work, the newest run step by step, and whether it can be gone on with."""
+    """Print who holds the locks, the newest run step by step, and whether it can be resumed."""
     out = console(stream)
     if status.holder is not None:
         held = duration((now - status.holder.since).total_seconds())
         out.print(
-            Text.assemble("at work from this folder: ", (status.holder.holder, "bold"), f" for {held}"), soft_wrap=True
+            Text.assemble("this folder is locked by ", (status.holder.holder, "bold"), f" for {held}"), soft_wrap=True
         )
     else:
-        out.print("nobody is at work from this folder")
+        out.print("this folder's lock is free")
     if status.cluster_problem:
         out.print(Text(f"the cluster's lock is not known: {status.cluster_problem}", style="magenta"), soft_wrap=True)
     elif status.cluster_holder is None:
@@ -94,27 +94,26 @@ def print_status(status: Status, now: datetime, stream: TextIO | None = None) ->
     if run.problem:
         out.print(Text(f"  {_problem(run)}", style="magenta"), soft_wrap=True)
         return
-    show(out, _steps(run.report, running=status.state == "running"))
-    if run.report.reason:
-        out.print(Text(run.report.reason, style="dim"), soft_wrap=True)
-    if run.report.unknown:
-        names = ", ".join(run.report.unknown)
+    show(out, _steps(run.state, running=status.state == "running"))
+    if run.state.reason:
+        out.print(Text(run.state.reason, style="dim"), soft_wrap=True)
+    if run.state.unknown:
+        names = ", ".join(run.state.unknown)
         out.print(Text(f"A newer version of upgrader wrote records that this one doesn't know: {names}"))
     if status.resumable:
-        upgrade = run.report.target.startswith("v")
         out.print(
-            "`upgrader resume` goes on with it, `upgrader rollback` takes it back."
-            if upgrade
-            else "The same command goes on where it was: what is done already is only looked at."
+            "Resume it with `upgrader resume`, or undo it with `upgrader rollback`."
+            if run.state.is_upgrade
+            else f"Run `{run.state.kind.command}` again to continue: what is done already is only checked."
         )
 
 
 def _headline(status: Status, run: PastRun, now: datetime) -> Text:
     if status.state == "running":
-        since = duration((now - datetime.fromisoformat(run.report.started)).total_seconds())
-        return Text.assemble((run.name, "bold"), f" is running for {since}: {run.report.doing}")
+        since = duration((now - run.state.started).total_seconds()) if run.state.started else "an unknown time"
+        return Text.assemble((run.name, "bold"), f" is running for {since}: {run.state.doing}")
     mark, words, style = _outcome(run)
-    where = _stopped_at(run.report)
+    where = _stopped_at(run.state)
     told = f" (its journal is in {run.place})" if run.place else ""
     last = f"; {where}" if where else ""
     return Text.assemble((mark, style), " ", (run.name, "bold"), (f" {words}", style), last, (told, "dim"))
@@ -125,25 +124,24 @@ def _problem(run: PastRun) -> str:
     return run.problem.replace(f"{run.folder}/", "")
 
 
-def _stopped_at(report: Report) -> str:
+def _stopped_at(state: RunState) -> str:
     """Where a run was that has no end."""
-    return f"last: {report.doing}" if report.doing else ""
+    return f"last: {state.doing}" if state.doing else ""
 
 
-def _steps(report: Report, *, running: bool) -> Table:
+def _steps(state: RunState, *, running: bool) -> Table:
     table = grid_with_times()
-    for step in report.steps:
-        table.add_row(*(_active(step) if running and step.outcome == "in-doubt" else step_row(step)))
-    begun = {step.name for step in report.steps}
     sign, style = MARKS["waiting"]
-    for name in report.planned:
-        if name not in begun:
-            table.add_row(Text.assemble(" ", (sign, style), f" {name}"), "", "", Text("not begun", style=style))
+    for step in state.all_steps:
+        if step.phase == "waiting":
+            table.add_row(Text.assemble(" ", (sign, style), f" {step.name}"), "", "", Text("not begun", style=style))
+        else:
+            table.add_row(*(_active(step) if running and step.active else step_row(step)))
     return table
 
 
-def _active(step: StepReport) -> tuple[Text, Text, Text, Text]:
-    """A step that is at work: the gates that it waits for, as they answered last."""
+def _active(step: StepState) -> tuple[Text, Text, Text, Text]:
+    """An active step: the gates that it waits for, with their last answers."""
     waiting = [f"{gate.name}: {gate.reason}" for gate in step.gates if gate.outcome != "held" and gate.reason]
     held = sum(gate.outcome == "held" for gate in step.gates)
     gates = f"{held} of {len(step.gates)} gates" if step.gates else ""

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Picks this pod's private address 127.x.y.z, where no other instance on the node listens, and writes it for fileKeyRef.
+# Chooses this pod's private address 127.x.y.z, where no other instance on the node listens; writes it for fileKeyRef.
 set -eu
 file=/run/kube-apiserver/address.env
-# The same pod keeps its address: its other containers may be running when this one is started again.
+# The same pod keeps its address: its other containers may be running when this one is restarted.
 if [ -s "$file" ]; then exit 0; fi
 while :; do
-  # 127.0.*.* is left alone: localhost and the node's resolver live there.
+  # Never 127.0.*.*: localhost and the node's resolver use it.
   set -- $(od -An -N3 -tu1 /dev/urandom)
   a=$(($1 % 254 + 1)) b=$2 c=$(($3 % 254 + 1))
   # /proc/net/tcp shows addresses in reverse, in hexadecimal.

@@ -1,13 +1,14 @@
 #!/bin/bash
 # Keeps the public listener open exactly while this pod's own kube-apiserver is ready.
-#   proxy.sh run     check for ever; open and close the listener (the container's process)
-#   proxy.sh ready   exit 0 when the listener is open and the last look was good (readiness probe)
+#   proxy.sh run     check forever; open and close the listener (the container's process)
+#   proxy.sh ready   exit 0 when the listener is open and the last check succeeded (readiness probe)
 #   proxy.sh live    end a kube-apiserver whose /livez has failed for too long (liveness probe)
 set -u
 config=/etc/kube-apiserver-proxy
 opened=/run/kube-apiserver/open # exists while the listener is open; holds its process id
 
-# Sets STATUS (UP, DOWN…), CHECK (result of the last look) and LASTS (for how many seconds) of a backend; fails when the checker doesn't answer.
+# Sets STATUS (UP, DOWN…), CHECK (result of the last check) and LASTS (for how many seconds) of a backend. Fails when
+# the checker doesn't answer.
 look() {
   local -a column
   STATUS='' CHECK='' LASTS=0
@@ -22,20 +23,20 @@ look() {
   [[ $STATUS ]]
 }
 
-# HAProxy takes servers for UP until the first look at them: that is not enough here.
+# HAProxy considers a server UP until its first check: that is not enough here.
 up() {
   look "$1" && [[ $STATUS == UP* && -n $CHECK && $CHECK != INI && $CHECK != UNK ]]
 }
 
 say() { echo "proxy: $*"; }
 
-# Soft: the listener closes at once, connections end by themselves.
+# Soft: the listener closes at once, connections end on their own.
 close_listener() {
   rm -f "$opened"
   if [[ -n $front ]]; then kill -USR1 "$front" 2>/dev/null; fi
 }
 
-# How many sockets listen at ADDRESS PORT; of "0.0.0.0" and of [::] those that would take its connections too. IPv4 only.
+# How many sockets listen at ADDRESS PORT; also those at "0.0.0.0" and [::] that would take its connections. IPv4 only.
 listeners() {
   local IFS=. port any=''
   port=$(printf '%04X' "$2")
@@ -45,34 +46,35 @@ listeners() {
   cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -cE ": ($(printf '%02X%02X%02X%02X' "$4" "$3" "$2" "$1")$any):$port [0:]+ 0A "
 }
 
-# Whether this pod's kube-apiserver is there at all. Seen without asking it, so that its end is known at once.
+# Whether this pod's kube-apiserver exists at all. Checked without asking it, so that its end is known at once.
 serves() {
   (($(listeners "$PRIVATE_ADDRESS" "$API_PORT") > 0))
 }
 
-# Another process listens where this pod's listener does: the next instance, the checkpoint, or kubeadm's static pod on all addresses.
+# Another process listens where this pod's listener does: the next instance, the standby pod, or kubeadm's static pod on
+# all addresses.
 succeeded() {
-  [[ $HOST_IP != *:* ]] || return 0 # IPv6: not looked for
+  [[ $HOST_IP != *:* ]] || return 0 # IPv6: not checked, always true
   (($(listeners "$HOST_IP" "$API_PORT") > 1))
 }
 
-# Whether clients are better off without this listener. A server that isn't there is of no use to anybody. One that is slow, or says "not
-# ready", may be short of etcd or of CPU, and so may be all others: while nobody else listens here, a slow answer beats none, and load
-# balancers look for themselves. A checker that doesn't answer says nothing about the server.
+# Whether clients are better off without this listener. A server that doesn't exist is of no use. One that is slow, or
+# not ready, may be short of etcd or of CPU, and so may all others: while no other process listens here, a slow answer is
+# better than none, and load balancers have their own checks. A checker that doesn't answer says nothing about the server.
 lost() {
   serves || return 0
   [[ $CHECK ]] && succeeded && ((LASTS >= 10))
 }
 
 finish() {
-  # A pod that is deleted by hand ends before its successor is ready. kube-apiserver drains, then answers "come back later" (429) for a
+  # A pod that you delete ends before its successor is ready. kube-apiserver drains, then answers 429 (retry later) for a
   # while: both are better than no listener at all.
   trap '' TERM INT
   while [[ -n $front ]] && ! succeeded && serves; do sleep 0.2; done
   say "told to stop: no new connections; kept ones end with kube-apiserver"
   close_listener
   kill "$checker" 2>/dev/null
-  # The kubelet ends this wait, and whatever is still open, when the pod's grace period is over.
+  # The kubelet ends this wait, and all open connections, when the pod's grace period is over.
   while [[ $(jobs -rp) ]]; do wait; done
   say "done"
   exit 0

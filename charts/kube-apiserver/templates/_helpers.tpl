@@ -37,7 +37,10 @@ lease
 {{- end -}}
 {{- end }}
 
-{{/* All flags, sorted by name, one YAML list item each. extraArgs win, except over those of the hand-over: the schema keeps those out. */}}
+{{/*
+All flags, sorted by name, one YAML list item each. extraArgs override them, except those of the hand-over: the schema
+refuses these.
+*/}}
 {{- define "kube-apiserver.args" -}}
 {{- $pki := .Values.pki.hostPath -}}
 {{- $grace := .Values.gracefulShutdown -}}
@@ -105,7 +108,7 @@ securityContext:
     drop: ["ALL"]
 {{- end }}
 
-{{/* The node's certificates of public authorities (for webhooks, OIDC and the like outside the cluster), as kubeadm mounts them. */}}
+{{/* The node's public CA certificates (for webhooks, OIDC and the like outside the cluster), as kubeadm mounts them. */}}
 {{- define "kube-apiserver.trust" -}}
 - {name: ca-certs, path: /etc/ssl/certs}
 - {name: etc-ca-certificates, path: /etc/ca-certificates}
@@ -113,7 +116,7 @@ securityContext:
 - {name: usr-share-ca-certificates, path: /usr/share/ca-certificates}
 {{- end }}
 
-{{/* What the proxy is made of; the pods' checksum covers exactly this. */}}
+{{/* The proxy's files; the pods' checksum covers exactly these. */}}
 {{- define "kube-apiserver.files" -}}
 {{- range tuple "address.sh" "proxy.sh" "check.cfg" "front.cfg" }}
 {{ . }}: |

@@ -24,7 +24,7 @@ helm.sh/chart: {{ printf "%s-%s" $context.Chart.Name $context.Chart.Version | re
 {{- end -}}
 {{- end }}
 
-{{/* Flags as a YAML list, sorted by name; (list EXTRA OWN): EXTRA wins. */}}
+{{/* Flags as a YAML list, sorted by name; (list EXTRA OWN): EXTRA overrides OWN. */}}
 {{- define "kubernetes.args" -}}
 {{- range $name, $value := merge (deepCopy (index . 0)) (index . 1) }}
 {{- range (kindIs "slice" $value | ternary $value (list $value)) }}
@@ -33,12 +33,12 @@ helm.sh/chart: {{ printf "%s-%s" $context.Chart.Name $context.Chart.Version | re
 {{- end }}
 {{- end }}
 
-{{/* kube-proxy and CoreDNS outlive the release: without them a cluster has no Services and no names. */}}
+{{/* kube-proxy and CoreDNS outlive the release: without them a cluster has no Services and no DNS. */}}
 {{- define "kubernetes.kept" -}}
 helm.sh/resource-policy: keep
 {{- end }}
 
-{{/* The node's certificates of public authorities, as kubeadm mounts them. */}}
+{{/* The node's public CA certificates, as kubeadm mounts them. */}}
 {{- define "kubernetes.trust" -}}
 - {name: ca-certs, path: /etc/ssl/certs}
 - {name: etc-ca-certificates, path: /etc/ca-certificates}
@@ -98,7 +98,8 @@ metadata:
   labels:
     {{- include "kubernetes.labels" (list $ .name) | nindent 4 }}
   annotations:
-    # The pod-checkpointer notes with each copy which revision it came from. Here, and not on the pods: those it would replace each time.
+    # Each checkpoint records the revision that it came from. It is read here, and not on the pods: a change there would
+    # replace them.
     checkpointer.upgrader.io/helm-revision: {{ $.Release.Revision | quote }}
 spec:
   replicas: {{ .part.replicas }}
@@ -108,7 +109,7 @@ spec:
   strategy:
     type: RollingUpdate
     rollingUpdate:
-      # The new pod is ready before the old one goes: the old one, alone, is who creates and places it.
+      # The new pod is ready before the old one is terminated: only the old one can create and schedule it.
       maxSurge: 1
       maxUnavailable: 0
   selector:
@@ -126,7 +127,8 @@ spec:
       annotations:
         {{- if .part.checkpoint.enabled }}
         checkpointer.upgrader.io/checkpoint: "true"
-        # The copy starts only once nobody has renewed this Lease for a while: as long as one leads, it isn't needed.
+        # The standby pod starts only after this Lease has not been renewed for a while: while a leader exists, it isn't
+        # needed.
         checkpointer.upgrader.io/lease: {{ .name }}
         {{- end }}
         {{- with .part.podAnnotations }}
@@ -134,8 +136,8 @@ spec:
         {{- end }}
       {{- end }}
     spec:
-      # An address of its own (no hostNetwork): old and new pod listen on the same port, on the same node, at the same time.
-      # No service-account token: also run by the kubelet alone, as a checkpoint.
+      # Its own address (no hostNetwork): old and new pod listen on the same port, on the same node, at the same time.
+      # No service-account token: the kubelet also runs it alone, as a standby pod.
       automountServiceAccountToken: false
       enableServiceLinks: false
       dnsPolicy: Default
@@ -164,7 +166,7 @@ spec:
                   matchLabels:
                     {{- include "kubernetes.selector" (list $ .name) | nindent 20 }}
       securityContext:
-        # Root: kubeadm's keys and kubeconfigs are readable to root alone.
+        # Root: only root can read kubeadm's keys and kubeconfigs.
         runAsUser: 0
         runAsGroup: 0
         seccompProfile:
@@ -260,14 +262,14 @@ spec:
   {{- else }}
   maxUnavailable: 1
   {{- end }}
-  # One that crashes protects nobody, and must not hold up a drain.
+  # A pod that crashes protects nothing, and must not block a drain.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
       {{- include "kubernetes.selector" (list $ .name) | nindent 6 }}
 {{- end }}
 
-{{/* KubeProxyConfiguration: the user's, over what the chart must set. */}}
+{{/* KubeProxyConfiguration: the user's values override the chart's. */}}
 {{- define "kubernetes.kubeProxyConfig" -}}
 {{- $own := dict
   "apiVersion" "kubeproxy.config.k8s.io/v1alpha1"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from upgrader.lab import Lab
-from upgrader.lab.state import find
+from upgrader.lab.registry import find
 
 
 @pytest.fixture

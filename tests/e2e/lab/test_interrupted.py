@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.lab.commands import UPGRADER, lab_command
 from tests.e2e.lab.machine_state import traces
 from upgrader.lab import Lab
-from upgrader.lab.state import find
+from upgrader.lab.registry import find
 
 
 @pytest.mark.parametrize("phase", ["nodes", "control plane", "other nodes", "kube-proxy"])

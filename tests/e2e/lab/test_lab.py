@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.lab.commands import lab_command
 from tests.e2e.lab.machine_state import traces
 from upgrader.lab import Lab, LabSpec
-from upgrader.lab.state import find
+from upgrader.lab.registry import find
 
 _WORKLOAD = """
 apiVersion: v1
@@ -37,10 +37,10 @@ spec:
 """
 
 
-def _until(what: str, holds: Callable[[], bool], timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
+def _until(what: str, holds: Callable[[], bool], timeout_seconds: float) -> None:
+    deadline = time.monotonic() + timeout_seconds
     while not holds():
-        assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s for {what}"
+        assert time.monotonic() < deadline, f"waited {timeout_seconds:.0f} s for {what}"
         time.sleep(0.2)
 
 

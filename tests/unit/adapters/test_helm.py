@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from upgrader.adapters import helm as module
+from testkit.fakes.clock import FakeClock
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.errors import ApiUnavailable, HelmError
 
@@ -25,10 +25,8 @@ def asked(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., HelmAdapter]]:
+def helm(tmp_path: Path) -> Iterator[Callable[..., HelmAdapter]]:
     """Makes an adapter whose Helm fails with each of these words in turn, the last one for ever; "" succeeds."""
-    monkeypatch.setattr(module, "_READ_PAUSE_SECONDS", 0.0)
-
     made: list[HelmAdapter] = []
 
     def make(*words: str) -> HelmAdapter:
@@ -47,7 +45,7 @@ echo '{json.dumps([ROW])}'
 """
         )
         program.chmod(0o755)
-        made.append(HelmAdapter(tmp_path / "kubeconfig", executable=program))
+        made.append(HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=FakeClock()))
         return made[-1]
 
     yield make
@@ -111,6 +109,7 @@ def test_changes_are_made_once(helm: Callable[..., HelmAdapter], asked: Path) ->
 _STARTER = """
 import sys
 from pathlib import Path
+from testkit.fakes.clock import FakeClock
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.model.release import ReleaseSpec
 folder = Path(sys.argv[1])

@@ -8,12 +8,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from testkit.fakes.clock import FakeClock
 from tests.unit.adapters.conftest import ScriptedServer, write_kubeconfig
-from upgrader.adapters import apiclient
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.ports import Kind
@@ -24,21 +23,15 @@ NODES = Kind("v1", "nodes", namespaced=False)
 
 
 @pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses between tries: time passes only in them."""
-    found: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        found.append(seconds)
-
-    monkeypatch.setattr(apiclient, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: 100.0 + sum(found)))
-    return found
+def clock() -> FakeClock:
+    """Time that passes only in the pauses between tries."""
+    return FakeClock()
 
 
 @pytest.fixture
-def kube(kubeconfig: Path, pauses: list[float]) -> Iterator[KubeAdapter]:
+def kube(kubeconfig: Path, clock: FakeClock) -> Iterator[KubeAdapter]:
     """The adapter in front of the scripted server."""
-    adapter = KubeAdapter(kubeconfig)
+    adapter = KubeAdapter(kubeconfig, clock=clock)
     yield adapter
     adapter.close()
 
@@ -75,11 +68,11 @@ def test_tries_are_counted(kube: KubeAdapter, server: ScriptedServer) -> None:
     assert len(server.asked) == 4
 
 
-def test_retry_after_is_heeded_within_bounds(kube: KubeAdapter, server: ScriptedServer, pauses: list[float]) -> None:
+def test_retry_after_is_heeded_within_bounds(kube: KubeAdapter, server: ScriptedServer, clock: FakeClock) -> None:
     """A server that asks for 5 s gets one: it is stopping, and the next connection reaches another."""
     server.answers((429, {"Retry-After": "5", "Connection": "close"}, b""), 200)
     kube.list(PODS)
-    assert pauses == [1.0]
+    assert clock.monotonic() == 1.0
 
 
 @pytest.mark.parametrize("trouble", [None, 500, 503])
@@ -131,15 +124,15 @@ def test_token_is_in_no_error(kube: KubeAdapter, server: ScriptedServer) -> None
     assert "s3cret" not in caught.value.message + caught.value.remedy
 
 
-def test_refused_connection_is_said_at_once(tmp_path: Path, pauses: list[float]) -> None:
+def test_refused_connection_is_said_at_once(tmp_path: Path, clock: FakeClock) -> None:
     """Nobody listens: that doesn't pass in a fifth of a second, so it isn't tried again."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"https://127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(ApiUnavailable, match=r"did not answer: Connection refused \(list pods\)") as caught:
-            KubeAdapter(write_kubeconfig(tmp_path, {"server": url})).list(PODS)
+            KubeAdapter(write_kubeconfig(tmp_path, {"server": url}), clock=clock).list(PODS)
     assert url in caught.value.remedy
-    assert pauses == []
+    assert clock.monotonic() == 0.0
 
 
 def test_unverified_tls_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upgrader.availability.policy import Outcome
+from upgrader.availability.retry_policy import Outcome
 from upgrader.availability.tally import KEPT_FAILURES, NEWEST_FAILURES, Probed, Tally
 from upgrader.model.availability import Availability, Failure, Watches
 

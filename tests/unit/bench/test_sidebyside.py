@@ -146,7 +146,7 @@ def test_steps_of_a_run_are_marked_at_the_times_of_its_journal() -> None:
     """The start of a step or an undo becomes a mark; other lines don't."""
     lines = [
         {"type": "StepStarted", "time": "1970-01-01T00:00:10Z", "data": {"step": "kube-apiserver"}},
-        {"type": "GateLooked", "time": "1970-01-01T00:00:11Z", "data": {"step": "kube-apiserver"}},
+        {"type": "GateChecked", "time": "1970-01-01T00:00:11Z", "data": {"step": "kube-apiserver"}},
         {"type": "UndoStarted", "time": "1970-01-01T00:00:12.5Z", "data": {"step": "kube-apiserver"}},
     ]
     assert journal_marks(lines) == [Mark(10.0, "kube-apiserver"), Mark(12.5, "undo kube-apiserver")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from upgrader.checkpointer.model import Workload
-from upgrader.checkpointer.sanitise import Candidate, candidate
+from upgrader.checkpointer.static_pods.sanitise import Candidate, candidate
+from upgrader.node.workload import Workload
 
 API = Workload("kube-system", "kube-apiserver")
 Json = dict[str, Any]

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.unit.checkpointer.builders import Json, pod
-from upgrader.checkpointer.cri import Container, Sandbox
-from upgrader.checkpointer.errors import ApiUnknown, RuntimeUnknown
-from upgrader.checkpointer.lock import NodeLock
+from upgrader.checkpointer.checkpointer_errors import ApiUnknown, RuntimeUnknown
 from upgrader.checkpointer.loop import Loop
-from upgrader.checkpointer.model import Content, Owner, Settings, Workload
-from upgrader.checkpointer.observe import Observer
-from upgrader.checkpointer.pods import Pod
-from upgrader.checkpointer.report import Board
-from upgrader.checkpointer.store import Store
+from upgrader.checkpointer.observation.observer import Observer
+from upgrader.checkpointer.observed import Content, Owner, Settings
+from upgrader.checkpointer.reporting.pass_report import Board
+from upgrader.checkpointer.static_pods.pods import Pod
+from upgrader.checkpointer.storage.node_lock import NodeLock
+from upgrader.checkpointer.storage.store import Store
+from upgrader.node.cri import Container, Sandbox
+from upgrader.node.workload import Workload
 
 OWN = Workload("kube-system", "pod-checkpointer")
 
@@ -99,7 +100,7 @@ class Machine:
 def sandbox(name: str = "kube-apiserver-abc-x1") -> Sandbox:
     """A pod that runs."""
     labels = {"pod-template-hash": "abc"}
-    container = Container(f"c-{name}", f"s-{name}", "main", 1, 1)
+    container = Container(f"c-{name}", f"s-{name}", "main", "running", 1)
     return Sandbox(f"s-{name}", "kube-system", name, True, False, labels, (container,))
 
 
@@ -107,7 +108,7 @@ def copy_of(number: int, workload: str = "kube-apiserver", up: bool = True) -> S
     """Our copy of a workload, from that generation; its sandbox alone when it isn't up."""
     identity = f"{workload}-copy-{number}"
     labels = {"checkpointer.upgrader.io/checkpoint-of": workload}
-    containers = (Container(f"c-{identity}", identity, "main", 1 if up else 2, 1),)
+    containers = (Container(f"c-{identity}", identity, "main", "running" if up else "exited", 1),)
     return Sandbox(
         identity, "kube-system", f"{workload}-checkpoint-controller-1", True, True, labels, containers, number
     )

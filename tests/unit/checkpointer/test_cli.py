@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.checkpointer.builders import API, made
-from upgrader.checkpointer import node_commands
-from upgrader.checkpointer.cli import main
-from upgrader.checkpointer.generation import Origin
-from upgrader.checkpointer.lock import changing
-from upgrader.checkpointer.model import Policy
-from upgrader.checkpointer.store import Store
+from upgrader.checkpointer.commands import node_commands
+from upgrader.checkpointer.commands.entry import main
+from upgrader.checkpointer.storage.node_lock import changing
+from upgrader.checkpointer.storage.store import Store
+from upgrader.node.generation import Origin
+from upgrader.node.workload import Policy
 
 
 @pytest.fixture

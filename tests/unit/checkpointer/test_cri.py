@@ -15,9 +15,10 @@ import h2.events
 import pytest
 
 from tests.unit.checkpointer.builders import API
-from upgrader.checkpointer.cri import decode, list_sandboxes, presence
-from upgrader.checkpointer.errors import RuntimeUnknown
-from upgrader.checkpointer.model import Presence
+from upgrader.checkpointer.checkpointer_errors import RuntimeUnknown
+from upgrader.checkpointer.observation.running_pods import list_sandboxes, presence
+from upgrader.checkpointer.observed import Presence
+from upgrader.node.cri import decode
 
 
 def field(number: int, value: bytes | str | int) -> bytes:

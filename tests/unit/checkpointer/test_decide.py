@@ -5,22 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tests.unit.checkpointer.builders import API
-from upgrader.checkpointer.decide import Desired, decide
-from upgrader.checkpointer.history import History, advance
-from upgrader.checkpointer.model import (
-    ApiState,
-    Generation,
-    Holding,
-    LeaseSeen,
-    Observation,
-    ParentPod,
-    Policy,
-    Presence,
-    Settings,
-)
+from upgrader.checkpointer.decision.durations import History, advance
+from upgrader.checkpointer.decision.rules import Desired, decide
+from upgrader.checkpointer.observed import ApiState, LeaseSeen, Observation, ParentPod, Presence, Settings
+from upgrader.node.choice import Generation, WorkloadInventory
+from upgrader.node.workload import Policy
 
 SETTINGS = Settings(ready_for=30, grace=20, release_after=30, keep=3)
-GOOD = Holding(Policy.API_AWAY, (Generation(1, "old"), Generation(2, "good")))
+GOOD = WorkloadInventory(Policy.API_AWAY, (Generation(1, "old"), Generation(2, "good")))
 ACTIVE = replace(GOOD, active=True, active_number=2)
 UP = Presence(running=frozenset({"c1"}), up=frozenset({"c1"}), sandbox=True)
 LOOPING = Presence(sandbox=True)
@@ -32,7 +24,7 @@ POD = ParentPod(API, "kube-system", "kube-apiserver-abc-x1", "u1", "2026-01-01T0
 class Node:
     """A node whose looks are two seconds apart."""
 
-    holding: Holding = GOOD
+    holding: WorkloadInventory = GOOD
     history: History = field(default_factory=History)
     now: float = 100.0
 
@@ -172,7 +164,7 @@ def test_a_crash_loop_starts_the_last_good() -> None:
 
 def test_a_damaged_generation_is_never_started() -> None:
     """What fails its checksum is passed over for the last intact one."""
-    node = Node(Holding(Policy.API_AWAY, (Generation(1, "old"), Generation(2, "", intact=False))))
+    node = Node(WorkloadInventory(Policy.API_AWAY, (Generation(1, "old"), Generation(2, "", intact=False))))
     assert node.look(api=ApiState.AWAY, seconds=4).manifests == {API: 1}
 
 
@@ -195,7 +187,9 @@ def test_the_copy_stays_on_an_unknown() -> None:
 
 def test_an_active_copy_is_not_switched() -> None:
     """A newer generation doesn't restart a copy that serves."""
-    node = Node(Holding(Policy.API_AWAY, (Generation(1, "a"), Generation(2, "b")), active=True, active_number=1))
+    node = Node(
+        WorkloadInventory(Policy.API_AWAY, (Generation(1, "a"), Generation(2, "b")), active=True, active_number=1)
+    )
     assert node.look(api=ApiState.AWAY).manifests == {API: 1}
 
 
@@ -206,7 +200,7 @@ def test_a_damaged_manifest_is_written_again() -> None:
 
 def test_without_a_good_generation_nothing_is_touched() -> None:
     """When all generations are damaged, an active manifest is left as it is."""
-    node = Node(Holding(Policy.API_AWAY, (Generation(1, "", intact=False),), active=True, active_number=None))
+    node = Node(WorkloadInventory(Policy.API_AWAY, (Generation(1, "", intact=False),), active=True, active_number=None))
     assert node.look(parents=(POD,), presence=UP, seconds=60) == replace(
         node.look(parents=(POD,), presence=UP), manifests={}, prune=()
     )
@@ -265,7 +259,7 @@ def test_a_dead_holder_is_not_another_holder() -> None:
 
 def test_the_own_copy_is_always_there_and_follows_the_newest() -> None:
     """The checkpointer's copy is in place whatever is known, so that it is there after a power cut."""
-    own = Holding(Policy.ALWAYS, (Generation(1, "a"), Generation(2, "b")))
+    own = WorkloadInventory(Policy.ALWAYS, (Generation(1, "a"), Generation(2, "b")))
     assert Node(own).look(api=ApiState.UNKNOWN, presence=None).manifests == {API: 2}
     assert Node(replace(own, active=True, active_number=1)).look(seconds=34).manifests == {API: 2}
 
@@ -275,7 +269,7 @@ def test_the_own_copy_is_not_restarted_while_it_may_be_needed() -> None:
 
     With its manifest gone or damaged there is nothing to wait for.
     """
-    own = Holding(Policy.ALWAYS, (Generation(1, "a"), Generation(2, "b")), active=True, active_number=1)
+    own = WorkloadInventory(Policy.ALWAYS, (Generation(1, "a"), Generation(2, "b")), active=True, active_number=1)
     node = Node(own)
     assert node.look(api=ApiState.AWAY, seconds=600).manifests == {API: 1}
     assert node.look(api=ApiState.UNKNOWN, seconds=600).manifests == {API: 1}
@@ -287,13 +281,13 @@ def test_the_own_copy_is_not_restarted_while_it_may_be_needed() -> None:
 def test_prunes_all_but_the_last_distinct_good_ones() -> None:
     """Three distinct contents stay, even when two of them alternated."""
     numbers = [Generation(n, d) for n, d in enumerate(["a", "b", "c", "d", "c", "d"], start=1)]
-    node = Node(Holding(Policy.API_AWAY, tuple(numbers)))
+    node = Node(WorkloadInventory(Policy.API_AWAY, tuple(numbers)))
     assert node.look(parents=(replace(POD, digest="d"),), presence=UP).prune == ((API, 1), (API, 3), (API, 4))
 
 
 def test_prunes_nothing_on_an_unknown() -> None:
     """No look with a source missing deletes a generation."""
-    node = Node(Holding(Policy.API_AWAY, tuple(Generation(n, str(n)) for n in range(1, 9))))
+    node = Node(WorkloadInventory(Policy.API_AWAY, tuple(Generation(n, str(n)) for n in range(1, 9))))
     assert node.look(api=ApiState.UNKNOWN).prune == ()
     assert node.look(presence=None).prune == ()
 
@@ -301,7 +295,7 @@ def test_prunes_nothing_on_an_unknown() -> None:
 def test_a_damaged_generation_goes_only_when_enough_good_ones_are_newer() -> None:
     """Damaged generations may still tell a person something; they go last."""
     bad = Generation(1, "", intact=False)
-    few = Holding(Policy.API_AWAY, (bad, Generation(2, "a"), Generation(3, "b")))
+    few = WorkloadInventory(Policy.API_AWAY, (bad, Generation(2, "a"), Generation(3, "b")))
     assert Node(few).look(presence=UP).prune == ()
     enough = replace(few, generations=(*few.generations, Generation(4, "c")))
     assert Node(enough).look(presence=UP).prune == ((API, 1),)

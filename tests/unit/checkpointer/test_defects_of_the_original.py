@@ -10,13 +10,14 @@ import pytest
 
 from tests.unit.checkpointer.builders import API, Json, pod
 from tests.unit.checkpointer.cluster import OWN, Cluster, copy_of, instance, own_pod, passes, sandbox
-from upgrader.checkpointer.errors import ApiAway, ApiUnknown
-from upgrader.checkpointer.kubeconfig import load
+from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.loop import Loop
-from upgrader.checkpointer.metrics import render
-from upgrader.checkpointer.model import Content, Workload
-from upgrader.checkpointer.pods import asks
-from upgrader.checkpointer.server import Health
+from upgrader.checkpointer.observation.kubelet_kubeconfig import load
+from upgrader.checkpointer.observed import Content
+from upgrader.checkpointer.reporting.health_server import Health
+from upgrader.checkpointer.reporting.metrics import render
+from upgrader.checkpointer.static_pods.pods import asks
+from upgrader.node.workload import Workload
 
 OLD = "2025-01-01T00:00:00Z"
 

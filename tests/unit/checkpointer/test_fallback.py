@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.checkpointer.builders import API, pod
 from tests.unit.checkpointer.cluster import Cluster, copy_of, instance, own_pod, passes, sandbox
-from upgrader.checkpointer.errors import ApiAway
+from upgrader.checkpointer.checkpointer_errors import ApiAway
 from upgrader.checkpointer.loop import Loop
 
 IMAGES = ("example/main:v1", "example/main:v2", "example/main:v3")

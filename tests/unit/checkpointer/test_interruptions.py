@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.unit.checkpointer.builders import API, pod
 from tests.unit.checkpointer.cluster import Cluster, copy_of, instance, sandbox
 from tests.unit.checkpointer.power import PowerCut, power_for
-from upgrader.checkpointer.errors import ApiAway, ApiUnknown
+from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.loop import Loop
-from upgrader.checkpointer.model import Content
-from upgrader.checkpointer.store import Store
+from upgrader.checkpointer.observed import Content
+from upgrader.checkpointer.storage.store import Store
 
 KEY = ("Secret", "kube-system", "s")
 VOLUMES = [{"name": "s", "secret": {"secretName": "s"}}]

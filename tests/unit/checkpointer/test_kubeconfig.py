@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from testkit.certificates import Authority
-from upgrader.checkpointer.api import Api
-from upgrader.checkpointer.errors import ApiAway, ApiUnknown
-from upgrader.checkpointer.kubeconfig import load
-from upgrader.checkpointer.model import Content, Owner
+from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiUnknown
+from upgrader.checkpointer.observation.api_client import Api
+from upgrader.checkpointer.observation.kubelet_kubeconfig import load
+from upgrader.checkpointer.observed import Content, Owner
 
 Answer = tuple[int, bytes]
 

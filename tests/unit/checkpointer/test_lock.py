@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from upgrader.checkpointer.lock import NodeLock
+from upgrader.checkpointer.storage.node_lock import NodeLock
 
 
 def test_one_holder_at_a_time(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from tests.unit.checkpointer.builders import API, pod
 from tests.unit.checkpointer.cluster import OWN, Cluster, copy_of, instance, own_pod, passes, sandbox
-from upgrader.checkpointer.errors import ApiAway, ApiUnknown
+from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.loop import Loop
-from upgrader.checkpointer.model import ApiState, Content, Owner, Workload
+from upgrader.checkpointer.observed import ApiState, Content, Owner
+from upgrader.node.workload import Workload
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.checkpointer.builders import API, pod
-from upgrader.checkpointer.errors import Refused
-from upgrader.checkpointer.model import Workload
-from upgrader.checkpointer.pods import asks, belongs, predates, workload_of
+from upgrader.checkpointer.checkpointer_errors import Refused
+from upgrader.checkpointer.static_pods.pods import asks, belongs, predates, workload_of
+from upgrader.node.workload import Workload
 
 TEMPLATE = {"pod-template-hash": "abc"}
 REVISION = {"controller-revision-hash": "abc"}

@@ -15,8 +15,8 @@ import pytest
 
 from testkit.certificates import Authority
 from tests.unit.checkpointer.builders import Json, pod
-from upgrader.checkpointer import etcd
-from upgrader.checkpointer.probes import unready
+from upgrader.checkpointer.observation import etcd_health
+from upgrader.checkpointer.observation.readiness_probes import unready
 
 
 @contextmanager
@@ -116,13 +116,13 @@ def test_etcd_is_asked_for_its_health(tmp_path: Path, body: Json, away: bool) ->
     context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
     with answering(200, json.dumps(body), context) as port:
         url = f"https://127.0.0.1:1,https://127.0.0.1:{port}"
-        assert etcd.is_away(needs(url, pki=tmp_path)) is away
+        assert etcd_health.is_away(needs(url, pki=tmp_path)) is away
 
 
 def test_etcd_that_nobody_listens_for_is_away() -> None:
     """Where the files can't be read here, a connection tells at least that."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        assert not etcd.is_away(needs(f"https://127.0.0.1:{port}"))
-    assert etcd.is_away(needs(f"https://127.0.0.1:{port}"))
-    assert not etcd.is_away({"spec": {"containers": [{"name": "kube-scheduler"}]}})
+        assert not etcd_health.is_away(needs(f"https://127.0.0.1:{port}"))
+    assert etcd_health.is_away(needs(f"https://127.0.0.1:{port}"))
+    assert not etcd_health.is_away({"spec": {"containers": [{"name": "kube-scheduler"}]}})

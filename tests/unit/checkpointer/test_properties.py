@@ -8,20 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.checkpointer.builders import API
-from upgrader.checkpointer.decide import Desired, decide
-from upgrader.checkpointer.history import History, advance
-from upgrader.checkpointer.model import (
-    ApiState,
-    CopySeen,
-    Generation,
-    Holding,
-    LeaseSeen,
-    Observation,
-    ParentPod,
-    Policy,
-    Presence,
-    Settings,
-)
+from upgrader.checkpointer.decision.durations import History, advance
+from upgrader.checkpointer.decision.invariants import checked
+from upgrader.checkpointer.decision.rules import Desired, decide
+from upgrader.checkpointer.observed import ApiState, CopySeen, LeaseSeen, Observation, ParentPod, Presence, Settings
+from upgrader.node.choice import Generation, WorkloadInventory
+from upgrader.node.workload import Policy
 
 SETTINGS = Settings(ready_for=6, grace=4, release_after=6, keep=2)
 
@@ -72,9 +64,9 @@ class Disk:
         copies = {} if self.active is None else {w: replace(c, number=self.active) for w, c in seen.copies.items()}
         return replace(seen, now=now, copies=copies)
 
-    def holding(self) -> Holding:
+    def holding(self) -> WorkloadInventory:
         """What a pass reads."""
-        return Holding(self.policy, tuple(self.generations), self.active is not None, self.active)
+        return WorkloadInventory(self.policy, tuple(self.generations), self.active is not None, self.active)
 
     def apply(self, desired: Desired, operations: int) -> None:
         """Carry the answer out, up to the interruption."""
@@ -102,7 +94,7 @@ generations = st.lists(
         number=st.just(0),
         digest=st.sampled_from(["a", "b", "c"]),
         intact=st.booleans(),
-        images=st.sampled_from([None, True, False]),
+        has_images=st.sampled_from([None, True, False]),
         failed=st.booleans(),
     ),
     max_size=4,
@@ -131,6 +123,7 @@ def test_invariants_hold_over_any_sequence(
             before = disk.holding()
             history = advance(history, this, [API], SETTINGS.ready_for)
             desired = decide(history, this.parents, {API: before}, SETTINGS)
+            assert checked(desired, history, {API: before}, SETTINGS) == (desired, ())
             known = this.api is ApiState.ANSWERING and this.runtime is not None
             # An independent account of who has been Ready since when.
             proving = {(p.uid, p.digest) for p in this.parents if p.ready and not p.terminating and p.digest}
@@ -164,7 +157,9 @@ def test_invariants_hold_over_any_sequence(
                 assert desired.failed == {API: before.active_number}
                 assert policy is not Policy.API_AWAY or this.api is ApiState.AWAY
                 better = [g for g in before.intact if not g.failed and g.number != before.active_number]
-                assert not [g for g in better if g.images is not False] or placed in {g.number for g in better}  # I7
+                assert not [g for g in better if g.has_images is not False] or placed in {
+                    g.number for g in better
+                }  # I7
             else:
                 assert not desired.failed
             if placed is not None and not before.active and policy is not Policy.ALWAYS:  # I4

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.checkpointer.builders import API, Json, pod
 from tests.unit.checkpointer.cluster import Cluster, instance, passes, sandbox
-from upgrader.checkpointer.model import Content
-from upgrader.checkpointer.provenance import Provenance
+from upgrader.checkpointer.observation.provenance import Provenance
+from upgrader.checkpointer.observed import Content
 
 KEY = ("ConfigMap", "kube-system", "c")
 

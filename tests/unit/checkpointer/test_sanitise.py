@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.unit.checkpointer.builders import API, Contents, Json, made, pod
-from upgrader.checkpointer.errors import Refused
-from upgrader.checkpointer.sanitise import candidate
+from upgrader.checkpointer.checkpointer_errors import Refused
+from upgrader.checkpointer.static_pods.sanitise import candidate
 
 CONTAINER = {"name": "main", "image": "example/main:v1"}
 

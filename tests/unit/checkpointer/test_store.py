@@ -14,12 +14,12 @@ import pytest
 
 from tests.unit.checkpointer.builders import API, Contents, made, pod
 from tests.unit.checkpointer.power import PowerCut, power_for
-from upgrader.checkpointer import files
-from upgrader.checkpointer.errors import StoreError
-from upgrader.checkpointer.generation import Origin
-from upgrader.checkpointer.model import Policy, Workload
-from upgrader.checkpointer.sanitise import Candidate
-from upgrader.checkpointer.store import Store
+from upgrader.checkpointer.checkpointer_errors import StoreError
+from upgrader.checkpointer.static_pods.sanitise import Candidate
+from upgrader.checkpointer.storage import files
+from upgrader.checkpointer.storage.store import Store
+from upgrader.node.generation import Origin
+from upgrader.node.workload import Policy, Workload
 
 ORIGIN = Origin("kube-apiserver-abc-x1", "uid-1", "controller-1", "abc", "4", "2026-01-01T00:00:00Z")
 

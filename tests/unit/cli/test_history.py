@@ -11,12 +11,12 @@ from click.testing import CliRunner, Result
 from testkit.fakes.clock import FakeClock
 from upgrader.adapters.clock import SystemClock
 from upgrader.cli.main import cli
-from upgrader.engine.journal import Journal
-from upgrader.engine.lock import folder_lock
+from upgrader.engine.journal.journal_file import Journal
+from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import UsageError
 from upgrader.model.event import (
     Event,
-    GateLooked,
+    GateChecked,
     GatePassed,
     RunEnded,
     RunStarted,
@@ -25,17 +25,22 @@ from upgrader.model.event import (
     StepStarted,
 )
 from upgrader.model.outcome import pending
+from upgrader.model.run_kind import RunKind
+from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock
+
+TARGET = KubernetesVersion(1, 37, 1)
 
 NAME = "20260101T000000-v1.37.1"
 BEGIN: tuple[Event, ...] = (
-    RunStarted(NAME, "v1.37.1", ("pod-checkpointer", "kube-apiserver", "kubernetes"), "/x"),
+    RunStarted(NAME, RunKind.UPGRADE, ("pod-checkpointer", "kube-apiserver", "kubernetes"), "/x", TARGET),
     StepStarted("pod-checkpointer", "nothing to change", None),
+    StepApplied("pod-checkpointer", 0.0),
     GatePassed("pod-checkpointer", "nodes", 2.0, 3),
     StepEnded("pod-checkpointer", "passed", 5.0),
     StepStarted("kube-apiserver", "v1.36.3 → v1.37.1", None),
     StepApplied("kube-apiserver", 9.0),
-    GateLooked("kube-apiserver", "checkpoint", pending("controller-1 has no copy yet"), 0, 3, 60.0),
+    GateChecked("kube-apiserver", "checkpoint", pending("controller-1 has no copy yet"), 0, 3, 60.0),
 )
 
 
@@ -66,7 +71,7 @@ def test_status_of_a_run_that_was_cut_off(folder: Path) -> None:
     """Each step is told, where it was cut off, which gate it waited for, and that it can be gone on with."""
     a_run(folder, *BEGIN)
     said = upgrader(folder, "status").stdout
-    assert "nobody is at work from this folder" in said
+    assert "this folder's lock is free" in said
     assert "last: kube-apiserver: waiting for its gates" in said
     assert [line.split()[:2] for line in said.splitlines() if line[:2] in (" ✔", " ?", " ·")] == [
         ["✔", "pod-checkpointer"],
@@ -89,7 +94,7 @@ def test_status_names_the_holder(folder: Path) -> None:
     """Who holds the folder's lock is named, also when no run has begun."""
     with folder_lock(folder, "anna@laptop (process 7)"):
         said = upgrader(folder, "status").stdout
-    assert "at work from this folder: anna@laptop (process 7)" in said
+    assert "this folder is locked by anna@laptop (process 7)" in said
     assert "no run yet" in said
 
 

@@ -16,13 +16,16 @@ from testkit.fakes.kube import FakeKube
 from testkit.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_deployment, add_node, add_pod, running
 from tests.unit.recover.controllers import controller
-from upgrader.cli import recover as command
+from upgrader.app import recovery
+from upgrader.app.execution import FinishedRun
 from upgrader.cli.main import cli
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import RollbackFailed, UsageError
+from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
-from upgrader.model.settings import Holding
+from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Pipeline
-from upgrader.recover.diagnose import ApiSeen, Controller, Diagnosis
+from upgrader.recover.diagnosis.diagnose import ApiSeen, Controller, Diagnosis
 from upgrader.recover.pipeline import RecoverTools
 
 
@@ -49,9 +52,13 @@ class Site:
             cluster=self.cluster,
             look=lambda: Diagnosis(ApiSeen(not self.kube.unavailable, "refused"), self.seen, ()),
             recovery=FakeRecovery(self.kube),
-            holding=Holding(),
+            gates=GateCatalog(self.kube, FakeClock(), self.cluster, GatePolicy()),
             helm_timeout_seconds=300,
         )
+
+    def without_probe(self) -> Site:
+        """What `Session.without_probe` returns."""
+        return self
 
     def healthy(self) -> None:
         """The API answers, and all that gates ask is well."""
@@ -78,18 +85,18 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     def opened(_folder: Path) -> Iterator[Site]:
         yield site
 
-    def carried_out(_session: object, pipeline: Pipeline, **_options: object) -> None:
+    def executed(_session: object, _front_end: object, pipeline: Pipeline, **_options: object) -> FinishedRun:
         site.ran.append(tuple(item.step.name for item in pipeline.steps))
+        return FinishedRun(RunState(), site.folder)
 
     @contextmanager
-    def locked(_session: object, *, take_over: bool) -> Iterator[None]:
+    def locked(_session: object, _front_end: object, *, take_over: bool) -> Iterator[None]:
         site.locked += 1
         yield
 
-    monkeypatch.setattr(command, "open_session", opened)
-    monkeypatch.setattr(command, "cluster_lock", locked)
-    monkeypatch.setattr(command, "carry_out", carried_out)
-    monkeypatch.setattr(command, "_unobserved", lambda session: session)
+    monkeypatch.setattr(recovery, "open_session", opened)
+    monkeypatch.setattr(recovery, "cluster_lock", locked)
+    monkeypatch.setattr(recovery, "execute_run", executed)
     return site
 
 

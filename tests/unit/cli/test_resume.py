@@ -13,19 +13,20 @@ import pytest
 from click.testing import CliRunner, Result
 
 from testkit.fakes.clock import FakeClock
-from tests.unit.engine.killing import FROM, World, manifest
-from upgrader.assemble import Tools, intended, release_specs
-from upgrader.cli import past, resume, rollback
+from tests.unit.engine.killing import FROM, TO, World, manifest
+from upgrader.app import existing_run, resume, rollback
+from upgrader.app.execution import FinishedRun
 from upgrader.cli.main import cli
-from upgrader.engine.anywhere import Found, find_runs
-from upgrader.engine.copies import LocalCopies
-from upgrader.engine.journal import Journal
+from upgrader.engine.history.journal_replicas import LocalJournals
+from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
+from upgrader.engine.journal.journal_file import Journal
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiUnavailable, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import (
     Event,
     LockTakenOver,
-    RollbackAsked,
+    RollbackRequested,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -34,11 +35,16 @@ from upgrader.model.event import (
     StepInput,
     StepStarted,
 )
-from upgrader.model.release import RestorePoint
-from upgrader.model.settings import ReleaseStep, Settings
+from upgrader.model.observed import Observed
+from upgrader.model.release import ReleaseSpec, RestorePoint
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe import observe
 from upgrader.pipeline import Pipeline
+from upgrader.pipeline_builder import PipelineBuilder
+from upgrader.planner import IntendedRelease, wanted_steps
+from upgrader.ports import Tools
 
 OLDER, NEWER = "20260101T000000-v1.37.1", "20260102T000000-v1.37.1"
 POINT = RestorePoint("a", "kube-system", 1)
@@ -60,12 +66,14 @@ class Site:
     taken_over: LockTakenOver | None = None
     inputs: tuple[StepInput, ...] = ()
 
-    def run(self, name: str, *events: Event, target: str = "v1.37.1") -> None:
+    def run(self, name: str, *events: Event, kind: RunKind = RunKind.UPGRADE) -> None:
         """A run of this folder."""
         home = self.folder / "runs" / name
         home.mkdir(parents=True)
         journal = Journal(home / "journal.jsonl", FakeClock())
-        began = RunStarted(name, target, ("a", "b", "c"), "", str(FROM), inputs=self.inputs)
+        upgrade = kind is RunKind.UPGRADE
+        target, current = (TO, FROM) if upgrade else (None, None)
+        began = RunStarted(name, kind, ("a", "b", "c"), "", target, current, inputs=self.inputs)
         for event in (began, *events):
             journal.emit(event)
         journal.close()
@@ -86,7 +94,8 @@ class Site:
         """What the commands need of a session."""
         host = Host("controller-1", "10.0.0.2")
         steps = tuple(
-            ReleaseStep(name, "kube-system", Path("/charts") / name, manifest(name, self.values)) for name in self.names
+            ReleaseSettings(name, "kube-system", Path("/charts") / name, manifest(name, self.values))
+            for name in self.names
         )
         tools = Tools(self.world.helm, self.world.kube, self.world.playbooks, self.world.clock, self.world.hosts)
         folder = self.folder
@@ -94,24 +103,29 @@ class Site:
         class FakeSession(SimpleNamespace):
             settings: Settings
 
-            def find_runs(self) -> Found:
-                return find_runs((LocalCopies(folder / "runs"),))
+            def find_runs(self) -> DiscoveredRuns:
+                return find_runs((LocalJournals(folder / "runs"),))
 
             def at(self, target: KubernetesVersion) -> Any:
-                self.settings = replace(self.settings, kubernetes_version=target)
+                self.settings = replace(self.settings, target=target)
                 return self
 
-            def observe(self) -> Any:
-                specs = release_specs(self.settings, Path(), self.settings.kubernetes_version)
-                return observe(tools.kube, tools.helm, specs)
+            def _specs(self) -> list[ReleaseSpec]:
+                return [item for item in wanted_steps(self.settings, Path()) if isinstance(item, ReleaseSpec)]
 
-            def intended(self) -> Any:
-                return tuple(intended(self.settings, Path(), self.settings.kubernetes_version, tools.helm))
+            def observe(self) -> Observed:
+                return observe(tools.kube, tools.helm, self._specs())
+
+            def intended(self) -> tuple[IntendedRelease, ...]:
+                return tuple(IntendedRelease(spec, tools.helm.render(spec)) for spec in self._specs())
+
+            @property
+            def builder(self) -> PipelineBuilder:
+                cluster = Cluster(folder, folder / "kubeconfig", "demo", folder / "hosts.yml", (host,))
+                return PipelineBuilder(self.settings, cluster, tools)
 
         return FakeSession(
-            settings=Settings(folder, FROM, folder / "kubeconfig", folder / "hosts.yml", steps),
-            cluster=Cluster(folder, folder / "kubeconfig", "demo", folder / "hosts.yml", (host,)),
-            tools=tools,
+            settings=Settings(folder, FROM, folder / "kubeconfig", folder / "hosts.yml", steps), tools=tools
         )
 
 
@@ -125,18 +139,21 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
         yield site.session
 
     @contextmanager
-    def locked(_session: object, *, take_over: bool) -> Iterator[Any]:
+    def locked(_session: object, _front_end: object, *, take_over: bool) -> Iterator[Any]:
         if site.api_away:
             raise ApiUnavailable("refused")
         yield SimpleNamespace(lock=SimpleNamespace(taken_over=site.taken_over))
 
-    def carried_on(_session: object, pipeline: Pipeline, *, why: object, **_: object) -> None:
+    def continued(
+        _session: object, _front_end: object, pipeline: Pipeline, *, folder: Path, why: object, held: object
+    ) -> FinishedRun:
         site.done.append((tuple(item.step.name for item in pipeline.steps), why))
+        return FinishedRun(RunState(), folder)
 
-    monkeypatch.setattr(past, "open_session", opened)
-    monkeypatch.setattr(past, "cluster_lock", locked)
-    for command in (resume, rollback):
-        monkeypatch.setattr(command, "carry_on", carried_on)
+    monkeypatch.setattr(existing_run, "open_session", opened)
+    monkeypatch.setattr(existing_run, "cluster_lock", locked)
+    for use_case in (resume, rollback):
+        monkeypatch.setattr(use_case, "continue_run", continued)
     return site
 
 
@@ -144,7 +161,7 @@ def test_resume_says_what_is_next_and_asks(site: Site) -> None:
     """The run and its steps are shown, what comes next is said, and without a yes nothing is done."""
     site.run(OLDER, BEGUN)
     said = site.invoke("resume", answer="n\n")
-    assert "a was cut off" in said.stderr and OLDER in said.stderr
+    assert "a was interrupted" in said.stderr and OLDER in said.stderr
     assert site.done == []
     assert site.invoke("resume", answer="y\n").exit_code == 0
     steps, why = site.done[0]
@@ -186,7 +203,7 @@ def test_nothing_to_go_on_with(site: Site, outcome: Any, also: str) -> None:
 def test_newest_upgrade_is_meant(site: Site) -> None:
     """Adoptions and recoveries are gone on with by their own commands, and are passed over."""
     site.run(OLDER, BEGUN)
-    site.run("20260103T000000-recover", target="recover")
+    site.run("20260103T000000-recover", kind=RunKind.RECOVER)
     assert site.invoke("resume", "--yes").exit_code == 0
     assert site.done[0][1].run == OLDER
     site.done.clear()
@@ -205,7 +222,7 @@ def test_later_runs_come_first(site: Site, command: str) -> None:
 def test_adoption_since_is_no_run_to_take_back(site: Site) -> None:
     """Where the control plane was adopted anew since, no command is named that would be refused."""
     site.run(OLDER, BEGUN)
-    site.run("20260102T000000-adopt", BEGUN, target="adopt")
+    site.run("20260102T000000-adopt", BEGUN, kind=RunKind.ADOPT)
     remedy = site.refused("resume", "--yes").remedy
     assert "upgrader adopt" in remedy and "rollback" not in remedy
 
@@ -223,7 +240,7 @@ def test_rollback_shows_its_steps_and_asks(site: Site) -> None:
     assert site.done == []
     assert site.invoke("rollback", "--yes").exit_code == 0
     steps, why = site.done[0]
-    assert steps == ("a",) and isinstance(why, RollbackAsked)
+    assert steps == ("a",) and isinstance(why, RollbackRequested)
 
 
 def test_run_that_died_before_its_first_record_is_not_the_one_before(site: Site) -> None:
@@ -239,7 +256,7 @@ def test_rollback_to_a_step(site: Site) -> None:
     """A step that the run never began is refused; the last one keeps all, so that there is nothing to do."""
     site.run(OLDER, BEGUN)
     assert "Its steps: a" in site.refused("rollback", "--to", "b", "--yes").remedy
-    assert "Nothing to take back" in site.invoke("rollback", "--to", "a", "--yes").stderr
+    assert "Nothing to roll back" in site.invoke("rollback", "--to", "a", "--yes").stderr
     assert site.done == []
 
 

@@ -10,14 +10,18 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.recovery import FakeRecovery
-from upgrader.engine.runner import Runner
-from upgrader.engine.stop import StopRequest
+from upgrader.engine.execution.runner import Runner, RunResult
+from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.errors import UpgraderError
 from upgrader.model.event import Event, RunStarted
 from upgrader.model.outcome import Verdict, holds
 from upgrader.model.release import RestorePoint
-from upgrader.model.settings import OnFailure
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import GatePolicy, OnFailure
+from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
+
+TARGET = KubernetesVersion(1, 37, 1)
 
 
 class Recorder:
@@ -68,7 +72,7 @@ class ScriptedGate:
     verdicts: Iterator[Verdict] = field(default_factory=lambda: iter(()))
     last: Verdict = field(default_factory=lambda: holds("fine"))
 
-    def look(self) -> Verdict:
+    def check(self) -> Verdict:
         self.last = next(self.verdicts, self.last)
         return self.last
 
@@ -104,13 +108,16 @@ class Bench:
 
 
 def _run(gate: ScriptedGate) -> GateRun:
-    return GateRun(gate, needed=3, interval_seconds=1.0, deadline_seconds=10.0)
+    return GateRun(gate, GatePolicy(consecutive=3, interval_seconds=1.0, deadline_seconds=10.0))
 
 
-def run(runner: Runner, *steps: PipelineStep, on_failure: OnFailure = "rollback-run") -> object:
+def run(runner: Runner, *steps: PipelineStep, on_failure: OnFailure = "rollback-run") -> RunResult:
     """Run these steps as a pipeline."""
     names = tuple(item.step.name for item in steps)
-    return runner.run(Pipeline(steps), RunStarted("r1", "v1.37.1", names, "/tmp/r1", on_failure=on_failure))
+    return runner.run(
+        Pipeline(steps),
+        RunStarted("r1", RunKind.UPGRADE, names, "/tmp/r1", TARGET, on_failure=on_failure),
+    )
 
 
 @pytest.fixture

@@ -15,24 +15,26 @@ from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
 from testkit.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_node, add_pod, running
-from upgrader.assemble import Tools, assemble, intended, release_specs
-from upgrader.engine.inputs import step_inputs
-from upgrader.engine.journal import Journal, read_journal
-from upgrader.engine.runner import Runner, RunResult
-from upgrader.engine.state import RunState, follow, state_of
-from upgrader.engine.stop import StopRequest
+from upgrader.engine.execution.runner import Runner, RunResult
+from upgrader.engine.execution.step_inputs import step_inputs
+from upgrader.engine.execution.stop_request import StopRequest
+from upgrader.engine.journal.journal_file import Journal, read_journal
+from upgrader.engine.state.fold import fold, follow
+from upgrader.engine.state.run_state import RunState
 from upgrader.errors import HelmError, ReleaseLocked, UpgraderError
 from upgrader.gates.kinds import NODES
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.event import Event, RollbackAsked, RunResumed, RunStarted
+from upgrader.model.event import Event, RollbackRequested, RunResumed, RunStarted
+from upgrader.model.observed import Observed
 from upgrader.model.release import ReleaseSpec, Revision, last_good
-from upgrader.model.settings import PlaybookStep, ReleaseStep, Settings, StepSettings
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import PlaybookSettings, ReleaseSettings, Settings, StepSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe import observe
 from upgrader.pipeline import Pipeline
-from upgrader.planner import plan_run
-from upgrader.ports import CommandResult, PlaybookResult
-from upgrader.reassemble import plan_again, way_back
+from upgrader.pipeline_builder import PipelineBuilder
+from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
+from upgrader.ports import CommandResult, PlaybookResult, Tools
 
 FROM, TO = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 HELM_SECONDS = 300.0
@@ -232,7 +234,7 @@ class World:
     @property
     def state(self) -> RunState:
         """How far the run got."""
-        return state_of(read_journal(self.path)) if self.path.exists() else RunState()
+        return fold(read_journal(self.path)) if self.path.exists() else RunState()
 
 
 @dataclass
@@ -246,37 +248,35 @@ class Process:
     def run(self) -> RunResult:
         """`upgrader run`, as the first process."""
         world = self.world
-        target, helm, settings = TO, world.helm, self._settings()
-        observed = observe(world.kube, helm, release_specs(settings, Path(), target))
-        plan = plan_run(tuple(intended(settings, Path(), target, helm)), observed, target)
-        pipeline = assemble(plan, settings, self._cluster(), self._tools())
+        plan = plan_run(self._intended(), self._observe(), TO)
+        pipeline = self._builder().forward(plan)
         names = tuple(item.step.name for item in pipeline.steps)
-        began = RunStarted("r", str(target), names, "runs/r", str(plan.current), "rollback-run", step_inputs(plan))
+        inputs = step_inputs(plan)
+        began = RunStarted("r", RunKind.UPGRADE, names, "runs/r", plan.target, plan.current, "rollback-run", inputs)
         journal = Journal(world.path, world.clock)
         return self._carry(journal, lambda runner: runner.run(pipeline, began))
 
     def resume(self) -> RunResult:
         """`upgrader resume`."""
-        state, settings, helm = self.world.state, self._settings(), self.world.helm
-        if state.going_back:
-            pipeline = way_back(state, settings, self._cluster(), self._tools())
+        state, builder = self.world.state, self._builder()
+        if state.rolling_back:
+            pipeline = builder.rollback(state)
         else:
-            observed = observe(self.world.kube, helm, release_specs(settings, Path(), TO))
-            plan = plan_again(state, tuple(intended(settings, Path(), TO, helm)), observed, helm)
-            pipeline = assemble(plan, settings, self._cluster(), self._tools())
+            plan = builder.replan(state, self._intended(), self._observe())
+            pipeline = builder.forward(plan)
             assert tuple(item.step.name for item in pipeline.steps) == state.planned
             assert step_inputs(plan) == state.inputs
         return self._go_on(pipeline, state, RunResumed("r", "me"))
 
     def rollback(self, to: str = "") -> RunResult:
         """`upgrader rollback`."""
-        state, why = self.world.state, RollbackAsked("r", "me", to)
-        pipeline = way_back(follow(state, why), self._settings(), self._cluster(), self._tools())
+        state, why = self.world.state, RollbackRequested("r", "me", to)
+        pipeline = self._builder().rollback(follow(state, why, self.world.clock.now()))
         return self._go_on(pipeline, state, why)
 
-    def _go_on(self, pipeline: Pipeline, state: RunState, why: RunResumed | RollbackAsked) -> RunResult:
+    def _go_on(self, pipeline: Pipeline, state: RunState, why: RunResumed | RollbackRequested) -> RunResult:
         journal = Journal.reopen(self.world.path, self.world.clock)
-        return self._carry(journal, lambda runner: runner.go_on(pipeline, state, why))
+        return self._carry(journal, lambda runner: runner.resume(pipeline, state, why))
 
     def _carry(self, journal: Journal, work: Callable[[Runner], RunResult]) -> RunResult:
         try:
@@ -293,20 +293,31 @@ class Process:
         finally:
             journal.close()
 
+    def _builder(self) -> PipelineBuilder:
+        host = Host("controller-1", "10.0.0.2")
+        cluster = Cluster(Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), (host,))
+        world = self.world
+        tools = Tools(world.helm, world.kube, world.playbooks, world.clock, world.hosts)
+        return PipelineBuilder(self._settings(), cluster, tools)
+
+    def _observe(self) -> Observed:
+        releases = (item for item in wanted_steps(self._settings(), Path()) if isinstance(item, ReleaseSpec))
+        return observe(self.world.kube, self.world.helm, releases)
+
+    def _intended(self) -> tuple[IntendedStep, ...]:
+        return tuple(
+            IntendedRelease(item, self.world.helm.render(item)) if isinstance(item, ReleaseSpec) else item
+            for item in wanted_steps(self._settings(), Path())
+        )
+
     def _settings(self) -> Settings:
         steps: list[StepSettings] = [
-            ReleaseStep(name, "kube-system", Path("/charts") / name, manifest(name, "new")) for name in ("a", "b", "c")
+            ReleaseSettings(name, "kube-system", Path("/charts") / name, manifest(name, "new"))
+            for name in ("a", "b", "c")
         ]
         if self.world.playbook:
-            steps.insert(1, PlaybookStep("tune", Path("/p/tune.yml")))
+            steps.insert(1, PlaybookSettings("tune", Path("/p/tune.yml")))
         return Settings(Path("/c"), TO, Path("/c/kubeconfig"), Path("/c/hosts.yml"), tuple(steps))
-
-    def _cluster(self) -> Cluster:
-        host = Host("controller-1", "10.0.0.2")
-        return Cluster(Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), (host,))
-
-    def _tools(self) -> Tools:
-        return Tools(self.world.helm, self.world.kube, self.world.playbooks, self.world.clock, self.world.hosts)
 
 
 class _Mortal:

@@ -6,18 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.engine.conftest import Bench, ScriptedGate
-from upgrader.engine.gatekeeper import hold_all
+from tests.unit.engine.conftest import Bench, ScriptedGate, run
+from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.errors import ApiLost, GateFailed
-from upgrader.gates.absence import ApiAbsence
+from upgrader.gates.api_absence import ApiAbsence
 from upgrader.model.event import GatePassed
-from upgrader.model.outcome import Verdict, holds, pending, unknown
+from upgrader.model.outcome import Verdict, broken, holds, pending, unknown
+from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun
 
 
 def hold(bench: Bench, *gates: ScriptedGate, deadline_seconds: float = 10.0) -> None:
     """Hold these gates: three looks in a row, one second apart; the API is lost after five seconds."""
-    runs = tuple(GateRun(gate, needed=3, interval_seconds=1.0, deadline_seconds=deadline_seconds) for gate in gates)
+    policy = GatePolicy(consecutive=3, interval_seconds=1.0, deadline_seconds=deadline_seconds)
+    runs = tuple(GateRun(gate, policy) for gate in gates)
     absence = ApiAbsence(bench.kube, bench.clock, 5.0)
     hold_all("step", runs, clock=bench.clock, reporter=bench.recorder, absence=absence)
 
@@ -80,3 +82,32 @@ def test_api_that_comes_back_in_between_is_not_lost(bench: Bench) -> None:
     gate = ScriptedGate("g", iter([away] * 4 + [back] + [away] * 4 + [holds("up")] * 3))
     bench.kube.unavailable = True
     hold(bench, gate, deadline_seconds=20.0)
+
+
+@pytest.mark.parametrize(
+    "verdict", [pending("p", remedy="wait"), broken("b", remedy="fix"), unknown("u", remedy="ask")]
+)
+def test_failed_gate_has_the_remedy_of_its_last_verdict(bench: Bench, verdict: Verdict) -> None:
+    """The check that failed knows what to do, whichever way it failed."""
+    with pytest.raises(GateFailed) as caught:
+        hold(bench, ScriptedGate("g", last=verdict))
+    assert caught.value.remedy == verdict.remedy
+
+
+def test_gate_that_holds_too_late_asks_for_a_longer_deadline(bench: Bench) -> None:
+    """With the last check successful there is nothing to fix, but perhaps more time to give."""
+    with pytest.raises(GateFailed) as caught:
+        hold(bench, ScriptedGate("g", iter([*[pending("starting")] * 9, holds("up"), holds("up")])))
+    assert "gates.deadline" in caught.value.remedy
+
+
+def test_remedy_of_a_failed_gate_is_that_of_the_run(bench: Bench) -> None:
+    """What the gate advises is what the operator reads at the end of a run that was rolled back."""
+    result = run(bench.runner(), bench.step("a", ScriptedGate("g", last=pending("no node", remedy="add a node"))))
+    assert (result.outcome, result.remedy) == ("rolled-back", "add a node")
+
+
+@pytest.mark.parametrize("verdict", [pending("p"), broken("b"), unknown("u")])
+def test_no_verdict_but_a_good_one_is_without_a_remedy(verdict: Verdict) -> None:
+    """Where a gate names none, the kind of the verdict has one."""
+    assert verdict.remedy

@@ -11,10 +11,10 @@ from testkit.fakes.helm import FakeHelm
 from tests.unit.engine.conftest import Bench, ScriptedGate, run
 from upgrader.availability.guard import guarded
 from upgrader.availability.phases import Phases
-from upgrader.engine.runner import RunResult
+from upgrader.engine.execution.runner import RunResult
 from upgrader.errors import GateFailed
 from upgrader.model.availability import Availability, Limits, Phase
-from upgrader.model.event import GateLooked, StepStarted, UndoStarted
+from upgrader.model.event import GateChecked, StepStarted, UndoStarted
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import ReleaseSpec
 from upgrader.pipeline import Pipeline, PipelineStep
@@ -44,7 +44,6 @@ def test_a_step_that_disturbs_clients_is_rolled_back(bench: Bench) -> None:
     good = bench.step("a", ScriptedGate("g"), on_apply=lambda: clients.meet("a", 2))
     bad = bench.step("b", ScriptedGate("g"), on_apply=lambda: clients.meet("b", 3))
     result = run(bench.runner(), *guard(clients, good, bad))
-    assert isinstance(result, RunResult)
     assert result.outcome == "rolled-back"
     assert "gate availability broken" in result.reason and "3 of 50 requests failed" in result.reason
     assert bench.diary == ["apply a", "apply b", "undo b to 1", "undo a to 1"]
@@ -55,7 +54,6 @@ def test_the_way_back_is_gone_whatever_it_costs(bench: Bench) -> None:
     clients = Clients()
     bad = bench.step("a", ScriptedGate("g"), on_apply=lambda: clients.meet("a", 99))
     result = run(bench.runner(), *guard(clients, bad))
-    assert isinstance(result, RunResult)
     assert result.outcome == "rolled-back"
 
 
@@ -63,7 +61,9 @@ def test_a_step_that_changes_nothing_is_not_blamed(bench: Bench) -> None:
     """What clients meet while a step only looks is no fault of the step's."""
     clients = Clients()
     clients.meet("a", 99)
-    assert run(bench.runner(), *guard(clients, PipelineStep(VerifyStep("a"), (), ()))) == RunResult("succeeded")
+    assert run(bench.runner(), *guard(clients, PipelineStep(VerifyStep("a"), (), (), changes=False))) == RunResult(
+        "succeeded"
+    )
 
 
 def test_the_gate_is_asked_like_the_others(bench: Bench) -> None:
@@ -71,7 +71,7 @@ def test_the_gate_is_asked_like_the_others(bench: Bench) -> None:
     clients = Clients()
     step = bench.step("a", ScriptedGate("g"), on_apply=lambda: clients.meet("a", 0))
     run(bench.runner(), *guard(clients, step))
-    looks = [event for event in bench.recorder.events if isinstance(event, GateLooked)]
+    looks = [event for event in bench.recorder.events if isinstance(event, GateChecked)]
     assert {look.gate: look.needed for look in looks} == {"g": 3, "availability": 3}
 
 
@@ -89,7 +89,7 @@ def test_helm_is_stopped_at_a_breach() -> None:
     clients = Clients()
     spec = ReleaseSpec("a", "kube-system", Path("/charts/a"), {})
     step = ChartStep(spec, "x → y", FakeHelm(), 300.0, _Quiet)
-    (item,) = guard(clients, PipelineStep(step, (), ()))
+    (item,) = guard(clients, PipelineStep(step, (), (), watched=step.watched))
     item.step.apply(lambda _: None)
     clients.meet("a", 3)
     with pytest.raises(GateFailed, match="3 of 50 requests failed"):

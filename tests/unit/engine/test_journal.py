@@ -15,16 +15,18 @@ import jsonschema
 import pytest
 
 from testkit.fakes.clock import FakeClock
-from upgrader.engine.decode import UnknownEvent
-from upgrader.engine.journal import DETAIL_BYTES, Journal, read_journal
-from upgrader.engine.record import TEXT_CHARACTERS
-from upgrader.engine.report import fold
-from upgrader.engine.schema import render
+from upgrader.engine.journal import schema2
+from upgrader.engine.journal.decode import UnknownEvent, event_from
+from upgrader.engine.journal.journal_file import DETAIL_BYTES, Journal, read_journal
+from upgrader.engine.journal.record import TEXT_CHARACTERS
+from upgrader.engine.journal.schema import render
+from upgrader.engine.state.fold import fold
+from upgrader.engine.state.report import report_json
 from upgrader.errors import JournalError, UsageError
 from upgrader.model.event import (
     AvailabilityMeasured,
     Event,
-    GateLooked,
+    GateChecked,
     GatePassed,
     Note,
     RecoveryEnded,
@@ -39,14 +41,18 @@ from upgrader.model.event import (
 )
 from upgrader.model.outcome import pending
 from upgrader.model.release import RestorePoint
+from upgrader.model.run_kind import RunKind
+from upgrader.model.version import KubernetesVersion
+
+TARGET = KubernetesVersion(1, 37, 1)
 
 REPOSITORY = Path(__file__).parents[3]
 
 STORY: tuple[Event, ...] = (
-    RunStarted("r1", "v1.37.1", ("a", "b"), "/runs/r1"),
+    RunStarted("r1", RunKind.UPGRADE, ("a", "b"), "/runs/r1", TARGET),
     StepStarted("a", "v1 → v2", RestorePoint("a", "kube-system", 4)),
     StepApplied("a", 3.0),
-    GateLooked("a", "nodes", pending("1 of 2"), 0, 3, 10.0),
+    GateChecked("a", "nodes", pending("1 of 2"), 0, 3, 10.0),
     GatePassed("a", "nodes", 2.0, 4),
     StepEnded("a", "passed", 5.0),
     StepStarted("b", "install", RestorePoint("b", "kube-system", None)),
@@ -73,43 +79,82 @@ def write(path: Path, *events: Event) -> Path:
 
 def test_report_tells_the_whole_story(tmp_path: Path) -> None:
     """The report has each step's outcome, its gates, what clients saw, and how the run ended."""
-    report = fold(read_journal(write(tmp_path / "journal.jsonl", *STORY)))
-    assert [(step.name, step.outcome) for step in report.steps] == [("a", "undo-failed"), ("b", "undone")]
-    assert report.steps[0].way_back == "revision 4" and report.steps[1].way_back == "not installed"
-    assert [(gate.name, gate.outcome) for gate in report.steps[0].gates] == [("nodes", "held")]
-    assert (report.outcome, report.reason) == ("failed", "unknown flag")
-    assert [(recovery.outcome, recovery.seconds, recovery.reason) for recovery in report.recoveries] == [
+    report = json.loads(json.dumps(report_json(fold(read_journal(write(tmp_path / "journal.jsonl", *STORY))))))
+    assert (report["kind"], report["target"]) == ("upgrade", "v1.37.1")
+    assert [(step["name"], step["outcome"]) for step in report["steps"]] == [("a", "undo-failed"), ("b", "undone")]
+    assert [step["restore_point"] for step in report["steps"]] == ["revision 4", "not installed"]
+    assert [(step["reason"], step["undo_reason"]) for step in report["steps"]] == [("", "no"), ("unknown flag", "")]
+    assert [(gate["name"], gate["outcome"]) for gate in report["steps"][0]["gates"]] == [("nodes", "held")]
+    assert (report["outcome"], report["reason"], report["complete"]) == ("failed", "unknown flag", True)
+    assert [(item["outcome"], item["seconds"], item["reason"]) for item in report["recoveries"]] == [
         ("succeeded", 12.0, "connection refused")
     ]
-    assert report.availability["longest_gap_ms"] == 80.5
-    json.dumps(report.as_json())
+    assert report["availability"]["longest_gap_ms"] == 80.5
 
 
-def test_recovery_that_failed_says_why_and_one_that_was_cut_off_is_in_doubt(tmp_path: Path) -> None:
+def test_journal_of_schema_2_is_read() -> None:
+    """A journal that an earlier version wrote has the same state: versions, restore points, gates, a rollback begun."""
+    state = fold(read_journal(Path(__file__).with_name("journal-of-schema-2.jsonl")))
+    assert (state.kind, str(state.target), str(state.current)) == (RunKind.UPGRADE, "v1.37.1", "v1.36.3")
+    assert [(step.name, step.phase, str(step.restore_point)) for step in state.steps] == [
+        ("a", "passed", "revision 4"),
+        ("b", "undoing", "not installed"),
+    ]
+    assert [(gate.name, gate.outcome) for gate in state.steps[0].gates] == [("nodes", "held")]
+    assert (state.rollback_to, state.rollback_by) == ("a", "anna")
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [("adopt", "adopt"), ("adopt-undo", "adopt-undo"), ("recover", "recover"), ("v1.37.1", "upgrade")],
+)
+def test_run_kinds_of_schema_2(target: str, kind: str) -> None:
+    """The target of an earlier version was the command for what is no upgrade; nothing is told by its first letter."""
+    name, data = schema2.upgraded(
+        "RunStarted", {"run": "r", "target": target, "steps": [], "folder": "", "came_from": ""}
+    )
+    began = event_from(name, data)
+    assert isinstance(began, RunStarted)
+    assert (began.kind, str(began.target or ""), began.current) == (kind, "v1.37.1" if kind == "upgrade" else "", None)
+
+
+def test_journal_of_schema_2_is_continued(tmp_path: Path) -> None:
+    """A run that an earlier version began is resumed in its journal: the new lines follow on the old ones."""
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(Path(__file__).with_name("journal-of-schema-2.jsonl").read_bytes())
+    journal = Journal.reopen(path, FakeClock())
+    journal.emit(UndoEnded("b", True, 1.0))
+    journal.close()
+    state = fold(read_journal(path))
+    assert [step.phase for step in state.steps] == ["passed", "undone"]
+
+
+def test_recovery_that_failed_says_why_and_one_that_was_cut_off_has_no_end(tmp_path: Path) -> None:
     """What ended a recovery replaces what began it; without an end nothing is claimed."""
     begun = RecoveryStarted("connection refused")
     story = (STORY[0], begun, RecoveryEnded(False, 9.0, "etcd has lost its data"), begun)
     failed, cut_off = fold(read_journal(write(tmp_path / "journal.jsonl", *story))).recoveries
     assert (failed.outcome, failed.reason) == ("failed", "etcd has lost its data")
-    assert (cut_off.outcome, cut_off.reason) == ("in-doubt", "connection refused")
+    assert (cut_off.outcome, cut_off.reason) == ("active", "connection refused")
 
 
 @pytest.mark.parametrize("length", range(len(STORY)))
 def test_every_beginning_of_a_journal_makes_a_report(tmp_path: Path, length: int) -> None:
     """However far a run got before it was killed, its journal folds, and says `interrupted`, never `succeeded`."""
     report = fold(read_journal(write(tmp_path / "journal.jsonl", *STORY[:length])))
-    assert report.outcome == "interrupted"
+    assert report.result == "interrupted"
     started = [event.step for event in STORY[:length] if isinstance(event, StepStarted)]
     assert [step.name for step in report.steps] == started
 
 
 def test_step_that_was_cut_off_is_in_doubt(tmp_path: Path) -> None:
     """A step with a beginning and no end is neither passed nor failed."""
-    report = fold(read_journal(write(tmp_path / "journal.jsonl", *STORY[:3])))
-    assert report.steps[0].outcome == "in-doubt"
+    for length, phase in ((2, "applying"), (3, "gating")):
+        state = fold(read_journal(write(tmp_path / f"{length}.jsonl", *STORY[:length])))
+        assert state.steps[0].phase == phase
 
 
-@pytest.mark.parametrize("tail", [b"", b'{"schema":2,"seq":14,"ti', b"\0" * 700], ids=["cut", "half a line", "zeros"])
+@pytest.mark.parametrize("tail", [b"", b'{"schema":3,"seq":14,"ti', b"\0" * 700], ids=["cut", "half a line", "zeros"])
 def test_torn_last_line_is_passed_over(tmp_path: Path, tail: bytes) -> None:
     """A crash in the middle of a write loses that line and nothing else, whatever the disk made of its beginning."""
     path = write(tmp_path / "journal.jsonl", *STORY)
@@ -128,7 +173,7 @@ DAMAGES = {
     "changed": (lambda lines: [*lines[:1], changed(lines[1]), *lines[2:]], 2, "checksum is wrong"),
     "lost": (lambda lines: [*lines[:1], *lines[2:]], 2, "it is record 2 where record 1 should be"),
     "doubled": (lambda lines: [*lines[:2], *lines[1:]], 3, "it is record 1 where record 2 should be"),
-    "newer schema": (lambda lines: [lines[0].replace(b'"schema":2', b'"schema":9')], 1, "schema 9"),
+    "newer schema": (lambda lines: [lines[0].replace(b'"schema":3', b'"schema":9')], 1, "schema 9"),
     "no checksum": (lambda lines: [lines[0][:-80] + b"}\n"], 1, "no checksum"),
 }
 
@@ -147,7 +192,11 @@ def test_damage_inside_is_refused_by_line(
 def test_line_of_another_journal_is_refused(tmp_path: Path) -> None:
     """A line that is sound in itself, but was written to another run's journal, doesn't pass: the chain is broken."""
     path = write(tmp_path / "journal.jsonl", *STORY)
-    other = write(tmp_path / "other.jsonl", RunStarted("r2", "v1.37.1", (), "/runs/r2"), *STORY[1:])
+    other = write(
+        tmp_path / "other.jsonl",
+        RunStarted("r2", RunKind.UPGRADE, (), "/runs/r2", TARGET),
+        *STORY[1:],
+    )
     lines, strange = path.read_bytes().splitlines(keepends=True), other.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], strange[3], *lines[4:]]))
     with pytest.raises(UsageError, match=r"journal\.jsonl:4: .*checksum"):
@@ -156,7 +205,7 @@ def test_line_of_another_journal_is_refused(tmp_path: Path) -> None:
 
 def sealed(name: str, data: dict[str, object]) -> bytes:
     """A first line with a right checksum, as a newer version might write it."""
-    fields = {"schema": 2, "seq": 0, "time": "2026-01-01T00:00:00Z", "type": name, "data": data}
+    fields = {"schema": 3, "seq": 0, "time": "2026-01-01T00:00:00Z", "type": name, "data": data}
     body = json.dumps(fields).encode()
     return body[:-1] + f',"checksum":"{hashlib.sha256(body).hexdigest()}"}}\n'.encode()
 
@@ -185,11 +234,21 @@ def test_unknown_field_is_passed_over(tmp_path: Path) -> None:
         ("StepApplied", {"step": "a", "seconds": True}, r"data\.seconds should be a number"),
         (
             "RunStarted",
-            {"run": "r", "target": "t", "steps": ["a", 2], "folder": "/"},
+            {"run": "r", "kind": "upgrade", "steps": ["a", 2], "folder": "/"},
             r"data\.steps\[1\] should be text",
         ),
         ("StepEnded", {"step": "a", "outcome": "great", "seconds": 1}, r"data\.outcome should be one of passed"),
-        ("StepStarted", {"step": "a", "summary": "", "way_back": {"revision": "4"}}, r"way_back\.revision should be"),
+        (
+            "RunStarted",
+            {"run": "r", "kind": "upgrade", "steps": [], "folder": "/", "target": "latest"},
+            r"data\.target should be a Kubernetes version",
+        ),
+        ("RunStarted", {"run": "r", "kind": "v1", "steps": [], "folder": "/"}, r"data\.kind should be one of upgrade"),
+        (
+            "StepStarted",
+            {"step": "a", "summary": "", "restore_point": {"revision": "4"}},
+            r"restore_point\.revision should be",
+        ),
     ],
 )
 def test_data_of_the_wrong_shape_is_refused(tmp_path: Path, name: str, data: dict[str, object], words: str) -> None:
@@ -216,7 +275,7 @@ def test_events_are_on_disk_when_emit_returns(tmp_path: Path) -> None:
 
 def test_unchanged_answers_of_a_gate_are_written_once(tmp_path: Path) -> None:
     """A gate that gives the same answer a hundred times makes one line, not a hundred."""
-    looks = [GateLooked("a", "nodes", pending("1 of 2"), 0, 3, float(left)) for left in range(100)]
+    looks = [GateChecked("a", "nodes", pending("1 of 2"), 0, 3, float(left)) for left in range(100)]
     assert len(read_journal(write(tmp_path / "journal.jsonl", *looks))) == 1
 
 
@@ -292,7 +351,7 @@ def test_schema_is_current_and_real_journals_keep_to_it(tmp_path: Path) -> None:
     path = write(tmp_path / "journal.jsonl", *STORY, Note("hello"))
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
     assert [error.message for line in lines for error in validator.iter_errors(line)] == []
-    lines[1]["data"]["way_back"]["revision"] = "4"
+    lines[1]["data"]["restore_point"]["revision"] = "4"
     assert not validator.is_valid(lines[1]), "a schema that anything fits would prove nothing"
 
 

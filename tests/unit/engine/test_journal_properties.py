@@ -12,13 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from testkit.fakes.clock import FakeClock
-from upgrader.engine.journal import Journal, read_journal
-from upgrader.engine.report import fold
+from upgrader.engine.journal.journal_file import Journal, read_journal
+from upgrader.engine.state.fold import fold
+from upgrader.engine.state.report import report_json
 from upgrader.errors import UsageError
-from upgrader.model.event import Event, GateLooked, RollbackAsked, RunEnded, RunResumed, StepStarted
+from upgrader.model.event import (
+    Event,
+    GateChecked,
+    RollbackRequested,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    StepEnded,
+    StepStarted,
+)
 from upgrader.model.outcome import Verdict
+from upgrader.model.version import KubernetesVersion
 
 st.register_type_strategy(float, st.floats(allow_nan=False))  # NaN is no JSON, and not even equal to itself
+st.register_type_strategy(KubernetesVersion, st.builds(KubernetesVersion, *[st.integers(0, 2000)] * 3))
 
 EVENTS = st.lists(st.one_of(*(st.from_type(kind) for kind in get_args(Event))), max_size=12)
 SOME = EVENTS.filter(bool)
@@ -41,7 +53,7 @@ def read(content: bytes) -> list[object]:
         path = Path(folder) / "journal.jsonl"
         path.write_bytes(content)
         records = read_journal(path)
-    json.dumps(fold(records).as_json())
+    json.dumps(report_json(fold(records)))
     return [record.event for record in records]
 
 
@@ -50,7 +62,7 @@ def news(events: list[Event]) -> list[Event]:
     said: dict[tuple[str, str], Verdict] = {}
     found = []
     for event in events:
-        if isinstance(event, GateLooked):
+        if isinstance(event, GateChecked):
             before = said.get((event.step, event.gate))
             if before and (before.kind, before.reason) == (event.verdict.kind, event.verdict.reason):
                 continue
@@ -103,12 +115,22 @@ def test_no_rearranged_lines_are_believed(events: list[Event], data: st.DataObje
 
 @given(EVENTS)
 def test_any_story_has_a_report(events: list[Event]) -> None:
-    """Whatever the order of events, a report has an outcome only where the run ended, and it has every step begun."""
+    """Whatever the order of events, a run has an outcome only where it ended, and it has every step that was begun.
+
+    A second beginning, which no journal has, would begin all over.
+    """
     content = written(events)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.jsonl"
         path.write_bytes(content)
-        report = fold(read_journal(path))
-    last = [event for event in events if isinstance(event, RunEnded | RunResumed | RollbackAsked)][-1:]
-    assert report.outcome == (last[0].outcome if last and isinstance(last[0], RunEnded) else "interrupted")
-    assert [step.name for step in report.steps] == [event.step for event in events if isinstance(event, StepStarted)]
+        state = fold(read_journal(path))
+    first = max((index for index, event in enumerate(events) if isinstance(event, RunStarted)), default=0)
+    story = events[first:]
+    last = [event for event in story if isinstance(event, RunEnded | RunResumed | RollbackRequested)][-1:]
+    assert state.outcome == (last[0].outcome if last and isinstance(last[0], RunEnded) else None)
+    begun = [
+        event.step
+        for event in story
+        if isinstance(event, StepStarted) or (isinstance(event, StepEnded) and event.outcome == "failed")
+    ]
+    assert [step.name for step in state.steps] == list(dict.fromkeys(begun))

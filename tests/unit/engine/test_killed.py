@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.engine.killing import Fate, Killed, Process, World, broken
-from upgrader.engine.journal import read_journal
-from upgrader.engine.runner import RunResult
+from upgrader.engine.execution.runner import RunResult
+from upgrader.engine.journal.journal_file import read_journal
 from upgrader.model.event import StepEnded, StepStarted, UndoEnded
 
 Act = Callable[[Process], RunResult]
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("_no_fsync")
 @pytest.fixture
 def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a kill is no power cut: what was written is there."""
-    monkeypatch.setattr("upgrader.engine.journal.os.fsync", lambda file: None)
+    monkeypatch.setattr("upgrader.engine.journal.journal_file.os.fsync", lambda file: None)
 
 
 def worlds(tmp_path: Path, **properties: Any) -> Iterator[World]:
@@ -151,7 +151,7 @@ def test_rollback_that_is_killed_goes_on(tmp_path: Path, orphans: bool, to: str)
         return process.rollback(to)
 
     for world in every_kill(tmp_path, act, upgraded, orphans=orphans):
-        asked = world.state.back_to is not None
+        asked = world.state.rollback_to is not None
         if not world.state.over:
             result = world.process(Fate()).resume()
             assert result.outcome == "rolled-back", (world.note, result)

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from tests.unit.engine.conftest import Bench, ScriptedGate, run
-from upgrader.engine.runner import UNDO_ATTEMPTS, RunResult
+from upgrader.engine.execution.runner import UNDO_ATTEMPTS, RunResult
 from upgrader.errors import ApiLost, ApiUnavailable, HelmError, RollbackFailed, StepFailed
 from upgrader.model.event import RecoveryEnded, RecoveryStarted, StepEnded, StepStarted, UndoEnded, UndoStarted
 from upgrader.model.outcome import broken, holds, pending, unknown
@@ -45,7 +45,6 @@ def test_gate_that_never_holds_takes_both_steps_back(bench: Bench) -> None:
     """A gate on the second step that never holds undoes the second step, then the first, with the gate's reason."""
     never = ScriptedGate("deployment/never", last=pending("0 of 1 ready"))
     result = run(bench.runner(), bench.step("a"), bench.step("b", never))
-    assert isinstance(result, RunResult)
     assert result.outcome == "rolled-back"
     assert "deployment/never" in result.reason and "0 of 1 ready" in result.reason
     assert bench.diary[-2:] == ["undo b to 1", "undo a to 1"]
@@ -55,7 +54,6 @@ def test_unknown_is_not_healthy(bench: Bench) -> None:
     """A gate that can't find out fails like one that knows the answer is no, and says that it doesn't know."""
     blind = ScriptedGate("nodes", last=unknown("the API does not answer"))
     result = run(bench.runner(), bench.step("a", blind))
-    assert isinstance(result, RunResult)
     assert result.outcome == "rolled-back"
     assert "does not answer" in result.reason
 
@@ -64,7 +62,6 @@ def test_broken_gate_does_not_wait_for_its_deadline(bench: Bench) -> None:
     """A gate that says `broken` three times in a row ends the wait at once, with the evidence in the message."""
     crash = ScriptedGate("deployment/x", last=broken("exits with 1", "Error: unknown flag: --nonsense"))
     result = run(bench.runner(), bench.step("a", crash))
-    assert isinstance(result, RunResult)
     assert "unknown flag: --nonsense" in result.reason
     assert bench.clock.monotonic() < 10.0
 
@@ -80,7 +77,6 @@ def test_undo_goes_on_past_a_failed_undo(bench: Bench) -> None:
     """One undo that fails doesn't keep the others from being tried, and the run says that a person is needed."""
     stuck = bench.step("b", apply_error=StepFailed("bad flag"), undo_error=RollbackFailed("no revision", remedy="look"))
     result = run(bench.runner(), bench.step("a"), stuck)
-    assert isinstance(result, RunResult)
     assert (result.outcome, result.remedy) == ("failed", "look")
     assert "bad flag" in result.reason and "no revision" in result.reason
     assert bench.diary[-1] == "undo a to 1"
@@ -90,7 +86,6 @@ def test_undone_step_is_gated_again(bench: Bench) -> None:
     """A rollback counts only when the old revision is seen healthy afterwards."""
     sick = ScriptedGate("nodes", last=pending("NotReady"))
     result = run(bench.runner(), bench.step("a", undo_gates=(sick,), apply_error=StepFailed("bad")))
-    assert isinstance(result, RunResult)
     assert result.outcome == "failed"
     ended = [event for event in bench.recorder.events if isinstance(event, UndoEnded)]
     assert not ended[0].succeeded and "NotReady" in ended[0].reason
@@ -101,7 +96,6 @@ def test_policy_says_how_far_back(bench: Bench, policy: str, undone: list[str]) 
     """Policy can keep the earlier steps, or leave everything as the failure left it."""
     bad = bench.step("b", apply_error=StepFailed("bad"))
     result = run(bench.runner(), bench.step("a"), bad, on_failure=policy)  # type: ignore[arg-type]
-    assert isinstance(result, RunResult)
     assert result.outcome == ("rolled-back" if undone else "failed")
     assert bench.diary[2:] == undone
 
@@ -111,7 +105,6 @@ def test_way_back_waits_for_the_api(bench: Bench) -> None:
     answers: list[str | Exception] = [ApiUnavailable("refused"), ApiUnavailable("refused"), "ok"]
     bench.kube.raw_answers["/readyz"] = iter(answers)
     result = run(bench.runner(), bench.step("a", apply_error=StepFailed("API went away")))
-    assert isinstance(result, RunResult)
     assert result.outcome == "rolled-back"
     assert bench.diary == ["apply a", "undo a to 1"]
 
@@ -123,7 +116,6 @@ def test_stop_lets_the_current_step_finish(bench: Bench) -> None:
         bench.stop.requested = True
 
     result = run(bench.runner(), bench.step("a", ScriptedGate("g"), on_apply=ask), bench.step("b"))
-    assert isinstance(result, RunResult)
     assert result.outcome == "interrupted"
     assert bench.diary == ["apply a"]
     assert [event.outcome for event in bench.recorder.events if isinstance(event, StepEnded)] == ["passed"]
@@ -136,7 +128,7 @@ def test_way_back_is_told_before_the_change(bench: Bench) -> None:
     run(bench.runner(), step)
     before = bench.recorder.events[: seen[0]]
     started = [event for event in before if isinstance(event, StepStarted)]
-    assert [event.way_back and event.way_back.revision for event in started] == [1]
+    assert [event.restore_point and event.restore_point.revision for event in started] == [1]
 
 
 def test_step_with_nothing_to_take_back_is_not_undone(bench: Bench) -> None:
@@ -183,7 +175,6 @@ def test_gates_notice_that_the_api_is_lost(bench: Bench) -> None:
 
     gate = ScriptedGate("nodes", last=unknown("the API does not answer"))
     result = run(bench.runner(patience_seconds=4.0), bench.step("a", gate, on_apply=lose))
-    assert isinstance(result, RunResult)
     assert (result.outcome, bench.recovery.calls) == ("rolled-back", 1)
     assert "has not been ready for 4 s" in result.reason
 
@@ -192,7 +183,6 @@ def test_api_that_cannot_be_brought_back_needs_a_person(bench: Bench) -> None:
     """A recovery that fails ends the run as failed, with what it found and what to do; nothing is undone blindly."""
     bench.recovery.error = RollbackFailed("etcd has lost its data", remedy="restore the backup")
     result = run(bench.runner(), bench.step("a"), lose_api(bench))
-    assert isinstance(result, RunResult)
     assert (result.outcome, result.remedy) == ("failed", "restore the backup")
     assert "etcd has lost its data" in result.reason
     assert bench.diary == ["apply a", "apply b"]
@@ -203,7 +193,6 @@ def test_api_that_cannot_be_brought_back_needs_a_person(bench: Bench) -> None:
 def test_policy_can_leave_the_api_to_a_person(bench: Bench) -> None:
     """Without recovery the run waits for as long as a reboot takes, touches nothing, and asks for a person."""
     result = run(bench.runner(patience_seconds=inf), lose_api(bench))
-    assert isinstance(result, RunResult)
     assert result.outcome == "failed"
     assert "has not been ready for 300 s" in result.reason and "upgrader recover" in result.remedy
     assert (bench.recovery.calls, bench.clock.monotonic()) == (0, 300.0)
@@ -234,7 +223,6 @@ def test_undo_that_keeps_losing_the_api_ends(bench: Bench) -> None:
     """An undo that takes the API away every time is not tried for ever."""
     step = bench.step("a", apply_error=StepFailed("bad"), undo_error=ApiUnavailable("refused"))
     result = run(bench.runner(), step)
-    assert isinstance(result, RunResult)
     assert result.outcome == "failed"
     assert bench.diary.count("undo a to 1") == UNDO_ATTEMPTS
 

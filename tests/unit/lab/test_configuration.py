@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from upgrader.lab.cluster_folder import ssh_command, write_access, write_cluster, write_values
-from upgrader.lab.kubeadm import Secrets, init_config, join_config
+from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
 from upgrader.lab.loadbalancer import haproxy_files
 from upgrader.lab.network import cni_config
 from upgrader.lab.spec import LabSpec, Placement

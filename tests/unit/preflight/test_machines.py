@@ -18,10 +18,10 @@ from upgrader.ports import CommandResult
 from upgrader.preflight import certificates
 from upgrader.preflight.certificates import check_certificates
 from upgrader.preflight.context import DEPLOYMENTS, NODES
-from upgrader.preflight.helm import check_helm
-from upgrader.preflight.hosts import check_hosts
+from upgrader.preflight.helm_client import check_helm
 from upgrader.preflight.memory import check_memory, quantity
 from upgrader.preflight.nodes import check_nodes
+from upgrader.preflight.ssh_access import check_hosts
 
 
 def test_a_host_that_is_away_is_an_error(world: World) -> None:

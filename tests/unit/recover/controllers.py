@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from upgrader.model.cluster import Host
-from upgrader.recover.diagnose import Controller
-from upgrader.recover.facts import (
+from upgrader.recover.diagnosis.diagnose import Controller
+from upgrader.recover.facts.host_facts import (
     Clock,
     Container,
     Copy,
@@ -28,9 +28,12 @@ FOLDER = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/gene
 ACTIVE_PATH = "/etc/kubernetes/manifests/checkpoint-kube-system.kube-apiserver.json"
 
 
-def generation(number: int, *, damage: str = "", missing: tuple[str, ...] | Unknown = ()) -> Generation:
-    """A generation of kube-apiserver, intact and with its images unless said otherwise."""
-    return Generation(number, f"{FOLDER}/{number}", "2026-11-21T10:00:00Z", damage=damage, missing=missing)
+def generation(
+    number: int, *, damage: str = "", failure: str = "", missing: tuple[str, ...] | Unknown = ()
+) -> Generation:
+    """A generation of kube-apiserver, intact, not failed and with its images unless said otherwise."""
+    at = "2026-11-21T10:00:00Z"
+    return Generation(number, f"{FOLDER}/{number}", at, damage=damage, failure=failure, missing=missing)
 
 
 def controller(

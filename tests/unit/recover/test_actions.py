@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.model.cluster import Host
-from upgrader.recover.actions import (
+from upgrader.recover.diagnosis.diagnose import Controller
+from upgrader.recover.facts.host_facts import Unknown
+from upgrader.recover.restoring.actions import (
     COPY_SECONDS,
     PARENT_SECONDS,
     STAGGER_SECONDS,
@@ -16,10 +20,9 @@ from upgrader.recover.actions import (
     next_actions,
     remember,
 )
-from upgrader.recover.diagnose import Controller
-from upgrader.recover.facts import Unknown
 
 GONE = generation(4, missing=("registry.k8s.io/kube-apiserver:v1.37.1",))
+FAILED = generation(4, failure="did not stay up")
 DAMAGED = generation(4, damage="manifest.json was changed")
 
 
@@ -37,6 +40,13 @@ ONE_LOOK = {
     "nothing runs: the newest good generation": (controller(), [PUT_4]),
     "the newest is damaged: the one before": (controller(generations=(generation(3), DAMAGED)), [PUT_3]),
     "the newest one's image is gone: the one before": (controller(generations=(generation(3), GONE)), [PUT_3]),
+    "the newest has failed before: the one before": (controller(generations=(generation(3), FAILED)), [PUT_3]),
+    "all have failed before: nothing": (controller(generations=(replace(FAILED, number=3), FAILED)), []),
+    "all but one have failed, which lacks its image": (
+        controller(generations=(replace(GONE, number=3), FAILED)),
+        [],
+    ),
+    "one that failed is in place: it gets its time": (controller(generations=(generation(3), FAILED), active=4), []),
     "none is good: nothing": (controller(generations=(DAMAGED,)), []),
     "it isn't known which images are there: try": (
         controller(generations=(generation(4, missing=Unknown("?")),)),

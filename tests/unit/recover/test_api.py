@@ -15,8 +15,8 @@ from upgrader.errors import RollbackFailed
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.ports import CommandResult
-from upgrader.recover.api import API_SECONDS, ApiRecovery
-from upgrader.recover.diagnose import ApiSeen, Controller, Diagnosis
+from upgrader.recover.diagnosis.diagnose import ApiSeen, Controller, Diagnosis
+from upgrader.recover.restoring.api_recovery import API_SECONDS, ApiRecovery
 
 START_SECONDS = 8.0
 

@@ -11,8 +11,8 @@ import yaml
 from testkit.fakes.kube import FakeKube
 from upgrader.errors import ApiError
 from upgrader.ports import Kind, KubeObject
-from upgrader.recover.edits import take_out_edits
-from upgrader.recover.match import Rendered, rendered
+from upgrader.recover.steps.edits import take_out_edits
+from upgrader.recover.steps.revision_match import Rendered, rendered
 
 DEPLOYMENTS = Kind("apps/v1", "deployments")
 NAME, SPACE = "kube-apiserver", "kube-system"

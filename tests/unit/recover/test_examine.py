@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import json
 import os
@@ -22,16 +21,16 @@ from testkit.certificates import Authority
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.checkpointer.builders import API, Contents, made, pod
 from tests.unit.checkpointer.test_cri import Runtime, container, field, sandbox
-from upgrader.checkpointer.generation import Origin
-from upgrader.checkpointer.model import Policy
-from upgrader.checkpointer.store import Store
+from upgrader.checkpointer.storage.store import Store
 from upgrader.errors import HostError
 from upgrader.model.cluster import Cluster, Host
+from upgrader.node.generation import Origin
+from upgrader.node.workload import Policy
 from upgrader.ports import CommandResult
-from upgrader.recover.examine import examine, examine_all
-from upgrader.recover.facts import Certificate, EtcdServer, Generation, HostFacts, Manifests, Unit, Unknown
-from upgrader.recover.onhost import etcd, generations, probe
-from upgrader.recover.program import program
+from upgrader.recover.facts.examine import examine, examine_all
+from upgrader.recover.facts.host_facts import Certificate, EtcdServer, Generation, HostFacts, Manifests, Unit, Unknown
+from upgrader.recover.facts.program import program
+from upgrader.recover.onhost import checkpoint_facts, etcd_facts, questions
 
 HOST = Host("controller-1", "10.0.0.11")
 IMAGE = field(1, field(1, "sha256:aa") + field(3, "example/main@sha256:bb"))
@@ -167,7 +166,9 @@ def test_a_record_that_cannot_be_read_is_damage(disk: Disk) -> None:
     (disk.generation(1) / "generation.json").write_text("{")
     (disk.generation(2) / "generation.json").write_text('{"schema": 99}')
     damage = [g.damage for g in disk.generations()]
-    assert damage == ["generation.json: it can't be understood", "is of format 99, which is not known here"]
+    wrong = "generation.json can't be understood"
+    assert damage == [wrong, f"{wrong}: it is of format 99"]
+    assert disk.store.read()[API].damaged == dict(enumerate(damage, 1))
 
 
 def test_the_active_copy_is_told_by_its_content(disk: Disk) -> None:
@@ -182,6 +183,21 @@ def test_the_active_copy_is_told_by_its_content(disk: Disk) -> None:
     disk.store.manifest_path(API).write_text("{}")
     workload = disk.examine().workload()
     assert workload is not None and workload.active is not None and workload.active.number is None
+
+
+def test_marks_of_failure_are_read_as_the_checkpointer_writes_them(disk: Disk) -> None:
+    """What the checkpointer marked is passed over here too; marks that can't be read are reported as unknown."""
+    disk.start_runtime()
+    disk.capture(b"one")
+    disk.capture(b"two")
+    disk.store.mark_failed(API, 2, "did not stay up")
+    assert [g.failure for g in disk.generations()] == ["", "did not stay up"]
+    workload = disk.examine().workload()
+    assert workload is not None and workload.restorable is not None and workload.restorable.number == 1
+    disk.store.failed_path(API).write_text("{")
+    workload = disk.examine().workload()
+    assert workload is not None and "can't be understood" in workload.marks_unknown
+    assert workload.restorable is not None and workload.restorable.number == 2
 
 
 def test_an_image_that_is_gone_or_another_is_missing(disk: Disk) -> None:
@@ -236,11 +252,11 @@ def test_a_tool_that_is_missing_makes_its_facts_unknown(disk: Disk) -> None:
 
 def test_what_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that doesn't end is ended; a question that doesn't end is left behind, and the others have answers."""
-    monkeypatch.setattr(probe, "SECONDS", 0.1)
-    with pytest.raises(probe.Failed, match="sleep did not end"):
-        probe.command("sleep", "60")
+    monkeypatch.setattr(questions, "SECONDS", 0.1)
+    with pytest.raises(questions.Failed, match="sleep did not end"):
+        questions.command("sleep", "60")
     never = threading.Event()
-    answers = probe.together({"hangs": never.wait, "answers": lambda: 1}, 0.1)
+    answers = questions.together({"hangs": never.wait, "answers": lambda: 1}, 0.1)
     never.set()
     assert answers["answers"] == 1
     assert "no answer" in answers["hangs"]["unknown"]
@@ -310,7 +326,7 @@ def test_etcd_is_asked_for_what_was_checkpointed(disk: Disk) -> None:
     """The keys are those of the workloads that own the pods, as kube-apiserver writes them; a damaged one has none."""
     disk.capture()
     disk.write("/etc/kubernetes/checkpointer/workloads/kube-system.broken/generations/1/generation.json", "{")
-    assert generations.stored(str(disk.root)) == ["/registry/deployments/kube-system/kube-apiserver"]
+    assert checkpoint_facts.stored_keys(disk.store) == ["/registry/deployments/kube-system/kube-apiserver"]
 
 
 @pytest.mark.parametrize(("counts", "has"), [((0, 0), False), ((0, 1), True)])
@@ -322,7 +338,7 @@ def test_one_workload_that_is_stored_is_a_cluster(counts: tuple[int, int], has: 
         count = stored[base64.b64decode(body["key"]).decode()]
         return 200, {"count": str(count)} if count else {}
 
-    assert etcd.has_any(ask, list(stored)) is has
+    assert etcd_facts.has_any(ask, list(stored)) is has
 
 
 def test_an_etcd_that_waits_for_the_others_is_told_from_a_silent_one(disk: Disk) -> None:
@@ -407,13 +423,31 @@ def test_a_program_that_fails_is_told_with_its_last_words() -> None:
         examine(hosts, HOST)
 
 
-def test_the_program_runs_on_the_oldest_python_that_ansible_manages() -> None:
-    """Every module that is sent parses as Python 3.8 and imports nothing but the standard library."""
-    folder = Path(examine.__code__.co_filename).parent / "onhost"
-    for module in folder.glob("*.py"):
-        tree = ast.parse(module.read_text(), feature_version=(3, 8))
-        for node in ast.walk(tree):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and not node.level:
-                names = [node.module or ""]
-            assert all(name.split(".")[0] in sys.stdlib_module_names for name in names), module
+def installed() -> list[str]:
+    """This Python, and every other one from the oldest that is supported on that is here."""
+    found = [sys.executable]
+    for name in (shutil.which(f"python3.{minor}") for minor in range(8, 15)):
+        # What is found may be a launcher of a version that isn't installed.
+        asked = [name or "false", "-I", "-c", "import sys; print(sys.executable)"]
+        found += subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("python", installed())
+def test_the_program_needs_nothing_but_a_bare_python(disk: Disk, python: str) -> None:
+    """Without site packages and in an empty folder it finds the generation, and leaves nothing behind."""
+    disk.capture()
+    (disk.root / "empty").mkdir()
+    done = subprocess.run(
+        [python, "-I", "-S", "-", str(disk.root)],
+        input=program(),
+        capture_output=True,
+        env={"PATH": ""},
+        cwd=disk.root / "empty",
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == b""
+    ((generation,),) = (w["generations"] for w in json.loads(done.stdout)["workloads"])
+    assert (generation["number"], generation["damage"]) == (1, "")
+    assert not list((disk.root / "empty").iterdir())

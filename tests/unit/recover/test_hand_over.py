@@ -19,8 +19,14 @@ from upgrader.gates.kinds import PODS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.workload import CHECKPOINT_OF
 from upgrader.ports import CommandResult
-from upgrader.recover.diagnose import ApiSeen, Diagnosis
-from upgrader.recover.hand_over import ALONE_SECONDS, BESIDE_SECONDS, HAND_OVER_SECONDS, PORT_SECONDS, HandOverStep
+from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis
+from upgrader.recover.steps.hand_over import (
+    ALONE_SECONDS,
+    BESIDE_SECONDS,
+    HAND_OVER_SECONDS,
+    PORT_SECONDS,
+    HandOverStep,
+)
 
 NAME, SPACE, NODE = "kube-apiserver", "kube-system", "controller-1"
 MANIFEST = """

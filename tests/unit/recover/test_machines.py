@@ -11,8 +11,8 @@ from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.errors import HostError
 from upgrader.model.workload import CHECKPOINT_OF
 from upgrader.ports import CommandResult
-from upgrader.recover.actions import PutCopy, StartUnit
-from upgrader.recover.machines import Machines
+from upgrader.recover.restoring.actions import PutCopy, StartUnit
+from upgrader.recover.restoring.host_actions import Machines
 
 HOST = controller().host
 PUT = PutCopy(HOST, generation(4), ACTIVE_PATH)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from upgrader.model.release import Revision
-from upgrader.recover.match import Checkpoint, matching, rendered
+from upgrader.recover.steps.revision_match import Checkpoint, matching, rendered
 
 SPACE, NAME = "kube-system", "kube-apiserver"
 

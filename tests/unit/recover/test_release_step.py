@@ -18,8 +18,8 @@ from tests.unit.gates.builders import add_deployment, add_pod, crashed, running,
 from tests.unit.recover.controllers import controller, generation
 from upgrader.errors import ApiUnavailable, ReleaseLocked, StepFailed
 from upgrader.gates.kinds import WORKLOADS
-from upgrader.recover.diagnose import ApiSeen, Diagnosis
-from upgrader.recover.release_step import ReleaseStep
+from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis
+from upgrader.recover.steps.release_recovery import ReleaseRecoveryStep
 
 NAME, SPACE = "kube-apiserver", "kube-system"
 GOOD, BAD = ("--a=1",), ("--a=1", "--nonsense")
@@ -63,7 +63,7 @@ class World:
     def apply(self, *, api_was_away: bool = True) -> list[str]:
         """Carry the step out; what Helm was asked to do."""
         seen = Diagnosis(ApiSeen(answers=True), (controller(active=4),), ())
-        step = ReleaseStep(
+        step = ReleaseRecoveryStep(
             look=lambda: seen,
             hosts=self.hosts,
             helm=self.helm,

@@ -11,8 +11,8 @@ from testkit.fakes.playbooks import FakePlaybooks
 from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
-from upgrader.steps.marker import PlaybookDoubt, PlaybookMarkers
 from upgrader.steps.playbook import PlaybookStep
+from upgrader.steps.playbook_markers import PlaybookInspector, PlaybookMarkers
 
 
 def step(playbooks: FakePlaybooks, undo: Path | None = None) -> PlaybookStep:
@@ -44,7 +44,7 @@ def test_undo_runs_the_undo_playbook() -> None:
 def test_playbook_without_a_way_back_says_so() -> None:
     """A playbook that can't be taken back is reported as such, never passed off as undone."""
     tune = step(FakePlaybooks())
-    with pytest.raises(RollbackFailed, match=r"tune\.yml has no way back"):
+    with pytest.raises(RollbackFailed, match=r"tune\.yml has no playbook that undoes it"):
         tune.undo(tune.capture(), quiet)
 
 
@@ -62,11 +62,11 @@ def test_playbook_that_was_completed_is_known_by_its_markers(tmp_path: Path) -> 
     tune = PlaybookStep(file, Path("/hosts.yml"), FakePlaybooks(), 60.0, marks)
     tune.apply(quiet)
     point = tune.capture()
-    assert not PlaybookDoubt(marks).look(point).applied, "that was another run"
+    assert not PlaybookInspector(marks).inspect(point).applied, "that was another run"
     tune.apply(quiet)
-    assert PlaybookDoubt(marks).look(point).applied
+    assert PlaybookInspector(marks).inspect(point).applied
     file.write_text("- hosts: none\n")
-    assert not PlaybookDoubt(marks).look(point).applied, "it is another playbook now"
+    assert not PlaybookInspector(marks).inspect(point).applied, "it is another playbook now"
 
 
 def test_playbook_that_was_cut_off_is_run_again() -> None:

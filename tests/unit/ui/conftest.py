@@ -6,12 +6,22 @@ import io
 
 from rich.console import Console, RenderableType
 
-from upgrader.model.event import Event, GateLooked, RunStarted, StepApplied, StepStarted
+from upgrader.model.event import Event, GateChecked, RunStarted, StepApplied, StepStarted
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import RestorePoint
+from upgrader.model.run_kind import RunKind
+from upgrader.model.version import KubernetesVersion
+
+TARGET = KubernetesVersion(1, 37, 1)
 
 BEGIN: tuple[Event, ...] = (
-    RunStarted("20260101T000000-v1.37.1", "v1.37.1", ("kube-apiserver", "kubernetes"), "/c/runs/x"),
+    RunStarted(
+        "20260101T000000-v1.37.1",
+        RunKind.UPGRADE,
+        ("kube-apiserver", "kubernetes"),
+        "/c/runs/x",
+        TARGET,
+    ),
     StepStarted("kube-apiserver", "v1.36.3 → v1.37.1", RestorePoint("kube-apiserver", "kube-system", 3)),
 )
 """A run whose first step has begun."""
@@ -20,9 +30,9 @@ APPLIED: tuple[Event, ...] = (*BEGIN, StepApplied("kube-apiserver", 12.0))
 """…and was applied."""
 
 
-def looked(verdict: Verdict, consecutive: int = 0) -> GateLooked:
+def looked(verdict: Verdict, consecutive: int = 0) -> GateChecked:
     """A look of the gate of kube-apiserver."""
-    return GateLooked("kube-apiserver", "deployment/kube-apiserver", verdict, consecutive, 3, 95.0)
+    return GateChecked("kube-apiserver", "deployment/kube-apiserver", verdict, consecutive, 3, 95.0)
 
 
 def text(*renderables: RenderableType, width: int = 80) -> str:

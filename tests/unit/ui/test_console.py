@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import threading
+from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 from rich.text import Text
 
 from tests.unit.ui.conftest import APPLIED, BEGIN, looked, text
+from upgrader.engine.state.fold import follow
+from upgrader.engine.state.run_state import RunState
 from upgrader.model.event import (
     AvailabilityMeasured,
     Event,
@@ -23,20 +26,21 @@ from upgrader.model.event import (
 )
 from upgrader.model.outcome import broken, holds, pending
 from upgrader.ui.console import ConsoleReporter, draw
-from upgrader.ui.progress import Progress, follow
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def progress(*events: Event) -> Progress:
+def state(*events: Event) -> RunState:
     """A run after these events, one second apart."""
-    found = Progress()
+    found = RunState()
     for second, event in enumerate(events):
-        found = follow(found, event, float(second))
+        found = follow(found, event, START + timedelta(seconds=second))
     return found
 
 
 def picture(*events: Event, now: float = 30.0, width: int = 80) -> str:
-    """What is shown after these events."""
-    return text(draw(progress(*events), now, Text("*")), width=width)
+    """What is shown after these events, so many seconds after the first."""
+    return text(draw(state(*events), START + timedelta(seconds=now), Text("*")), width=width)
 
 
 def test_the_step_at_work_and_those_to_come() -> None:
@@ -75,14 +79,19 @@ def test_a_failure_shows_its_first_line_and_the_way_back() -> None:
 def test_a_recovery_is_shown_with_the_step_that_waits_for_it() -> None:
     """While the API is brought back, the step that is undone says that this is what it waits for."""
     away = (*APPLIED, UndoStarted("kube-apiserver", "revision 3"), RecoveryStarted("connection refused"))
-    assert "bringing the API back over SSH" in picture(*away)
-    assert "the API is back" in picture(*away, RecoveryEnded(True, 12.0))
+    assert "recovering the API over SSH" in picture(*away)
+    assert "the API answers again" in picture(*away, RecoveryEnded(True, 12.0))
     assert "etcd has lost its data" in picture(*away, RecoveryEnded(False, 12.0, "etcd has lost its data"))
 
 
 def test_an_undo_that_failed_stands_out() -> None:
     """What could not be rolled back says so, with the reason."""
-    shown = picture(*APPLIED, UndoEnded("kube-apiserver", False, 1.0, "the API is away"), RunEnded("x", "failed", 3.0))
+    shown = picture(
+        *APPLIED,
+        UndoStarted("kube-apiserver", "revision 3"),
+        UndoEnded("kube-apiserver", False, 1.0, "the API is away"),
+        RunEnded("x", "failed", 3.0),
+    )
     assert "could not be rolled back" in shown and "the API is away" in shown
 
 

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.recover.controllers import generation
-from tests.unit.recover.test_diagnose import CRASHED, HEALTHY, SICK, SILENT, STOPPED, kept, look
+from tests.unit.recover.controllers import controller, generation
+from tests.unit.recover.host_facts_json import host_facts
+from tests.unit.recover.test_diagnose import CASES, seen_in
 from tests.unit.ui.conftest import text
 from upgrader.model.cluster import Host
-from upgrader.recover.diagnose import ApiSeen, diagnose
-from upgrader.recover.facts import Examined
+from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis, diagnose
+from upgrader.recover.facts.host_facts import Examined, Generation, HostFacts
 from upgrader.ui.diagnosis import draw_diagnosis
 
 WIDTH = 140
 
 
+def keeping(*generations: Generation, active: int | None = None) -> HostFacts:
+    """A healthy controller that keeps these generations of kube-apiserver."""
+    kept = controller(generations=generations, active=active).facts
+    assert kept is not None
+    return replace(host_facts({}), workloads=kept.workloads)
+
+
+def diagnosis(*facts: HostFacts, api: bool = False) -> Diagnosis:
+    """What is made of controllers with these facts."""
+    examined = [Examined(Host(f"controller-{n}", f"10.0.0.{n}"), found) for n, found in enumerate(facts, 1)]
+    return diagnose(examined, ApiSeen(api, "connection refused"))
+
+
 def test_a_bad_flag() -> None:
     """The state in a line, the cause with its remedy, and which copy would be restored."""
-    drawn = text(draw_diagnosis(look(replace(SICK, containers=(CRASHED,)))), width=WIDTH)
+    drawn = text(draw_diagnosis(seen_in(CASES["bad-flag"])), width=WIDTH)
     assert drawn.splitlines()[:3] == [
         " ✘ The API does not answer: connection refused",
         "   controller-1  containerd runs · kubelet runs · etcd healthy · kube-apiserver does not serve",
@@ -31,9 +45,9 @@ def test_a_bad_flag() -> None:
 
 def test_the_cause_stands_first() -> None:
     """Of two controllers the errors come first, and warnings after them."""
-    damaged = replace(HEALTHY, workloads=kept(generation(3), generation(4, damage="a was changed")))
-    down = replace(SICK, containerd=STOPPED, etcd=SILENT)
-    lines = text(draw_diagnosis(look(damaged, down)), width=WIDTH).splitlines()
+    damaged = keeping(generation(3), generation(4, damage="a was changed"))
+    (down,) = (host_facts(raw) for raw in CASES["containerd-stopped"]["controllers"])
+    lines = text(draw_diagnosis(diagnosis(damaged, down)), width=WIDTH).splitlines()
     first = [line for line in lines if line.startswith((" ✘ error", " ! warning"))]
     assert "containerd is stopped" in first[0]
     assert "is damaged" in first[1]
@@ -41,7 +55,7 @@ def test_the_cause_stands_first() -> None:
 
 def test_healthy() -> None:
     """Nothing is listed where nothing is wrong."""
-    drawn = text(draw_diagnosis(look(replace(HEALTHY, workloads=kept(generation(4), active=4)), api=True)), width=WIDTH)
+    drawn = text(draw_diagnosis(diagnosis(keeping(generation(4), active=4), api=True)), width=WIDTH)
     assert "copy of generation 4 in place" in drawn
     assert "✘" not in drawn
 

@@ -70,8 +70,8 @@ def test_a_line_for_each_event_with_its_time(log: Log) -> None:
         "01:00:00Z  kube-apiserver: failed after 34 s: unknown flag: --nope",
         "           log line",
         "01:00:00Z  kube-apiserver: rolling back to revision 3",
-        "01:00:00Z  API: away for too long, brought back over SSH now: connection refused",
-        "01:00:00Z  API: is back after 12 s",
+        "01:00:00Z  API: unreachable for too long, recovering it over SSH: connection refused",
+        "01:00:00Z  API: answers again after 12 s",
         "01:00:00Z  kube-apiserver: rolled back after 11 s",
         "01:00:00Z  run x: rolled-back after 1 min 15 s",
     ]

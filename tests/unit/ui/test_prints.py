@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.unit.ui.conftest import text
-from upgrader.engine.report import GateReport, RecoveryReport, Report, StepReport
+from upgrader.engine.state.run_state import GateState, RecoveryState, RunState, StepState
 from upgrader.errors import ConfigError, StepFailed
+from upgrader.model.event import AvailabilityMeasured
 from upgrader.model.finding import Finding
+from upgrader.model.outcome import RunOutcome
 from upgrader.model.plan import ObjectChange, Plan, PlannedPlaybook, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
@@ -96,43 +99,37 @@ def test_a_plan_shows_every_step(diff: bool) -> None:
 
 def test_a_report_shows_outcome_steps_and_availability() -> None:
     """The end of a run on one page: how it ended, each step, what clients saw, where the report is."""
-    report = Report(
+    state = RunState(
         run="x",
-        target="v1.37.1",
+        target=KubernetesVersion(1, 37, 1),
         outcome="rolled-back",
         seconds=75.0,
         steps=(
-            StepReport("pod-checkpointer", "passed", 12.0, summary="unchanged", gates=(GateReport("g", "held", 1.0),)),
-            StepReport("kube-apiserver", "undone", 34.0, undo_seconds=11.0, summary="a:v1 → a:v2"),
-            StepReport("kubernetes", "in-doubt", summary="b:v1 → b:v2"),
+            StepState("pod-checkpointer", "passed", "unchanged", seconds=12.0, gates=(GateState("g", "held", 1.0),)),
+            StepState("kube-apiserver", "undone", "a:v1 → a:v2", seconds=34.0, undo_seconds=11.0),
+            StepState("kubernetes", "applying", "b:v1 → b:v2"),
         ),
-        recoveries=(RecoveryReport("succeeded", "", "connection refused", 12.0),),
-        availability={
-            "requests": 1234,
-            "failed": 1,
-            "raw_failed": 3,
-            "longest_gap_ms": 310.0,
-            "failures": ["12:00 kept GET /version: closed"],
-        },
+        recoveries=(RecoveryState("succeeded", datetime(2026, 1, 1, tzinfo=UTC), "connection refused", 12.0),),
+        availability=AvailabilityMeasured(1234, 1, 3, 310.0, failures=("12:00 kept GET /version: closed",)),
     )
     out = io.StringIO()
-    print_report(report, Path("/c/runs/x"), out)
+    print_report(state, Path("/c/runs/x"), out)
     shown = out.getvalue()
     assert "↶ upgrade to v1.37.1 failed and was rolled back in 1 min 15 s" in shown
     assert " ✔ pod-checkpointer  1 gate  12 s" in shown
     assert "45 s  undone: a:v1 → a:v2" in shown
-    assert " ? kubernetes" in shown
+    assert " ? kubernetes" in shown and "interrupted while applying: b:v1 → b:v2" in shown
     assert "1,234 requests · 1 failed (3 at the first try) · longest gap 310 ms" in shown
-    assert "brought back over SSH in 12 s (connection refused)" in shown
+    assert "recovered over SSH in 12 s (connection refused)" in shown
     assert "12:00 kept GET /version: closed" in shown
     assert "/c/runs/x/report.json" in shown
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "rolled-back", "failed", "interrupted"])
-def test_every_outcome_has_its_words(outcome: str) -> None:
+def test_every_outcome_has_its_words(outcome: RunOutcome) -> None:
     """No way for a run to end is without a headline."""
     out = io.StringIO()
-    print_report(Report(target="v1.37.1", outcome=outcome), Path("/c"), out)
+    print_report(RunState(target=KubernetesVersion(1, 37, 1), outcome=outcome), Path("/c"), out)
     assert "v1.37.1" in out.getvalue()
 
 

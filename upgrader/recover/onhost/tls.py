@@ -6,7 +6,7 @@ import http.client
 import socket
 import ssl
 
-from .probe import SECONDS, Failed
+from upgrader.recover.onhost.questions import SECONDS, Failed
 
 
 def context(authority: str) -> ssl.SSLContext:

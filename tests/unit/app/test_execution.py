@@ -1,0 +1,44 @@
+"""What is left of a run that broke off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from upgrader.app import execution
+from upgrader.app.execution import execute_run
+from upgrader.app.front_end import FrontEnd
+from upgrader.errors import JournalError
+from upgrader.model.run_kind import RunKind
+from upgrader.pipeline import Pipeline
+
+
+def session(folder: Path) -> Any:
+    """No more than a run's folder needs."""
+    settings = SimpleNamespace(folder=folder, keep_runs=5, on_failure="stop")
+    return SimpleNamespace(settings=settings, tools=SimpleNamespace(clock=FakeClock()))
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["room for a report", "disk full"])
+def test_what_ended_the_run_is_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool) -> None:
+    """A journal that couldn't be written ends the run, and `resume` is the remedy, also where the report fails too."""
+
+    def broken_off(*_: object) -> None:
+        raise JournalError("the journal can't be written", remedy="Make room: `upgrader resume` goes on.")
+
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(execution, "_run", broken_off)
+    if full:
+        monkeypatch.setattr(execution, "write_atomic", no_room)
+    with pytest.raises(JournalError, match="the journal can't be written") as caught:
+        execute_run(session(tmp_path), FrontEnd(), Pipeline(()), kind=RunKind.UPGRADE, held=None)
+    assert "upgrader resume" in caught.value.remedy
+    reports = [json.loads(path.read_text())["outcome"] for path in tmp_path.glob("runs/*/report.json")]
+    assert reports == ([] if full else ["interrupted"])

@@ -1,0 +1,83 @@
+"""The cluster's lock around a command: given back, however the command ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import cluster_lock
+from upgrader.engine.locks.lease import LEASES, NAME, NAMESPACE
+from upgrader.errors import StepFailed
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Any:
+    """What the lock needs of a session."""
+    return SimpleNamespace(
+        tools=SimpleNamespace(kube=FakeKube(), clock=FakeClock()), settings=SimpleNamespace(folder=tmp_path)
+    )
+
+
+def held(session: Any) -> bool:
+    """Whether somebody has the lock."""
+    lease = session.tools.kube.get(LEASES, NAME, NAMESPACE)
+    return bool(lease and lease["spec"].get("holderIdentity"))
+
+
+def fail() -> None:
+    """End as a failed step does."""
+    raise StepFailed("no")
+
+
+ENDS: dict[str, tuple[Callable[[], object], type[BaseException]]] = {
+    "failure": (fail, StepFailed),
+    "Ctrl-C": (lambda: os.kill(os.getpid(), signal.SIGINT), KeyboardInterrupt),
+    "SIGTERM": (lambda: os.kill(os.getpid(), signal.SIGTERM), KeyboardInterrupt),
+    "closed terminal": (lambda: os.kill(os.getpid(), signal.SIGHUP), KeyboardInterrupt),
+}
+
+
+@pytest.mark.parametrize(("end", "raised"), ENDS.values(), ids=ENDS)
+def test_lock_is_given_back(session: Any, end: Callable[[], object], raised: type[BaseException]) -> None:
+    """Whichever way the command ends, the lock is free afterwards, and signals do what they did before."""
+    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)]
+
+    def command() -> None:
+        with cluster_lock(session, FrontEnd(), take_over=False):
+            assert held(session)
+            end()
+
+    with pytest.raises(raised):
+        command()
+    assert not held(session)
+    assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_lock_that_cannot_be_released_is_reported(session: Any) -> None:
+    """With the API away at the end, the operator is told how long others will wait."""
+    notices: list[str] = []
+    with cluster_lock(session, FrontEnd(notify=notices.append), take_over=False):
+        session.tools.kube.unavailable = True
+    assert any("60 s" in notice for notice in notices)
+
+
+def test_signals_are_the_callers_in_another_thread(session: Any) -> None:
+    """A server runs use cases in threads of its own, where no signal handler can be set: the lock works there too."""
+
+    def work() -> bool:
+        with cluster_lock(session, FrontEnd(), take_over=False):
+            return held(session)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result()
+    assert not held(session)

@@ -1,0 +1,150 @@
+"""Use cases as a library: called without a command line, by a Job, a server or a test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from testkit.fakes.recovery import FakeRecovery
+from tests.unit.engine.killing import FROM, TO, World, broken, manifest
+from upgrader.app import existing_run, upgrade
+from upgrader.app.execution import FinishedRun
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.resume import resumable_run
+from upgrader.app.rollback import run_to_roll_back
+from upgrader.app.session import Session
+from upgrader.app.upgrade import plan_upgrade, propose_upgrade
+from upgrader.engine.locks.lease import LEASES, NAME, NAMESPACE
+from upgrader.errors import Inhibited, StepFailed, UsageError
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.finding import Finding
+from upgrader.model.observed import Observed
+from upgrader.model.plan import Plan
+from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import Recovery, Tools
+
+
+class FakeSession(Session):
+    """A session on a world in memory, whose checks find what `findings` says."""
+
+    findings: tuple[Finding, ...] = ()
+
+    def preflight(self, observed: Observed, plan: Plan) -> tuple[Finding, ...]:
+        return self.findings
+
+    def recovery(self) -> Recovery:
+        return FakeRecovery(self.tools.kube)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A cluster with releases a and c, whose pipeline is a, b, c."""
+    world = World(tmp_path / "journal.jsonl")
+    steps = tuple(
+        ReleaseSettings(name, "kube-system", Path("/charts") / name, manifest(name, "new")) for name in ("a", "b", "c")
+    )
+    settings = Settings(
+        tmp_path, TO, tmp_path / "kubeconfig", tmp_path / "hosts.yml", steps, availability=AvailabilitySettings(0.0)
+    )
+    host = Host("controller-1", "10.0.0.2")
+    cluster = Cluster(tmp_path, settings.kubeconfig, "demo", settings.inventory, (host,))
+    tools = Tools(world.helm, world.kube, world.playbooks, world.clock, world.hosts)
+
+    @contextmanager
+    def opened(_folder: Path, _target: KubernetesVersion | None = None) -> Iterator[Session]:
+        yield FakeSession(settings, cluster, tools, world.kube)
+
+    monkeypatch.setattr(upgrade, "open_session", opened)
+    monkeypatch.setattr(existing_run, "open_session", opened)
+    monkeypatch.setattr(FakeSession, "findings", ())
+    return world
+
+
+def run(folder: Path, front_end: FrontEnd | None = None) -> FinishedRun:
+    """An upgrade, from the plan to its end."""
+    with propose_upgrade(folder, TO, front_end or FrontEnd(), take_over=False) as proposed:
+        return proposed.execute()
+
+
+def test_upgrade_in_any_thread(world: World, tmp_path: Path) -> None:
+    """A server runs an upgrade in a thread of its own, and gets its state and its folder; the lock is free after it."""
+    with ThreadPoolExecutor(1) as pool:
+        finished = pool.submit(run, tmp_path).result()
+    assert (finished.error, finished.state.outcome) == (None, "succeeded")
+    assert [step.phase for step in finished.state.steps] == ["passed"] * 3
+    assert json.loads((finished.folder / "report.json").read_text())["target"] == str(TO)
+    assert set(world.deployed) == {"a", "b", "c"} and all("new" in text for text in world.deployed.values())
+    lease = world.kube.get(LEASES, NAME, NAMESPACE)
+    assert lease is not None and not lease["spec"].get("holderIdentity")
+
+
+def test_failed_upgrade_is_a_value(world: World, tmp_path: Path) -> None:
+    """What a failure means is in the result: nothing is printed, and the caller decides what to raise."""
+    broken(world, "c")
+    finished = run(tmp_path)
+    assert isinstance(finished.error, StepFailed) and finished.state.outcome == "rolled-back"
+    assert finished.state.failure is not None and finished.state.failure.name == "c"
+    assert "b" not in world.deployed
+
+
+def test_plan_changes_nothing(world: World, tmp_path: Path) -> None:
+    """A plan has every step with what it would do, takes no lock and leaves no folder behind."""
+    before = world.deployed
+    checked = plan_upgrade(tmp_path, TO)
+    assert [(step.name, step.action) for step in checked.plan.steps] == [
+        ("a", "upgrade"),
+        ("b", "install"),
+        ("c", "upgrade"),
+    ]
+    assert (checked.plan.current, checked.plan.target) == (FROM, TO)
+    assert world.deployed == before and list(tmp_path.iterdir()) == []
+
+
+def test_check_that_forbids_an_upgrade(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library's caller can't execute by mistake what a check forbids."""
+    before = world.deployed
+    monkeypatch.setattr(FakeSession, "findings", (Finding("nodes.ready", "unknown", "node x was not read"),))
+    with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False) as proposed:
+        assert proposed.checked.inhibited
+        with pytest.raises(Inhibited):
+            proposed.execute()
+    assert world.deployed == before
+
+
+def test_rollback_of_an_upgrade(world: World, tmp_path: Path) -> None:
+    """A rollback is proposed step by step, and ends without an error, as it was requested."""
+    run(tmp_path)
+    with run_to_roll_back(tmp_path, None, FrontEnd(), take_over=False) as found:
+        proposed = found.propose("")
+        assert [step.name for step in proposed.steps] == ["c", "b", "a"]
+        finished = proposed.execute()
+    assert (finished.error, finished.state.outcome) == (None, "rolled-back")
+    assert set(world.deployed) == {"a", "c"} and not any("new" in text for text in world.deployed.values())
+
+
+def test_nothing_to_resume(world: World, tmp_path: Path) -> None:
+    """An upgrade that ended is not resumed, and the remedy names what can be done with it."""
+    run(tmp_path)
+    with (
+        pytest.raises(UsageError, match="nothing to resume") as caught,
+        resumable_run(tmp_path, None, FrontEnd(), take_over=False),
+    ):
+        pass
+    assert "upgrader rollback" in caught.value.remedy
+
+
+def test_new_run_over_an_interrupted_one_is_mentioned(world: World, tmp_path: Path) -> None:
+    """A caller is told that the newest run can be resumed, before a new one begins."""
+    notices: list[str] = []
+    finished = run(tmp_path)
+    journal = finished.folder / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
+    with propose_upgrade(tmp_path, TO, FrontEnd(notify=notices.append), take_over=False):
+        pass
+    assert any(finished.folder.name in notice and "upgrader resume" in notice for notice in notices)

@@ -1,0 +1,336 @@
+"""The cluster's lock: one holder, lost to nobody while it lives, and to anybody once it doesn't."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
+from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
+from upgrader.engine.locks.heartbeat import kept_alive
+from upgrader.engine.locks.lease import LEASE_SECONDS, LEASES, NAME, NAMESPACE, Holder, Lease
+from upgrader.errors import ApiError, ApiUnavailable, Locked
+from upgrader.model.event import RunStarted, StepApplied
+from upgrader.model.run_kind import RunKind
+from upgrader.ports import Kind, KubeObject
+
+ANNA = Holder("anna@laptop (process 7) a1", "boot-1:8:42")
+BEN = Holder("ben@ci (process 9) b2", "boot-2:8:17")
+
+
+class Time(FakeClock):
+    """A clock during whose sleeps something happens, and whose wall clock may be wrong."""
+
+    def __init__(self, wrong: timedelta = timedelta()) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], object] = lambda: None
+        self._wrong = wrong
+        self._readings = 0
+
+    def now(self) -> datetime:
+        self._readings += 1
+        return super().now() + self._wrong + timedelta(microseconds=self._readings)
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self.meanwhile()
+
+
+def take(kube: FakeKube, clock: FakeClock, holder: Holder, *, take_over: bool = False) -> ClusterLock:
+    """Acquire the lock."""
+    return acquire(kube, clock, holder, take_over=take_over, note=lambda text: None)
+
+
+def holder(kube: FakeKube) -> str:
+    """Who has the lock; "" when it is free."""
+    found = kube.get(LEASES, NAME, NAMESPACE)
+    lease = found and Lease.read(found)
+    return lease.holder.identity if lease and lease.holder else ""
+
+
+@pytest.mark.parametrize(
+    "wrong", [timedelta(), timedelta(days=1), timedelta(days=-1)], ids=["right", "ahead", "behind"]
+)
+def test_living_holder_is_not_replaced(wrong: timedelta) -> None:
+    """Another run is turned away as soon as it sees the holder renew, however wrong the clock of either is."""
+    kube, clock = FakeKube(), Time()
+    anna = take(kube, Time(wrong), ANNA)
+    clock.meanwhile = anna.renew
+    with pytest.raises(Locked, match=r"anna@laptop \(process 7\)") as caught:
+        take(kube, clock, BEN)
+    assert caught.value.exit_code == 6
+    assert "--take-over" in caught.value.remedy
+    assert holder(kube) == ANNA.identity
+    assert clock.monotonic() < 10, "a living holder is recognised at its first renewal"
+
+
+@pytest.mark.parametrize(
+    "wrong", [timedelta(), timedelta(days=1), timedelta(days=-1)], ids=["right", "ahead", "behind"]
+)
+def test_dead_holder_is_replaced_after_its_time(wrong: timedelta) -> None:
+    """A holder that doesn't renew is replaced when it was watched for as long as it asked for, and no sooner."""
+    kube, clock = FakeKube(), Time()
+    take(kube, Time(wrong), ANNA)
+    ben = take(kube, clock, BEN)
+    assert holder(kube) == BEN.identity
+    assert LEASE_SECONDS <= clock.monotonic() < LEASE_SECONDS + 5
+    assert ben.taken_over is not None
+    assert ANNA.identity in ben.taken_over.holder and "no sign of life" in ben.taken_over.why
+
+
+def test_holder_whose_folder_lock_we_hold_is_dead() -> None:
+    """After a kill, the same folder on the same machine goes on at once: its lock file was the dead process's."""
+    kube, clock = FakeKube(), Time()
+    take(kube, clock, ANNA)
+    again = take(kube, clock, Holder("anna@laptop (process 8) c3", ANNA.folder_lock))
+    assert clock.monotonic() == 0
+    assert again.taken_over is not None and "process is gone" in again.taken_over.why
+
+
+def test_unknown_folder_locks_prove_nothing() -> None:
+    """Where it can't be told which lock file a holder has, two of them are not taken for the same."""
+    kube, clock = FakeKube(), Time()
+    anna = take(kube, clock, Holder("anna"))
+    clock.meanwhile = anna.renew
+    with pytest.raises(Locked):
+        take(kube, clock, Holder("ben"))
+
+
+def test_forced_take_over() -> None:
+    """--take-over doesn't wait; the one who had the lock learns at its next renewal who has it, and frees nothing."""
+    kube, clock = FakeKube(), Time()
+    anna = take(kube, clock, ANNA)
+    ben = take(kube, clock, BEN, take_over=True)
+    assert clock.monotonic() == 0
+    assert ben.taken_over is not None and ben.taken_over.why == "forced"
+    assert not anna.renew()
+    assert BEN.identity in anna.lost_to
+    assert anna.release()
+    assert holder(kube) == BEN.identity
+    assert ben.renew()
+
+
+def test_released_lock_is_free_at_once() -> None:
+    """Whoever comes after a release neither waits nor takes anything over."""
+    kube, clock = FakeKube(), Time()
+    assert take(kube, clock, ANNA).release()
+    assert holder(kube) == ""
+    ben = take(kube, clock, BEN)
+    assert (clock.monotonic(), ben.taken_over) == (0, None)
+
+
+def test_release_does_not_wait_for_an_api_that_is_away() -> None:
+    """With the API away, giving up the lock ends within seconds, and says that it was not given back."""
+    kube, clock = FakeKube(), Time()
+    anna = take(kube, clock, ANNA)
+    kube.unavailable = True
+    assert not anna.release()
+    assert clock.monotonic() < 10
+
+
+def test_api_that_is_away_loses_nothing() -> None:
+    """However long the API is away, a holder that lives has the lock when it is back, though another was watching."""
+    kube, clock = FakeKube(), Time()
+    anna = take(kube, clock, ANNA)
+    outage = range(3, 3 + LEASE_SECONDS * 2)
+
+    def meanwhile() -> None:
+        kube.unavailable = int(clock.monotonic()) in outage
+        if int(clock.monotonic()) >= outage.stop + 4:
+            assert anna.renew()
+
+    clock.meanwhile = meanwhile
+    with pytest.raises(Locked):
+        take(kube, clock, BEN)
+    kube.unavailable = True
+    assert anna.renew(), "an API that doesn't answer has not given the lock to anybody"
+
+
+def test_first_look_needs_the_api() -> None:
+    """A run on a cluster whose API doesn't answer is told so at once."""
+    kube, clock = FakeKube(), Time()
+    kube.unavailable = True
+    with pytest.raises(ApiUnavailable):
+        take(kube, clock, BEN)
+    assert clock.monotonic() == 0
+
+
+def test_waiting_has_an_end() -> None:
+    """An API that keeps going away while a dead holder is watched ends the wait, instead of prolonging it for ever."""
+    kube, clock = FakeKube(), Time()
+    take(kube, Time(), ANNA)
+
+    def meanwhile() -> None:
+        kube.unavailable = int(clock.monotonic()) % 20 == 0
+
+    clock.meanwhile = meanwhile
+    with pytest.raises((Locked, ApiUnavailable)):
+        take(kube, clock, BEN)
+    assert clock.monotonic() <= 4 * LEASE_SECONDS
+
+
+def test_doing_is_told_to_whoever_asks() -> None:
+    """The next run is told which run is at work, and on what."""
+    kube, clock = FakeKube(), Time()
+    anna = take(kube, clock, ANNA)
+    anna.emit(RunStarted("20260101T000000-v1.37.1", RunKind.UPGRADE, ("kube-apiserver",), "/x"))
+    anna.emit(StepApplied("kube-apiserver", 3.0))
+    clock.meanwhile = anna.renew
+    with pytest.raises(Locked, match=r"20260101T000000-v1\.37\.1: kube-apiserver: waiting for its gates"):
+        take(kube, clock, BEN)
+
+
+def test_removed_lease_is_made_again() -> None:
+    """A Lease that somebody deleted by hand is back with the next renewals, still ours."""
+    kube, clock = FakeKube(), Time()
+    anna = take(kube, clock, ANNA)
+    kube.delete(LEASES, NAME, NAMESPACE)
+    assert anna.renew() and anna.renew()
+    assert holder(kube) == ANNA.identity
+
+
+class Deaf(FakeKube):
+    """An API whose answers to changes get lost, after they were made."""
+
+    deaf = False
+
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        return self._lost(super().create(kind, manifest, namespace))
+
+    def replace(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        return self._lost(super().replace(kind, manifest, namespace))
+
+    def _lost(self, answer: KubeObject) -> KubeObject:
+        if self.deaf:
+            raise ApiUnavailable("connection reset")
+        return answer
+
+
+def test_lost_answers_lose_no_lock() -> None:
+    """A renewal that arrived, but whose answer didn't, is recognised as our own; so is a first taking."""
+    kube, clock = Deaf(), Time()
+    anna = take(kube, clock, ANNA)
+    kube.deaf = True
+    assert anna.renew()
+    kube.deaf = False
+    assert anna.renew() and anna.renew() and not anna.lost_to
+    assert take(kube, clock, ANNA).taken_over is None
+    kube.deaf = True
+    anna.release()
+    assert holder(kube) == ""
+
+
+class Rivalry(FakeKube):
+    """An API that lets a rival do what it wants just before one of our requests."""
+
+    rival: Callable[[], object] | None = None
+    left = 0
+
+    def _check(self, what: str) -> None:
+        super()._check(what)
+        if self.rival is not None:
+            self.left -= 1
+            if self.left < 0:
+                rival, self.rival = self.rival, None
+                rival()
+
+
+@pytest.mark.parametrize("before", ["nothing", "free", "dead"])
+@pytest.mark.parametrize("request_number", range(4))
+def test_two_at_the_same_instant(before: str, request_number: int) -> None:
+    """Whenever a rival comes in between two of our requests, exactly one of us has the lock, and both know who."""
+    kube, clock, others = Rivalry(), Time(), Time()
+    if before != "nothing":
+        old = take(kube, clock, Holder("old"))
+        if before == "free":
+            old.release()
+    won: list[ClusterLock] = []
+    clock.meanwhile = others.meanwhile = lambda: [lock.renew() for lock in won]
+
+    def try_it(time: Time, who: Holder) -> None:
+        with suppress(Locked):
+            won.append(take(kube, time, who))
+
+    kube.left = request_number + (60 if before == "dead" and request_number else 0)
+    kube.rival = lambda: try_it(others, BEN)
+    try_it(clock, ANNA)
+    if kube.rival is not None:
+        kube.rival = None
+        try_it(others, BEN)
+    assert len([lock for lock in won if lock.renew()]) == 1
+    assert holder(kube) in (ANNA.identity, BEN.identity)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=200), st.integers(1, 8))
+def test_whoever_renews_keeps_the_lock(away: list[bool], every: int) -> None:
+    """Whatever outages the API has, one who renews while it answers is never replaced."""
+    kube, clock = FakeKube(), Time()
+    anna = take(kube, Time(), ANNA)
+    ticks = iter(range(10**6))
+
+    def meanwhile() -> None:
+        tick = next(ticks)
+        kube.unavailable = away[tick % len(away)]
+        if tick % every == 0:
+            assert anna.renew()
+
+    clock.meanwhile = meanwhile
+    with pytest.raises((Locked, ApiUnavailable)):
+        take(kube, clock, BEN)
+    kube.unavailable = False
+    assert anna.renew() and holder(kube) == ANNA.identity
+
+
+def test_refusal_is_told() -> None:
+    """An API that refuses (no permission for Leases) is an error, not a lock."""
+
+    class Refusing(FakeKube):
+        def create(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> Any:
+            error = ApiError("leases is forbidden")
+            error.status = 403
+            raise error
+
+    with pytest.raises(ApiError, match="forbidden"):
+        take(Refusing(), Time(), ANNA)
+
+
+def test_lock_is_kept_alive_beside_the_run() -> None:
+    """While the context is open the lock is renewed; once somebody takes it, that is said once, with the name."""
+    kube, clock = FakeKube(), Time()
+    anna = take(kube, clock, ANNA)
+    lost: list[str] = []
+    told = threading.Event()
+
+    def on_lost(other: str) -> None:
+        lost.append(other)
+        told.set()
+
+    with kept_alive(anna, on_lost, every_seconds=0.001):
+        take(kube, clock, BEN, take_over=True)
+        assert told.wait(30)
+    assert len(lost) == 1 and BEN.identity in lost[0]
+
+
+@pytest.mark.parametrize("same_folder", [True, False])
+def test_lock_of_a_dead_holder_is_taken_only_when_its_journal_was_read(same_folder: bool) -> None:
+    """Where nobody can say what the dead one did, its lock stays as it is, with words that say why; unless forced."""
+    kube, clock = FakeKube(), Time()
+    take(kube, clock, ANNA)
+    me = Holder("me", ANNA.folder_lock if same_folder else "")
+
+    def acquired(problem: str, *, take_over: bool = False) -> ClusterLock:
+        return acquire(kube, clock, me, take_over=take_over, note=lambda _: None, unread=lambda _: problem)
+
+    with pytest.raises(Locked, match="its journal is nowhere") as caught:
+        acquired("its journal is nowhere")
+    assert ANNA.identity in caught.value.message and "--take-over" in caught.value.remedy
+    assert holder(kube) == ANNA.identity
+    assert acquired("its journal is nowhere", take_over=True).taken_over is not None

@@ -1,0 +1,66 @@
+"""The folder's lock: one holder at a time, known by name, gone with its process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from upgrader.engine.locks.folder_lock import folder_holder, folder_lock
+from upgrader.errors import Locked
+
+
+def no_pause(seconds: float) -> None:
+    """Don't wait."""
+
+
+def test_second_run_is_turned_away(tmp_path: Path) -> None:
+    """While one run holds the folder, another is refused with exit code 6 and the name of the first."""
+    with folder_lock(tmp_path, "anna@laptop (process 7)"):
+        second = folder_lock(tmp_path, "ben", pause=no_pause)
+        with pytest.raises(Locked, match=r"anna@laptop \(process 7\) since \d{4}-") as caught, second:
+            pass
+        assert caught.value.exit_code == 6
+    with folder_lock(tmp_path, "ben"):
+        pass
+
+
+def test_holder_is_known_while_it_holds(tmp_path: Path) -> None:
+    """Who holds the folder can be asked, before, while and after somebody does."""
+    assert folder_holder(tmp_path) is None
+    with folder_lock(tmp_path, "anna@laptop"):
+        holder = folder_holder(tmp_path)
+        assert holder is not None and holder.holder == "anna@laptop"
+    assert folder_holder(tmp_path) is None
+
+
+def test_killed_holder_holds_nothing(tmp_path: Path) -> None:
+    """A process that is killed outright leaves no lock behind."""
+    code = (
+        "import sys, time; from pathlib import Path; from upgrader.engine.locks.folder_lock import folder_lock\n"
+        "with folder_lock(Path(sys.argv[1]), 'doomed'): print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        holder = folder_holder(tmp_path)
+        assert holder is not None and holder.holder == "doomed"
+        process.kill()
+    assert folder_holder(tmp_path) is None
+    with folder_lock(tmp_path, "next"):
+        pass
+
+
+def test_a_look_turns_nobody_away(tmp_path: Path) -> None:
+    """A run that meets the moment in which somebody only looks who holds the folder tries again, and gets it."""
+    with folder_lock(tmp_path, "before"):
+        pass
+    looking = os.open(tmp_path / "runs" / ".lock", os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    with folder_lock(tmp_path, "anna", pause=lambda seconds: fcntl.flock(looking, fcntl.LOCK_UN)):
+        holder = folder_holder(tmp_path)
+        assert holder is not None and holder.holder == "anna"
+    os.close(looking)

@@ -1,0 +1,127 @@
+"""Which runs a cluster folder remembers, and which it lets go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from upgrader.engine.history.past_runs import past_runs, prune
+from upgrader.engine.journal.journal_file import Journal
+from upgrader.errors import UsageError
+from upgrader.model.event import RunEnded, RunStarted
+from upgrader.model.outcome import RunOutcome
+from upgrader.model.run_kind import RunKind
+from upgrader.model.version import KubernetesVersion
+
+TARGET = KubernetesVersion(1, 37, 1)
+
+
+def a_run(runs: Path, day: int, outcome: RunOutcome | None = "succeeded", kind: RunKind = RunKind.UPGRADE) -> str:
+    """The folder of a run that ended so (None: it was killed); returns its name."""
+    name = f"202601{day:02}T120000-{TARGET if kind is RunKind.UPGRADE else kind}"
+    folder = runs / name
+    folder.mkdir(parents=True)
+    journal = Journal(folder / "journal.jsonl", FakeClock())
+    journal.emit(RunStarted(name, kind, ("a",), str(folder), TARGET if kind is RunKind.UPGRADE else None))
+    if outcome:
+        journal.emit(RunEnded(name, outcome, 1.0))
+    journal.close()
+    return name
+
+
+def names(runs: Path) -> list[str]:
+    """The runs that are there."""
+    return [run.name for run in past_runs(runs)]
+
+
+def test_runs_are_listed_by_time_with_their_outcomes(tmp_path: Path) -> None:
+    """Every run is there, oldest first; one that was killed is interrupted, one with a damaged journal is unknown."""
+    a_run(tmp_path, 2, None)
+    a_run(tmp_path, 1, "rolled-back")
+    damaged = tmp_path / a_run(tmp_path, 3) / "journal.jsonl"
+    damaged.write_bytes(damaged.read_bytes().replace(b"succeeded", b"rolled-bac"))
+    runs = past_runs(tmp_path)
+    assert [run.outcome for run in runs] == ["rolled-back", "interrupted", "unknown"]
+    assert "journal.jsonl:2" in runs[2].problem
+
+
+def test_no_runs_yet(tmp_path: Path) -> None:
+    """A cluster folder that never saw a run has no history, and nothing to prune."""
+    assert past_runs(tmp_path / "runs") == ()
+    assert prune(tmp_path / "runs", 1) == ()
+
+
+def test_newest_runs_are_kept(tmp_path: Path) -> None:
+    """What is older than the newest N goes, folder and all."""
+    made = [a_run(tmp_path, day) for day in range(1, 6)]
+    assert prune(tmp_path, 3) == tuple(made[:2])
+    assert names(tmp_path) == made[2:]
+    assert [path.name for path in tmp_path.iterdir() if path.name not in made] == []
+
+
+def test_last_successful_run_is_kept(tmp_path: Path) -> None:
+    """However many failures came after it, the last run that succeeded stays; earlier successes go."""
+    a_run(tmp_path, 1)
+    good = a_run(tmp_path, 2)
+    made = [a_run(tmp_path, day, "rolled-back") for day in range(3, 8)]
+    prune(tmp_path, 2)
+    assert names(tmp_path) == [good, *made[-2:]]
+
+
+def test_runs_of_other_sorts_push_no_upgrade_out(tmp_path: Path) -> None:
+    """However often `recover` was run since, the last upgrade, which can be gone on with, and the last that succeeded,
+    which is what stands, are still there."""
+    good, cut_off = a_run(tmp_path, 1), a_run(tmp_path, 3, None)
+    a_run(tmp_path, 2, "rolled-back")
+    made = [a_run(tmp_path, day, "succeeded", RunKind.RECOVER) for day in range(4, 8)]
+    prune(tmp_path, 1)
+    assert names(tmp_path) == [good, cut_off, made[-1]]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_run_that_can_go_on_is_kept(tmp_path: Path, damaged: bool) -> None:
+    """The newest run stays when it was interrupted, and when its journal says nothing that can be believed."""
+    for day in (1, 2):
+        a_run(tmp_path, day)
+    newest = a_run(tmp_path, 3, None)
+    if damaged:
+        (tmp_path / newest / "journal.jsonl").write_bytes(b"garbage\n")
+    prune(tmp_path, 1)
+    assert newest in names(tmp_path)
+
+
+def test_only_runs_are_removed(tmp_path: Path) -> None:
+    """Folders and files of other names, and links, are nobody's business."""
+    made = [a_run(tmp_path, day) for day in (1, 2, 3)]
+    (tmp_path / "notes").mkdir()
+    (tmp_path / ".lock").touch()
+    elsewhere = tmp_path.parent / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "20250101T000000-linked").symlink_to(elsewhere)
+    prune(tmp_path, 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "20250101T000000-linked", made[2], "notes"]
+
+
+def test_interrupted_removal_is_completed(tmp_path: Path) -> None:
+    """What a crash left half removed is no run any more, and is gone after the next time."""
+    half = tmp_path / f".removing-{a_run(tmp_path, 1)}"
+    (tmp_path / half.name.removeprefix(".removing-")).rename(half)
+    newest = a_run(tmp_path, 2)
+    assert names(tmp_path) == [newest]
+    prune(tmp_path, 5)
+    assert not half.exists()
+
+
+def test_run_that_cannot_be_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that the system won't let go is an error by name, before the run changes anything."""
+    old = a_run(tmp_path, 1)
+    a_run(tmp_path, 2)
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("upgrader.engine.history.past_runs.shutil.rmtree", refuse)
+    with pytest.raises(UsageError, match=rf"{old}.* Permission denied"):
+        prune(tmp_path, 1)

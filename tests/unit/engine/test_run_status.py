@@ -1,0 +1,122 @@
+"""What the newest run is doing, told from its journal and from the folder's lock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from testkit.fakes.clock import FakeClock
+from upgrader.engine.history.past_runs import PastRun, newest_run
+from upgrader.engine.history.run_status import status_of
+from upgrader.engine.journal.journal_file import Journal
+from upgrader.engine.journal.record import Record
+from upgrader.engine.locks.folder_lock import FolderHolder
+from upgrader.engine.locks.lease import Holder, Lease, manifest
+from upgrader.engine.state.fold import fold
+from upgrader.model.event import Event, RunEnded, RunStarted, StepApplied, StepEnded, StepStarted, UndoStarted
+from upgrader.model.release import RestorePoint
+from upgrader.model.run_kind import RunKind
+from upgrader.model.version import KubernetesVersion
+
+NAME = "20260101T000000-v1.37.1"
+BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+BEFORE = FolderHolder("anna@laptop", BEGUN - timedelta(seconds=5))
+AFTER = FolderHolder("ben@ci", BEGUN + timedelta(minutes=5))
+
+STARTED = RunStarted(NAME, RunKind.UPGRADE, ("a", "b"), "/runs/x", KubernetesVersion(1, 37, 1))
+STEP = StepStarted("a", "v1 → v2", RestorePoint("a", "kube-system", 4))
+
+
+def journal(runs: Path, *events: Event) -> None:
+    """The newest run, with these events."""
+    (runs / NAME).mkdir(parents=True)
+    written = Journal(runs / NAME / "journal.jsonl", FakeClock())
+    for event in events:
+        written.emit(event)
+    written.close()
+
+
+def test_run_at_work(tmp_path: Path) -> None:
+    """With the lock held since before the run began, and no end in its journal, it is running, and at what."""
+    journal(tmp_path, STARTED, STEP, StepApplied("a", 3.0))
+    status = status_of(BEFORE, newest_run(tmp_path))
+    assert (status.state, status.resumable) == ("running", False)
+    assert status.run is not None and status.run.state.doing == "a: waiting for its gates"
+
+
+def test_run_that_was_cut_off(tmp_path: Path) -> None:
+    """Without a holder, a run that has no end was cut off, and can be gone on with."""
+    journal(tmp_path, STARTED, STEP)
+    status = status_of(None, newest_run(tmp_path))
+    assert (status.state, status.resumable) == ("idle", True)
+
+
+def test_holder_that_came_later_is_another_command(tmp_path: Path) -> None:
+    """A lock that was taken after the run began isn't that run's: it was cut off, and somebody else is at work."""
+    journal(tmp_path, STARTED, STEP)
+    status = status_of(AFTER, newest_run(tmp_path))
+    assert (status.state, status.resumable) == ("preparing", False)
+
+
+def test_run_that_is_over(tmp_path: Path) -> None:
+    """A run that came to its end is not to be gone on with, unless it was stopped."""
+    journal(tmp_path, STARTED, STEP, StepEnded("a", "passed", 3.0), RunEnded(NAME, "succeeded", 4.0))
+    assert not status_of(None, newest_run(tmp_path)).resumable
+    assert status_of(BEFORE, newest_run(tmp_path)).state == "preparing"
+
+
+def test_stopped_run_can_be_gone_on_with(tmp_path: Path) -> None:
+    """A run that was stopped on request ended in order, and is resumable."""
+    journal(tmp_path, STARTED, RunEnded(NAME, "interrupted", 4.0, "stopped on request"))
+    assert status_of(None, newest_run(tmp_path)).resumable
+
+
+def test_way_back_is_named_while_it_is_taken(tmp_path: Path) -> None:
+    """While a step is undone, that is what the run is doing, and where it goes back to."""
+    journal(tmp_path, STARTED, STEP, StepEnded("a", "failed", 3.0, "bad flag"), UndoStarted("a", "revision 4"))
+    run = newest_run(tmp_path)
+    assert run is not None and run.state.doing == "a: rolling back to revision 4"
+
+
+def test_nothing_yet(tmp_path: Path) -> None:
+    """A folder without runs is idle, and a first command that holds the lock is preparing one."""
+    assert status_of(None, newest_run(tmp_path)).state == "idle"
+    assert status_of(BEFORE, newest_run(tmp_path)).state == "preparing"
+
+
+def test_lock_of_the_cluster_is_told(tmp_path: Path) -> None:
+    """Who holds the cluster's lock from another machine, and what it does, is in the JSON, beside this folder's run."""
+    holder = Holder("ben@ci (process 9) b2", "", "20260102T000000-v1.37.1", "kube-apiserver: waiting for its gates")
+    lease = Lease.read(manifest(holder, now=BEGUN))
+    status = replace(status_of(None, None), cluster=lease)
+    assert status.cluster_holder == holder
+    lock = status.as_json()["cluster_lock"]
+    assert lock["holder"]["identity"] == "ben@ci (process 9) b2"
+    assert lock["since"] == "2026-01-01T00:00:00.000000Z"
+
+
+def elsewhere(*events: Event) -> PastRun:
+    """A run whose journal is in the cluster only."""
+    records = (Record(seq, BEGUN, event) for seq, event in enumerate(events))
+    return PastRun(Path("runs") / NAME, fold(records), place="the cluster")
+
+
+def lease_of(run: str) -> Lease:
+    """The cluster's lock, held on another machine."""
+    return Lease.read(manifest(Holder("ben@ci", run=run), now=BEGUN))
+
+
+def test_run_of_another_machine() -> None:
+    """It is at work while the cluster's lock names it, and cut off when nobody, or somebody else, holds that."""
+    run = elsewhere(STARTED, STEP)
+    assert status_of(None, run, lease_of(NAME)).state == "running"
+    for lease in (None, lease_of("another run")):
+        status = status_of(None, run, lease)
+        assert (status.state, status.resumable) == ("idle", True)
+
+
+def test_run_of_another_machine_that_is_over() -> None:
+    """One that came to its end is not at work, though its lock is not given back yet."""
+    status = status_of(None, elsewhere(STARTED, RunEnded(NAME, "succeeded", 4.0)), lease_of(NAME))
+    assert (status.state, status.resumable) == ("idle", False)

@@ -1,0 +1,71 @@
+"""How a run is stopped: by a person, once or twice, or by somebody else who has taken the lock."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.unit.engine.conftest import Bench, ScriptedGate, run
+from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
+from upgrader.errors import StepFailed
+from upgrader.model.event import UndoEnded
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_first_signal_asks_and_the_second_stops(number: signal.Signals) -> None:
+    """The first of them is a request, which is told; the second ends what is going on at once."""
+    stop = StopRequest()
+    told: list[str] = []
+    before = signal.getsignal(number)
+    with stop_on_signals(stop, told.append):
+        os.kill(os.getpid(), number)
+        assert stop.requested and "after the current step" in told[0]
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) == before
+
+
+def test_signal_in_the_middle_of_a_write_costs_no_more_than_words() -> None:
+    """Python refuses a handler's write to a stream whose write it interrupted; the request stands all the same."""
+    stop = StopRequest()
+
+    def reentrant(_: str) -> None:
+        raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
+
+    with stop_on_signals(stop, reentrant):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert stop.requested
+
+
+def test_stop_on_the_way_back_takes_effect_behind_the_undo_at_work(bench: Bench) -> None:
+    """The step that failed is undone, the earlier ones stay as they are, and the run can be resumed."""
+
+    def ask() -> None:
+        bench.stop.requested = True
+
+    bad = bench.step("b", apply_error=StepFailed("bad"), on_undo=ask)
+    result = run(bench.runner(), bench.step("a"), bad)
+    assert result.outcome == "interrupted" and "upgrader resume" in result.remedy
+    assert bench.diary == ["apply a", "apply b", "undo b to 1"]
+
+
+def test_stop_in_a_step_that_fails_undoes_that_step_first(bench: Bench) -> None:
+    """Stopping is for where it is safe: a broken step is none."""
+
+    def ask() -> None:
+        bench.stop.requested = True
+
+    bad = bench.step("b", on_apply=ask, apply_error=StepFailed("bad"))
+    run(bench.runner(), bench.step("a"), bad)
+    assert bench.diary == ["apply a", "apply b", "undo b to 1"]
+
+
+def test_lost_lock_stops_before_anything_else_is_begun(bench: Bench) -> None:
+    """Whoever has the lock now decides: not even the step that failed is undone."""
+    bad = bench.step("b", on_apply=lambda: bench.stop.forbid("the lock was taken over"), apply_error=StepFailed("bad"))
+    result = run(bench.runner(), bench.step("a", ScriptedGate("g")), bad)
+    assert (result.outcome, result.reason) == ("interrupted", "the lock was taken over")
+    assert bench.diary == ["apply a", "apply b"]
+    assert not [event for event in bench.recorder.events if isinstance(event, UndoEnded)]

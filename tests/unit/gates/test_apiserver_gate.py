@@ -1,0 +1,119 @@
+"""The apiserver gate asks every instance by itself, and then tries the API as a client would."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
+from tests.unit.gates.builders import add_deployment, add_pod, running
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.gates.api_round_trip import PROBE_LABEL, round_trip
+from upgrader.gates.apiserver_gate import ApiServerGate
+from upgrader.gates.kinds import CONFIG_MAPS
+from upgrader.model.cluster import Cluster
+from upgrader.model.outcome import VerdictKind
+from upgrader.model.version import KubernetesVersion
+from upgrader.model.workload import WorkloadRef
+
+REF = WorkloadRef("Deployment", "kube-system", "kube-apiserver")
+TARGET = KubernetesVersion(1, 37, 1)
+FIRST, SECOND = "https://10.0.0.11:6443", "https://10.0.0.12:6443"
+
+
+@pytest.fixture
+def gate(kube: FakeKube, cluster: Cluster) -> ApiServerGate:
+    """The gate of two healthy instances at v1.37.1."""
+    add_deployment(kube, "kube-apiserver", replicas=2)
+    for node in ("controller-1", "controller-2"):
+        add_pod(kube, "kube-apiserver", node=node)
+    kube.raw_answers["/readyz"] = "ok"
+    kube.raw_answers["/version"] = json.dumps({"gitVersion": "v1.37.1"})
+    return ApiServerGate(kube, FakeClock(), cluster, REF, TARGET)
+
+
+def test_two_healthy_instances_hold(gate: ApiServerGate, kube: FakeKube) -> None:
+    """Both answer by themselves at the target version, the round trip works, and nothing of it is left."""
+    verdict = gate.check()
+    assert verdict.kind is VerdictKind.HOLDS
+    assert "2 of 2 instances ready at v1.37.1" in verdict.reason
+    assert kube.list(CONFIG_MAPS) == ()
+
+
+def test_each_instance_must_be_ready_by_itself(gate: ApiServerGate, kube: FakeKube) -> None:
+    """F5: one instance that answers for all is not enough; the failed checks of the other are shown."""
+    kube.raw_answers[f"{SECOND}/readyz"] = ApiError("HTTP 500 [+]ping ok\n[-]etcd failed: reason withheld")
+    verdict = gate.check()
+    assert verdict.kind is VerdictKind.PENDING
+    assert "controller-2" in verdict.reason
+    assert "[-]etcd failed: reason withheld" in verdict.details
+
+
+def test_instance_that_does_not_answer_is_unknown(gate: ApiServerGate, kube: FakeKube) -> None:
+    """No answer from an instance's own address is neither ready nor not ready."""
+    kube.raw_answers[f"{FIRST}/readyz"] = ApiUnavailable("did not answer: Connection refused")
+    assert gate.check().kind is VerdictKind.UNKNOWN
+
+
+def test_version_must_be_the_expected_one(gate: ApiServerGate, kube: FakeKube) -> None:
+    """An instance left behind at the old version keeps the gate from holding."""
+    kube.raw_answers[f"{SECOND}/version"] = json.dumps({"gitVersion": "v1.36.3"})
+    verdict = gate.check()
+    assert verdict.kind is VerdictKind.PENDING
+    assert verdict.reason == "kube-apiserver on controller-2 is v1.36.3, not v1.37.1"
+
+
+def test_strange_version_is_unknown(gate: ApiServerGate, kube: FakeKube) -> None:
+    """An answer that isn't a version is no reason to crash."""
+    kube.raw_answers["/version"] = "<html>"
+    assert gate.check().kind is VerdictKind.UNKNOWN
+
+
+def test_others_that_still_terminate_may_be_who_answers(gate: ApiServerGate, kube: FakeKube) -> None:
+    """The pod of a workload that was removed shares the address until it ends: only then answers are the new one's."""
+    add_pod(kube, "removed", running("kube-apiserver"), name="kube-apiserver-of-before", deleting=True)
+    verdict = gate.check()
+    assert verdict.kind is VerdictKind.PENDING
+    assert "kube-apiserver-of-before" in verdict.reason
+
+
+def test_every_controller_needs_a_pod(gate: ApiServerGate, kube: FakeKube) -> None:
+    """Two Ready pods on one controller leave the other without."""
+    add_pod(kube, "kube-apiserver", name="kube-apiserver-1-controller-2", node="controller-1")
+    verdict = gate.check()
+    assert verdict.kind is VerdictKind.PENDING
+    assert "no Ready pod on controller-2" in verdict.reason
+
+
+def test_unfinished_rollout_comes_first(gate: ApiServerGate, kube: FakeKube) -> None:
+    """While an old pod shares the address, its answers would be taken for the new one's: they aren't asked for."""
+    add_pod(kube, "kube-apiserver", name="old", deleting=True)
+    verdict = gate.check()
+    assert verdict.kind is VerdictKind.PENDING
+    assert "old pods still terminate" in verdict.reason
+
+
+def test_watch_that_shows_nothing_fails_the_round_trip(gate: ApiServerGate, kube: FakeKube) -> None:
+    """Reads and writes that work aren't enough: controllers live on watches. The probe is removed all the same."""
+    kube.mute_watch = True
+    verdict = gate.check()
+    assert verdict.kind is VerdictKind.PENDING
+    assert "a watch did not show ConfigMap upgrader-probe-" in verdict.reason
+    assert kube.list(CONFIG_MAPS) == ()
+
+
+def test_leftover_probes_are_removed(kube: FakeKube) -> None:
+    """What an interrupted look left behind, the next one cleans up; other ConfigMaps are not touched."""
+    leftover = {"metadata": {"name": "upgrader-probe-old", "labels": {PROBE_LABEL: "true"}}}
+    kube.create(CONFIG_MAPS, leftover, "kube-system")
+    kube.create(CONFIG_MAPS, {"metadata": {"name": "mine"}}, "kube-system")
+    assert round_trip(kube) == ""
+    assert [item["metadata"]["name"] for item in kube.list(CONFIG_MAPS)] == ["mine"]
+
+
+def test_api_away_is_unknown(gate: ApiServerGate, kube: FakeKube) -> None:
+    """The gate of the API itself must not fall over when the API is away."""
+    kube.unavailable = True
+    assert gate.check().kind is VerdictKind.UNKNOWN

@@ -1,0 +1,144 @@
+"""When a rollout counts as complete: every number and every pod, never an allowance."""
+
+from __future__ import annotations
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
+from tests.unit.gates.builders import add_daemonset, add_deployment, add_pod, running
+from upgrader.gates.rollout_gate import RolloutGate
+from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.workload import WorkloadRef
+
+DEPLOYMENT = WorkloadRef("Deployment", "kube-system", "web")
+DAEMONSET = WorkloadRef("DaemonSet", "kube-system", "agent")
+
+
+def look(kube: FakeKube, ref: WorkloadRef, *, allow_none: bool = False) -> Verdict:
+    """One look of the workload's gate."""
+    return RolloutGate(kube, FakeClock(), ref, allow_none).check()
+
+
+@pytest.mark.parametrize(("ref", "name"), [(DEPLOYMENT, "deployment/web"), (DAEMONSET, "daemonset/agent")])
+def test_gate_is_named_after_its_workload(kube: FakeKube, ref: WorkloadRef, name: str) -> None:
+    """The name is what operators see in the display and in the report."""
+    assert RolloutGate(kube, FakeClock(), ref).name == name
+
+
+def test_complete_deployment_holds(kube: FakeKube) -> None:
+    """All counts as wanted and each pod Ready: the gate holds."""
+    add_deployment(kube, replicas=2)
+    add_pod(kube, "web", node="controller-1")
+    add_pod(kube, "web", node="controller-2")
+    verdict = look(kube, DEPLOYMENT)
+    assert verdict.kind is VerdictKind.HOLDS
+    assert verdict.reason == "Deployment kube-system/web: 2 of 2 pods updated, Ready and available"
+
+
+def test_complete_daemonset_holds(kube: FakeKube) -> None:
+    """The same for a DaemonSet, whose newest pods are told by their controller-revision hash."""
+    add_daemonset(kube)
+    add_pod(kube, "agent", daemon=True)
+    assert look(kube, DAEMONSET).kind is VerdictKind.HOLDS
+
+
+def test_max_unavailable_on_one_node_does_not_fool_the_gate(kube: FakeKube) -> None:
+    """F4: with no pod Ready on the only node, maxUnavailable 1 is no excuse (helm#10845)."""
+    add_daemonset(kube, numberReady=0, numberAvailable=0)
+    add_pod(kube, "agent", running(ready=False), daemon=True)
+    verdict = look(kube, DAEMONSET)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "container main of pod agent-1-controller-1" in verdict.reason
+
+
+def test_counts_of_the_spec_before_do_not_count(kube: FakeKube) -> None:
+    """Until the controller has seen the new generation, perfect counts are those of the old one."""
+    add_deployment(kube, generation=7, observed=6)
+    add_pod(kube, "web")
+    verdict = look(kube, DEPLOYMENT)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "generation 7, observed 6" in verdict.reason
+
+
+def test_ready_pods_of_an_old_revision_do_not_count(kube: FakeKube) -> None:
+    """A DaemonSet whose counts look right but whose pod is of the old revision hasn't rolled."""
+    add_daemonset(kube, revision=1)
+    add_daemonset(kube, revision=2)
+    add_pod(kube, "agent", daemon=True, revision=1)
+    verdict = look(kube, DAEMONSET)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "0 pods of the newest revision" in verdict.reason
+
+
+def test_revived_replica_set_is_the_newest(kube: FakeKube) -> None:
+    """A rollback revives an old ReplicaSet under a higher revision number: that one is judged, not the youngest."""
+    add_deployment(kube, revision=2)
+    add_deployment(kube, revision=10)
+    add_pod(kube, "web", revision=10)
+    assert look(kube, DEPLOYMENT).kind is VerdictKind.HOLDS
+
+
+def test_old_pods_must_be_gone(kube: FakeKube) -> None:
+    """An old pod that still terminates may answer in the new one's stead."""
+    add_deployment(kube, revision=1)
+    add_deployment(kube, revision=2)
+    add_pod(kube, "web", revision=2)
+    add_pod(kube, "web", revision=1, deleting=True)
+    verdict = look(kube, DEPLOYMENT)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "old pods still terminate: web-1-controller-1" in verdict.reason
+
+
+def test_finished_pods_are_left_out(kube: FakeKube) -> None:
+    """An evicted pod that nobody has removed yet is no old pod that still runs."""
+    add_deployment(kube)
+    add_pod(kube, "web")
+    add_pod(kube, "web", name="web-evicted", phase="Failed", message="The node was low on resource: memory.")
+    assert look(kube, DEPLOYMENT).kind is VerdictKind.HOLDS
+
+
+def test_container_between_two_crashes_is_not_settled(kube: FakeKube) -> None:
+    """Without a probe a crash-looper is Ready for moments: it must run for a while after its last failure."""
+    last = {"terminated": {"exitCode": 3}}
+    add_deployment(kube)
+    add_pod(kube, "web", running(since="2025-12-31T23:59:57Z", restarts=4, last=last))
+    verdict = look(kube, DEPLOYMENT)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "restarted just now (exit 3)" in verdict.reason
+
+
+def test_container_that_failed_long_ago_is_settled(kube: FakeKube) -> None:
+    """One that was restarted a month ago, and runs since, is healthy."""
+    add_deployment(kube)
+    add_pod(kube, "web", running(restarts=4, last={"terminated": {"exitCode": 3}}))
+    assert look(kube, DEPLOYMENT).kind is VerdictKind.HOLDS
+
+
+def test_daemonset_that_no_node_wants_holds_only_if_allowed(kube: FakeKube) -> None:
+    """Zero of zero is not health for our own charts, but may be for a user's."""
+    add_daemonset(kube, desired=0)
+    assert look(kube, DAEMONSET).kind is VerdictKind.PENDING
+    assert look(kube, DAEMONSET, allow_none=True).kind is VerdictKind.HOLDS
+
+
+def test_deployment_scaled_to_zero_holds(kube: FakeKube) -> None:
+    """Nobody asks for pods, so none is missing."""
+    add_deployment(kube, replicas=0)
+    assert look(kube, DEPLOYMENT).kind is VerdictKind.HOLDS
+
+
+def test_missing_workload_is_pending(kube: FakeKube) -> None:
+    """The API says that there is none: that is known, and not healthy."""
+    verdict = look(kube, DEPLOYMENT)
+    assert verdict.kind is VerdictKind.PENDING
+    assert verdict.reason == "Deployment kube-system/web does not exist"
+
+
+def test_api_away_is_unknown(kube: FakeKube) -> None:
+    """Without an answer nothing is known, neither health nor its lack; and no exception leaves the gate."""
+    add_deployment(kube)
+    kube.unavailable = True
+    verdict = look(kube, DEPLOYMENT)
+    assert verdict.kind is VerdictKind.UNKNOWN
+    assert "Connection refused" in verdict.reason

@@ -1,0 +1,279 @@
+"""Why a workload isn't healthy: the cause by name, with its evidence, and `broken` only when waiting won't help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
+from tests.unit.gates.builders import (
+    add_daemonset,
+    add_deployment,
+    add_event,
+    add_pod,
+    container,
+    crashed,
+    running,
+    waiting,
+)
+from upgrader.gates.workload_diagnosis import diagnose_workload
+from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
+
+WEB = WorkloadRef("Deployment", "kube-system", "web")
+
+
+def look(kube: FakeKube, ref: WorkloadRef = WEB) -> Verdict:
+    """One diagnosis."""
+    return diagnose_workload(kube, ref, FakeClock().now())
+
+
+def rolling(kube: FakeKube, *containers: dict[str, Any], **pod: Any) -> str:
+    """A Deployment in the middle of a surge: its new pod is as given, its old one is healthy."""
+    add_deployment(kube, revision=1)
+    add_deployment(kube, revision=2, generation=2, updatedReplicas=0)
+    add_pod(kube, "web", revision=1)
+    return add_pod(kube, "web", *containers, revision=2, **pod)
+
+
+def test_bad_flag_is_named_with_the_log(kube: FakeKube) -> None:
+    """The message names the workload, the pod, the container, its exit code, and the flag from the log."""
+    pod = rolling(kube, crashed(1))
+    kube.log_texts[pod, "main", False] = "Flag --old has been deprecated\nError: unknown flag: --nonsense\n"
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert verdict.reason == (
+        f"Deployment kube-system/web: container main of pod {pod} on controller-1 exits with 1 (restarted 2 times): "
+        "Error: unknown flag: --nonsense"
+    )
+    assert "log of main: Error: unknown flag: --nonsense" in verdict.details
+
+
+def test_first_crashes_are_not_yet_broken(kube: FakeKube) -> None:
+    """One restart may be an accident; the cause is said all the same."""
+    pod = rolling(kube, crashed(1, restarts=1))
+    kube.log_texts[pod, "main", False] = "Error: no etcd\n"
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert verdict.reason.endswith("exits with 1: Error: no etcd")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("Error: unknown flag: --nonsense", VerdictKind.BROKEN),
+        ("Error: unknown shorthand flag: 'x' in -x", VerdictKind.BROKEN),
+        (
+            'Error: invalid argument "x" for "--v" flag: strconv.ParseInt: parsing "x": invalid syntax',
+            VerdictKind.BROKEN,
+        ),
+        ("flag provided but not defined: -nonsense", VerdictKind.BROKEN),
+        ("checkpointer: error: unrecognized arguments: --nonsense", VerdictKind.BROKEN),
+        ("Error: dial tcp 127.0.0.1:2379: connect: connection refused", VerdictKind.PENDING),
+        ("Error: open /etc/kubernetes/pki/ca.crt: no such file or directory", VerdictKind.PENDING),
+        ("panic: unknown flag of weather", VerdictKind.PENDING),
+    ],
+)
+def test_wrong_arguments_are_certain_at_the_first_end(kube: FakeKube, said: str, kind: VerdictKind) -> None:
+    """What depends on the command line alone won't change by a restart; anything else may."""
+    pod = rolling(kube, container("main", {"terminated": {"exitCode": 1, "reason": "Error"}}, ready=False))
+    kube.log_texts[pod, "main", False] = f"I0101 00:00:00.000000 1 server.go:1] starting\n{said}\n"
+    assert look(kube).kind is kind
+
+
+def ended(code: int, *, seconds: int, reason: str = "Error") -> dict[str, Any]:
+    """A container whose third instance ended after some seconds, and that isn't said to be backing off."""
+    times = {"startedAt": "2025-12-01T00:00:00Z", "finishedAt": f"2025-12-01T00:{seconds // 60:02}:{seconds % 60:02}Z"}
+    state = {"terminated": {"exitCode": code, "reason": reason, **times}}
+    return container("main", state, ready=False, restarts=2, last=state)
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind"),
+    [
+        (ended(1, seconds=3), VerdictKind.BROKEN),
+        (ended(0, seconds=3), VerdictKind.BROKEN),
+        (ended(255, seconds=3, reason="Unknown"), VerdictKind.PENDING),
+        (ended(143, seconds=1800), VerdictKind.PENDING),
+    ],
+    ids=["crash loop", "keeps ending", "power cut", "reboot"],
+)
+def test_crash_loop_is_told_from_a_reboot(kube: FakeKube, ending: dict[str, Any], kind: VerdictKind) -> None:
+    """The kubelet shows a crash loop as "terminated" most of the time; a node that was switched off shows the same."""
+    rolling(kube, ending)
+    assert look(kube).kind is kind
+
+
+def test_lost_container_is_not_blamed_on_its_log(kube: FakeKube) -> None:
+    """After a power cut the last lines of the log have nothing to do with the container's end."""
+    pod = rolling(kube, ended(255, seconds=3, reason="Unknown"))
+    kube.log_texts[pod, "main", False] = "Error: something of last week\n"
+    assert look(kube).reason.endswith("was lost: its node went down, or lost track of it")
+
+
+def test_program_that_is_not_there_is_broken(kube: FakeKube) -> None:
+    """RunContainerError is a crash loop in which the program never starts; the runtime's words are the cause."""
+    words = 'exec: "/nope": no such file or directory'
+    rolling(kube, waiting("RunContainerError", words, restarts=2))
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert words in verdict.reason
+
+
+def test_usage_is_left_out_of_the_log(kube: FakeKube) -> None:
+    """kube-scheduler prints the help of all its flags before it names the wrong one."""
+    pod = rolling(kube, crashed(1))
+    usage = (
+        "Usage:\n  kube-scheduler [flags]\nLogs flags:\n      --format string   Sets it.\n  -v, --v Level   verbosity\n"
+    )
+    kube.log_texts[pod, "main", False] = usage + "Error: unknown flag: --nonsense\n"
+    logged = [line for line in look(kube).details if line.startswith("log")]
+    assert logged == ["log of main:   kube-scheduler [flags]", "log of main: Error: unknown flag: --nonsense"]
+
+
+def test_the_container_at_fault_is_named_not_its_neighbour(kube: FakeKube) -> None:
+    """HAProxy, which comes first and only waits for its backend, is not the one to blame."""
+    pod = rolling(kube, running("haproxy", ready=False), crashed(1, name="kube-apiserver"))
+    kube.log_texts[pod, "haproxy", False] = "backend is down\n"
+    kube.log_texts[pod, "kube-apiserver", False] = "Error: unknown flag: --nonsense\n"
+    verdict = look(kube)
+    assert "container kube-apiserver" in verdict.reason
+    assert "--nonsense" in verdict.reason
+    assert not any("backend is down" in line for line in verdict.details)
+
+
+def test_previous_instance_is_read_when_the_present_one_runs(kube: FakeKube) -> None:
+    """Between two crashes the log that tells is the one before."""
+    last = {"terminated": {"exitCode": 1}}
+    pod = rolling(kube, running(ready=False, restarts=3, last=last))
+    kube.log_texts[pod, "main", True] = "panic: boom\n"
+    kube.log_texts[pod, "main", False] = "starting\n"
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "before, it exited with 1" in verdict.reason
+    assert "log of main: panic: boom" in verdict.details
+
+
+@pytest.mark.parametrize("reason", ["ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"])
+def test_image_that_cannot_be_had_is_broken(kube: FakeKube, reason: str) -> None:
+    """The kubelet would try the same image for ever; the message names it and says what the registry said."""
+    pod = rolling(kube, waiting(reason, image="registry.k8s.io/nope:v9"), phase="Pending")
+    add_event(kube, f"{pod}-uid", "Failed", "Failed to pull image: not found")
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert "registry.k8s.io/nope:v9" in verdict.reason
+    assert "not found" in verdict.reason
+
+
+def test_first_failed_pull_is_pending(kube: FakeKube) -> None:
+    """ErrImagePull is the first try: a registry may hiccup."""
+    rolling(kube, waiting("ErrImagePull", "connection reset"), phase="Pending")
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "connection reset" in verdict.reason
+
+
+def test_kubelet_that_has_just_started_breaks_nothing(kube: FakeKube) -> None:
+    """Until it has read the Services, a kubelet gives every container the reason of one that can't be configured."""
+    words = "services have not yet been read at least once, cannot construct envvars"
+    rolling(kube, waiting("CreateContainerConfigError", words), phase="Pending")
+    assert look(kube).kind is VerdictKind.PENDING
+
+
+def test_missing_secret_is_broken_at_once(kube: FakeKube) -> None:
+    """CreateContainerConfigError carries its own reason."""
+    rolling(kube, waiting("CreateContainerConfigError", 'secret "pki" not found'), phase="Pending")
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert 'secret "pki" not found' in verdict.reason
+
+
+def test_out_of_memory_is_said(kube: FakeKube) -> None:
+    """OOMKilled is a cause of its own: "exits with 137" would send people looking elsewhere."""
+    state = {"waiting": {"reason": "CrashLoopBackOff"}}
+    last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    rolling(kube, container("main", state, ready=False, restarts=2, last=last))
+    assert "using more memory than its limit (OOMKilled)" in look(kube).reason
+
+
+def test_unschedulable_pod_says_what_the_scheduler_said(kube: FakeKube) -> None:
+    """Too little memory is named; waiting may help, so it isn't broken."""
+    rolling(kube, unschedulable="0/1 nodes are available: 1 Insufficient memory.", phase="Pending")
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "finds no node: 0/1 nodes are available: 1 Insufficient memory." in verdict.reason
+
+
+def test_failing_probe_is_quoted(kube: FakeKube) -> None:
+    """A container that runs but never gets Ready: what its probe says is the cause, and it is not broken."""
+    pod = rolling(kube, running("proxy", ready=False), running("main", ready=False))
+    add_event(
+        kube,
+        f"{pod}-uid",
+        "Unhealthy",
+        "Readiness probe failed: HTTP probe failed with statuscode: 503",
+        field="spec.containers{main}",
+    )
+    kube.log_texts[pod, "main", False] = "no checkpoint of kube-apiserver yet\n"
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "container main" in verdict.reason
+    assert "statuscode: 503" in verdict.reason
+    assert "log of main: no checkpoint of kube-apiserver yet" in verdict.details
+
+
+def test_volume_that_cannot_be_mounted_is_quoted(kube: FakeKube) -> None:
+    """While containers wait for a volume, the FailedMount event holds the cause."""
+    pod = rolling(kube, waiting("ContainerCreating"), phase="Pending")
+    add_event(kube, f"{pod}-uid", "FailedMount", 'MountVolume.SetUp failed: configmap "haproxy" not found')
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert 'configmap "haproxy" not found' in verdict.reason
+
+
+def test_failing_init_container_is_named(kube: FakeKube) -> None:
+    """The main container can't have started: the init container is to blame."""
+    init = crashed(2, name="pick-address")
+    pod = rolling(kube, waiting("PodInitializing"), init=(init,), phase="Pending")
+    kube.log_texts[pod, "pick-address", False] = "no address left\n"
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert "container pick-address" in verdict.reason
+    assert "no address left" in verdict.reason
+
+
+def test_pods_that_nobody_may_create_are_explained(kube: FakeKube) -> None:
+    """Without a pod to look at, the events of the ReplicaSet say why: a quota, a webhook."""
+    add_deployment(kube, updatedReplicas=0, readyReplicas=0, availableReplicas=0)
+    add_event(kube, "web-rs-1", "FailedCreate", "pods is forbidden: exceeded quota")
+    assert "FailedCreate: pods is forbidden: exceeded quota" in look(kube).reason
+
+
+def test_crashing_pod_of_the_old_revision_does_not_count(kube: FakeKube) -> None:
+    """The old revision's trouble is what the upgrade replaces: it must not end it."""
+    add_daemonset(kube, "agent", revision=1)
+    add_daemonset(kube, "agent", revision=2, updatedNumberScheduled=0, numberReady=0)
+    add_pod(kube, "agent", crashed(1), revision=1, daemon=True)
+    assert look(kube, WorkloadRef("DaemonSet", "kube-system", "agent")).kind is VerdictKind.PENDING
+
+
+def test_checkpoint_copy_does_not_count(kube: FakeKube) -> None:
+    """A checkpoint's copy is no pod of the workload, whatever its labels say."""
+    add_deployment(kube)
+    add_pod(kube, "web")
+    add_pod(kube, "web", crashed(1), name="copy", labels={"app": "web", CHECKPOINT_OF: "web"})
+    assert look(kube).kind is VerdictKind.HOLDS
+
+
+def test_secrets_are_masked(kube: FakeKube) -> None:
+    """A log tail and an event go into reports: tokens in them must not."""
+    pod = rolling(kube, crashed(1))
+    kube.log_texts[pod, "main", False] = "Error: refused: Authorization: Bearer abcdefghijklmnop\n"
+    add_event(kube, f"{pod}-uid", "BackOff", "pull from https://me:hunter2hunter2@registry failed")
+    verdict = look(kube)
+    text = "\n".join([verdict.reason, *verdict.details])
+    assert "abcdefghijklmnop" not in text
+    assert "hunter2" not in text
+    assert "Bearer [masked]" in text

@@ -1,0 +1,171 @@
+"""The watcher ends Helm's wait for what Helm itself broke, and for nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
+from tests.unit.gates.builders import add_deployment, add_pod, crashed, running
+from upgrader.errors import ApiLost, WorkloadFailed
+from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.manifest_workloads import workloads_in
+from upgrader.gates.workload_watcher import WorkloadWatcher, watch_workloads
+from upgrader.model.outcome import VerdictKind
+from upgrader.model.workload import WorkloadRef
+
+MANIFEST = """
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+"""
+
+
+def watcher(kube: FakeKube, manifest: str = MANIFEST, clock: FakeClock | None = None) -> WorkloadWatcher:
+    """A watcher of the manifest's workloads as they are now, for which the API is lost after five seconds."""
+    clock = clock or FakeClock()
+    absence = ApiAbsence(kube, clock, 5.0)
+    return watch_workloads(kube, manifest, clock=clock, namespace="kube-system", absence=absence)
+
+
+def break_new_revision(kube: FakeKube, generation: int = 2) -> None:
+    """What Helm's change leads to: a new revision whose pod crash-loops."""
+    add_deployment(kube, generation=generation, revision=generation, updatedReplicas=1, availableReplicas=1)
+    pod = add_pod(kube, "web", crashed(1), revision=generation)
+    kube.log_texts[pod, "main", False] = "Error: unknown flag: --nonsense\n"
+
+
+def test_broken_new_revision_ends_the_wait(kube: FakeKube) -> None:
+    """Two looks in a row at a crash loop are certain; the error holds the cause and the log."""
+    add_deployment(kube)
+    look = watcher(kube)
+    break_new_revision(kube)
+    look()
+    with pytest.raises(WorkloadFailed) as caught:
+        look()
+    assert "unknown flag: --nonsense" in caught.value.message.splitlines()[0]
+    assert "  log of main: Error: unknown flag: --nonsense" in caught.value.message.splitlines()
+    assert look.last[0].kind is VerdictKind.BROKEN
+
+
+def test_one_look_is_not_enough(kube: FakeKube) -> None:
+    """A glimpse of a crash loop that is over at the next look ends nothing, nor does the next glimpse."""
+    add_deployment(kube)
+    look = watcher(kube)
+    for _ in range(3):
+        break_new_revision(kube)
+        look()
+        add_pod(kube, "web", running(ready=False), revision=2)
+        look()
+
+
+def test_workload_that_helm_has_not_changed_is_not_judged(kube: FakeKube) -> None:
+    """An old revision that crash-loops already is what the upgrade may be meant to cure."""
+    break_new_revision(kube, generation=1)
+    look = watcher(kube)
+    for _ in range(5):
+        look()
+    assert look.last == ()
+
+
+def test_broken_before_is_judged_once_changed(kube: FakeKube) -> None:
+    """On a retry, what was broken already counts as soon as Helm has changed it."""
+    break_new_revision(kube, generation=1)
+    look = watcher(kube)
+    break_new_revision(kube, generation=2)
+    look()
+    with pytest.raises(WorkloadFailed):
+        look()
+
+
+def test_new_workload_is_judged(kube: FakeKube) -> None:
+    """A workload that did not exist when Helm began is Helm's."""
+    look = watcher(kube)
+    look()
+    break_new_revision(kube, generation=1)
+    look()
+    with pytest.raises(WorkloadFailed):
+        look()
+
+
+def test_unseen_spec_is_not_judged(kube: FakeKube) -> None:
+    """Until the controller has seen the new spec, the newest pods are still the old ones."""
+    add_deployment(kube)
+    look = watcher(kube)
+    add_deployment(kube, generation=2, observed=1)
+    add_pod(kube, "web", crashed(1), revision=1)
+    for _ in range(3):
+        look()
+    assert look.last[0].kind is VerdictKind.PENDING
+
+
+def test_api_away_is_remembered_and_passed_over(kube: FakeKube) -> None:
+    """While kube-apiserver is replaced it may not answer: that is unknown, and starts the count anew."""
+    add_deployment(kube)
+    look = watcher(kube)
+    break_new_revision(kube)
+    look()
+    kube.unavailable = True
+    look()
+    assert look.last[0].kind is VerdictKind.UNKNOWN
+    kube.unavailable = False
+    look()
+    with pytest.raises(WorkloadFailed):
+        look()
+
+
+def test_api_away_at_the_start_makes_it_careful(kube: FakeKube) -> None:
+    """What could not be read at the start counts as it is first seen, so that nothing old is blamed on Helm."""
+    break_new_revision(kube, generation=1)
+    kube.unavailable = True
+    look = watcher(kube)
+    kube.unavailable = False
+    for _ in range(3):
+        look()
+    assert look.last == ()
+
+
+def test_last_diagnosis_is_kept_for_when_helm_gives_up(kube: FakeKube) -> None:
+    """A pod that never gets Ready isn't broken; when Helm's timeout ends the wait, the cause is at hand."""
+    add_deployment(kube)
+    look = watcher(kube)
+    add_deployment(kube, generation=2, revision=2, readyReplicas=0)
+    add_pod(kube, "web", running(ready=False), revision=2)
+    look()
+    assert "is running but not ready" in look.last[0].reason
+
+
+def test_manifest_names_workloads() -> None:
+    """Deployments and DaemonSets in order, in the release's namespace unless they say another; hooks are left out."""
+    manifest = """
+kind: Deployment
+metadata: {name: a}
+---
+kind: Service
+metadata: {name: b}
+---
+---
+kind: DaemonSet
+metadata: {name: c, namespace: other}
+---
+kind: Deployment
+metadata: {name: d, annotations: {helm.sh/hook: pre-upgrade}}
+"""
+    assert workloads_in(manifest, "ns") == (
+        WorkloadRef("Deployment", "ns", "a"),
+        WorkloadRef("DaemonSet", "other", "c"),
+    )
+
+
+def test_api_that_is_lost_ends_the_wait(kube: FakeKube) -> None:
+    """Helm would go on asking an API that is away until its own timeout; past the limit that is in vain, and ends."""
+    add_deployment(kube)
+    clock = FakeClock()
+    look = watcher(kube, clock=clock)
+    kube.unavailable = True
+    for _ in range(5):
+        look()
+        clock.sleep(1)
+    with pytest.raises(ApiLost, match="has not been ready for 5 s"):
+        look()

@@ -1,0 +1,46 @@
+"""What goes into the pod-checkpointer's image."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import upgrader
+from upgrader.lab import image_catalog
+from upgrader.lab.progress_port import Silent
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sources in a folder of their own; nothing is built, what would be is written down."""
+    (tmp_path / "upgrader/lab").mkdir(parents=True)
+    for name in ("checkpointer", "node", "recover"):
+        shutil.copytree(Path(upgrader.__file__).parent / name, tmp_path / "upgrader" / name)
+    monkeypatch.setattr(image_catalog, "__file__", str(tmp_path / "upgrader/lab/image_catalog.py"))
+    monkeypatch.setattr(image_catalog, "base_layer", lambda progress: Path("base"))
+    monkeypatch.setattr(image_catalog, "_wheels", lambda requirements, progress: Path("wheels"))
+    monkeypatch.setattr(image_catalog, "layer_of_files", lambda key, files: Path(key))
+    monkeypatch.setattr(image_catalog, "_compiled", lambda key, folders, progress: Path(*sorted(folders)))
+    return tmp_path / "upgrader"
+
+
+@pytest.mark.parametrize(
+    ("changed", "rebuilt"), [("checkpointer/loop.py", True), ("node/choice.py", True), ("recover/pipeline.py", False)]
+)
+def test_the_image_is_built_again_when_what_is_in_it_changes(sources: Path, changed: str, rebuilt: bool) -> None:
+    """Its tag and its layer's key follow the sources of the checkpointer and of the node library, and no others."""
+    before = image_catalog.checkpointer_image(Silent())
+    (sources / changed).write_text("")
+    after = image_catalog.checkpointer_image(Silent())
+    assert (before.name != after.name) is rebuilt
+    assert (before.layers != after.layers) is rebuilt
+
+
+def test_the_image_holds_two_packages_of_ours(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpointer and the node library, beside the libraries of its requirements."""
+    monkeypatch.setattr(image_catalog, "layer_of_files", lambda key, files: files["/app"])
+    assert image_catalog.checkpointer_image(Silent()).layers[1] == Path(
+        "site-packages/upgrader/checkpointer/upgrader/node"
+    )

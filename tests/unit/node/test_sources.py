@@ -1,0 +1,115 @@
+"""What a bare Python on a controller must be able to run, and the rules that must be written only once."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import upgrader
+
+ROOT = Path(upgrader.__file__).parent
+SHARED = sorted((ROOT / "node").rglob("*.py"))
+SENT = [*SHARED, *sorted((ROOT / "recover/onhost").rglob("*.py"))]
+IN_IMAGE = [*SHARED, *sorted((ROOT / "checkpointer").rglob("*.py"))]
+USERS = [p for folder in ("checkpointer", "recover") for p in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def name_of(path: Path) -> str:
+    """A test's name."""
+    return str(path.relative_to(ROOT))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that is imported, wherever in the file, with the package that a relative import starts from."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            folder = path.parents[node.level - 1].relative_to(ROOT.parent) if node.level else None
+            yield ".".join((*(folder.parts if folder else ()), *(node.module or "").split(".")))
+
+
+@pytest.mark.parametrize("path", SENT, ids=name_of)
+def test_only_the_standard_library(path: Path) -> None:
+    """`upgrader.node` imports itself and the standard library; what is sent to a host with it also imports itself."""
+    ours = ("upgrader.node",) if path in SHARED else ("upgrader.node", "upgrader.recover.onhost")
+    for module in imports(path):
+        assert module.split(".")[0] in sys.stdlib_module_names or module.startswith(ours), module
+
+
+@pytest.mark.parametrize("path", IN_IMAGE, ids=name_of)
+def test_the_image_has_what_is_imported_in_it(path: Path) -> None:
+    """Of `upgrader` the pod-checkpointer's image holds two packages only."""
+    for module in imports(path):
+        ours = module.startswith(("upgrader.checkpointer", "upgrader.node"))
+        assert ours or not module.startswith("upgrader"), module
+
+
+@pytest.mark.parametrize("path", SENT, ids=name_of)
+def test_the_oldest_python_that_ansible_manages(path: Path) -> None:
+    """The syntax is Python 3.8's, and nothing that is evaluated there subscripts what only later versions can."""
+    tree = ast.parse(path.read_text(), feature_version=(3, 8))
+    hints = {id(n) for hint in never_evaluated(tree) for n in ast.walk(hint)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and id(node) not in hints:
+            generics = {"dict", "list", "tuple", "set", "frozenset", "type", "Callable", "Mapping", "Iterable"}
+            assert node.value.id not in generics, f"line {node.lineno}: {ast.unparse(node)}"
+
+
+def never_evaluated(tree: ast.Module) -> Iterator[ast.AST]:
+    """What is never evaluated: hints, as all modules postpone them, and what only type checkers read."""
+    for node in ast.walk(tree):
+        for field in ("annotation", "returns"):
+            if (hint := getattr(node, field, None)) is not None:
+                yield hint
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield node
+
+
+def calls(tree: ast.AST, *names: str) -> Iterator[ast.Call]:
+    """Calls of these functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+            yield node
+
+
+def test_the_rule_which_generation_to_start_is_written_once() -> None:
+    """Both sides call it, and neither orders generations by whether they are intact, failed or have their images."""
+    choosing = {p: list(calls(ast.parse(p.read_text()), "best", "restorable", "last_good")) for p in USERS}
+    assert any(p.is_relative_to(ROOT / "checkpointer") and p.stem == "rules" for p, found in choosing.items() if found)
+    assert any(p.is_relative_to(ROOT / "recover") and p.stem == "actions" for p, found in choosing.items() if found)
+    for path in USERS:
+        tree = ast.parse(path.read_text())
+        defined = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+        assert not defined & {"best", "last_good", "_choose_generation"}, path
+        ordering: list[ast.expr] = [*calls(tree, "max", "min", "sorted", "reversed", "next")]
+        ordering += [n for n in ast.walk(tree) if isinstance(n, ast.Subscript) and ast.unparse(n.slice) == "-1"]
+        for node in ordering:
+            text = ast.unparse(node)
+            judged = any(word in text for word in JUDGED)
+            assert not judged or text in ALLOWED, f"{name_of(path)}:{node.lineno}: {text}"
+
+
+JUDGED = (".intact", ".failed", "has_images", ".missing", ".records")
+"""What the rule judges a generation by."""
+
+ALLOWED = {
+    "reversed(holding.intact)": "what is kept when generations are pruned, not what is started",
+    "sorted([*shelf.records, *shelf.damaged])": "all, in the order in which they are listed",
+    "max(shelf.records)": "whether the checkpointer's own standby pod is asked to be an older one",
+}
+
+
+def test_no_label_or_layout_is_written_twice() -> None:
+    """The checkpointer's labels and the paths of its files stand in `upgrader.node` alone."""
+    words = ("checkpointer.upgrader.io", "failed.json", "generation.json", "manifest.json", "checkpointer/workloads")
+    for path in USERS:
+        tree = ast.parse(path.read_text())
+        docs = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+                assert not any(word in node.value for word in words), f"{name_of(path)}:{node.lineno}"

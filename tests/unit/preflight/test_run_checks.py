@@ -1,0 +1,51 @@
+"""All checks together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.unit.preflight.conftest import World
+from upgrader.errors import ApiUnavailable
+from upgrader.model.finding import Finding
+from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.run_checks import inhibits, run_checks
+
+
+def test_nothing_speaks_against_a_healthy_cluster(world: World) -> None:
+    """A cluster that is well has no findings at all."""
+    assert run_checks(world.context()) == ()
+
+
+def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None:
+    """With the API away every check that needs it says so, and the run is refused."""
+    world.kube.unavailable = True
+    findings = run_checks(world.context())
+    assert {finding.id for finding in findings} == {
+        "nodes.unknown",
+        "control-plane.unknown",
+        "checkpointer.unknown",
+        "memory.unknown",
+    }
+    assert {finding.severity for finding in findings} == {"unknown"}
+    assert "did not answer" in findings[0].diagnosis
+    assert inhibits(findings)
+
+
+def test_a_check_that_breaks_off_keeps_what_it_found(world: World) -> None:
+    """Findings from before the failure are kept, and the checks after it still run."""
+
+    def breaks(context: PreflightContext) -> Iterator[Finding]:
+        yield Finding("a.b", "warning", "found")
+        raise ApiUnavailable("gone")
+
+    def other(context: PreflightContext) -> Iterator[Finding]:
+        yield Finding("c.d", "info", "found too")
+
+    findings = run_checks(world.context(), [("a", breaks), ("c", other)])
+    assert [finding.id for finding in findings] == ["a.b", "a.unknown", "c.d"]
+
+
+def test_warnings_do_not_inhibit() -> None:
+    """Only errors and unknowns forbid a run."""
+    assert not inhibits([Finding("a", "warning", ""), Finding("b", "info", "")])
+    assert inhibits([Finding("a", "warning", ""), Finding("b", "error", "")])

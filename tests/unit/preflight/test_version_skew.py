@@ -1,0 +1,49 @@
+"""Version skew."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.preflight.conftest import V, World
+from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.version_skew import check_version
+
+
+@pytest.mark.parametrize("target", [V(1, 36, 3), V(1, 36, 9), V(1, 37, 0)])
+def test_the_same_a_patch_and_the_next_minor_are_fine(world: World, target: KubernetesVersion) -> None:
+    """What Kubernetes supports is not held up."""
+    world.target = target
+    assert world.find(check_version) == {}
+
+
+@pytest.mark.parametrize("target", [V(1, 35, 9), V(1, 36, 2)])
+def test_a_downgrade_is_an_error(world: World, target: KubernetesVersion) -> None:
+    """Down is refused, even by a patch version, and the remedy names the lowest that is possible."""
+    world.target = target
+    found = world.find(check_version)["version.downgrade"]
+    assert found.severity == "error"
+    assert f"{target} is older than the running v1.36.3" in found.title
+    assert "v1.36.3 or newer" in found.remedy
+
+
+def test_a_jump_of_two_minors_is_an_error(world: World) -> None:
+    """Two minors at once are refused, and the remedy names the step between."""
+    world.target = V(1, 38, 0)
+    found = world.find(check_version)["version.skip"]
+    assert (found.severity, found.remedy) == ("error", "Go to a v1.37 release first.")
+
+
+def test_a_kubelet_newer_than_the_target_is_an_error(world: World) -> None:
+    """A kubelet must never be newer than its API server; a newer patch of the same minor is fine."""
+    world.kubelet(V(1, 38, 0))
+    assert world.find(check_version)["version.kubelet-newer"].severity == "error"
+    world.kubelet(V(1, 37, 9))
+    assert world.find(check_version) == {}
+
+
+def test_a_kubelet_may_be_three_minors_behind(world: World) -> None:
+    """Three minors behind the target work, four don't."""
+    world.kubelet(V(1, 34, 0))
+    assert world.find(check_version) == {}
+    world.kubelet(V(1, 33, 9))
+    assert "4 minor versions behind v1.37.1" in world.find(check_version)["version.kubelet-older"].title

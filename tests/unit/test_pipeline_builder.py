@@ -1,0 +1,86 @@
+"""From a plan to steps, and where the gates stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from testkit.fakes.playbooks import FakePlaybooks
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.plan import Action, Plan, PlannedRelease
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings, Settings
+from upgrader.model.version import KubernetesVersion
+from upgrader.pipeline import Pipeline
+from upgrader.pipeline_builder import PipelineBuilder
+from upgrader.ports import Tools
+
+OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
+MANIFEST = "{apiVersion: apps/v1, kind: %s, metadata: {name: %s}}"
+
+
+def planned(name: str, action: Action) -> PlannedRelease:
+    """A release of one workload that has the release's name."""
+    manifest = MANIFEST % ("DaemonSet" if name == "pod-checkpointer" else "Deployment", name)
+    return PlannedRelease(
+        ReleaseSpec(name, "kube-system", Path("/charts") / name), action, "change", manifest, manifest, ()
+    )
+
+
+def assembled(*actions: Action) -> Pipeline:
+    """The built-in pipeline, with these actions in its order."""
+    plan = Plan(OLD, NEW, tuple(planned(name, action) for name, action in zip(BUILT_IN_CHARTS, actions, strict=True)))
+    steps = tuple(ReleaseSettings(name, "kube-system") for name in BUILT_IN_CHARTS)
+    settings = Settings(Path("/c"), NEW, Path("/c/kubeconfig"), Path("/c/hosts.yml"), steps)
+    cluster = Cluster(
+        Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), (Host("controller-1", "10.0.0.2"),)
+    )
+    tools = Tools(FakeHelm(), FakeKube(), FakePlaybooks(), FakeClock(), FakeHosts())
+    return PipelineBuilder(settings, cluster, tools).forward(plan)
+
+
+def gates(pipeline: Pipeline) -> dict[str, list[str]]:
+    """The names of each step's gates."""
+    return {item.step.name: [run.gate.name for run in item.gates] for item in pipeline.steps}
+
+
+def test_gates_of_what_does_not_change_are_held_behind_the_first_change() -> None:
+    """A checkpointer that isn't Ready because of the crash-looper that a run cures doesn't stop that run."""
+    found = gates(assembled("unchanged", "upgrade", "upgrade"))
+    assert found["pod-checkpointer"] == []
+    assert found["kube-apiserver"] == [
+        "deployment/kube-apiserver",
+        "apiserver",
+        "nodes",
+        "critical-pods",
+        "daemonset/pod-checkpointer",
+        "checkpoint",
+    ]
+
+
+@pytest.mark.parametrize(
+    "actions", [("unchanged", "unchanged", "unchanged"), ("upgrade", "unchanged", "upgrade"), ("upgrade",) * 3]
+)
+def test_after_a_change_every_step_is_gated_where_it_stands(actions: tuple[Action, ...]) -> None:
+    """What is unhealthy after a change may come from it, and nothing is built on that; no change: all are looked at."""
+    found = gates(assembled(*actions))
+    assert "checkpoint" in found["pod-checkpointer"]
+    assert found["kube-apiserver"][:2] == ["deployment/kube-apiserver", "apiserver"]
+    assert "deployment/kubernetes" in found["kubernetes"]
+
+
+def test_no_gate_is_lost() -> None:
+    """However many steps come before the first change, each of their gates is held behind it."""
+    every = {name for names in gates(assembled("unchanged", "unchanged", "unchanged")).values() for name in names}
+    assert set(gates(assembled("unchanged", "unchanged", "upgrade"))["kubernetes"]) == every
+
+
+def test_step_whose_gates_are_held_elsewhere_says_so() -> None:
+    """The report of such a step isn't a tick without a reason."""
+    first = assembled("unchanged", "upgrade", "upgrade").steps[0]
+    assert first.step.summary() == "nothing to change; its gates are held with kube-apiserver's"

@@ -1,0 +1,42 @@
+"""The values files of a cluster folder, as adoption writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+__all__ = ["changed_values", "write_values"]
+
+_HEAD = "# Derived by `upgrader adopt` from kubeadm's own configuration; yours to edit.\n"
+
+
+def changed_values(folder: Path, derived: Mapping[str, Mapping[str, Any]]) -> dict[Path, str]:
+    """The values files whose content would change, with their new text; `derived` is by release."""
+    changed = {}
+    for release, values in derived.items():
+        file = folder / "values" / f"{release}.yaml"
+        before = yaml.safe_load(file.read_text()) if file.exists() else None
+        if (before or {}) != values:
+            changed[file] = _HEAD + yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, width=120)
+    return changed
+
+
+def write_values(file: Path, text: str) -> None:
+    """Write a values file; what was there before is kept beside it."""
+    file.parent.mkdir(exist_ok=True)
+    if file.exists():
+        file.replace(file.with_suffix(".yaml.before-adopt"))
+    file.write_text(text)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Text of several lines (a Corefile) as a block that a person can read and edit."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)

@@ -1,0 +1,135 @@
+"""`upgrader adopt`: from kubeadm's static pods into the charts, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.adopt.derive import Derived, derive_values
+from upgrader.adopt.facts import KubeadmFacts, read_facts
+from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
+from upgrader.adopt.values_files import changed_values
+from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import HeldLock, cluster_lock, lock_holder
+from upgrader.app.session import Session, open_session
+from upgrader.config.charts import charts_folder
+from upgrader.engine.locks.folder_lock import folder_lock
+from upgrader.errors import Inhibited
+from upgrader.model.cluster import Host
+from upgrader.model.finding import Finding
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import BUILT_IN_CHARTS, OnFailure, ReleaseSettings, WorkloadGate
+from upgrader.model.version import KubernetesVersion
+from upgrader.pipeline import Pipeline
+from upgrader.preflight.run_checks import CHECKS, inhibits, run_checks
+
+__all__ = ["Adoption", "ProposedAdoption", "adoption", "propose_undo"]
+
+_CHECKS = tuple((name, check) for name, check in CHECKS if name in ("hosts", "nodes", "helm", "memory", "certificates"))
+
+
+@dataclass(frozen=True)
+class ProposedAdoption:
+    """The steps of an adoption or of its undo, and the checks' findings; the cluster is locked."""
+
+    pipeline: Pipeline
+    findings: tuple[Finding, ...]
+    kind: RunKind
+    session: Session
+    front_end: FrontEnd
+    held: HeldLock
+
+    def check_allowed(self) -> None:
+        """Raises Inhibited where a check forbids it."""
+        if inhibits(self.findings):
+            raise Inhibited(
+                "adoption was refused by a check; the cluster was not changed",
+                remedy="Fix the checks marked error or unknown, then run it again.",
+            )
+
+    def execute(self) -> FinishedRun:
+        """Carry it out."""
+        self.check_allowed()
+        # Every step of the undo leaves a working control plane, and none can be undone without adopting again.
+        on_failure: OnFailure | None = "stop" if self.kind is RunKind.ADOPT_UNDO else None
+        return execute_run(
+            self.session, self.front_end, self.pipeline, kind=self.kind, on_failure=on_failure, held=self.held
+        )
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What kubeadm's own files say, and the values files that follow from them. The folder is locked."""
+
+    folder: Path
+    front_end: FrontEnd
+    facts: KubeadmFacts
+    derived: Derived
+    version: KubernetesVersion
+
+    @property
+    def restarts(self) -> tuple[Host, ...]:
+        """The controllers whose kube-apiserver must restart once, to share its port."""
+        return needs_port_sharing(self.facts)
+
+    def changed_files(self) -> dict[Path, str]:
+        """The values files whose content would change, with their new text."""
+        return changed_values(self.folder, self.derived.values)
+
+    @contextmanager
+    def propose(self, *, take_over: bool) -> Iterator[ProposedAdoption]:
+        """Lock the cluster, check, and build the steps from the values files as they are now."""
+        with (
+            open_session(self.folder, self.version) as session,
+            cluster_lock(session, self.front_end, take_over=take_over) as held,
+        ):
+            observed = session.observe()
+            findings = run_checks(session.preflight_context(observed), _CHECKS)
+            cluster, tools, builder = session.cluster, session.tools, session.builder
+            charts = builder.forward(session.plan(observed), adopting(cluster, tools, observed.server))
+            pipeline = adopt_pipeline(charts, self.facts, cluster, tools, observed.server, builder.gates.of_cluster())
+            yield ProposedAdoption(pipeline, findings, RunKind.ADOPT, session, self.front_end, held)
+
+
+@contextmanager
+def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
+    """Lock the folder, and derive the charts' values. Changes nothing. Raises Inhibited for another pipeline."""
+    with folder_lock(folder, lock_holder()):
+        with open_session(folder) as session:
+            facts = read_facts(session.tools.kube, session.tools.hosts, session.cluster)
+            version = session.observe().server
+            derived = _derived(session, facts)
+        yield Adoption(folder, front_end, facts, derived, version)
+
+
+@contextmanager
+def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Iterator[ProposedAdoption]:
+    """The steps back to kubeadm's own static pods."""
+    with (
+        folder_lock(folder, lock_holder()),
+        open_session(folder) as session,
+        cluster_lock(session, front_end, take_over=take_over) as held,
+    ):
+        gates, policy = session.builder.gates, session.settings.gates
+        addons = (
+            gates.of_workload(WorkloadGate("daemonset", "kube-system", "kube-proxy", policy)),
+            gates.of_workload(WorkloadGate("deployment", "kube-system", "coredns", policy)),
+        )
+        version = session.observe().server
+        pipeline = undo_pipeline(session.cluster, session.tools, version, gates.of_cluster(), addons)
+        yield ProposedAdoption(pipeline, (), RunKind.ADOPT_UNDO, session, front_end, held)
+
+
+def _derived(session: Session, facts: KubeadmFacts) -> Derived:
+    releases = [item for item in session.settings.pipeline if isinstance(item, ReleaseSettings)]
+    if tuple(item.name for item in releases)[: len(BUILT_IN_CHARTS)] != BUILT_IN_CHARTS:
+        raise Inhibited(
+            f"the pipeline must begin with {', '.join(BUILT_IN_CHARTS)} to adopt a control plane",
+            remedy="Remove `pipeline` from upgrader.yaml until the adoption is done.",
+        )
+    own = {item.name: item.values for item in releases}
+    addresses = tuple(host.address for host in session.cluster.controllers)
+    return derive_values(facts, addresses, own, session.tools.helm, charts_folder())

@@ -1,0 +1,202 @@
+"""Executes a pipeline as a run: run folder, lock, journal and its replicas, display, availability probe, report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import HeldLock
+from upgrader.app.probing import probe_of, probing
+from upgrader.app.session import Session
+from upgrader.availability.guard import guarded
+from upgrader.availability.phases import Phases
+from upgrader.engine.execution.cordoned_nodes import cordoned
+from upgrader.engine.execution.runner import Runner, RunResult
+from upgrader.engine.execution.step_inputs import step_inputs
+from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
+from upgrader.engine.history.past_runs import prune
+from upgrader.engine.journal.atomic import write_atomic
+from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
+from upgrader.engine.state.fold import fold
+from upgrader.engine.state.report import report_json
+from upgrader.engine.state.run_state import RunState
+from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed, UpgraderError
+from upgrader.model.event import Event, Note, RollbackRequested, RunResumed, RunStarted
+from upgrader.model.plan import Plan
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import OnFailure
+from upgrader.pipeline import Pipeline
+from upgrader.ports import Reporter
+
+__all__ = ["FinishedRun", "continue_run", "execute_run"]
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that came to an end of its own, and its folder; `error` is what its outcome means to a caller."""
+
+    state: RunState
+    folder: Path
+    error: UpgraderError | None = None
+    """StepFailed, RollbackFailed or Interrupted; None for a success, and for a rollback that was requested."""
+
+
+def execute_run(
+    session: Session,
+    front_end: FrontEnd,
+    pipeline: Pipeline,
+    *,
+    kind: RunKind,
+    on_failure: OnFailure | None = None,
+    plan: Plan | None = None,
+    held: HeldLock | None,
+) -> FinishedRun:
+    """Run a pipeline to its end. `on_failure` None means policy's.
+
+    `plan` is what an upgrade was made from: it is recorded, for whoever has to resume the run, and a step that disturbs
+    the API's clients more than the settings allow has failed. `held` is the cluster's lock; only what has to work
+    without the API goes without.
+    """
+    settings, clock = session.settings, session.tools.clock
+    target = plan.target if plan else None
+    name = f"{clock.now():%Y%m%dT%H%M%S}-{target or kind}"
+    runs = settings.folder / "runs"
+    prune(runs, settings.keep_runs)
+    folder = runs / name
+    folder.mkdir(mode=0o700, parents=True)
+    began = RunStarted(
+        name,
+        kind,
+        tuple(item.step.name for item in pipeline.steps),
+        f"runs/{name}",
+        target=target,
+        current=plan.current if plan else None,
+        on_failure=on_failure or settings.on_failure,
+        inputs=step_inputs(plan) if plan else (),
+    )
+    job = _Job(folder, pipeline, plan is not None, None, lambda runner, steps: runner.run(steps, began))
+    result, state = _reported(session, front_end, job, Journal(folder / JOURNAL, clock), held)
+    return FinishedRun(state, folder, _error(result, kind))
+
+
+def continue_run(
+    session: Session,
+    front_end: FrontEnd,
+    pipeline: Pipeline,
+    *,
+    folder: Path,
+    why: RunResumed | RollbackRequested,
+    held: HeldLock,
+) -> FinishedRun:
+    """Resume the upgrade whose journal is in `folder`, or roll it back, in the same journal."""
+    path = folder / JOURNAL
+    earlier = fold(read_journal(path))
+    forward = isinstance(why, RunResumed)
+    job = _Job(folder, pipeline, forward, earlier, lambda runner, steps: runner.resume(steps, earlier, why))
+    result, state = _reported(session, front_end, job, Journal.reopen(path, session.tools.clock), held)
+    wanted = not forward and result.outcome == "rolled-back"
+    return FinishedRun(state, folder, None if wanted else _error(result, earlier.kind))
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What the runner has to do; `earlier` is what other processes did of the run."""
+
+    folder: Path
+    pipeline: Pipeline
+    enforce_availability: bool
+    """Whether a step that disturbs the API's clients too much has failed."""
+    earlier: RunState | None
+    work: Callable[[Runner, Pipeline], RunResult]
+
+
+def _reported(
+    session: Session, front_end: FrontEnd, job: _Job, journal: Journal, held: HeldLock | None
+) -> tuple[RunResult, RunState]:
+    """Do the job, and leave a report, however it ends."""
+    try:
+        result = _run(session, front_end, job, journal, held)
+    except BaseException:
+        with suppress(UpgraderError):  # the error that ended the run matters more
+            _close(job.folder, journal)
+        raise
+    return result, _close(job.folder, journal)
+
+
+def _close(folder: Path, journal: Journal) -> RunState:
+    journal.close()
+    state = fold(read_journal(folder / JOURNAL))
+    _write_report(folder / "report.json", state)
+    return state
+
+
+def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, held: HeldLock | None) -> RunResult:
+    settings, tools = session.settings, session.tools
+    stop = held.stop if held else StopRequest()
+    with front_end.display() as display, stop_on_signals(stop, lambda text: display.emit(Note(text))):
+        if job.earlier:
+            display.catch_up(job.earlier)
+        probe = probe_of(session, display)
+        others: list[Reporter] = [*([Phases(probe.enter)] if probe else []), *([held.lock] if held else [])]
+        mirror = session.mirror(job.folder / JOURNAL, job.folder.name, lambda text: display.emit(Note(text)))
+        reporter = _CompositeReporter(journal, display, mirror, *others)
+        if held and held.lock.taken_over:
+            reporter.emit(held.lock.taken_over)
+        runner = Runner(
+            kube=tools.kube,
+            clock=tools.clock,
+            reporter=reporter,
+            stop=stop,
+            recovery=session.recovery(),
+            patience_seconds=settings.recovery.patience_seconds,
+        )
+        pipeline = job.pipeline
+        if probe and job.enforce_availability:
+            pipeline = guarded(pipeline, probe.counts, settings.limits)
+        with probing(probe, reporter):
+            result = job.work(runner, pipeline)
+        for words in cordoned(tools.kube):
+            reporter.emit(Note(words))
+        return result
+
+
+def _error(result: RunResult, kind: RunKind) -> UpgraderError | None:
+    """Only an upgrade is resumed; every other kind is idempotent as a whole, and is simply run again."""
+    upgrade = kind is RunKind.UPGRADE
+    match result.outcome:
+        case "succeeded":
+            return None
+        case "rolled-back":
+            message = f"The run failed and was rolled back; the cluster is healthy.\n{result.reason}"
+            return StepFailed(message, remedy=result.remedy)
+        case "failed":
+            remedy = result.remedy or "Check the cluster before anything else."
+            again = "\nThen `upgrader resume` tries again what failed." if upgrade else ""
+            return RollbackFailed(result.reason, remedy=f"{remedy}{again}")
+        case "interrupted":
+            return Interrupted(result.reason, remedy=result.remedy if upgrade else "Run the same command again.")
+
+
+class _CompositeReporter:
+    """A reporter that tells several; the journal first, for what is shown must be on disk."""
+
+    def __init__(self, *reporters: Reporter) -> None:
+        self._reporters = reporters
+
+    def emit(self, event: Event) -> None:
+        for reporter in self._reporters:
+            reporter.emit(event)
+
+
+def _write_report(path: Path, state: RunState) -> None:
+    try:
+        write_atomic(path, (json.dumps(report_json(state), indent=2) + "\n").encode())
+    except OSError as error:
+        raise JournalError(
+            f"{path} can't be written: {error.strerror}; the run's outcome: {state.result}",
+            remedy=f"{JOURNAL} beside it has everything that the report would contain.",
+        ) from error

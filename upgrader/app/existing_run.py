@@ -1,0 +1,85 @@
+"""A run that exists already: found wherever its journal is, and locked, so that it can be resumed or rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import HeldLock, cluster_lock, lock_holder
+from upgrader.app.session import Session, open_session
+from upgrader.engine.history.run_discovery import DiscoveredRun, DiscoveredRuns, bring_home
+from upgrader.engine.locks.folder_lock import folder_lock
+from upgrader.engine.state.run_state import RunState
+from upgrader.errors import ApiUnavailable, UsageError
+from upgrader.model.run_kind import RunKind
+
+__all__ = ["ExistingRun", "existing_run"]
+
+
+@dataclass(frozen=True)
+class ExistingRun:
+    """A run that no other process owns, with its journal in this cluster folder."""
+
+    session: Session
+    front_end: FrontEnd
+    held: HeldLock
+    state: RunState
+    folder: Path
+    """The run's."""
+
+
+@contextmanager
+def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_over: bool) -> Iterator[ExistingRun]:
+    """Lock the cluster, and find the run (None: the newest upgrade). Raises UsageError where it can't be continued.
+
+    Its journal is read before the lock of a dead holder is taken, and again behind the lock, as it may have grown.
+    """
+    with open_session(folder) as session, folder_lock(folder, lock_holder()):
+        known = session.find_runs()
+        for problem in known.problems:
+            front_end.notify(problem)
+        _choose(known, name)
+        try:
+            with cluster_lock(session, front_end, take_over=take_over) as held:
+                found = session.find_runs()
+                run = _choose(found, name)
+                _refuse_older(run, found)
+                home = bring_home(run, session.settings.folder / "runs")
+                yield ExistingRun(session, front_end, held, run.state, home)
+        except ApiUnavailable as error:
+            raise ApiUnavailable(
+                error.message,
+                remedy="Restore the API with `upgrader recover`, then run this again: the run is where it was.",
+            ) from error
+
+
+def _choose(found: DiscoveredRuns, name: str | None) -> DiscoveredRun:
+    if name is None:
+        upgrades = [run for run in found.runs if run.state.is_upgrade]
+        if not upgrades:
+            raise UsageError("this cluster has no upgrade yet", remedy="Start one with: upgrader run")
+        return upgrades[-1]
+    run = found.get(name)
+    if run is None:
+        raise UsageError(f"there is no run {name}", remedy="`upgrader history` lists all runs.")
+    kind = run.state.kind
+    if kind is not RunKind.UPGRADE:
+        raise UsageError(f"run {name} is no upgrade", remedy=f"To continue it, run: {kind.command}")
+    return run
+
+
+def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:
+    """What a later run changed is built on what this one changed."""
+    for later in found.runs[found.runs.index(run) + 1 :]:
+        state = later.state
+        if any(step.to_undo for step in state.steps):
+            raise UsageError(
+                f"run {later.name} came after {run.name}, and its changes are still in place",
+                remedy=f"Roll that one back first (upgrader rollback --run {later.name}), or continue from it."
+                if state.is_upgrade
+                else f"It was `{state.kind.command}`, and an upgrade from before it can't be continued: "
+                "start a new run.",
+            )

@@ -1,0 +1,51 @@
+"""What a use case needs of whoever called it: a place for notices, and a display for runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from upgrader.engine.state.run_state import RunState
+from upgrader.model.event import Event
+from upgrader.ports import Reporter
+
+__all__ = ["FrontEnd", "RunDisplay", "SilentDisplay"]
+
+
+class RunDisplay(Reporter, Protocol):
+    """Shows a run while it is open."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def catch_up(self, state: RunState) -> None:
+        """Take note of what other processes did of this run before."""
+        ...
+
+
+class SilentDisplay:
+    """Shows nothing: a run's journal and report tell it all."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def catch_up(self, state: RunState) -> None: ...
+
+    def emit(self, event: Event) -> None: ...
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """`notify` takes one line that an operator should know; `display` makes a display for one run."""
+
+    notify: Callable[[str], None] = lambda _: None
+    display: Callable[[], RunDisplay] = SilentDisplay

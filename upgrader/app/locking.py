@@ -1,0 +1,86 @@
+"""The cluster's lock around a use case: taken before the cluster is read, released however it ends."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.session import Session
+from upgrader.engine.execution.stop_request import StopRequest
+from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
+from upgrader.engine.locks.folder_lock import lock_identity
+from upgrader.engine.locks.heartbeat import kept_alive
+from upgrader.engine.locks.lease import LEASE_SECONDS, Holder
+
+__all__ = ["HeldLock", "cluster_lock", "lock_holder"]
+
+
+@dataclass(frozen=True)
+class HeldLock:
+    """The cluster's lock, and the request to stop that is made when the lock is lost."""
+
+    lock: ClusterLock
+    stop: StopRequest
+
+
+def lock_holder() -> str:
+    """This process, as other processes that meet its lock see it."""
+    return f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
+
+
+@contextmanager
+def cluster_lock(session: Session, front_end: FrontEnd, *, take_over: bool) -> Iterator[HeldLock]:
+    """Hold the cluster's lock; the folder's must be held already. Raises Locked when another process holds it."""
+    tools, stop = session.tools, StopRequest()
+    # A process may have had the same number before, on a machine that lost its power.
+    holder = Holder(f"{lock_holder()} {secrets.token_hex(3)}", lock_identity(session.settings.folder))
+    with _release_on_signals():
+        lock = acquire(
+            tools.kube,
+            tools.clock,
+            holder,
+            take_over=take_over,
+            note=front_end.notify,
+            unread=lambda dead: _unread(session, dead),
+        )
+        try:
+            with kept_alive(lock, lambda other: stop.forbid(f"the cluster's lock was taken over by {other}")):
+                yield HeldLock(lock, stop)
+        finally:
+            if not lock.release():
+                front_end.notify(
+                    "The cluster's lock could not be released, as the API does not answer: other machines will wait "
+                    f"{LEASE_SECONDS} s before they take it."
+                )
+
+
+def _unread(session: Session, dead: Holder) -> str:
+    """Why it is not known what a dead holder did; "" when its journal was found, or it had not begun a run."""
+    if not dead.run or session.find_runs().get(dead.run) is not None:
+        return ""
+    return f"the journal of its run {dead.run} is neither here nor in the cluster nor on a controller"
+
+
+@contextmanager
+def _release_on_signals() -> Iterator[None]:
+    """Let SIGTERM and a closed terminal end the process as Ctrl-C does, so that the lock is released.
+
+    In any other thread than the main one, signals are the caller's to handle.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {each: signal.signal(each, signal.default_int_handler) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

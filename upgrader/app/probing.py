@@ -1,0 +1,56 @@
+"""The availability prober beside a run: its counts are shown while they grow, and journaled at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from upgrader.app.session import Session
+from upgrader.availability.prober_control import AvailabilityProbe
+from upgrader.model.availability import Availability
+from upgrader.model.event import AvailabilityMeasured
+from upgrader.ports import Reporter
+
+__all__ = ["probe_of", "probing"]
+
+
+def probe_of(session: Session, display: Reporter) -> AvailabilityProbe | None:
+    """A probe that sends requests as the API's clients do, and shows the counts; None when it is turned off."""
+    settings = session.settings
+    rate = settings.availability.requests_per_second
+    if rate <= 0:
+        return None
+    return AvailabilityProbe(
+        settings.kubeconfig,
+        context=session.cluster.context,
+        requests_per_second=rate,
+        addresses=settings.availability.addresses,
+        on_change=lambda seen: display.emit(_measured(seen)),
+    )
+
+
+@contextmanager
+def probing(probe: AvailabilityProbe | None, reporter: Reporter) -> Iterator[None]:
+    """Probe while the context is open, and journal the counts at the end."""
+    if probe is None:
+        yield
+        return
+    with probe:
+        try:
+            yield
+        finally:
+            reporter.emit(_measured(probe.stop()))
+
+
+def _measured(seen: Availability) -> AvailabilityMeasured:
+    return AvailabilityMeasured(
+        seen.requests,
+        seen.failed,
+        seen.raw_failed,
+        seen.longest_gap_ms,
+        failures=tuple(map(str, seen.failures[:20])),
+        raw_failures=tuple(map(str, seen.raw_failures[:20])),
+        latency=seen.latency,
+        watches=seen.watches,
+        phases=tuple(phase for phase in seen.phases if phase.requests),
+    )

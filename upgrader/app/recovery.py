@@ -1,0 +1,83 @@
+"""`upgrader recover`: restore an unreachable API server from the checkpoints on the controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import cluster_lock, lock_holder
+from upgrader.app.session import Session, open_session
+from upgrader.engine.locks.folder_lock import folder_lock
+from upgrader.errors import RollbackFailed, UsageError
+from upgrader.model.cluster import Cluster
+from upgrader.model.run_kind import RunKind
+from upgrader.pipeline import Pipeline
+from upgrader.recover.diagnosis.diagnose import Diagnosis
+from upgrader.recover.pipeline import recover_pipeline, recovered
+
+__all__ = ["ProposedRecovery", "propose_recovery"]
+
+
+@dataclass(frozen=True)
+class ProposedRecovery:
+    """What was found on the controllers, and what a recovery would do about it."""
+
+    seen: Diagnosis
+    missing: str
+    """What is not healthy although the API answers; "" when nothing, or when the API doesn't answer."""
+    pipeline: Pipeline
+    session: Session
+    front_end: FrontEnd
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to recover."""
+        return not self.seen.healthy or bool(self.missing)
+
+    def check_possible(self) -> None:
+        """Raises RollbackFailed, with what to do, where manual action is required first."""
+        if self.seen.blocked:
+            remedies = [item.remedy for item in self.seen.findings if item.severity == "error" and item.remedy]
+            raise RollbackFailed(
+                f"manual action is required: {self.seen.blocked}",
+                remedy=remedies[0] if remedies else "See the findings above.",
+            )
+
+    def execute(self) -> FinishedRun:
+        """Carry it out. Without an API there is no lock to take, and no Helm of another run can be at work either."""
+        self.check_possible()
+        session = self.session.without_probe()  # that requests fail while there is no API is no news
+        lock = cluster_lock(session, self.front_end, take_over=False) if self.seen.api.answers else nullcontext(None)
+        with lock as held:
+            return execute_run(
+                session, self.front_end, self.pipeline, kind=RunKind.RECOVER, on_failure="stop", held=held
+            )
+
+
+@contextmanager
+def propose_recovery(
+    folder: Path, only: tuple[str, ...], front_end: FrontEnd, *, dry_run: bool
+) -> Iterator[ProposedRecovery]:
+    """Examine the controllers, or those of them that `only` names; `dry_run` takes no lock."""
+    with (
+        open_session(folder) as session,
+        nullcontext() if dry_run else folder_lock(folder, lock_holder()),
+    ):
+        _check_names(session.cluster, only)
+        tools = session.recover_tools(only)
+        seen = tools.look()
+        missing = recovered(tools) if seen.healthy else ""
+        yield ProposedRecovery(seen, missing, recover_pipeline(seen, tools), session, front_end)
+
+
+def _check_names(cluster: Cluster, names: tuple[str, ...]) -> None:
+    known = [host.name for host in cluster.controllers]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(
+            f"{', '.join(unknown)}: no such controller in the inventory", remedy=f"Controllers: {', '.join(known)}"
+        )

@@ -1,0 +1,103 @@
+"""`upgrader resume`: continue a run that was interrupted, from this machine or another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.app.execution import FinishedRun, continue_run
+from upgrader.app.existing_run import ExistingRun, existing_run
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import lock_holder
+from upgrader.app.session import Session
+from upgrader.engine.execution.next_action import Action, End, next_action
+from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
+from upgrader.engine.state.fold import follow
+from upgrader.engine.state.run_state import RunState
+from upgrader.errors import UsageError
+from upgrader.model.event import RunResumed
+from upgrader.pipeline import Pipeline
+
+__all__ = ["ResumableRun", "ResumedRun", "resumable_run"]
+
+
+@dataclass(frozen=True)
+class ResumedRun:
+    """Everything that is needed to continue."""
+
+    run: ExistingRun
+    why: RunResumed
+    pipeline: Pipeline
+    next: Action
+    """What is done first."""
+
+    def execute(self) -> FinishedRun:
+        """Run it to its end."""
+        run = self.run
+        return continue_run(run.session, run.front_end, self.pipeline, folder=run.folder, why=self.why, held=run.held)
+
+
+@dataclass(frozen=True)
+class ResumableRun:
+    """A run that can be continued."""
+
+    run: ExistingRun
+    why: RunResumed
+    resumed: RunState
+    """The run's state as it will be once it is resumed."""
+
+    def prepare(self, *, accept_changes: bool) -> ResumedRun:
+        """Build what is left to do: forward, or back if it was rolling back.
+
+        Raises UsageError where the pipeline, or without `accept_changes` the inputs, changed since the run began.
+        """
+        session = self.run.session.at(self.resumed.target) if self.resumed.target else self.run.session
+        pipeline = _pipeline(session, self.resumed, accept_changes=accept_changes)
+        run = ExistingRun(session, self.run.front_end, self.run.held, self.run.state, self.run.folder)
+        return ResumedRun(run, self.why, pipeline, next_action(self.resumed))
+
+
+@contextmanager
+def resumable_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_over: bool) -> Iterator[ResumableRun]:
+    """Lock the cluster and find the run. Raises UsageError where nothing is left to do."""
+    with existing_run(folder, name, front_end, take_over=take_over) as run:
+        why = RunResumed(run.state.run, lock_holder())
+        resumed = follow(run.state, why, run.session.tools.clock.now())
+        _refuse_over(run.state, resumed)
+        yield ResumableRun(run, why, resumed)
+
+
+def _refuse_over(state: RunState, resumed: RunState) -> None:
+    """A run that was cut off is resumed even if only its end is missing; one that has ended must have work left."""
+    if not state.over and (state.outcome != "failed" or not isinstance(next_action(resumed), End)):
+        return
+    back = "`upgrader rollback` undoes it; " if state.outcome == "succeeded" else ""
+    raise UsageError(
+        f"there is nothing to resume: run {state.run} has ended ({state.outcome})",
+        remedy=f"{back}`upgrader run` starts a new one.",
+    )
+
+
+def _pipeline(session: Session, state: RunState, *, accept_changes: bool) -> Pipeline:
+    builder = session.builder
+    if state.rolling_back:
+        return builder.rollback(state)
+    plan = builder.replan(state, session.intended(), session.observe())
+    pipeline = builder.forward(plan)
+    names = tuple(item.step.name for item in pipeline.steps)
+    if names != state.planned:
+        raise UsageError(
+            f"the pipeline is no longer that of run {state.run}: it was {', '.join(state.planned)}, and is "
+            f"{', '.join(names)}",
+            remedy="Restore `pipeline` in upgrader.yaml; or run `upgrader rollback`, then start a new run.",
+        )
+    changed = changed_inputs(state.inputs, step_inputs(plan))
+    if changed and not accept_changes:
+        raise UsageError(
+            f"since run {state.run} began, the chart, the values or the playbook have changed of: {', '.join(changed)}",
+            remedy="Restore them; or continue with them as they are now: --accept-changes (a step that is done already "
+            "is not done again); or undo the run: upgrader rollback.",
+        )
+    return pipeline

@@ -1,0 +1,83 @@
+"""`upgrader rollback`: undo what a run did, newest step first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.app.execution import FinishedRun, continue_run
+from upgrader.app.existing_run import ExistingRun, existing_run
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import lock_holder
+from upgrader.engine.state.fold import follow
+from upgrader.engine.state.run_state import RunState, StepState
+from upgrader.errors import UsageError
+from upgrader.model.event import RollbackRequested
+
+__all__ = ["ProposedRollback", "RunToRollBack", "run_to_roll_back"]
+
+
+@dataclass(frozen=True)
+class ProposedRollback:
+    """What a rollback would undo."""
+
+    run: ExistingRun
+    why: RollbackRequested
+    state: RunState
+    """The run's state as it will be once the rollback has begun."""
+
+    @property
+    def steps(self) -> tuple[StepState, ...]:
+        """The steps that are undone, in this order; empty when none is left."""
+        return tuple(step for step in self.state.rollback_order if step.to_undo)
+
+    def execute(self) -> FinishedRun:
+        """Undo them all, each behind its gates."""
+        run = self.run
+        pipeline = run.session.builder.rollback(self.state)
+        return continue_run(run.session, run.front_end, pipeline, folder=run.folder, why=self.why, held=run.held)
+
+
+@dataclass(frozen=True)
+class RunToRollBack:
+    """A run that may be rolled back; `named` says whether the operator named it."""
+
+    run: ExistingRun
+    named: bool
+
+    def propose(self, to: str) -> ProposedRollback:
+        """Keep the step `to` and those before it; "" keeps none. Raises UsageError where that makes no sense."""
+        run = self.run
+        if not self.named:
+            _check_meant(run)
+        begun = [step.name for step in run.state.steps]
+        if to and to not in begun:
+            raise UsageError(
+                f"--to {to}: run {run.state.run} has not begun such a step",
+                remedy=f"Its steps: {', '.join(begun) or 'none'}",
+            )
+        why = RollbackRequested(run.state.run, lock_holder(), to)
+        return ProposedRollback(run, why, follow(run.state, why, run.session.tools.clock.now()))
+
+
+@contextmanager
+def run_to_roll_back(
+    folder: Path, name: str | None, front_end: FrontEnd, *, take_over: bool
+) -> Iterator[RunToRollBack]:
+    """Lock the cluster and find the run (None: the newest upgrade)."""
+    with existing_run(folder, name, front_end, take_over=take_over) as run:
+        yield RunToRollBack(run, named=name is not None)
+
+
+def _check_meant(run: ExistingRun) -> None:
+    """Whoever takes a dead run's lock means that run, which may have ended before it was written down anywhere."""
+    dead = run.held.lock.taken_over
+    if dead is not None and run.state.outcome == "succeeded":
+        name = run.folder.name
+        raise UsageError(
+            f"the cluster's lock was still held by {dead.holder}, but the newest run, {name}, succeeded: "
+            "no interrupted run was found that could be rolled back",
+            remedy=f"To roll that run back: upgrader rollback --run {name}",
+        )

@@ -1,0 +1,180 @@
+"""The composition root: the only place that knows which adapter stands behind which port."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from upgrader.adapters.clock import SystemClock
+from upgrader.adapters.helm import HelmAdapter
+from upgrader.adapters.hosts import SshHosts
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.adapters.playbooks import AnsiblePlaybooks
+from upgrader.config.charts import charts_folder
+from upgrader.config.inventory import load_cluster
+from upgrader.config.kubeconfig_context import check_context
+from upgrader.config.load import Overrides, load_settings
+from upgrader.engine.history.journal_mirror import JournalMirror
+from upgrader.engine.history.journal_replicas import ClusterReplicas, ControllerReplicas, LocalJournals
+from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
+from upgrader.model.cluster import Cluster
+from upgrader.model.finding import Finding
+from upgrader.model.observed import Observed
+from upgrader.model.plan import Plan, PlannedPlaybook
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.settings import AvailabilitySettings, Settings
+from upgrader.model.version import KubernetesVersion
+from upgrader.observe import observe
+from upgrader.pipeline_builder import PipelineBuilder
+from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
+from upgrader.ports import Kube, Recovery, Tools
+from upgrader.preflight.run_checks import PreflightContext, run_checks
+from upgrader.recover.diagnosis.look import Look
+from upgrader.recover.pipeline import RecoverTools
+from upgrader.recover.restoring.api_recovery import ApiRecovery
+
+__all__ = ["Session", "open_kube", "open_session"]
+
+_BRIEF_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Session:
+    """One cluster folder, opened: its settings, its machines and the tools to work on them."""
+
+    settings: Settings
+    cluster: Cluster
+    tools: Tools
+    brief_kube: Kube
+    """The same API with a short deadline, for what must not hold a run up."""
+
+    @property
+    def builder(self) -> PipelineBuilder:
+        """What makes pipelines for this cluster."""
+        return PipelineBuilder(self.settings, self.cluster, self.tools)
+
+    def at(self, target: KubernetesVersion) -> Session:
+        """The same with another target, whatever upgrader.yaml says."""
+        return replace(self, settings=replace(self.settings, target=target))
+
+    def without_probe(self) -> Session:
+        """The same, without requests to the API that only measure it."""
+        return replace(self, settings=replace(self.settings, availability=AvailabilitySettings(0.0)))
+
+    def observe(self) -> Observed:
+        """Read from the cluster what the pipeline needs to know."""
+        releases = (item for item in self._wanted() if isinstance(item, ReleaseSpec))
+        return observe(self.tools.kube, self.tools.helm, releases)
+
+    def plan(self, observed: Observed) -> Plan:
+        """What a run would change. Raises HelmError for values that a chart's schema refuses."""
+        return plan_run(self.intended(), observed, self.settings.target)
+
+    def intended(self) -> tuple[IntendedStep, ...]:
+        """The pipeline as it should be at the target, each chart rendered."""
+        helm = self.tools.helm
+        return tuple(
+            item if isinstance(item, PlannedPlaybook) else IntendedRelease(item, helm.render(item))
+            for item in self._wanted()
+        )
+
+    def _wanted(self) -> Iterator[ReleaseSpec | PlannedPlaybook]:
+        return wanted_steps(self.settings, charts_folder())
+
+    def preflight(self, observed: Observed, plan: Plan) -> tuple[Finding, ...]:
+        """Every check's findings."""
+        changing = frozenset(step.name for step in plan.steps if step.action in ("install", "upgrade"))
+        return run_checks(replace(self.preflight_context(observed), changing=changing))
+
+    def preflight_context(self, observed: Observed) -> PreflightContext:
+        """What checks read."""
+        return PreflightContext(
+            kube=self.tools.kube,
+            hosts=self.tools.hosts,
+            helm=self.tools.helm,
+            clock=self.tools.clock,
+            cluster=self.cluster,
+            target=self.settings.target,
+            observed=observed,
+            helm_timeout_seconds=self.settings.helm_timeout_seconds,
+        )
+
+    def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:
+        """What replicates a run's journal to where it outlives this machine."""
+        return JournalMirror(
+            journal,
+            run,
+            cluster=ClusterReplicas(self.brief_kube),
+            controllers=self._controllers(),
+            clock=self.tools.clock,
+            keep=self.settings.keep_runs,
+            note=note,
+        )
+
+    def find_runs(self) -> DiscoveredRuns:
+        """All runs of this cluster that are known anywhere: here, in the cluster, on its controllers."""
+        here = LocalJournals(self.settings.folder / "runs")
+        return find_runs((here, ClusterReplicas(self.brief_kube), *self._controllers()))
+
+    def _controllers(self) -> tuple[ControllerReplicas, ...]:
+        return tuple(ControllerReplicas(self.tools.hosts, host) for host in self.cluster.controllers)
+
+    def recovery(self) -> Recovery:
+        """The way to an API that doesn't come back by itself."""
+        return self.recover_tools().recovery
+
+    def recover_tools(self, only: Sequence[str] = ()) -> RecoverTools:
+        """What a recovery works through; `only` names the controllers that it may touch, () all of them."""
+        tools = self.tools
+        look = Look(tools.hosts, tools.kube, self.cluster, only)
+        return RecoverTools(
+            hosts=tools.hosts,
+            helm=tools.helm,
+            kube=tools.kube,
+            clock=tools.clock,
+            cluster=self.cluster,
+            look=look,
+            recovery=ApiRecovery(look, hosts=tools.hosts, kube=tools.kube, clock=tools.clock),
+            gates=self.builder.gates,
+            helm_timeout_seconds=self.settings.helm_timeout_seconds,
+        )
+
+
+@contextmanager
+def open_kube(folder: Path, timeout_seconds: float) -> Iterator[Kube]:
+    """The API of a cluster folder's cluster, and nothing else; each call ends after that time."""
+    settings = load_settings(folder, os.environ)
+    kube = KubeAdapter(
+        settings.kubeconfig, check_context(settings.kubeconfig, settings.context), timeout_seconds=timeout_seconds
+    )
+    try:
+        yield kube
+    finally:
+        kube.close()
+
+
+@contextmanager
+def open_session(folder: Path, target: KubernetesVersion | None = None) -> Iterator[Session]:
+    """Read a cluster folder and connect; `target` None means the file's.
+
+    Raises UsageError for whatever is wrong with the folder, before any connection.
+    """
+    settings = load_settings(folder, os.environ, Overrides(target=target))
+    context = check_context(settings.kubeconfig, settings.context)
+    with ExitStack() as stack:
+        # Ansible reads its inventory in a process of its own: meanwhile the other tools are made ready.
+        cluster = stack.enter_context(ThreadPoolExecutor(1)).submit(load_cluster, settings, context)
+        helm = HelmAdapter(settings.kubeconfig, context)
+        stack.callback(helm.close)
+        hosts = SshHosts()
+        stack.callback(hosts.close)
+        kube = KubeAdapter(settings.kubeconfig, context)
+        stack.callback(kube.close)
+        brief_kube = KubeAdapter(settings.kubeconfig, context, timeout_seconds=_BRIEF_SECONDS)
+        stack.callback(brief_kube.close)
+        tools = Tools(helm, kube, AnsiblePlaybooks(), SystemClock(), hosts)
+        yield Session(settings, cluster.result(), tools, brief_kube)

@@ -1,0 +1,93 @@
+"""`upgrader plan` and `upgrader run`: plan an upgrade, check it, and execute it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import HeldLock, cluster_lock, lock_holder
+from upgrader.app.session import Session, open_session
+from upgrader.engine.history.past_runs import newest_run
+from upgrader.engine.locks.folder_lock import folder_lock
+from upgrader.errors import Inhibited
+from upgrader.model.finding import Finding
+from upgrader.model.plan import Plan
+from upgrader.model.run_kind import RunKind
+from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.run_checks import inhibits
+
+__all__ = ["CheckedPlan", "ProposedUpgrade", "plan_upgrade", "propose_upgrade"]
+
+
+@dataclass(frozen=True)
+class CheckedPlan:
+    """A plan, and every check's findings on it."""
+
+    plan: Plan
+    findings: tuple[Finding, ...]
+
+    @property
+    def inhibited(self) -> bool:
+        """Whether a check forbids to execute it."""
+        return inhibits(self.findings)
+
+
+@dataclass(frozen=True)
+class ProposedUpgrade:
+    """A checked plan, with the cluster locked: it is executed as it is, or not at all."""
+
+    checked: CheckedPlan
+    session: Session
+    front_end: FrontEnd
+    held: HeldLock
+
+    def execute(self) -> FinishedRun:
+        """Run it to its end. Raises Inhibited where a check forbids it."""
+        plan, session = self.checked.plan, self.session
+        if self.checked.inhibited:
+            raise Inhibited(
+                "the run was refused by a check; nothing was changed",
+                remedy="Fix the checks marked error or unknown, then run `upgrader plan` again.",
+            )
+        pipeline = session.builder.forward(plan)
+        return execute_run(session, self.front_end, pipeline, kind=RunKind.UPGRADE, plan=plan, held=self.held)
+
+
+def plan_upgrade(folder: Path, target: KubernetesVersion | None) -> CheckedPlan:
+    """What an upgrade would change, and what the checks find. Changes nothing. `target` None means the file's."""
+    with open_session(folder, target) as session:
+        return _checked(session)
+
+
+@contextmanager
+def propose_upgrade(
+    folder: Path, target: KubernetesVersion | None, front_end: FrontEnd, *, take_over: bool
+) -> Iterator[ProposedUpgrade]:
+    """Lock the cluster, plan and check. Raises Locked where another process works on the cluster."""
+    with (
+        open_session(folder, target) as session,
+        folder_lock(folder, lock_holder()),
+        cluster_lock(session, front_end, take_over=take_over) as held,
+    ):
+        _mention_interrupted(folder, front_end)
+        yield ProposedUpgrade(_checked(session), session, front_end, held)
+
+
+def _checked(session: Session) -> CheckedPlan:
+    observed = session.observe()
+    plan = session.plan(observed)
+    return CheckedPlan(plan, session.preflight(observed, plan))
+
+
+def _mention_interrupted(folder: Path, front_end: FrontEnd) -> None:
+    """A resumed run and a new one differ in where they roll back to."""
+    newest = newest_run(folder / "runs")
+    if newest and newest.outcome == "interrupted" and newest.state.is_upgrade:
+        front_end.notify(
+            f"Run {newest.name} was interrupted. `upgrader resume` continues it, and can roll back to the state before "
+            "it; this starts a new run, which rolls back to the cluster as it is now."
+        )

@@ -1,0 +1,218 @@
+"""Kinds of clients: those that connect anew for every request, and those that keep their connections."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal, Protocol
+
+from upgrader.availability.api_endpoint import ApiEndpoint
+from upgrader.availability.http1 import Http1Connection
+from upgrader.availability.http2 import Http2Connection
+from upgrader.availability.http_exchange import (
+    Attempt,
+    BadAnswer,
+    Closed,
+    Connection,
+    Request,
+    Unprocessed,
+    described,
+    judged,
+)
+from upgrader.availability.request_encoder import Encoder
+from upgrader.availability.tls_stream import TlsStream
+
+__all__ = [
+    "BROKEN",
+    "PROTOCOLS",
+    "Client",
+    "FreshClient",
+    "KeptClient",
+    "Protocols",
+    "SharedClient",
+    "connect",
+    "failed",
+]
+
+Protocols = Literal["HTTP/1.1", "HTTP/2"]
+PROTOCOLS: tuple[Protocols, ...] = ("HTTP/1.1", "HTTP/2")
+_IDLE = 10
+"""Idle connections that a pool keeps: as many as urllib3, the best known one, does."""
+_CLOSED = (Closed, BrokenPipeError, ConnectionResetError)
+BROKEN = (OSError, Closed, Unprocessed, BadAnswer)
+"""What an exchange can break with; a timeout is an OSError."""
+
+
+class Client(Protocol):
+    """One kind of client. Any number of requests may be under way: none waits for another."""
+
+    name: str
+
+    async def send(self, request: Request, deadline: float) -> Attempt:
+        """Try once, until `deadline` in the loop's time; never raises for what a server or a network does."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+async def connect(encoder: Encoder, protocol: Protocols) -> Http1Connection | Http2Connection:
+    """Connect; HTTP/1.1 also where the server doesn't agree on HTTP/2, as clients do. Raises OSError."""
+    endpoint = encoder.endpoint
+    if protocol == "HTTP/1.1":
+        return Http1Connection(await TlsStream.open(endpoint, endpoint.tls), encoder)
+    stream = await TlsStream.open(endpoint, endpoint.tls_http2)
+    if stream.protocol != "h2":
+        return Http1Connection(stream, encoder)
+    connection = Http2Connection(stream, encoder)
+    try:
+        await connection.start()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class FreshClient:
+    """Connects for every request, as `kubectl`, `curl` and health checks do."""
+
+    def __init__(self, endpoint: ApiEndpoint, protocol: Protocols) -> None:
+        self.name = f"fresh {protocol}"
+        self._encoder = Encoder(endpoint)
+        self._protocol = protocol
+
+    async def send(self, request: Request, deadline: float) -> Attempt:
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout_at(deadline):
+                connection = await connect(self._encoder, self._protocol)
+                return await _exchange(connection, request)
+        except BROKEN as error:
+            return failed(error, connected=connection is not None, reused=False)
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
+class KeptClient:
+    """Keeps HTTP/1.1 connections in a pool, and opens another when all are busy or closed by the server."""
+
+    name = "kept HTTP/1.1"
+
+    def __init__(self, endpoint: ApiEndpoint) -> None:
+        self._encoder = Encoder(endpoint)
+        self._idle: list[Http1Connection] = []
+
+    async def send(self, request: Request, deadline: float) -> Attempt:
+        connection = self._take()
+        reused, done = connection is not None, False
+        try:
+            async with asyncio.timeout_at(deadline):
+                if connection is None:
+                    endpoint = self._encoder.endpoint
+                    connection = Http1Connection(await TlsStream.open(endpoint, endpoint.tls), self._encoder)
+                attempt = await _exchange(connection, request)
+                done = connection.reusable
+                return attempt
+        except BROKEN as error:
+            if reused and isinstance(error, _CLOSED):
+                self.close()  # the others lead to the same server
+            return failed(error, connected=connection is not None, reused=reused)
+        finally:
+            if done and connection is not None and len(self._idle) < _IDLE:
+                self._idle.append(connection)
+            elif connection is not None:
+                connection.close()
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def _take(self) -> Http1Connection | None:
+        """An idle connection that, as far as a client can know, is still open."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.stale:
+                return connection
+            connection.close()
+        return None
+
+
+class SharedClient:
+    """Sends all requests through one HTTP/2 connection, and opens the next when the server leaves that one."""
+
+    name = "kept HTTP/2"
+
+    def __init__(self, endpoint: ApiEndpoint) -> None:
+        self._encoder = Encoder(endpoint)
+        self._current: Http2Connection | None = None
+        self._leaving: list[Http2Connection] = []
+        self._opening = asyncio.Lock()
+        self._fallback: KeptClient | None = None
+
+    async def send(self, request: Request, deadline: float) -> Attempt:
+        if self._fallback is not None:
+            return await self._fallback.send(request, deadline)
+        reused = connection = None
+        try:
+            async with asyncio.timeout_at(deadline):
+                reused, connection = self._current, await self._usable()
+                if connection is not None:
+                    return await _exchange(connection, request)
+        except BROKEN as error:
+            return failed(
+                error, connected=connection is not None, reused=connection is not None and connection is reused
+            )
+        return await self.send(request, deadline)
+
+    def close(self) -> None:
+        for connection in (*self._leaving, self._current, self._fallback):
+            if connection is not None:
+                connection.close()
+
+    async def _usable(self) -> Http2Connection | None:
+        """A connection that takes requests; None when the server doesn't speak HTTP/2."""
+        if self._current is not None and self._current.usable:
+            return self._current
+        async with self._opening:
+            if self._fallback is not None:
+                return None
+            if self._current is not None and self._current.usable:
+                return self._current
+            self._sort_out()
+            opened = await connect(self._encoder, "HTTP/2")
+            if isinstance(opened, Http1Connection):
+                opened.close()
+                self._fallback = KeptClient(self._encoder.endpoint)
+                return None
+            self._current = opened
+            return opened
+
+    def _sort_out(self) -> None:
+        """Close connections on which nothing is under way any more; what still is comes to its end."""
+        old = [connection for connection in (*self._leaving, self._current) if connection is not None]
+        self._current, self._leaving = None, [connection for connection in old if not connection.idle]
+        for connection in old:
+            if connection.idle:
+                connection.close()
+
+
+async def _exchange(connection: Connection, request: Request) -> Attempt:
+    answer = await connection.begin(request)
+    body = bytearray()
+    while part := await answer.chunk():
+        body += part
+    return judged(request, answer, bytes(body))
+
+
+def failed(error: Exception, *, connected: bool, reused: bool) -> Attempt:
+    """The attempt that ended with an error. `reused`: the connection had been there before the request."""
+    return Attempt(
+        False,
+        error=described(error, "waiting for the answer" if connected else "connecting"),
+        unanswered=reused and isinstance(error, _CLOSED),
+        unprocessed=isinstance(error, Unprocessed),
+    )

@@ -1,0 +1,49 @@
+"""Requests as they go over the wire. The same few are sent again and again, so each is put together once."""
+
+from __future__ import annotations
+
+import h11
+import hpack
+
+from upgrader.availability.api_endpoint import ApiEndpoint
+from upgrader.availability.http_exchange import Request, fields
+
+__all__ = ["Encoder"]
+
+
+class Encoder:
+    """A client's requests to an endpoint: all but their bodies."""
+
+    def __init__(self, endpoint: ApiEndpoint) -> None:
+        self.endpoint = endpoint
+        self._http1: dict[tuple[str, str, int], h11.Request] = {}
+        self._http2: dict[tuple[str, str, int], bytes] = {}
+
+    def http1(self, request: Request) -> h11.Request:
+        """Request line and header fields."""
+        key = (request.method, request.path, len(request.body or b""))
+        if key not in self._http1:
+            to = self.endpoint
+            found = {"host": to.authority, **fields(to, request)}
+            if request.body is not None:
+                found["content-length"] = str(len(request.body))
+            self._http1[key] = h11.Request(
+                method=request.method, target=to.path + request.path, headers=list(found.items())
+            )
+        return self._http1[key]
+
+    def http2(self, request: Request) -> bytes:
+        """The compressed header fields, without any reference to earlier ones: good on every connection."""
+        key = (request.method, request.path, len(request.body or b""))
+        if key not in self._http2:
+            found = [
+                (":method", request.method),
+                (":scheme", "https"),
+                (":path", self.endpoint.path + request.path),
+                (":authority", self.endpoint.authority),
+                *fields(self.endpoint, request).items(),
+            ]
+            if request.body:
+                found.append(("content-length", str(len(request.body))))
+            self._http2[key] = hpack.Encoder().encode([hpack.NeverIndexedHeaderTuple(*item) for item in found])
+        return self._http2[key]

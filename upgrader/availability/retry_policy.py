@@ -1,0 +1,65 @@
+"""What a well-behaved client does when a try fails; only what is left after that counts as failed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from upgrader.availability.http_clients import Client
+from upgrader.availability.http_exchange import Request
+
+__all__ = ["Outcome", "ask"]
+
+_UNPROCESSED_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a request ended. `raw_failed`: its first try failed, whatever came of it."""
+
+    ok: bool
+    raw_failed: bool
+    error: str = ""
+    """Why it failed; for a request that was answered in the end, why its first try was not."""
+    body: bytes = field(default=b"", repr=False, compare=False)
+    """The answer to a request that did not fail."""
+
+
+async def ask(
+    client: Client,
+    request: Request,
+    *,
+    deadline: float,
+    monotonic: Callable[[], float],
+    sleep: Callable[[float], Awaitable[object]],
+) -> Outcome:
+    """Send a request until it is answered or the rules say that it failed.
+
+    - 429 or 503 with Retry-After: again after that time (RFC 9110, 10.2.3; RFC 6585, 4), if the deadline permits.
+    - An idempotent request on a kept connection that was closed before any answer: once more (RFC 9112, 9.3.1).
+    - Any request that the server says it did nothing about (GOAWAY, REFUSED_STREAM): again (RFC 9113, 8.7).
+    - 404 for an update of what doesn't exist (yet): create it.
+
+    `deadline` is in `monotonic` time; a request that was not even sent by then has failed.
+    """
+    first = ""
+    again, unprocessed = False, 0
+    error = "not sent: the tries before it took too long"
+    while deadline - monotonic() > 0:
+        attempt = await client.send(request, deadline)
+        if attempt.ok:
+            return Outcome(True, bool(first), first, attempt.body)
+        error = attempt.error
+        if attempt.status == 404 and request.when_missing is not None:
+            request = request.when_missing
+            continue
+        first = first or error
+        if attempt.retry_after is not None and monotonic() + attempt.retry_after < deadline:
+            await sleep(attempt.retry_after)
+        elif attempt.unprocessed and unprocessed < _UNPROCESSED_TRIES:
+            unprocessed += 1
+        elif attempt.unanswered and request.idempotent and not again:
+            again = True
+        else:
+            break
+    return Outcome(False, True, error)

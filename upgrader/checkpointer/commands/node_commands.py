@@ -1,0 +1,150 @@
+"""``status``, ``generations`` and ``restore``: for a person on the node."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+from upgrader.checkpointer.checkpointer_errors import RuntimeUnknown, StoreError
+from upgrader.checkpointer.observation.running_pods import images_present
+from upgrader.checkpointer.storage.node_lock import changing
+from upgrader.checkpointer.storage.store import Store
+from upgrader.node.inventory import StoredWorkload
+from upgrader.node.workload import Policy, Workload
+
+_TIMEOUT = 3.0
+_CHANGE_WAIT = 30.0
+
+
+def status(options: argparse.Namespace) -> int:
+    """Each workload: its last-known-good, and whether its copy is in place."""
+    rows = []
+    for workload, shelf in Store(options.root).read().items():
+        newest = shelf.newest
+        rows.append(
+            {
+                "workload": str(workload),
+                "generation": newest.number if newest else None,
+                "captured": newest.origin.captured_at if newest else None,
+                "kept": len(shelf.records),
+                "damaged": len(shelf.damaged),
+                "failed": len(shelf.failed),
+                "starts": newest.policy.value if newest else None,
+                "active": shelf.active,
+                "active_generation": shelf.active_number,
+                "trouble": shelf.trouble or None,
+            }
+        )
+    _show(rows, options.json)
+    return 0
+
+
+def generations(options: argparse.Namespace) -> int:
+    """Each generation: where it came from, whether it is intact, here with its images, in place."""
+    shelves = Store(options.root).read()
+    present = _present(shelves, options.runtime_socket)
+    rows = []
+    for workload, shelf in shelves.items():
+        images = {g.number: g.has_images for g in shelf.inventory(present).generations}
+        for number in sorted([*shelf.records, *shelf.damaged]):
+            record = shelf.records.get(number)
+            rows.append(
+                {
+                    "workload": str(workload),
+                    "generation": number,
+                    "state": _state(shelf, number),
+                    "images": {True: "here", False: "missing", None: "unknown"}[images[number]],
+                    "active": number == shelf.active_number,
+                    "captured": record.origin.captured_at if record else None,
+                    "pod": record.origin.pod if record else None,
+                    "helm_revision": record.origin.helm_revision or None if record else None,
+                    "digest": record.digest[:12] if record else None,
+                }
+            )
+    _show(rows, options.json)
+    return 0
+
+
+def restore(options: argparse.Namespace) -> int:
+    """Have the kubelet start a generation's copy. Doing it again changes nothing. Raises StoreError when it may not."""
+    store = Store(options.root)
+    with changing(store.change_lock, _CHANGE_WAIT) as alone:
+        if not alone:
+            raise StoreError(f"{store.change_lock} was held by another process for {_CHANGE_WAIT:g} s; try again")
+        shelves = store.read()
+        workload = _named(options.workload, shelves)
+        number = _choose(workload, shelves[workload], _present(shelves, options.runtime_socket), options)
+        store.clear_failed(workload, number)
+        changed = store.activate(workload, number)
+    sys.stdout.write(
+        f"{workload}: generation {number} {'is put' if changed else 'was already'} in place, at "
+        f"{store.manifest_path(workload)}; the kubelet starts it.\n"
+        "The pod-checkpointer takes it away once the API answers and the workload's own pod has stayed Ready; "
+        "where none runs, remove that file then.\n"
+    )
+    return 0
+
+
+def _named(name: str, shelves: Mapping[Workload, StoredWorkload]) -> Workload:
+    """The workload that a person means: NAMESPACE/NAME, or NAME where only one has it."""
+    found = [w for w in shelves if name in (str(w), w.name)]
+    if len(found) != 1:
+        known = ", ".join(map(str, shelves)) or "none"
+        what = "more than one workload" if found else "no workload"
+        raise StoreError(f"{what} on this node is called {name}; there are: {known}")
+    return found[0]
+
+
+def _choose(workload: Workload, shelf: StoredWorkload, present: Mapping[str, bool], options: argparse.Namespace) -> int:
+    """The generation to start: the one asked for, or else the best. Raises StoreError for one that can't be."""
+    if shelf.trouble:
+        raise StoreError(shelf.trouble)
+    holding = shelf.inventory(present)
+    wanted = options.generation if options.generation is not None else holding.best.number if holding.best else None
+    good = ", ".join(str(g.number) for g in holding.intact) or "none"
+    if wanted is None or wanted not in {g.number for g in holding.generations}:
+        raise StoreError(f"{workload} has no generation{'' if wanted is None else f' {wanted}'}; intact ones: {good}")
+    if wanted in shelf.damaged:
+        raise StoreError(f"generation {wanted} of {workload} is damaged: {shelf.damaged[wanted]}; intact ones: {good}")
+    if holding.policy is Policy.ALWAYS and wanted != max(shelf.records):
+        raise StoreError(
+            f"{workload} is the checkpointer itself: it runs its newest intact generation, {max(shelf.records)}"
+        )
+    missing = sorted({i for i in shelf.generations[wanted].images.values() if present.get(i) is False})
+    if missing and not options.missing_images:
+        raise StoreError(
+            f"generation {wanted} of {workload} needs images that this node doesn't have: {', '.join(missing)}; import "
+            f"them, choose another of the intact ones ({good}), or say --missing-images to have the kubelet pull them"
+        )
+    return wanted
+
+
+def _present(shelves: Mapping[Workload, StoredWorkload], socket: str) -> Mapping[str, bool]:
+    """Image → whether the node has it; empty, and said, when the runtime can't be asked."""
+    names = frozenset[str]().union(*(s.images for s in shelves.values()))
+    try:
+        return images_present(socket, _TIMEOUT, names) if names else {}
+    except RuntimeUnknown as error:
+        sys.stderr.write(f"pod-checkpointer: {error}\n")
+        return {}
+
+
+def _state(shelf: StoredWorkload, number: int) -> str:
+    if number in shelf.damaged:
+        return f"damaged: {shelf.damaged[number]}"
+    return f"failed: {shelf.failed[number]}" if number in shelf.failed else "intact"
+
+
+def _show(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+        return
+    if not rows:
+        sys.stdout.write("no checkpoints on this node\n")
+        return
+    table = [list(rows[0]), *(["-" if v is None else str(v) for v in row.values()] for row in rows)]
+    widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+    for line in table:
+        sys.stdout.write("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() + "\n")

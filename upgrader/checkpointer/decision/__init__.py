@@ -1,0 +1,1 @@
+"""The pure core: which files there should be. No I/O."""

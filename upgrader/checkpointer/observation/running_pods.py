@@ -1,0 +1,69 @@
+"""What runs on this node, as its container runtime says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from upgrader.checkpointer.checkpointer_errors import RuntimeUnknown
+from upgrader.checkpointer.observation.grpc import Channel, GrpcError
+from upgrader.checkpointer.observed import Presence
+from upgrader.checkpointer.static_pods.pods import belongs
+from upgrader.node.cri import Runtime, Sandbox
+from upgrader.node.names import CHECKPOINT_OF
+from upgrader.node.workload import Workload
+
+T = TypeVar("T")
+
+
+def list_sandboxes(socket_path: str, timeout: float) -> list[Sandbox]:
+    """All sandboxes with their containers. Raises RuntimeUnknown; never a partial list."""
+    return _ask(socket_path, timeout, "what runs", Runtime.sandboxes)
+
+
+def images_present(socket_path: str, timeout: float, images: Iterable[str]) -> dict[str, bool]:
+    """Which images the node has, by the names that pods call them. Raises RuntimeUnknown."""
+    wanted = sorted(set(images))
+    return _ask(
+        socket_path, timeout, "which images it has", lambda r: {name: r.image(name) is not None for name in wanted}
+    )
+
+
+def _ask(socket_path: str, timeout: float, what: str, question: Callable[[Runtime], T]) -> T:
+    try:
+        with Channel(socket_path, timeout) as channel:
+            return question(Runtime(channel.call))
+    except (GrpcError, ValueError) as error:
+        raise RuntimeUnknown(f"the container runtime can't be asked {what}: {error}") from error
+
+
+def presence(workload: Workload, expected: Iterable[str], sandboxes: Iterable[Sandbox]) -> Presence:
+    """What of a workload's own pods runs. `expected`: the containers that must all run for a pod to be up."""
+    own = (s for s in sandboxes if not s.from_file and belongs(workload, s.namespace, s.name, s.labels))
+    return _presence(set(expected), own)
+
+
+def copy_presence(workload: Workload, number: int, expected: Iterable[str], sandboxes: Iterable[Sandbox]) -> Presence:
+    """What of our copy of a workload runs, of that generation only. `expected`: as for `presence`."""
+    copies = (
+        s
+        for s in sandboxes
+        if s.namespace == workload.namespace and s.labels.get(CHECKPOINT_OF) == workload.name and s.generation == number
+    )
+    return _presence(set(expected), copies)
+
+
+def _presence(names: set[str], sandboxes: Iterable[Sandbox]) -> Presence:
+    running: set[str] = set()
+    up: set[str] = set()
+    ready = unknown = False
+    for sandbox in sandboxes:
+        ready = ready or sandbox.ready
+        here = {c.name: c.id for c in sandbox.containers if c.running}
+        # A container of unknown state in a dead sandbox is what a power cut leaves behind; in a living one it might
+        # run.
+        unknown = unknown or (sandbox.ready and any(c.state == "unknown" for c in sandbox.containers))
+        running.update(here.values())
+        if sandbox.ready and names and names <= here.keys():
+            up.update(here[name] for name in names)
+    return Presence(running=frozenset(running), up=frozenset(up), sandbox=ready, unknown=unknown)

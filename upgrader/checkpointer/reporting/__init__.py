@@ -1,0 +1,1 @@
+"""What an instance says of itself: health checks and metrics."""

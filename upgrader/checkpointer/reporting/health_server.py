@@ -1,0 +1,120 @@
+"""/healthz, /readyz and /metrics.
+
+The DaemonSet's pod and the static copy share the node's network, so each has a port of its own: on a shared port a
+probe could be answered by the other one. Only one acts; the standby's readiness is what the acting one says, so that a
+DaemonSet whose pod happens to be the standby is judged by the checkpoints all the same.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+
+from upgrader.checkpointer.reporting.metrics import CONTENT_TYPE, render
+from upgrader.checkpointer.reporting.pass_report import Board
+
+Answer = tuple[int, str]
+_OK, _NOT_OK = 200, 503
+_PEER_TIMEOUT = 2.0
+
+
+class Health:
+    """The answers. ``stale_after``: seconds without a pass after which the loop counts as stuck. ``peer``: see
+    ``ask_peer``.
+    """
+
+    def __init__(
+        self, board: Board, clock: Callable[[], float], stale_after: float, peer: Callable[[], Answer]
+    ) -> None:
+        self._board, self._clock, self._stale_after, self._peer = board, clock, stale_after, peer
+
+    def healthz(self) -> Answer:
+        """Whether the loop is alive, acting or not."""
+        report, _ = self._board.get()
+        if report is None:
+            return _NOT_OK, "no pass yet"
+        age = self._clock() - report.at
+        return (_OK, "ok") if age <= self._stale_after else (_NOT_OK, f"the last pass was {age:.0f} s ago")
+
+    def readyz(self) -> Answer:
+        """Whether every pod on this node that asks for a checkpoint has a current, verified one."""
+        alive = self.healthz()
+        report, _ = self._board.get()
+        if alive[0] != _OK or report is None:
+            return alive
+        if not report.acting:
+            status, text = self._peer()
+            return status, f"standby; the acting instance says: {text}"
+        reasons = report.unready()
+        return (
+            (_NOT_OK, "\n".join(reasons))
+            if reasons
+            else (_OK, "ok: every pod that asks for a checkpoint has a current one")
+        )
+
+    def is_standby(self) -> bool:
+        """Whether another instance holds the lock, as far as is known."""
+        report, _ = self._board.get()
+        return report is not None and not report.acting
+
+    def metrics(self) -> str:
+        """Prometheus text."""
+        report, counters = self._board.get()
+        return render(report, counters, self._clock())
+
+
+def ask_peer(host: str, port: int) -> Answer:
+    """The other instance's readiness."""
+    connection = http.client.HTTPConnection(host, port, timeout=_PEER_TIMEOUT)
+    try:
+        connection.request("GET", "/readyz?peer")
+        response = connection.getresponse()
+        return response.status, response.read(4096).decode(errors="replace").strip()
+    except (OSError, http.client.HTTPException) as error:
+        return _NOT_OK, f"nothing, on port {port}: {error or type(error).__name__}"
+    finally:
+        connection.close()
+
+
+def serve(address: str, port: int, health: Health) -> ThreadingTCPServer:
+    """Start answering in the background. Raises OSError when the port is taken."""
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 5
+
+        def do_GET(self) -> None:
+            path, _, query = self.path.partition("?")
+            if path == "/healthz":
+                self._answer(*health.healthz())
+            elif path == "/readyz" and query == "peer" and health.is_standby():
+                # Two standbys asking each other would ask for ever.
+                self._answer(_NOT_OK, "standby, too")
+            elif path == "/readyz":
+                self._answer(*health.readyz())
+            elif path == "/metrics":
+                self._answer(_OK, health.metrics(), CONTENT_TYPE)
+            else:
+                self._answer(404, "there are /healthz, /readyz and /metrics")
+
+        def log_message(self, *_: object) -> None:
+            """Probes come every few seconds: not worth a line each."""
+
+        def _answer(self, status: int, text: str, content_type: str = "text/plain; charset=utf-8") -> None:
+            body = text.rstrip("\n").encode() + b"\n"
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    class Server(ThreadingTCPServer):
+        # Not http.server's own class: that one looks its host name up, which can take long on a node that is booting.
+        allow_reuse_address = True
+        daemon_threads = True
+
+    server = Server((address, port), Handler)
+    threading.Thread(target=server.serve_forever, name="endpoints", daemon=True).start()
+    return server

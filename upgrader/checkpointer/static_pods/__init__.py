@@ -1,0 +1,1 @@
+"""A pod of the API → a static pod that needs no API."""

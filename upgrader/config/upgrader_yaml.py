@@ -1,0 +1,255 @@
+"""The shape of `upgrader.yaml`. Descriptions here are the reference manual's text."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from upgrader.config.duration import parse_duration
+from upgrader.errors import UsageError
+from upgrader.model.settings import (
+    DEFAULT_LIMITS,
+    AvailabilitySettings,
+    GatePolicy,
+    OnFailure,
+    RecoverySettings,
+    Settings,
+)
+from upgrader.model.version import KubernetesVersion
+
+__all__ = [
+    "PLAYBOOK_TAG",
+    "RELEASE_TAG",
+    "AvailabilitySection",
+    "ClusterSection",
+    "UpgraderYaml",
+    "GateSection",
+    "GatesSection",
+    "HelmSection",
+    "PlaybookSection",
+    "PolicySection",
+    "RecoverySection",
+    "ReleaseSection",
+    "StepAvailabilitySection",
+]
+
+RELEASE_TAG, PLAYBOOK_TAG = "(release)", "(playbook)"
+"""Names that pydantic puts into error locations; in brackets, so that they can't be taken for keys."""
+
+
+def _version(text: object) -> KubernetesVersion:
+    try:
+        return KubernetesVersion.parse(str(text))
+    except UsageError as error:
+        raise ValueError(f"{error.message}; write it like v1.37.1") from error
+
+
+def _workload(text: object) -> str:
+    parts = text.split("/") if isinstance(text, str) else []
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(f"{text!r} does not name a workload; write it as NAMESPACE/NAME")
+    return "/".join(parts)
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration, json_schema_input_type=str)]
+Version = Annotated[Any, BeforeValidator(_version, json_schema_input_type=str)]
+Workload = Annotated[str, BeforeValidator(_workload)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        # pydantic's own message for an unknown key doesn't say which keys there are
+        if isinstance(data, dict):
+            allowed = [field.alias or name for name, field in cls.model_fields.items()]
+            for key in data:
+                if key not in allowed:
+                    raise PydanticCustomError("unknown_key", "unknown key", {"key": str(key), "allowed": allowed})
+        return data
+
+
+class ClusterSection(_Model):
+    """Which cluster this is. Paths are relative to the folder of `upgrader.yaml`."""
+
+    kubeconfig: Text = Field(default="kubeconfig", description="The kubeconfig of the cluster.")
+    context: str = Field(
+        default="",
+        description="The context that must be the kubeconfig's current one; `run` refuses any other. Empty: any.",
+    )
+    inventory: Text = Field(default="hosts.yml", description="The Ansible inventory, with the group `controllers`.")
+
+
+class HelmSection(_Model):
+    """How Helm is used."""
+
+    timeout: Duration = Field(
+        default=Settings.helm_timeout_seconds,
+        description="How long one release may take to become ready.",
+        examples=["5m"],
+    )
+
+
+class RecoverySection(_Model):
+    """What a run does when a step has taken the API away, and it doesn't come back by itself."""
+
+    enabled: bool = Field(
+        default=RecoverySettings.enabled,
+        description="Whether the run brings the API back over SSH, from the last-known-good copies on the controllers, "
+        "and then rolls back. Else it waits for five minutes, and leaves it to a person.",
+    )
+    after: Duration = Field(
+        default=RecoverySettings.after_seconds,
+        description="How long the API may be away before that. The pod-checkpointer mends most outages in half a "
+        "minute, and a controller that reboots needs as long.",
+        examples=["60s"],
+    )
+
+
+class PolicySection(_Model):
+    """What to do when something fails."""
+
+    on_failure: OnFailure = Field(
+        default=Settings.on_failure,
+        description="`rollback-run` undoes every step of the run, last one first; `rollback-step` only the one that "
+        "failed; `stop` leaves everything as it is.",
+    )
+    recovery: RecoverySection = RecoverySection()
+    keep_runs: int = Field(
+        default=Settings.keep_runs,
+        ge=1,
+        description="How many past runs are kept in `runs/` when a new one begins. The last upgrade, and the last that "
+        "succeeded, always are.",
+    )
+
+
+class GatesSection(_Model):
+    """How every gate is asked, unless it says otherwise."""
+
+    consecutive: int = Field(
+        default=GatePolicy.consecutive, ge=1, description="How many consecutive checks must succeed."
+    )
+    interval: Duration = Field(
+        default=GatePolicy.interval_seconds, description="The time between two checks.", examples=["1s"]
+    )
+    deadline: Duration = Field(
+        default=GatePolicy.deadline_seconds,
+        description="The time after which a gate that has not passed fails.",
+        examples=["2m"],
+    )
+
+
+class AvailabilitySection(_Model):
+    """The prober that counts failed API requests while a run goes on."""
+
+    requests_per_second: float = Field(
+        default=AvailabilitySettings.requests_per_second,
+        ge=0,
+        le=1000,
+        description="Requests a second; 0 turns the prober, and its gate, off.",
+    )
+    addresses: list[Text] = Field(
+        default=[],
+        description="Further addresses of the API to ask, as https://HOST:PORT: each controller's, a load balancer's.",
+    )
+    max_failed: int = Field(
+        default=DEFAULT_LIMITS.max_failed,
+        ge=0,
+        description="How many requests may fail during a step before it is rolled back.",
+    )
+    max_gap: Duration = Field(
+        default=DEFAULT_LIMITS.max_gap_seconds,
+        description="For how long no request may be answered during a step before it is rolled back.",
+        examples=["10s"],
+    )
+
+
+class StepAvailabilitySection(_Model):
+    """What one step may cost the API's clients."""
+
+    max_failed: int | None = Field(default=None, ge=0, description="As in `availability`.")
+    max_gap: Duration | None = Field(default=None, description="As in `availability`.")
+
+
+class GateSection(_Model):
+    """One further gate: a workload that must be healthy after the step."""
+
+    daemonset: Workload | None = Field(default=None, description="A DaemonSet, as NAMESPACE/NAME.")
+    deployment: Workload | None = Field(default=None, description="A Deployment, as NAMESPACE/NAME.")
+    consecutive: int | None = Field(default=None, ge=1, description="As in `gates`.")
+    interval: Duration | None = Field(default=None, description="As in `gates`.")
+    deadline: Duration | None = Field(default=None, description="As in `gates`.")
+
+    @model_validator(mode="after")
+    def _one_workload(self) -> GateSection:
+        if (self.daemonset is None) == (self.deployment is None):
+            raise ValueError("a gate names one workload: either 'daemonset' or 'deployment'")
+        return self
+
+
+class ReleaseSection(_Model):
+    """A Helm release."""
+
+    release: Text = Field(description="The release's name.")
+    namespace: str = Field(
+        default="", description="Its namespace. Empty: `kube-system` for a built-in chart, else `default`."
+    )
+    chart: str = Field(
+        default="", description="A chart's folder or package. Empty: the built-in chart of the release's name."
+    )
+    values: str = Field(default="", description="Its values file. Empty: `values/RELEASE.yaml`, if there is one.")
+    gates: list[GateSection] = Field(
+        default=[], description="Further gates; those that go with the chart always apply."
+    )
+    availability: StepAvailabilitySection = StepAvailabilitySection()
+
+
+class PlaybookSection(_Model):
+    """An Ansible playbook."""
+
+    playbook: Text = Field(description="The playbook's file.")
+    gates: list[GateSection] = Field(default=[], description="Gates after it.")
+    availability: StepAvailabilitySection = StepAvailabilitySection()
+
+
+def _kind_of_step(data: Any) -> str:
+    keys = [str(key) for key in data] if isinstance(data, dict) else []
+    misspelt = any(get_close_matches(key, ["playbook"]) for key in keys)
+    return PLAYBOOK_TAG if misspelt and "release" not in keys else RELEASE_TAG
+
+
+Step = Annotated[
+    Annotated[ReleaseSection, Tag(RELEASE_TAG)] | Annotated[PlaybookSection, Tag(PLAYBOOK_TAG)],
+    Discriminator(_kind_of_step),
+]
+
+_PIPELINE = (
+    "The steps in their order, each a release or a playbook. Empty: the releases of the three built-in charts, "
+    "`pod-checkpointer`, `kube-apiserver`, `kubernetes`."
+)
+
+
+class UpgraderYaml(_Model):
+    """`upgrader.yaml`: what a cluster should be, and how to get it there."""
+
+    kubernetes_version: Version = Field(
+        description="The Kubernetes version that the cluster should run; `upgrader run --to` overrides it.",
+        examples=["v1.36.3"],
+    )
+    cluster: ClusterSection = ClusterSection()
+    helm: HelmSection = HelmSection()
+    policy: PolicySection = PolicySection()
+    gates: GatesSection = GatesSection()
+    availability: AvailabilitySection = AvailabilitySection()
+    pipeline: list[Step] | None = Field(
+        default=None,
+        min_length=1,
+        description=_PIPELINE,
+    )

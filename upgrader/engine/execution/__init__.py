@@ -1,0 +1,1 @@
+"""Carries a pipeline out: what comes next, gates, rollback, and a stop in order."""

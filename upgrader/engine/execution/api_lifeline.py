@@ -1,0 +1,75 @@
+"""What every way back hangs on: an API that answers. Waited for; past a deadline, brought back over SSH."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from upgrader.errors import RollbackFailed, UpgraderError
+from upgrader.gates.api_absence import api_problem
+from upgrader.model.event import Note, RecoveryEnded, RecoveryStarted
+from upgrader.ports import Clock, Kube, Recovery, Reporter
+from upgrader.waiting import wait_until
+
+__all__ = ["API_RETURNS_SECONDS", "ApiLifeline"]
+
+API_RETURNS_SECONDS = 300.0
+"""How long an API is waited for that nobody brings back: a rebooting controller needs about one minute."""
+
+_REMEDY = (
+    "Bring the API back (upgrader recover; or look at kubelet, etcd and the kube-apiserver container's log on the "
+    "controllers), then run again."
+)
+
+
+class ApiLifeline:
+    """The API server, as something that can be lost.
+
+    `patience_seconds` is how long it may be away before `recovery` is called; infinity means that it never is.
+    """
+
+    def __init__(
+        self, *, kube: Kube, clock: Clock, reporter: Reporter, recovery: Recovery, patience_seconds: float
+    ) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._reporter = reporter
+        self._recovery = recovery
+        self._patience_seconds = patience_seconds
+
+    @property
+    def holds(self) -> bool:
+        """Whether the API is ready at this moment."""
+        return not api_problem(self._kube)
+
+    def secure(self, *, overdue: bool) -> None:
+        """Return once the API is ready; `overdue` says that it has been waited for long enough already.
+
+        Raises RollbackFailed when it doesn't come back, or can't be brought back.
+        """
+        problem = api_problem(self._kube)
+        recovers = isfinite(self._patience_seconds)
+        if problem and not (overdue and recovers):
+            seconds = self._patience_seconds if recovers else API_RETURNS_SECONDS
+            self._note(f"the API server is not ready: waiting up to {seconds:.0f} s for it before going on ({problem})")
+            problem = wait_until(self._clock, lambda: api_problem(self._kube), seconds=seconds)
+        if not problem:
+            return
+        if not recovers:
+            message = f"the API server has not been ready for {API_RETURNS_SECONDS:.0f} s: {problem}"
+            raise RollbackFailed(message, remedy=_REMEDY)
+        self._bring_back(problem)
+
+    def _bring_back(self, problem: str) -> None:
+        began = self._clock.monotonic()
+        self._reporter.emit(RecoveryStarted(problem))
+        try:
+            self._recovery.bring_api_back(self._note)
+        except UpgraderError as error:
+            self._reporter.emit(RecoveryEnded(False, self._clock.monotonic() - began, error.message))
+            raise RollbackFailed(
+                f"the API server could not be brought back: {error.message}", remedy=error.remedy or _REMEDY
+            ) from error
+        self._reporter.emit(RecoveryEnded(True, self._clock.monotonic() - began))
+
+    def _note(self, text: str) -> None:
+        self._reporter.emit(Note(text))

@@ -1,0 +1,75 @@
+"""Checks gates until they hold, or fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from upgrader.errors import GateFailed
+from upgrader.gates.api_absence import ApiAbsence
+from upgrader.model.event import GateChecked, GatePassed
+from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.pipeline import GateRun
+from upgrader.ports import Clock, Reporter
+
+__all__ = ["FAIL_AFTER_BROKEN", "hold_all"]
+
+FAIL_AFTER_BROKEN = 3
+"""Consecutive `broken` checks after which a gate fails ahead of its deadline: a single one may be a passing state."""
+
+_UNSTABLE = "The last check succeeded: if the cluster is only slow, raise `gates.deadline` in upgrader.yaml."
+
+
+@dataclass
+class _Count:
+    """The checks of one gate so far."""
+
+    run: GateRun
+    checks: int = 0
+    holding: int = 0
+    broken: int = 0
+    passed: bool = False
+
+
+def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: Reporter, absence: ApiAbsence) -> None:
+    """Check every gate, round after round, until each has held often enough in a row, all in the same round.
+
+    A gate that stops holding restarts its count, also while another one is waited for: all must be healthy together.
+    `pending` and `unknown` both restart the count; only the message differs, as what is unknown is not reported as
+    unhealthy. Raises GateFailed for the first gate that fails, ApiLost when `absence` finds the API lost.
+    """
+    counts = [_Count(run) for run in gates]
+    if not counts:
+        return
+    started = clock.monotonic()
+    while True:
+        absence.check([_check(step, count, started, clock, reporter) for count in counts])
+        if all(count.passed for count in counts):
+            return
+        clock.sleep(min(count.run.policy.interval_seconds for count in counts))
+
+
+def _check(step: str, count: _Count, started: float, clock: Clock, reporter: Reporter) -> Verdict:
+    run, policy = count.run, count.run.policy
+    verdict = run.gate.check()
+    count.checks += 1
+    count.holding = count.holding + 1 if verdict.kind is VerdictKind.HOLDS else 0
+    count.broken = count.broken + 1 if verdict.kind is VerdictKind.BROKEN else 0
+    spent = clock.monotonic() - started
+    held = count.holding >= policy.consecutive
+    if not (held and count.passed):
+        left = max(0.0, policy.deadline_seconds - spent)
+        reporter.emit(GateChecked(step, run.gate.name, verdict, count.holding, policy.consecutive, left))
+    if held and not count.passed:
+        reporter.emit(GatePassed(step, run.gate.name, spent, count.checks))
+    count.passed = held
+    if count.broken >= FAIL_AFTER_BROKEN:
+        raise _failed(run, verdict, f"broken after {spent:.0f} s")
+    if not held and spent >= policy.deadline_seconds:
+        missed = f"did not hold {policy.consecutive} times in a row within {policy.deadline_seconds:.0f} s"
+        raise _failed(run, verdict, missed)
+    return verdict
+
+
+def _failed(run: GateRun, verdict: Verdict, what: str) -> GateFailed:
+    remedy = _UNSTABLE if verdict.kind is VerdictKind.HOLDS else verdict.remedy
+    return GateFailed(f"gate {run.gate.name} {what}: " + "\n".join(verdict.lines()), remedy=remedy)

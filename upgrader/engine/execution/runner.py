@@ -1,0 +1,219 @@
+"""Runs a pipeline: apply, gate, next; on a failure, undo in reverse order.
+
+Everything that happens is emitted as an event before the next thing is done; the journal is one of the listeners,
+so at any moment the disk says how far the run got. The restore point of a step is captured, and on disk, before the
+step changes anything. What comes next is decided by what was emitted, and by nothing else (`next_action.py`): so a run
+that was interrupted resumes in another process as it would have gone on in its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from upgrader.engine.execution.api_lifeline import ApiLifeline
+from upgrader.engine.execution.gatekeeper import hold_all
+from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo, next_action
+from upgrader.engine.execution.stop_request import StopRequest
+from upgrader.engine.state.fold import follow
+from upgrader.engine.state.run_state import RunState
+from upgrader.errors import ApiLost, ApiUnavailable, ChangedMeanwhile, Interrupted, UpgraderError
+from upgrader.gates.api_absence import ApiAbsence
+from upgrader.model.event import (
+    Event,
+    Note,
+    RollbackRequested,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    StepApplied,
+    StepEnded,
+    StepInspected,
+    StepStarted,
+    UndoEnded,
+    UndoStarted,
+)
+from upgrader.model.outcome import RunOutcome
+from upgrader.model.release import RestorePoint
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep
+from upgrader.ports import Clock, Kube, Recovery, Reporter
+
+__all__ = ["RunResult", "Runner"]
+
+UNDO_ATTEMPTS = 3
+"""How often an undo is tried that loses the API in its middle."""
+UNDO_PAUSE_SECONDS = 15.0
+"""Before it is tried again although the API answers us: what keeps Helm from it may pass as well."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended, and why (`reason` is empty when it succeeded)."""
+
+    outcome: RunOutcome
+    reason: str = ""
+    remedy: str = ""
+
+
+class Runner:
+    """Carries out one pipeline, once."""
+
+    def __init__(
+        self,
+        *,
+        kube: Kube,
+        clock: Clock,
+        reporter: Reporter,
+        stop: StopRequest,
+        recovery: Recovery,
+        patience_seconds: float,
+    ) -> None:
+        """`patience_seconds`: for how long the API may be away before `recovery` brings it back; infinity: for ever."""
+        self._kube = kube
+        self._clock = clock
+        self._reporter = reporter
+        self._stop = stop
+        self._patience_seconds = patience_seconds
+        self._lifeline = ApiLifeline(
+            kube=kube, clock=clock, reporter=reporter, recovery=recovery, patience_seconds=patience_seconds
+        )
+        self._state = RunState()
+        self._overdue = False
+        """Whether the step that failed last has waited for the API in vain already."""
+
+    def run(self, pipeline: Pipeline, began: RunStarted) -> RunResult:
+        """Run to the end and say how it ended; raises for a bug, a second Ctrl-C, and a full disk only."""
+        return self._work(pipeline, began)
+
+    def resume(self, pipeline: Pipeline, state: RunState, why: RunResumed | RollbackRequested) -> RunResult:
+        """The same for a run that another process has begun. The pipeline must have every step that is left to do.
+
+        Raises ChangedMeanwhile, and leaves the run as it was, where another change was made on top of the run's.
+        """
+        self._state = state
+        return self._work(pipeline, why)
+
+    def _work(self, pipeline: Pipeline, first: Event) -> RunResult:
+        started = self._clock.monotonic()
+        items = {item.step.name: item for item in pipeline.steps}
+        self._emit(first)
+        while True:
+            action = next_action(self._state)
+            if isinstance(action, End):
+                result = RunResult(action.outcome, action.reason, action.remedy)
+                break
+            try:
+                self._stop.check(safe=_safe_to_stop(action))
+            except Interrupted as error:
+                result = RunResult("interrupted", error.message, error.remedy)
+                break
+            self._take(action, items[action.step])
+        self._emit(RunEnded(self._state.run, result.outcome, self._clock.monotonic() - started, result.reason))
+        return result
+
+    def _take(self, action: Begin | Complete | CheckGates | Undo, item: PipelineStep) -> None:
+        match action:
+            case Begin():
+                self._forward(item, lambda began: self._begin(item, began))
+            case Complete():
+                self._forward(item, lambda began: self._complete(item, began))
+            case CheckGates():
+                self._forward(
+                    item, lambda _: self._inspected(item, True, "its change is in; its gates are checked again")
+                )
+            case Undo():
+                self._undo(item, interrupted=action.interrupted)
+
+    def _forward(self, item: PipelineStep, change: Callable[[float], None]) -> None:
+        """Make the change, and check the step's gates."""
+        name, began = item.step.name, self._clock.monotonic()
+        try:
+            change(began)
+            self._hold(name, item.gates)
+        except ChangedMeanwhile:
+            raise  # an undo would revert a change that isn't this run's
+        except UpgraderError as error:
+            self._overdue = isinstance(error, ApiLost)
+            spent = self._clock.monotonic() - began
+            self._emit(StepEnded(name, "failed", spent, error.message, error.remedy))
+        else:
+            self._emit(StepEnded(name, "passed", self._clock.monotonic() - began))
+
+    def _begin(self, item: PipelineStep, began: float) -> None:
+        point = item.step.capture()
+        self._emit(StepStarted(item.step.name, item.step.summary(), point))
+        self._apply(item, began)
+
+    def _complete(self, item: PipelineStep, began: float) -> None:
+        """Inspect before anything is done: the change may be in, or still under way."""
+        self._lifeline.secure(overdue=False)
+        point = self._restore_point(item)
+        item.inspector.await_idle(point, self._note)
+        inspection = item.inspector.inspect(point)
+        self._inspected(item, inspection.applied, inspection.found)
+        if not inspection.applied:
+            self._apply(item, began)
+
+    def _inspected(self, item: PipelineStep, applied: bool, found: str) -> None:
+        self._emit(StepInspected(item.step.name, applied, found))
+
+    def _apply(self, item: PipelineStep, began: float) -> None:
+        item.step.apply(self._note)
+        self._emit(StepApplied(item.step.name, self._clock.monotonic() - began))
+
+    def _undo(self, item: PipelineStep, *, interrupted: bool) -> None:
+        name, began, point = item.step.name, self._clock.monotonic(), self._restore_point(item)
+        assert point is not None
+        self._emit(UndoStarted(name, str(point)))
+        failure = self._roll_back(item, point, interrupted=interrupted)
+        spent = self._clock.monotonic() - began
+        if failure is None:
+            self._emit(UndoEnded(name, True, spent))
+        else:
+            self._emit(UndoEnded(name, False, spent, failure.message, failure.remedy))
+
+    def _roll_back(self, item: PipelineStep, point: RestorePoint, *, interrupted: bool) -> UpgraderError | None:
+        """Undo one step and check its gates; again where the API was lost meanwhile, as an undo can be repeated.
+
+        Going back to a workload that can't have two instances side by side interrupts the API once more.
+        """
+        failure: UpgraderError | None = None
+        for attempt in range(UNDO_ATTEMPTS):
+            if attempt and self._lifeline.holds:
+                self._clock.sleep(UNDO_PAUSE_SECONDS)
+            try:
+                self._lifeline.secure(overdue=self._overdue)
+            except UpgraderError as error:
+                return error
+            try:
+                if interrupted:
+                    item.inspector.await_idle(point, self._note)
+                item.step.undo(point, self._note)
+                self._hold(item.step.name, item.undo_gates)
+                return None
+            except UpgraderError as error:
+                failure, self._overdue = error, isinstance(error, ApiLost)
+                if not (isinstance(error, ApiLost | ApiUnavailable) or not self._lifeline.holds):
+                    return failure
+                self._note(f"the API server was lost during the rollback: {error.message}")
+        return failure
+
+    def _restore_point(self, item: PipelineStep) -> RestorePoint | None:
+        step = self._state.step(item.step.name)
+        return step.restore_point if step else None
+
+    def _hold(self, name: str, gates: tuple[GateRun, ...]) -> None:
+        absence = ApiAbsence(self._kube, self._clock, self._patience_seconds)
+        hold_all(name, gates, clock=self._clock, reporter=self._reporter, absence=absence)
+
+    def _note(self, text: str) -> None:
+        self._emit(Note(text))
+
+    def _emit(self, event: Event) -> None:
+        self._reporter.emit(event)
+        self._state = follow(self._state, event, self._clock.now())
+
+
+def _safe_to_stop(before: Action) -> bool:
+    """A run stops only between steps: one that was applied is gated first, and one that failed is undone first."""
+    return isinstance(before, Begin) or (isinstance(before, Undo) and before.safe_to_stop)

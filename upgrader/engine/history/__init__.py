@@ -1,0 +1,1 @@
+"""The runs of a cluster: their journals here, in the cluster and on its controllers."""

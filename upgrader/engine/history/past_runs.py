@@ -1,0 +1,125 @@
+"""The runs of a cluster folder: what each came to, and which of them may go."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from upgrader.engine.journal.journal_file import JOURNAL, read_journal
+from upgrader.engine.state.fold import fold
+from upgrader.engine.state.report import report_json
+from upgrader.engine.state.run_state import RunState
+from upgrader.errors import UsageError
+
+__all__ = ["PastRun", "newest_run", "past_runs", "prune", "surplus"]
+
+_NAME = re.compile(r"\d{8}T\d{6}-.")
+_GOING = ".removing-"
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """A run's folder, and what its journal says."""
+
+    folder: Path
+    state: RunState
+    problem: str = ""
+    """Why the journal can't be believed; `state` is then empty, and what the run did is not known."""
+    place: str = ""
+    """Where its journal is (`the cluster`, a controller's name), unless it is in the folder itself."""
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def outcome(self) -> str:
+        """As in the report; `unknown` when the journal can't be believed."""
+        return "unknown" if self.problem else self.state.result
+
+    @property
+    def seconds(self) -> float:
+        """How long it took; of a run that was cut off, the time between its first and its last record."""
+        state = self.state
+        if state.outcome or state.started is None or state.updated is None:
+            return state.seconds
+        return (state.updated - state.started).total_seconds()
+
+    def as_json(self) -> dict[str, Any]:
+        """Its report, with what is known without one."""
+        known = {"run": self.name, "outcome": self.outcome, "seconds": self.seconds, "problem": self.problem}
+        known["place"] = self.place
+        return {**report_json(self.state), **known}
+
+
+def past_runs(runs: Path) -> tuple[PastRun, ...]:
+    """All runs in a cluster's `runs` folder, oldest first. Names begin with the time, so they sort by it."""
+    return tuple(map(_past_run, _folders(runs)))
+
+
+def newest_run(runs: Path) -> PastRun | None:
+    """The run that began last; None when there never was one."""
+    folders = _folders(runs)
+    return _past_run(folders[-1]) if folders else None
+
+
+def prune(runs: Path, keep: int) -> tuple[str, ...]:
+    """Remove all but the newest `keep` (≥ 1) runs and the upgrades that are needed; returns the names of the removed.
+
+    See `surplus` for which those are. Only folders that are named as runs are touched. Raises UsageError for one that
+    can't be removed.
+    """
+    try:
+        return _prune(runs, keep)
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or runs}, of an old run, can't be removed: {error.strerror}; nothing was changed",
+            remedy="Remove it by hand, or raise policy.keepRuns in upgrader.yaml.",
+        ) from error
+
+
+def surplus(names: Sequence[str], state: Callable[[str], RunState], keep: int) -> tuple[str, ...]:
+    """Of runs, the oldest first, those that may go: all but the newest `keep`, and the upgrades that are still needed.
+
+    Those are the last one, which can be resumed or rolled back, and the last that succeeded: runs of `recover` and
+    `adopt` may come after them in any number. `state` is what a run's journal says, empty where it can't be believed.
+    """
+    old = tuple(names[:-keep])
+    if not old:
+        return ()
+    needed: set[str] = set()
+    for name in reversed(names):  # no further than needed: most often the newest is both
+        found = state(name)
+        succeeded = found.is_upgrade and found.outcome == "succeeded"
+        if succeeded or (found.is_upgrade and not needed):
+            needed.add(name)
+        if succeeded:
+            break
+    return tuple(name for name in old if name not in needed)
+
+
+def _prune(runs: Path, keep: int) -> tuple[str, ...]:
+    names = [folder.name for folder in _folders(runs)]
+    going = surplus(names, lambda name: _past_run(runs / name).state, keep)
+    old = [runs / name for name in going]
+    for folder in old:
+        # Under a name that nothing takes for a run, so that a crash in the middle leaves no run without a journal.
+        folder.rename(folder.with_name(_GOING + folder.name))
+    for folder in runs.glob(f"{_GOING}*"):
+        shutil.rmtree(folder)
+    return going
+
+
+def _folders(runs: Path) -> list[Path]:
+    return sorted(folder for folder in runs.glob("*/") if _NAME.match(folder.name) and not folder.is_symlink())
+
+
+def _past_run(folder: Path) -> PastRun:
+    try:
+        return PastRun(folder, fold(read_journal(folder / JOURNAL)))
+    except UsageError as error:
+        return PastRun(folder, RunState(), error.message)

@@ -1,0 +1,79 @@
+"""What a cluster folder tells about its newest run: at work, over, or cut off."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Literal
+
+from upgrader.engine.history.past_runs import PastRun
+from upgrader.engine.locks.folder_lock import FolderHolder
+from upgrader.engine.locks.lease import Holder, Lease
+
+__all__ = ["Status", "status_of"]
+
+State = Literal["idle", "preparing", "running"]
+
+
+@dataclass(frozen=True)
+class Status:
+    """What is going on in a cluster folder."""
+
+    state: State
+    """`running`: the newest run is at work; `preparing`: a command holds the lock, but has begun no run yet."""
+    holder: FolderHolder | None
+    run: PastRun | None
+    """The newest run; None when there never was one."""
+    cluster: Lease | None = None
+    """The cluster's own lock, which another machine may hold; None when it was never taken, or is not known."""
+    cluster_problem: str = ""
+    """Why the cluster's lock is not known."""
+
+    @property
+    def cluster_holder(self) -> Holder | None:
+        """Who holds the cluster's lock, as far as it is known."""
+        return self.cluster.holder if self.cluster else None
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the newest run was cut off or stopped, so that the same command goes on where it was."""
+        return self.state == "idle" and self.run is not None and self.run.outcome == "interrupted"
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines; times are ISO 8601 in UTC."""
+        holder = self.holder and {"holder": self.holder.holder, "since": _iso(self.holder.since)}
+        run = self.run and self.run.as_json()
+        seen = self.cluster
+        lock = {
+            "holder": asdict(seen.holder) if seen and seen.holder else None,
+            "since": seen.acquired if seen else "",
+            "renewed": seen.renewed if seen else "",
+            "problem": self.cluster_problem,
+        }
+        return {"state": self.state, "holder": holder, "resumable": self.resumable, "run": run, "cluster_lock": lock}
+
+
+def status_of(
+    holder: FolderHolder | None, newest: PastRun | None, cluster: Lease | None = None, cluster_problem: str = ""
+) -> Status:
+    """Put these together.
+
+    A run of this folder that has no end is at work only when the folder's lock was taken before it began: a later
+    holder is another command, and the run was cut off. One of another machine is at work while the cluster's lock
+    names it: whether that machine lives, only a minute of watching could tell.
+    """
+    known = partial(Status, cluster=cluster, cluster_problem=cluster_problem)
+    state = newest.state if newest else None
+    open_end = state is not None and state.started is not None and state.outcome is None
+    if newest is not None and newest.place:
+        named = bool(cluster and cluster.holder and cluster.holder.run == newest.name)
+        return known("running" if named and open_end else "preparing" if holder else "idle", holder, newest)
+    if holder is None:
+        return known("idle", None, newest)
+    begun = state is not None and open_end and state.started is not None and state.started >= holder.since
+    return known("running" if begun else "preparing", holder, newest)
+
+
+def _iso(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")

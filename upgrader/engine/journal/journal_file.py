@@ -1,0 +1,175 @@
+"""The journal: what a run did, one line for each event, on disk before the next thing happens.
+
+A crash can tear the last line only, and readers pass that one over; anything else that can't be read is refused by
+name, for a journal that is partly believed is worse than none. `record.py` says what a line looks like.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from upgrader.engine.journal.record import Record, checked, encode
+from upgrader.errors import JournalError, UsageError
+from upgrader.model.event import Event, GateChecked, Note
+from upgrader.ports import Clock
+
+__all__ = ["DETAIL_BYTES", "JOURNAL", "Journal", "parse_journal", "read_journal"]
+
+JOURNAL = "journal.jsonl"
+"""The file's name in a run's folder."""
+
+DETAIL_BYTES = 4 * 2**20
+"""The size from which a journal takes only what it can't do without: steps and how they ended, no looks, no notes."""
+
+_FULL = f"The journal has {DETAIL_BYTES // 2**20} MiB: from here on it has no notes and no looks of gates."
+
+
+@dataclass(frozen=True)
+class _End:
+    """Where the next record goes: its number, the checksum of the one before, and the file's size. Moves as one."""
+
+    seq: int
+    checksum: str
+    size: int
+
+
+class Journal:
+    """A Reporter that writes events to `journal.jsonl` and returns only when they are on disk."""
+
+    def __init__(self, path: Path, clock: Clock, *, file: int | None = None, seq: int = 0, checksum: str = "") -> None:
+        """Start a new journal (mode 0600); raises FileExistsError where there is one already.
+
+        `reopen` goes on with one: an open `file` that ends with record `seq` - 1 and its checksum.
+        """
+        self._path = path
+        self._clock = clock
+        self._failure: JournalError | None = None
+        self._seen: dict[tuple[str, str], tuple[str, str]] = {}
+        self._file = _new(path) if file is None else file
+        self._end = _End(seq, checksum, os.fstat(self._file).st_size)
+        self._full = self._end.size >= DETAIL_BYTES
+
+    @classmethod
+    def reopen(cls, path: Path, clock: Clock) -> Self:
+        """Go on with a journal whose process is gone; what a crash tore off its last line is cut away first.
+
+        The caller holds the run's locks. Raises UsageError where the journal can't be believed or written.
+        """
+        content = _content(path)
+        records = parse_journal(content, str(path))
+        whole = content[: content.rfind(b"\n") + 1]
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            os.ftruncate(file, len(whole))
+        except OSError as error:
+            raise UsageError(f"the journal {path} can't be written: {error.strerror}") from error
+        return cls(path, clock, file=file, seq=len(records), checksum=_last_checksum(whole))
+
+    def emit(self, event: Event) -> None:
+        """Write an event.
+
+        Raises JournalError when it can't be written, and from then on: a run that nothing remembers must not go on.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if isinstance(event, GateChecked) and not self._news(event):
+            return
+        if isinstance(event, GateChecked | Note) and self._end.size >= DETAIL_BYTES:
+            if not self._full:
+                self._full = True
+                self._write(Note(_FULL))
+            return
+        self._write(event)
+
+    def close(self) -> None:
+        """Close the file; nothing can be written after that."""
+        os.close(self._file)
+
+    def _write(self, event: Event) -> None:
+        end = self._end
+        line, checksum = encode(end.seq, self._clock.now(), event, end.checksum)
+        try:
+            rest = line
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            os.fsync(self._file)
+            self._end = _End(end.seq + 1, checksum, end.size + len(line))
+        except OSError as error:
+            self._cut()
+            self._failure = JournalError(
+                f"{self._path} can't be written: {error.strerror}; the run stopped where it was",
+                remedy="Make room (or mend the disk): `upgrader resume` then goes on from there.",
+            )
+            raise self._failure from error
+        except BaseException:
+            # A second Ctrl-C: what is written on the way out must follow on what readers will find.
+            self._cut()
+            raise
+
+    def _cut(self) -> None:
+        """A full disk takes half a line, and a reader would have to tell it from one that a crash tore."""
+        with suppress(OSError):
+            os.ftruncate(self._file, self._end.size)
+
+    def _news(self, event: GateChecked) -> bool:
+        """A gate looks every second; only a new answer is worth a line."""
+        key, answer = (event.step, event.gate), (event.verdict.kind.value, event.verdict.reason)
+        if self._seen.get(key) == answer:
+            return False
+        self._seen[key] = answer
+        return True
+
+
+def read_journal(path: Path) -> tuple[Record, ...]:
+    """Every record of a journal. Raises UsageError that names file and line where one is damaged, and how."""
+    return parse_journal(_content(path), str(path))
+
+
+def _new(path: Path) -> int:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return file
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"the journal {path} can't be read: {error.strerror}", remedy="Restore the file from a copy."
+        ) from error
+
+
+def _last_checksum(whole: bytes) -> str:
+    """Of the last line, which was checked; "" where there is none."""
+    lines = whole.splitlines()
+    return str(json.loads(lines[-1])["checksum"]) if lines else ""
+
+
+def parse_journal(content: bytes, where: str) -> tuple[Record, ...]:
+    """The same of a journal's bytes; `where` names them in errors."""
+    return tuple(_records(content, where))
+
+
+def _records(content: bytes, where: str) -> Iterator[Record]:
+    checksum = ""
+    for number, line in enumerate(content.split(b"\n")[:-1]):
+        try:
+            record, checksum = checked(line, number, checksum)
+        except ValueError as error:
+            raise UsageError(
+                f"{where}:{number + 1}: this line of the journal can't be believed: {error}",
+                remedy="Restore the file from a copy, or use the version of upgrader that wrote it; "
+                "a journal is never guessed at.",
+            ) from error
+        yield record

@@ -1,0 +1,115 @@
+"""One line of a journal: how an event becomes one, and how a line is checked before it is believed.
+
+A line is `{"schema": 3, "seq": N, "time": "…Z", "type": "StepStarted", "data": {…}, "checksum": "…"}`, without the
+spaces. `seq` counts from 0 without gaps. `checksum` is the SHA-256, in hexadecimal, of the checksum of the line
+before (nothing, for the first line) and of this line's bytes with `,"checksum":"…"` cut out: so a line that was
+changed is noticed, and so is one that was lost, doubled, moved or taken from another journal.
+
+Lines of schema 2 are still read (`schema2.py`); a run that began with them goes on in lines of schema 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from upgrader.engine.journal import schema2
+from upgrader.engine.journal.decode import UnknownEvent, event_from
+from upgrader.gates.mask import mask_secrets
+from upgrader.model.event import Event
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["SCHEMA", "TEXT_CHARACTERS", "Record", "checked", "encode"]
+
+SCHEMA = 3
+"""The number goes up when a reader of the old format would misunderstand the new one; new types and fields don't."""
+
+TEXT_CHARACTERS = 8192
+"""What one text in a record may hold: more than any path or reason, less than a runaway error message."""
+
+_CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{64})"\}\Z')
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of a journal, checked and decoded."""
+
+    seq: int
+    time: datetime
+    event: Event | UnknownEvent
+
+
+def encode(seq: int, time: datetime, event: Event, previous: str) -> tuple[bytes, str]:
+    """The line of an event, with its end of line, and its checksum; `previous` is that of the line before, or ""."""
+    fields = {
+        "schema": SCHEMA,
+        "seq": seq,
+        "time": time.isoformat().replace("+00:00", "Z"),
+        "type": type(event).__name__,
+        "data": _plain(event),
+    }
+    # A path may hold bytes that are no text; what stands for them in Python becomes its JSON escape.
+    body = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace")
+    checksum = _sum(previous, body)
+    return body[:-1] + f',"checksum":"{checksum}"}}\n'.encode(), checksum
+
+
+def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
+    """The record of a line without its end, and its checksum.
+
+    Raises ValueError with what is wrong: not JSON, of another schema, not the record that was to come, changed.
+    """
+    fields = _fields(line)
+    schema = fields.get("schema")
+    if schema not in (schema2.SCHEMA, SCHEMA):
+        raise ValueError(f"it is of schema {schema}, and this version of upgrader reads {schema2.SCHEMA} and {SCHEMA}")
+    if fields.get("seq") != seq:
+        raise ValueError(f"it is record {fields.get('seq')} where record {seq} should be: lines were lost or moved")
+    found = _CHECKSUM.search(line)
+    if found is None:
+        raise ValueError("it has no checksum at its end")
+    checksum = found[1].decode()
+    if checksum != _sum(previous, line[: found.start()] + b"}"):
+        raise ValueError("its checksum is wrong: this line, or one before it, was changed")
+    time, name = fields.get("time"), fields.get("type")
+    if not isinstance(time, str) or not isinstance(name, str):
+        raise ValueError("it has no time or no type")
+    data = fields.get("data")
+    if schema == schema2.SCHEMA:
+        name, data = schema2.upgraded(name, data)
+    return Record(seq, datetime.fromisoformat(time), event_from(name, data)), checksum
+
+
+def _fields(line: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise ValueError("it is not a JSON object")
+    return fields
+
+
+def _sum(previous: str, body: bytes) -> str:
+    return hashlib.sha256(previous.encode() + body).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """An event, or a part of one, as JSON has it."""
+    if isinstance(value, KubernetesVersion):
+        return str(value)
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        # Helm's and the API's errors quote what they were given, and a journal is copied to other machines.
+        value = mask_secrets(value)
+        if len(value) > TEXT_CHARACTERS:
+            return f"{value[:TEXT_CHARACTERS]}… ({len(value) - TEXT_CHARACTERS} more characters)"
+    return value

@@ -1,0 +1,198 @@
+"""The one fold of a run's events into its state. Pure and total: an event that makes no sense where it stands changes
+nothing, so every beginning of a journal has a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from upgrader.engine.journal.decode import UnknownEvent
+from upgrader.engine.journal.record import Record
+from upgrader.engine.state.run_state import GateState, RecoveryState, RunState, StepState
+from upgrader.model.event import (
+    AvailabilityMeasured,
+    Event,
+    GateChecked,
+    GatePassed,
+    LockTakenOver,
+    Note,
+    RecoveryEnded,
+    RecoveryStarted,
+    RollbackRequested,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    StepApplied,
+    StepEnded,
+    StepInspected,
+    StepStarted,
+    UndoEnded,
+    UndoStarted,
+)
+from upgrader.model.outcome import StepPhase
+
+__all__ = ["fold", "follow"]
+
+
+def fold(records: Iterable[Record]) -> RunState:
+    """The state of the run of these records."""
+    state = RunState()
+    for record in records:
+        state = follow(state, record.event, record.time)
+    return state
+
+
+def follow(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunState:
+    """The state after one more event, which happened at `time`."""
+    return replace(_after(state, event, time), updated=time)
+
+
+def _after(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunState:
+    match event:
+        case RunStarted():
+            return _started(event, time)
+        case RunResumed():
+            again = replace(_retried(state), resumed_by=(*state.resumed_by, event.by))
+            return _reopened(again, event.run, "resuming", time)
+        case RollbackRequested():
+            undo = replace(state, steps=_to_undo_again(state), rollback_to=event.to, rollback_by=event.by)
+            return _reopened(undo, event.run, "rolling back", time)
+        case StepStarted() | StepInspected() | StepApplied() | StepEnded():
+            return _forward(state, event, time)
+        case GateChecked() | GatePassed():
+            return _gate(state, event)
+        case UndoStarted() | UndoEnded():
+            return _back(state, event, time)
+        case RecoveryStarted():
+            begun = RecoveryState("active", time, event.reason)
+            doing = "recovering the API over SSH"
+            return _noted(replace(state, recoveries=(*state.recoveries, begun), doing=doing), doing)
+        case RecoveryEnded():
+            return _recovered(state, event, time)
+        case LockTakenOver():
+            return replace(state, lock_taken_from=f"{event.holder} ({event.why})")
+        case Note():
+            return _noted(state, event.text)
+        case AvailabilityMeasured():
+            return replace(state, availability=event)
+        case RunEnded():
+            seconds = state.seconds + event.seconds
+            return replace(state, outcome=event.outcome, reason=event.reason, seconds=seconds, doing="")
+        case UnknownEvent():
+            known = event.type in state.unknown
+            return state if known else replace(state, unknown=(*state.unknown, event.type))
+
+
+def _started(event: RunStarted, time: datetime) -> RunState:
+    return RunState(
+        run=event.run,
+        kind=event.kind,
+        target=event.target,
+        current=event.current,
+        planned=event.steps,
+        inputs=event.inputs,
+        on_failure=event.on_failure,
+        started=time,
+        active_since=time,
+        doing="starting",
+    )
+
+
+def _reopened(state: RunState, run: str, doing: str, time: datetime) -> RunState:
+    return replace(state, run=run, outcome=None, reason="", active_since=time, doing=doing)
+
+
+def _retried(state: RunState) -> RunState:
+    """Whoever resumes a run may have fixed what was in the way: what failed for good is tried once more."""
+    if state.outcome == "failed" and state.on_failure == "stop" and state.rollback_to is None:
+        steps = tuple(
+            replace(step, phase="applying", reason="", remedy="") if step.phase == "failed" else step
+            for step in state.steps
+            if step.recorded or step.phase != "failed"
+        )
+        return replace(state, steps=steps, failure=None)
+    return replace(state, steps=_to_undo_again(state))
+
+
+def _to_undo_again(state: RunState) -> tuple[StepState, ...]:
+    return tuple(replace(step, phase="failed") if step.phase == "undo-failed" else step for step in state.steps)
+
+
+def _forward(state: RunState, event: StepStarted | StepInspected | StepApplied | StepEnded, time: datetime) -> RunState:
+    name = event.step
+    match event:
+        case StepStarted():
+            begun = StepState(name, "applying", event.summary, event.restore_point, since=time)
+            return replace(_begun(state, begun), doing=f"{name}: {event.summary}")
+        case StepInspected():
+            state = _changed(replace(state, doing=f"{name}: {event.found}"), name, since=time, note=event.found)
+            return _moved(state, name, "applying", phase="gating") if event.applied else state
+        case StepApplied():
+            state = replace(state, doing=f"{name}: waiting for its gates")
+            return _moved(state, name, "applying", phase="gating", apply_seconds=event.seconds, note="")
+        case StepEnded():
+            state = replace(state, doing=f"{name}: {event.outcome}")
+            ended = {"seconds": event.seconds, "check": None, "note": ""}
+            if event.outcome == "passed":
+                return _moved(state, name, "gating", phase="passed", **ended)
+            # A step can fail before it is begun, when it has no restore point to record.
+            state = _begun(state, StepState(name, "applying", recorded=False))
+            ended |= {"reason": event.reason, "remedy": event.remedy}
+            state = _moved(state, name, "applying", "gating", phase="failed", **ended)
+            return replace(state, failure=state.failure or state.step(name))
+
+
+def _gate(state: RunState, event: GateChecked | GatePassed) -> RunState:
+    step = state.step(event.step)
+    if step is None:
+        return state
+    others = tuple(gate for gate in step.gates if gate.name != event.gate)
+    if isinstance(event, GatePassed):
+        held = GateState(event.gate, "held", event.seconds)
+        return _changed(state, event.step, gates=(*others, held), check=None)
+    seen = GateState(event.gate, event.verdict.kind.value, reason=event.verdict.reason)
+    return _changed(state, event.step, gates=(*others, seen), check=event)
+
+
+def _back(state: RunState, event: UndoStarted | UndoEnded, time: datetime) -> RunState:
+    name = event.step
+    if isinstance(event, UndoStarted):
+        state = replace(state, doing=f"{name}: rolling back to {event.goal}")
+        since: tuple[StepPhase, ...] = ("applying", "gating", "passed", "failed")
+        return _moved(state, name, *since, phase="undoing", goal=event.goal, since=time, check=None)
+    phase: StepPhase = "undone" if event.succeeded else "undo-failed"
+    state = replace(state, doing=f"{name}: {phase}")
+    ended = {"undo_seconds": event.seconds, "undo_reason": event.reason, "undo_remedy": event.remedy}
+    return _moved(state, name, "undoing", phase=phase, check=None, note="", **ended)
+
+
+def _recovered(state: RunState, event: RecoveryEnded, time: datetime) -> RunState:
+    *before, last = state.recoveries or (RecoveryState("active", time, ""),)
+    outcome = "succeeded" if event.succeeded else "failed"
+    ended = replace(last, outcome=outcome, seconds=event.seconds, reason=event.reason or last.reason)
+    state = replace(state, recoveries=(*before, ended))
+    return _noted(state, "the API answers again" if event.succeeded else event.reason)
+
+
+def _noted(state: RunState, text: str) -> RunState:
+    active = next((step.name for step in state.steps if step.active), "")
+    return _changed(state, active, note=text)
+
+
+def _begun(state: RunState, step: StepState) -> RunState:
+    known = state.step(step.name) is not None
+    return state if known else replace(state, steps=(*state.steps, step))
+
+
+def _moved(state: RunState, name: str, *since: StepPhase, **changes: Any) -> RunState:
+    """The step with these changes, if it is in one of the phases `since`."""
+    step = state.step(name)
+    return _changed(state, name, **changes) if step and step.phase in since else state
+
+
+def _changed(state: RunState, name: str, **changes: Any) -> RunState:
+    steps = tuple(replace(step, **changes) if step.name == name else step for step in state.steps)
+    return replace(state, steps=steps)

@@ -1,0 +1,171 @@
+"""A run as far as its journal goes. `fold.py` makes it from events; what a run does next, its report, the display and
+`status` are all read from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from upgrader.model.event import AvailabilityMeasured, GateChecked, StepInput
+from upgrader.model.outcome import RunOutcome, StepPhase
+from upgrader.model.release import RestorePoint
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import OnFailure
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["ACTIVE", "GateState", "RecoveryState", "RunState", "StepState"]
+
+ACTIVE: tuple[StepPhase, ...] = ("applying", "gating", "undoing")
+"""The phases in which a step is worked on, or was when its run was interrupted."""
+
+
+@dataclass(frozen=True)
+class GateState:
+    """A gate of a step: `held`, or its last verdict and the reason."""
+
+    name: str
+    outcome: str
+    seconds: float = 0.0
+    """How long it took until it held."""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class StepState:
+    """A step that was begun. Durations are seconds."""
+
+    name: str
+    phase: StepPhase
+    summary: str = ""
+    restore_point: RestorePoint | None = None
+    """None: there is nothing to undo."""
+    reason: str = ""
+    """Why it failed."""
+    remedy: str = ""
+    undo_reason: str = ""
+    """Why it could not be undone."""
+    undo_remedy: str = ""
+    recorded: bool = True
+    """Whether its beginning is in the journal; a step that failed before that can be begun again."""
+    seconds: float = 0.0
+    apply_seconds: float = 0.0
+    undo_seconds: float = 0.0
+    gates: tuple[GateState, ...] = ()
+    check: GateChecked | None = None
+    """The last check of a gate, while that gate is waited for."""
+    goal: str = ""
+    """Where the undo goes back to, once it has begun."""
+    since: datetime | None = None
+    """When the present activity began."""
+    note: str = ""
+    """The last note while the step was active."""
+
+    @property
+    def active(self) -> bool:
+        """Whether it is being worked on, or was when the run was interrupted."""
+        return self.phase in ACTIVE
+
+    @property
+    def to_undo(self) -> bool:
+        """Whether it has a change that was not undone yet."""
+        return self.restore_point is not None and self.phase not in ("undone", "undo-failed")
+
+
+@dataclass(frozen=True)
+class RecoveryState:
+    """One recovery of the API over SSH: succeeded, failed, or active (begun, and nothing more is known)."""
+
+    outcome: str
+    started: datetime
+    reason: str
+    """Why it was begun: the API's last answer. For one that failed, why it did."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class RunState:
+    """A whole run. Times are UTC, durations seconds."""
+
+    run: str = ""
+    kind: RunKind = RunKind.UPGRADE
+    target: KubernetesVersion | None = None
+    current: KubernetesVersion | None = None
+    """The API server's version before the run."""
+    planned: tuple[str, ...] = ()
+    """The names of all steps in their order, begun or not."""
+    inputs: tuple[StepInput, ...] = ()
+    on_failure: OnFailure = "rollback-run"
+    steps: tuple[StepState, ...] = ()
+    """Those that were begun, in the order in which they were."""
+    failure: StepState | None = None
+    """The step that failed first, as it was then."""
+    rollback_to: str | None = None
+    """An operator requested a rollback to this step ("": of everything); None: none was requested."""
+    outcome: RunOutcome | None = None
+    """None: it is at work, or was interrupted before it could record its end."""
+    reason: str = ""
+    """Why it ended as it did."""
+    started: datetime | None = None
+    active_since: datetime | None = None
+    """When the process that works on it now began."""
+    updated: datetime | None = None
+    """When the last record was written."""
+    seconds: float = 0.0
+    """How long it was worked on, in all processes that recorded their end."""
+    doing: str = ""
+    """What it was doing when the journal ends; "" when it has an end."""
+    recoveries: tuple[RecoveryState, ...] = ()
+    resumed_by: tuple[str, ...] = ()
+    rollback_by: str = ""
+    lock_taken_from: str = ""
+    """Who held the cluster's lock before this run took it over, and why it could."""
+    availability: AvailabilityMeasured | None = None
+    unknown: tuple[str, ...] = ()
+    """Types of records that this version of upgrader doesn't know: a newer one wrote them."""
+
+    @property
+    def is_upgrade(self) -> bool:
+        """Whether it is an upgrade that was begun, which can be resumed and rolled back."""
+        return bool(self.run) and self.kind is RunKind.UPGRADE
+
+    @property
+    def result(self) -> RunOutcome:
+        """Its outcome; a journal without an end means interrupted."""
+        return self.outcome or "interrupted"
+
+    @property
+    def over(self) -> bool:
+        """Whether it reached an end after which nothing is left to do."""
+        return self.outcome in ("succeeded", "rolled-back")
+
+    @property
+    def rolling_back(self) -> bool:
+        """Whether it no longer goes forward: a step has failed, or a rollback was requested."""
+        return self.rollback_to is not None or self.failure is not None
+
+    @property
+    def rollback_order(self) -> tuple[StepState, ...]:
+        """The steps that a rollback is about, in the order in which they are undone; undone ones too.
+
+        After a failure, what policy says; on an operator's request, all that came after the step they named.
+        """
+        if self.rollback_to is not None:
+            names = [step.name for step in self.steps]
+            kept = names.index(self.rollback_to) + 1 if self.rollback_to in names else 0
+            return self.steps[kept:][::-1]
+        if self.failure is None or self.on_failure == "stop":
+            return ()
+        if self.on_failure == "rollback-step":
+            return tuple(step for step in self.steps if step.name == self.failure.name)
+        return self.steps[::-1]
+
+    @property
+    def all_steps(self) -> tuple[StepState, ...]:
+        """Every step, begun or not, in the planned order; then those that no plan names."""
+        waiting = (self.step(name) or StepState(name, "waiting") for name in self.planned)
+        return (*waiting, *(step for step in self.steps if step.name not in self.planned))
+
+    def step(self, name: str) -> StepState | None:
+        """The step of that name; None when it was not begun."""
+        return next((step for step in self.steps if step.name == name), None)

@@ -1,0 +1,123 @@
+"""The gate of kube-apiserver: every instance, and the API that all of them serve."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from upgrader.errors import ApiError, ApiUnavailable, UsageError
+from upgrader.gates.api_absence import unanswered
+from upgrader.gates.api_round_trip import round_trip
+from upgrader.gates.kinds import PODS
+from upgrader.gates.remedies import describe_workload
+from upgrader.gates.workload_diagnosis import diagnose_workload
+from upgrader.gates.workload_reading import read_workload
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.outcome import Verdict, VerdictKind, holds, pending, unknown
+from upgrader.model.version import KubernetesVersion
+from upgrader.model.workload import Pod, WorkloadRef
+from upgrader.ports import Clock, Kube
+
+__all__ = ["ApiServerGate"]
+
+_PORT = 6443
+_CONTAINER = "kube-apiserver"
+
+
+@dataclass(frozen=True)
+class ApiServerGate:
+    """Each controller has a Ready pod, whose own address answers `/readyz` and `/version`; then one round trip.
+
+    `target` None accepts any version. The round trip writes and deletes a ConfigMap `upgrader-probe-…` in kube-system,
+    the only change that any gate makes.
+    """
+
+    kube: Kube
+    clock: Clock
+    cluster: Cluster
+    ref: WorkloadRef
+    target: KubernetesVersion | None = None
+
+    @property
+    def name(self) -> str:
+        return "apiserver"
+
+    def check(self) -> Verdict:
+        # The pods first: while an old pod shares the address, it may answer instead of the new one.
+        verdict = diagnose_workload(self.kube, self.ref, self.clock.now())
+        if verdict.kind is not VerdictKind.HOLDS:
+            return verdict
+        try:
+            return self._placed() or self._leaving() or self._instances() or self._round_trip()
+        except ApiError as error:
+            return unanswered("kube-apiserver", error)
+
+    def _placed(self) -> Verdict | None:
+        reading = read_workload(self.kube, self.ref)
+        nodes = {pod.node for pod in reading.newest if pod.ready} if reading else set()
+        without = [host.name for host in self.cluster.controllers if host.name not in nodes]
+        if not without:
+            return None
+        return pending(f"{self.ref}: no Ready pod on {', '.join(without)}", remedy=describe_workload(self.ref))
+
+    def _leaving(self) -> Verdict | None:
+        """Also of another workload: a DaemonSet may have replaced a Deployment, or the reverse."""
+        leaving = [
+            pod.name
+            for pod in map(Pod.parse, self.kube.list(PODS, self.ref.namespace))
+            if pod.deleting and any(container.name == _CONTAINER for container in pod.containers)
+        ]
+        if not leaving:
+            return None
+        return pending(
+            f"{self.ref}: old pods still terminate, and may answer: {', '.join(leaving)}",
+            remedy=f"Find out why they don't end: kubectl -n {self.ref.namespace} describe pod {leaving[0]}",
+        )
+
+    def _instances(self) -> Verdict | None:
+        for host in self.cluster.controllers:
+            problem = self._instance(host)
+            if problem is not None:
+                return problem
+        return None
+
+    def _instance(self, host: Host) -> Verdict | None:
+        address = f"[{host.address}]" if ":" in host.address else host.address
+        server = f"https://{address}:{_PORT}"
+        try:
+            self.kube.raw("/readyz", server=server)
+        except ApiUnavailable as error:
+            return unanswered(f"kube-apiserver on {host.name}", error)
+        except ApiError as error:
+            return pending(
+                f"kube-apiserver on {host.name} is not ready",
+                *error.message.splitlines(),
+                remedy=f"Check what its readiness waits for: kubectl get --raw /readyz?verbose --server {server}",
+            )
+        if self.target is None:
+            return None
+        try:
+            reported = str(json.loads(self.kube.raw("/version", server=server))["gitVersion"])
+            running = KubernetesVersion.parse(reported)
+        except (ValueError, KeyError, TypeError, UsageError) as error:
+            return unknown(
+                f"kube-apiserver on {host.name} does not report its version: {error}",
+                remedy=f"Check what answers there: kubectl get --raw /version --server {server}",
+            )
+        if running != self.target:
+            return pending(
+                f"kube-apiserver on {host.name} is {reported}, not {self.target}",
+                remedy=f"Check which image it runs: {describe_workload(self.ref)}",
+            )
+        return None
+
+    def _round_trip(self) -> Verdict:
+        problem = round_trip(self.kube)
+        if problem:
+            return pending(
+                f"kube-apiserver: {problem}",
+                remedy="Check etcd, and the log of kube-apiserver: kubectl get --raw /readyz?verbose",
+            )
+        count = len(self.cluster.controllers)
+        version = f" at {self.target}" if self.target else ""
+        return holds(f"kube-apiserver: {count} of {count} instances ready{version}; write, watch and read work")

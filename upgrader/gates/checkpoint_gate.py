@@ -1,0 +1,60 @@
+"""The gate of the pod-checkpointer: every controller has current checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from upgrader.errors import ApiError
+from upgrader.gates.api_absence import unanswered
+from upgrader.gates.kinds import PODS
+from upgrader.gates.remedies import describe_workload
+from upgrader.gates.workload_diagnosis import diagnose_workload
+from upgrader.gates.workload_reading import read_workload
+from upgrader.model.cluster import Cluster
+from upgrader.model.outcome import Verdict, VerdictKind, holds, pending
+from upgrader.model.workload import CHECKPOINT_OF, Pod, WorkloadRef
+from upgrader.ports import Clock, Kube
+
+__all__ = ["CheckpointGate"]
+
+
+@dataclass(frozen=True)
+class CheckpointGate:
+    """The checkpointer is Ready on every controller; it is Ready only while each checkpoint there is current."""
+
+    kube: Kube
+    clock: Clock
+    cluster: Cluster
+    ref: WorkloadRef
+
+    @property
+    def name(self) -> str:
+        return "checkpoint"
+
+    def check(self) -> Verdict:
+        verdict = diagnose_workload(self.kube, self.ref, self.clock.now())
+        if verdict.kind is not VerdictKind.HOLDS:
+            return verdict
+        try:
+            return self._missing() or holds(f"checkpoints are current on every controller{self._active()}")
+        except ApiError as error:
+            return unanswered("checkpoints", error)
+
+    def _missing(self) -> Verdict | None:
+        reading = read_workload(self.kube, self.ref)
+        nodes = {pod.node for pod in reading.newest} if reading else set()
+        without = [host.name for host in self.cluster.controllers if host.name not in nodes]
+        if not without:
+            return None
+        return pending(f"{self.ref}: no pod on {', '.join(without)}", remedy=describe_workload(self.ref))
+
+    def _active(self) -> str:
+        """Which standby pods replace their parents: worth reporting, but no reason to fail.
+
+        They run where a pod is missing, and the next step may restore it. The checkpointer's own standby pod always
+        runs beside it.
+        """
+        standby = [Pod.parse(item) for item in self.kube.list(PODS, labels=CHECKPOINT_OF)]
+        active = [pod for pod in standby if not pod.finished and pod.labels[CHECKPOINT_OF] != self.ref.name]
+        named = ", ".join(f"{pod.labels[CHECKPOINT_OF]} on {pod.node}" for pod in active)
+        return f"; standby pods run for {named}" if active else ""

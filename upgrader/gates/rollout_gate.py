@@ -1,0 +1,29 @@
+"""The gate of one Deployment or DaemonSet: its rollout is complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from upgrader.gates.workload_diagnosis import diagnose_workload
+from upgrader.model.outcome import Verdict
+from upgrader.model.workload import WorkloadRef
+from upgrader.ports import Clock, Kube
+
+__all__ = ["RolloutGate"]
+
+
+@dataclass(frozen=True)
+class RolloutGate:
+    """`daemonset/NAME` or `deployment/NAME`. `allow_none`: a DaemonSet that matches no node holds too."""
+
+    kube: Kube
+    clock: Clock
+    ref: WorkloadRef
+    allow_none: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.ref.kind.lower()}/{self.ref.name}"
+
+    def check(self) -> Verdict:
+        return diagnose_workload(self.kube, self.ref, self.clock.now(), allow_none=self.allow_none)

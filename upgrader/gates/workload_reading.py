@@ -1,0 +1,75 @@
+"""Reads one workload with its pods, and separates those of its newest revision from older ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.gates.kinds import CONTROLLER_REVISIONS, PODS, REPLICA_SETS, WORKLOADS
+from upgrader.model.workload import Pod, Workload, WorkloadRef
+from upgrader.ports import Kube, KubeObject
+
+__all__ = ["Reading", "read_workload"]
+
+_REVISION = "deployment.kubernetes.io/revision"
+_HASH = "controller-revision-hash"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A workload and its pods at one moment."""
+
+    workload: Workload
+    owner: str
+    """The uid of the newest pods' owner: the newest ReplicaSet, or the DaemonSet itself; "" for none yet."""
+    newest: tuple[Pod, ...]
+    """Pods of the newest revision that are neither finished nor terminating."""
+    others: tuple[Pod, ...]
+    """Its other unfinished pods: of old revisions, or terminating."""
+    failed: tuple[Pod, ...] = ()
+    """Pods of the newest revision that failed: evicted, or refused by their node."""
+
+
+def read_workload(kube: Kube, ref: WorkloadRef) -> Reading | None:
+    """Read a workload; None when it doesn't exist. Raises ApiUnavailable or ApiError."""
+    found = kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
+    if found is None:
+        return None
+    workload = Workload.parse(ref.kind, found)
+    if ref.kind == "Deployment":
+        sets = _owned(kube.list(REPLICA_SETS, ref.namespace, labels=workload.selector), workload.uid)
+        newest_set = max(sets, key=_revision_of_set, default=None)
+        owner = newest_set["metadata"]["uid"] if newest_set else ""
+        owners, revision = {item["metadata"]["uid"] for item in sets}, ""
+    else:
+        revisions = _owned(kube.list(CONTROLLER_REVISIONS, ref.namespace, labels=workload.selector), workload.uid)
+        newest_revision = max(revisions, key=lambda item: int(item.get("revision", 0)), default=None)
+        # Without one the controller hasn't started: no pod counts as new.
+        revision = newest_revision["metadata"]["labels"][_HASH] if newest_revision else "(none)"
+        owner, owners = workload.uid, {workload.uid}
+    pods = [Pod.parse(item) for item in kube.list(PODS, ref.namespace, labels=workload.selector)]
+    mine = [pod for pod in pods if pod.owner in owners and not pod.is_checkpoint]
+
+    def is_newest(pod: Pod) -> bool:
+        return pod.owner == owner and not pod.deleting and (not revision or pod.labels.get(_HASH) == revision)
+
+    return Reading(
+        workload,
+        owner,
+        newest=tuple(pod for pod in mine if is_newest(pod) and not pod.finished),
+        others=tuple(pod for pod in mine if not is_newest(pod) and not pod.finished),
+        failed=tuple(pod for pod in mine if is_newest(pod) and pod.phase == "Failed"),
+    )
+
+
+def _owned(items: tuple[KubeObject, ...], uid: str) -> list[KubeObject]:
+    def owners(item: KubeObject) -> list[Mapping[str, Any]]:
+        return item["metadata"].get("ownerReferences") or []
+
+    return [item for item in items if any(owner.get("uid") == uid for owner in owners(item))]
+
+
+def _revision_of_set(item: KubeObject) -> int:
+    """The Deployment controller counts up; a ReplicaSet that a rollback revives gets a new number."""
+    return int((item["metadata"].get("annotations") or {}).get(_REVISION, 0))

@@ -1,0 +1,88 @@
+"""Checks a release's workloads while Helm waits for them, and ends the wait when it can't succeed."""
+
+from __future__ import annotations
+
+from upgrader.errors import ApiError, WorkloadFailed
+from upgrader.gates.api_absence import ApiAbsence, unanswered
+from upgrader.gates.kinds import WORKLOADS
+from upgrader.gates.manifest_workloads import workloads_in
+from upgrader.gates.workload_diagnosis import diagnose_workload
+from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.workload import WorkloadRef
+from upgrader.ports import Clock, Kube
+
+__all__ = ["WorkloadWatcher", "watch_workloads"]
+
+END_HELM_AFTER_BROKEN = 2
+"""Consecutive `broken` checks after which Helm's wait ends: a single one may be a passing state."""
+
+_ABSENT = -1
+
+
+def watch_workloads(kube: Kube, manifest: str, *, clock: Clock, namespace: str, absence: ApiAbsence) -> WorkloadWatcher:
+    """A watcher of the manifest's workloads; create it before Helm starts, as it records their present state."""
+    refs = workloads_in(manifest, namespace)
+    return WorkloadWatcher(kube, clock, {ref: _generation(kube, ref) for ref in refs}, absence)
+
+
+class WorkloadWatcher:
+    """Called about once a second; raises WorkloadFailed with the cause once a workload is broken.
+
+    Raises ApiLost when the API has been unreachable for too long: Helm would wait for it until its own timeout.
+
+    Helm changes workloads one after the other. A fault of one that it hasn't changed yet is no reason to stop: the
+    upgrade may be meant to fix it. So only workloads that are new, or whose generation has changed, are judged, and
+    only once their controller has observed the change.
+    """
+
+    def __init__(self, kube: Kube, clock: Clock, before: dict[WorkloadRef, int | None], absence: ApiAbsence) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._before = before
+        self._absence = absence
+        self._broken = dict.fromkeys(before, 0)
+        self.last: tuple[Verdict, ...] = ()
+        """The last verdict on each workload that Helm has changed, in the manifest's order."""
+
+    def __call__(self) -> None:
+        """Check every workload once. An API that doesn't answer is `unknown`, and ends nothing by itself."""
+        seen: list[Verdict] = []
+        for ref in self._before:
+            verdict = self._check(ref)
+            if verdict is not None:
+                seen.append(verdict)
+            is_broken = verdict is not None and verdict.kind is VerdictKind.BROKEN
+            self._broken[ref] = self._broken[ref] + 1 if is_broken else 0
+            if verdict is not None and self._broken[ref] >= END_HELM_AFTER_BROKEN:
+                self.last = (*seen,)
+                raise WorkloadFailed("\n".join(verdict.lines()), remedy=verdict.remedy)
+        self.last = tuple(seen)
+        self._absence.check(seen)
+
+    def _check(self, ref: WorkloadRef) -> Verdict | None:
+        """A verdict; None when Helm hasn't changed the workload (yet)."""
+        before = self._before[ref]
+        try:
+            now = _read_generation(self._kube, ref)
+        except ApiError as error:
+            return unanswered(str(ref), error)
+        if before is None:
+            # It couldn't be read at the start: the present generation counts as the old one.
+            self._before[ref] = now
+            return None
+        if now in (_ABSENT, before):
+            return None
+        return diagnose_workload(self._kube, ref, self._clock.now(), allow_none=True)
+
+
+def _generation(kube: Kube, ref: WorkloadRef) -> int | None:
+    """How often the spec has changed; `_ABSENT` when there is no such workload, None when that can't be known."""
+    try:
+        return _read_generation(kube, ref)
+    except ApiError:
+        return None
+
+
+def _read_generation(kube: Kube, ref: WorkloadRef) -> int:
+    found = kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
+    return int(found["metadata"].get("generation", 0)) if found is not None else _ABSENT

@@ -1,0 +1,52 @@
+"""Everything that is built once for a machine, and whether it is there already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.lab.binaries import Binaries, built_kubernetes, kubernetes
+from upgrader.lab.build_cache import built, cache_root
+from upgrader.lab.debian import node_files, node_root
+from upgrader.lab.image_catalog import images, store
+from upgrader.lab.oci_archive import Image
+from upgrader.lab.progress_port import LabProgress
+
+__all__ = ["Parts", "prepare", "probably_built"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What nodes are made of: overlay folders (topmost first), a containerd store, and the images in it."""
+
+    lower: tuple[Path, ...]
+    store: Path
+    images: tuple[Image, ...]
+
+
+def prepare(version: str, progress: LabProgress) -> Parts:
+    """Build, or find in the cache, all that a lab with that Kubernetes version needs."""
+    programs = kubernetes(version, progress)
+    root = node_root(progress)
+    found = images(progress)
+    layer = _node_programs(programs, Binaries(progress).etcd())
+    return Parts((node_files(), layer, root), store(found, progress), tuple(found))
+
+
+def probably_built(version: str) -> bool:
+    """Whether the large parts are in the cache, so that little disk is needed; looks only."""
+    return version in built_kubernetes() and any((cache_root() / "containerd").glob("[0-9a-f]*"))
+
+
+def _node_programs(programs: Path, etcd: Path) -> Path:
+    """An overlay folder with kubelet, kubeadm, kubectl and etcd's tools in /usr/bin, as hard links into the cache."""
+    sources = {"kubelet": programs / "kubernetes", "kubectl": programs / "kubernetes", "kubeadm": programs / "kubeadm"}
+    sources |= {name: etcd / name for name in ("etcdctl", "etcdutl")}
+
+    def build(target: Path) -> None:
+        folder = target / "usr" / "bin"
+        folder.mkdir(parents=True)
+        for name, source in sources.items():
+            (folder / name).hardlink_to(source)
+
+    return built(cache_root() / "node" / f"programs-{programs.name}-etcd-{etcd.name}", build)

@@ -1,0 +1,184 @@
+"""Which images the lab has, and a containerd store that already holds them.
+
+Every Kubernetes version in the cache is in the store, so that an upgrade finds the images of its target. Importing
+takes seconds a node; so it is done once, with a containerd of its own in a private namespace, and each node gets hard
+links.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from upgrader.errors import LabError
+from upgrader.lab.binaries import COREDNS, ETCD, PAUSE, Binaries, built_kubernetes, kubernetes
+from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
+from upgrader.lab.debian import base_layer, node_root, package_version, private_namespace
+from upgrader.lab.oci_archive import Image, digest, layer_of_files, layer_of_links, write_archive
+from upgrader.lab.progress_port import LabProgress
+
+__all__ = ["IMAGE_VERSIONS", "checkpointer_image", "image_names", "images", "link_store", "store"]
+
+IMAGE_VERSIONS = {"etcd": f"{ETCD.removeprefix('v')}-0", "coredns": COREDNS, "pause": PAUSE, "tools": "1"}
+_ETCD_PROGRAMS = ("etcd", "etcdctl", "etcdutl")
+_COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+
+
+def images(progress: LabProgress) -> list[Image]:
+    """Every image but the pod-checkpointer's, whose source changes often."""
+    base = base_layer(progress)
+    binaries = Binaries(progress)
+    etcd, coredns, pause = binaries.etcd(), binaries.coredns(), binaries.pause()
+    found = [
+        Image(
+            f"registry.k8s.io/etcd:{IMAGE_VERSIONS['etcd']}",
+            (
+                layer_of_files(
+                    f"etcd-{ETCD}", {f"/usr/local/bin/{n}": etcd / n for n in ("etcd", "etcdctl", "etcdutl")}
+                ),
+            ),
+        ),
+        Image(
+            f"registry.k8s.io/coredns/coredns:{COREDNS}",
+            (layer_of_files(f"coredns-{COREDNS}", {"/coredns": coredns / "coredns"}),),
+            entrypoint=("/coredns",),
+        ),
+        Image(
+            f"registry.k8s.io/pause:{PAUSE}",
+            (layer_of_files(f"pause-{pause.name}", {"/pause": pause / "pause"}),),
+            entrypoint=("/pause",),
+        ),
+        Image(f"upgrader.lab/haproxy:{package_version(base, 'haproxy')}", (base,)),
+        Image(f"upgrader.lab/tools:{IMAGE_VERSIONS['tools']}", (base,)),
+    ]
+    for version in built_kubernetes():
+        program = kubernetes(version, progress) / "kubernetes"
+        layer = layer_of_files(f"kubernetes-{program.parent.name}", {"/usr/local/bin/kubernetes": program})
+        for component in _COMPONENTS:
+            under = (base,) if component == "kube-proxy" else ()
+            link = layer_of_links({f"/usr/local/bin/{component}": "kubernetes"})
+            found.append(Image(f"registry.k8s.io/{component}:{version}", (*under, layer, link)))
+    return found
+
+
+def image_names(found: Sequence[Image]) -> dict[str, str]:
+    """Last part of the repository → full name of an image; of several versions the last."""
+    return {image.name.rsplit(":", 1)[0].rsplit("/", 1)[1]: image.name for image in found}
+
+
+def checkpointer_image(progress: LabProgress) -> Image:
+    """The pod-checkpointer's image from the source as it is now: its own package and the node library, nothing else."""
+    sources = {name: Path(__file__).resolve().parents[1] / name for name in ("checkpointer", "node")}
+    requirements = definitions() / "images" / "pod-checkpointer" / "requirements.txt"
+    key = content_hash([requirements], *(content_hash([source]) for source in sources.values()))
+    folders = {f"upgrader/{name}": source for name, source in sources.items()}
+    folders["site-packages"] = _wheels(requirements, progress)
+    app = _compiled(f"app-{key}", folders, progress)
+    return Image(
+        f"upgrader.lab/pod-checkpointer:0.1.0-{key}",
+        (base_layer(progress), layer_of_files(f"pod-checkpointer-compiled-{key}", {"/app": app})),
+        entrypoint=("python3", "-m", "upgrader.checkpointer"),
+        environment=("PATH=/usr/local/bin:/usr/bin:/bin", "PYTHONPATH=/app:/app/site-packages", "PYTHONUNBUFFERED=1"),
+        working_dir="/app",
+    )
+
+
+def store(found: Sequence[Image], progress: LabProgress) -> Path:
+    """A folder for /var/lib/containerd that holds the images, unpacked."""
+    identity = "\n".join(sorted(f"{image.name} {[digest(layer) for layer in image.layers]} {image}" for image in found))
+    key = hashlib.sha256(identity.encode()).hexdigest()[:12]
+
+    def build(target: Path) -> None:
+        target.mkdir()
+        with progress.task(f"container images ({len(found)})", seconds=25):
+            write_archive(found, target.parent / "images.tar")
+            _import(target.parent / "images.tar", target, node_root(progress))
+
+    return built(cache_root() / "containerd" / key, build)
+
+
+def link_store(source: Path, target: Path) -> None:
+    """Give a node its own containerd folder: hard links, but real copies of the databases, which change in place."""
+    if subprocess.run(["cp", "-al", str(source), str(target)], capture_output=True, check=False).returncode:
+        subprocess.run(["rm", "-rf", str(target)], check=True)
+        subprocess.run(["cp", "-a", str(source), str(target)], check=True)  # another file system: no hard links
+        return
+    for database in source.rglob("*.db"):
+        copy = target / database.relative_to(source)
+        copy.unlink()
+        shutil.copy2(database, copy)
+
+
+def _wheels(requirements: Path, progress: LabProgress) -> Path:
+    """The packages of a requirements file for the image's Python (Debian 12: 3.11), unpacked."""
+
+    def build(target: Path) -> None:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--python-version", "3.11", "--only-binary=:all:"]
+        with progress.task("Python packages of the pod-checkpointer", seconds=15):
+            subprocess.run([*command, "--target", str(target), "-r", str(requirements)], check=True)
+
+    return built(cache_root() / "images" / f"wheels-{content_hash([requirements])}", build)
+
+
+def _compiled(key: str, folders: Mapping[str, Path], progress: LabProgress) -> Path:
+    """Python sources with their bytecode, made by Debian's Python, which is the image's.
+
+    A container's root is read-only: without it, everything would be compiled anew at each start, also at the one that a
+    controller without power is waiting for. The bytecode holds no times, and is not checked against its source.
+    """
+
+    def build(target: Path) -> None:
+        for inside, source in folders.items():
+            shutil.copytree(source, target / inside, ignore=shutil.ignore_patterns("__pycache__"))
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "ROOT": str(node_root(progress)), "APP": str(target)}
+        done = subprocess.run(
+            private_namespace(["sh", "-euc", _COMPILE]), env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise LabError(f"the pod-checkpointer could not be compiled: {done.stdout.strip()[-1000:]}{done.stderr}")
+
+    return built(cache_root() / "images" / key, build)
+
+
+_COMPILE = """
+mount --bind "$APP" "$ROOT/mnt"
+chroot "$ROOT" python3 -m compileall -q -s /mnt -p /app --invalidation-mode unchecked-hash /mnt
+"""
+
+_IMPORT = """
+set -eu
+mount --bind "$STORE" "$ROOT/var/lib/containerd"
+mount -t tmpfs tmpfs "$ROOT/run"
+mount -t tmpfs tmpfs "$ROOT/tmp"
+mount -t proc proc "$ROOT/proc"
+mount --rbind /dev "$ROOT/dev"
+mkdir "$ROOT/tmp/in"
+mount --bind "$(dirname "$ARCHIVE")" "$ROOT/tmp/in"
+chroot "$ROOT" containerd --log-level error >"$ROOT/tmp/log" 2>&1 &
+daemon=$!
+for i in $(seq 100); do
+    if chroot "$ROOT" ctr version >/dev/null 2>&1; then break; fi
+    if [ "$i" = 100 ]; then cat "$ROOT/tmp/log" >&2; echo "containerd does not answer" >&2; exit 1; fi
+    sleep 0.1
+done
+chroot "$ROOT" ctr -n k8s.io images import "/tmp/in/$(basename "$ARCHIVE")"
+kill "$daemon"
+wait "$daemon" || true
+"""
+
+
+def _import(archive: Path, target: Path, root: Path) -> None:
+    environment = {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "STORE": str(target),
+        "ROOT": str(root),
+        "ARCHIVE": str(archive),
+    }
+    command = private_namespace(["sh", "-c", _IMPORT])
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"images could not be imported into containerd: {done.stderr.strip()[-1000:]}")

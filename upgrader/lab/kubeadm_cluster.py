@@ -1,0 +1,157 @@
+"""From switched-on machines to a cluster: kubeadm init and join, pod networks, and the wait until all of it works."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from upgrader.errors import LabError
+from upgrader.lab import network
+from upgrader.lab.binaries import kubectl
+from upgrader.lab.cluster_folder import ssh_command
+from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
+from upgrader.lab.readiness import condition, troubles
+from upgrader.lab.spec import Node, Placement
+
+__all__ = ["KubeadmCluster"]
+
+
+class KubeadmCluster:
+    """Operations on the nodes of one lab over SSH; each is idempotent and has a deadline."""
+
+    def __init__(self, placement: Placement, runner: CommandRunner) -> None:
+        self._placement = placement
+        self._runner = runner
+        self._first = next(node for node in placement.nodes if node.role == "controller")
+
+    def run(self, node: Node, script: str, *, what: str, timeout_seconds: float = 60) -> str:
+        """Standard output of a shell script on a node."""
+        command = [*ssh_command(self._placement, node), "sh", "-eu"]
+        return self._runner.run(command, what=f"{node.name}: {what}", stdin=script, timeout_seconds=timeout_seconds)
+
+    def wait_for_ssh(self, node: Node, deadline_seconds: float = 60) -> None:
+        """Until the node takes logins and, if it is to run Kubernetes, its containerd answers."""
+        probe = "ctr version >/dev/null" if node.kubernetes else "true"
+        self._until(
+            lambda: self.run(node, probe, what="login", timeout_seconds=10) is not None,
+            f"{node.name}: login",
+            deadline_seconds,
+        )
+
+    def init(self, secrets: Secrets, versions: dict[str, str]) -> str:
+        """`kubeadm init` on the first controller unless done; returns its admin.conf."""
+        config = init_config(self._placement, secrets, versions)
+        several = " --upload-certs" if self._placement.spec.controllers > 1 else ""
+        self._kubeadm(self._first, config, f"init{several} --skip-token-print --skip-certificate-key-print", 240)
+        return self.run(self._first, "cat /etc/kubernetes/admin.conf", what="kubeconfig")
+
+    def join(self, node: Node, secrets: Secrets) -> None:
+        """`kubeadm join` on any other node unless done."""
+        self._kubeadm(node, join_config(self._placement, node, secrets), "join", 240)
+
+    def connect_pods(self, deadline_seconds: float = 240) -> None:
+        """Give every node, as soon as it has registered, its CNI configuration and the routes to the others' pods."""
+        wanted = {node.name for node in self._placement.nodes if node.kubernetes}
+        connected: dict[str, str] = {}
+
+        def all_connected() -> bool:
+            found = {
+                i["metadata"]["name"]: i["spec"]["podCIDR"] for i in self._get("nodes") if i["spec"].get("podCIDR")
+            }
+            if found != connected:
+                nodes = [node for node in self._placement.nodes if node.name in found]
+                self._runner.together([partial(self._connect, node, nodes, found) for node in nodes])
+                network.route_pods(self._placement, found)
+                connected.update(found)
+            return wanted <= set(connected)
+
+        self._until(all_connected, "a pod network (node.spec.podCIDR) for every node", deadline_seconds)
+
+    def _connect(self, node: Node, nodes: Sequence[Node], pod_cidrs: Mapping[str, str]) -> None:
+        """Write one node's CNI configuration and its routes to the pods of `nodes`; in use at once and after a boot."""
+        others = [(pod_cidrs[other.name], other.address) for other in nodes if other is not node]
+        routes = "".join(f"{cidr} {address}\n" for cidr, address in others)
+        lines = [f"printf %s {quote(routes)} > /etc/lab/routes"]
+        lines += [f"ip route replace {cidr} via {address}" for cidr, address in others]
+        # Renamed into place: containerd reads the folder whenever it changes.
+        lines.append(f"printf %s {quote(network.cni_config(pod_cidrs[node.name]))} > /etc/cni/net.d/.lab.new")
+        lines.append("mv /etc/cni/net.d/.lab.new /etc/cni/net.d/10-lab.conflist")
+        self.run(node, "\n".join(lines), what="pod network")
+
+    def wait_until_ready(self, switched_on: Mapping[str, float], deadline_seconds: float = 180) -> None:
+        """Until every node and every pod of kube-system is Ready; `switched_on` as for `readiness.troubles`."""
+        missing: list[str] = []
+
+        def ready() -> bool:
+            missing[:] = troubles(self._get("nodes"), self._get("pods -n kube-system"), switched_on)
+            return not missing
+
+        self._until(ready, "nodes and kube-system pods", deadline_seconds, lambda: f"not Ready: {', '.join(missing)}")
+
+    def nodes(self) -> dict[str, tuple[str, str]]:
+        """Name → (Ready, NotReady or Unknown; kubelet version) as the API says."""
+        known = {"True": "Ready", "False": "NotReady", "Unknown": "Unknown"}
+        return {
+            item["metadata"]["name"]: (known[condition(item, "Ready")], item["status"]["nodeInfo"]["kubeletVersion"])
+            for item in self._get("nodes")
+        }
+
+    def import_images(self, node: Node, archive: Path) -> None:
+        """Import an OCI archive into the node's containerd."""
+        command = [*ssh_command(self._placement, node), "ctr -n k8s.io images import -"]
+        self._runner.run(command, what=f"{node.name}: importing images", stdin=archive, timeout_seconds=120)
+
+    def images(self, node: Node) -> tuple[set[str], set[str]]:
+        """Names of the images, and digests of the layers and all else, that the node's containerd has."""
+        script = "ctr -n k8s.io images ls -q; echo; ctr -n k8s.io content ls -q"
+        names, _, digests = self.run(node, script, what="list of images").partition("\n\n")
+        return set(names.split()), set(digests.split())
+
+    def _kubeadm(self, node: Node, config: str, command: str, timeout_seconds: float) -> None:
+        script = f"""
+if [ -e /etc/lab/kubeadm-done ]; then exit 0; fi
+umask 077
+cat > /run/kubeadm.yaml <<'END'
+{config}
+END
+if ! kubeadm {command} --config /run/kubeadm.yaml >/var/log/kubeadm.log 2>&1; then
+    tail -n 12 /var/log/kubeadm.log >&2
+    exit 1
+fi
+rm /run/kubeadm.yaml
+touch /etc/lab/kubeadm-done
+"""
+        self.run(node, script, what=f"kubeadm {command.split()[0]}", timeout_seconds=timeout_seconds)
+
+    def _get(self, what: str) -> list[dict[str, Any]]:
+        # From this machine: it works as long as any controller does, and so proves the kubeconfig that users get.
+        kubeconfig = self._placement.folder / "kubeconfig"
+        command = [str(kubectl(self._placement.spec.kubernetes)), f"--kubeconfig={kubeconfig}", "--request-timeout=5s"]
+        said = self._runner.run(
+            [*command, "get", *what.split(), "-o", "json"], what=f"kubectl get {what}", timeout_seconds=20
+        )
+        items: list[dict[str, Any]] = json.loads(said)["items"]
+        return items
+
+    def _until(
+        self, done: Callable[[], bool], what: str, deadline_seconds: float, detail: Callable[[], str] = lambda: ""
+    ) -> None:
+        until = time.monotonic() + deadline_seconds
+        last = ""
+        while not self._runner.cancelled:
+            try:
+                if done():
+                    return
+                last = detail()
+            except LabError as error:
+                last = error.message  # not yet: the next look may succeed
+            if time.monotonic() > until:
+                raise LabError(f"lab {self._placement.spec.name}: waited {deadline_seconds:.0f} s for {what}; {last}")
+            time.sleep(0.2)
+        raise LabError("cancelled")

@@ -1,0 +1,236 @@
+"""A lab: real nodes on this machine with a kubeadm cluster on them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.errors import LabError, UsageError
+from upgrader.lab import network
+from upgrader.lab.bringup import BringUp
+from upgrader.lab.build_cache import remove_tree
+from upgrader.lab.build_parts import Parts, prepare, probably_built
+from upgrader.lab.cluster_folder import ssh_command
+from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.host_capabilities import host_capabilities, require
+from upgrader.lab.image_catalog import checkpointer_image
+from upgrader.lab.image_delivery import deliver
+from upgrader.lab.kubeadm_cluster import KubeadmCluster
+from upgrader.lab.nspawn_machine import machine_of
+from upgrader.lab.oci_archive import Image
+from upgrader.lab.progress_port import LabProgress, Silent
+from upgrader.lab.registry import claim, exclusive, find, is_complete, lab_dir, labs, locked, remove_root, set_complete
+from upgrader.lab.snapshot import put_back, remember, require_snapshot
+from upgrader.lab.spec import LabSpec, Node, Placement
+from upgrader.lab.sysctls import prepare_kernel, restore_kernel
+
+__all__ = ["Lab", "NodeStatus"]
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """What is known of one node: `kubernetes` is Ready, NotReady, Unknown, or "" for the load balancer."""
+
+    node: Node
+    running: bool
+    kubernetes: str
+    version: str
+
+
+class Lab:
+    """A lab that exists on this machine, running or not."""
+
+    def __init__(self, placement: Placement, progress: LabProgress | None = None) -> None:
+        self.placement = placement
+        self._progress = progress or Silent()
+        self._runner = CommandRunner()
+        self._cluster = KubeadmCluster(placement, self._runner)
+        self._home = lab_dir(placement.spec.name)
+
+    @classmethod
+    def up(cls, spec: LabSpec, folder: Path, progress: LabProgress | None = None) -> Lab:
+        """Make the lab, or bring what there is of it back up; `folder` becomes its cluster folder.
+
+        A lab that this call began and could not finish, for whatever reason, is removed again.
+        """
+        progress = progress or Silent()
+        # The nodes of a lab that is there have their memory already: only what is new must fit beside the others.
+        new = None if is_complete(spec.name) else spec
+        require(host_capabilities(), new, probably_built(spec.kubernetes))
+        parts = prepare(spec.kubernetes, progress)
+        with ExitStack() as held:
+            with locked():
+                existing = _existing(spec, folder)
+                if existing:
+                    held.enter_context(exclusive(spec.name))
+                    if not is_complete(spec.name):
+                        cls(existing)._remove()  # somebody was killed while making it
+                        existing = None
+                lab = cls(existing or claim(spec, folder), progress)
+                if not existing:
+                    held.enter_context(exclusive(spec.name))
+                prepare_kernel()
+            try:
+                lab._bring_up(parts)
+            except BaseException:
+                with _uninterrupted():
+                    lab._runner.cancel()
+                    if not existing:
+                        lab._remove_last()
+                raise
+        return lab
+
+    @classmethod
+    def find(cls, name: str, progress: LabProgress | None = None) -> Lab:
+        """The lab of that name; UsageError if there is none."""
+        placement = find(name)
+        if not placement:
+            raise UsageError(
+                f"there is no lab {name!r} on this machine", remedy=f"make it: upgrader lab up --name {name}"
+            )
+        return cls(placement, progress)
+
+    def down(self) -> None:
+        """Remove the lab and all that it made on this machine, whatever state it is in."""
+        with exclusive(self.placement.spec.name):
+            self._remove_last()
+
+    def _remove_last(self) -> None:
+        self._remove()
+        with locked():
+            if not labs():
+                restore_kernel()
+                remove_root()
+
+    def _remove(self) -> None:
+        for node in self.placement.nodes:
+            machine_of(self.placement, node).crash()
+        network.remove_bridge(self.placement)
+        remove_tree(self.placement.folder)
+        with suppress(OSError):
+            self.placement.folder.parent.rmdir()  # `.lab` itself, when this was the last
+        remove_tree(self._home)
+
+    def crash(self, name: str) -> None:
+        """Cut a node's power."""
+        machine_of(self.placement, self.placement.node(name)).crash()
+
+    def stop(self, name: str) -> None:
+        """Shut a node down in order."""
+        machine_of(self.placement, self.placement.node(name)).stop()
+
+    def boot(self, name: str) -> None:
+        """Switch a node on and wait until it takes logins; what runs on it starts by itself."""
+        node = self.placement.node(name)
+        network.add_bridge(self.placement)
+        machine_of(self.placement, node).start(self._runner, host_capabilities())
+        self._cluster.wait_for_ssh(node)
+
+    def save(self, snapshot: str) -> None:
+        """Shut the nodes down, put their disks and the cluster folder aside, and switch on again what was on."""
+        with exclusive(self.placement.spec.name):
+            on = [node for node in self.placement.nodes if machine_of(self.placement, node).running()]
+            with self._progress.task("shutting the nodes down", seconds=5 * len(on)):
+                for node in on:
+                    machine_of(self.placement, node).stop()
+            with self._progress.task("copying their disks", seconds=2 * len(self.placement.nodes)):
+                remember(self.placement, snapshot)
+            for node in on:
+                self.boot(node.name)
+
+    def restore(self, snapshot: str) -> None:
+        """Cut every node's power, put back what was put aside, and switch all nodes on."""
+        require_snapshot(self.placement, snapshot)
+        with exclusive(self.placement.spec.name):
+            for node in self.placement.nodes:
+                machine_of(self.placement, node).crash()
+            with self._progress.task("copying the disks", seconds=2 * len(self.placement.nodes)):
+                put_back(self.placement, snapshot)
+            for node in self.placement.nodes:
+                self.boot(node.name)
+
+    def ssh(self, name: str) -> list[str]:
+        """The ssh command for a node."""
+        return ssh_command(self.placement, self.placement.node(name))
+
+    def run(self, name: str, script: str, timeout_seconds: float = 60) -> str:
+        """Standard output of a shell script on a node."""
+        return self._cluster.run(self.placement.node(name), script, what="script", timeout_seconds=timeout_seconds)
+
+    def status(self) -> list[NodeStatus]:
+        """Every node; what the API does not say is Unknown."""
+        try:
+            known = self._cluster.nodes()
+        except LabError:
+            known = {}
+        return [
+            NodeStatus(
+                node=node,
+                running=machine_of(self.placement, node).running(),
+                kubernetes=known.get(node.name, ("Unknown", ""))[0] if node.kubernetes else "",
+                version=known.get(node.name, ("", ""))[1],
+            )
+            for node in self.placement.nodes
+        ]
+
+    def wait_until_ready(self, deadline_seconds: float = 180) -> None:
+        """Until all nodes and kube-system pods are Ready."""
+        nodes = [node for node in self.placement.nodes if node.kubernetes]
+        self._cluster.wait_until_ready(
+            {node.name: machine_of(self.placement, node).switched_on() for node in nodes}, deadline_seconds
+        )
+
+    def import_checkpointer(self) -> str:
+        """Import the pod-checkpointer's image, from its source as it is now, into every node that lacks it.
+
+        Returns the image's name.
+        """
+        image = checkpointer_image(self._progress)
+        self.import_images([image])
+        return image.name
+
+    def import_images(self, images: Sequence[Image]) -> None:
+        """Import images into every Kubernetes node that lacks one of them."""
+        deliver(images, self.placement, self._cluster, self._runner)
+
+    def _bring_up(self, parts: Parts) -> None:
+        bring_up = BringUp(self.placement, parts, self._cluster, self._runner, self._progress)
+        bring_up.nodes()
+        bring_up.kubernetes()
+        with self._progress.task("kube-proxy, CoreDNS", seconds=8):
+            self.wait_until_ready()
+        set_complete(self.placement.spec.name)
+
+
+def _existing(spec: LabSpec, folder: Path) -> Placement | None:
+    """The lab of that name, if there is one; UsageError if it is not the one that is asked for."""
+    existing = find(spec.name)
+    if existing and (existing.spec != spec or existing.folder != folder):
+        raise UsageError(
+            f"there is a lab {spec.name} already, another one: {_describe(existing)}",
+            remedy=f"choose another --name, or remove it: upgrader lab down --name {spec.name}",
+        )
+    return existing
+
+
+def _describe(placement: Placement) -> str:
+    spec = placement.spec
+    return f"{spec.controllers} controllers, {spec.workers} workers, {spec.kubernetes}, in {placement.folder}"
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """No second Ctrl-C while the lab is cleaning up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,87 @@
+"""What is on a node's disk before it is first switched on: identity, names, keys, configuration."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+from upgrader.lab.build_cache import built
+from upgrader.lab.host_capabilities import HostCapabilities
+from upgrader.lab.image_catalog import link_store
+from upgrader.lab.nspawn_machine import BOUND
+from upgrader.lab.spec import Node, Placement
+
+__all__ = ["make_disk"]
+
+
+def make_disk(
+    placement: Placement,
+    node: Node,
+    target: Path,
+    *,
+    facts: HostCapabilities,
+    keys: Path,
+    store: Path,
+    pause_image: str,
+    more: dict[str, tuple[str, int]],
+) -> None:
+    """Make the folder `target` with the node's disk, unless it is there.
+
+    `keys` holds the lab's SSH key and one host key for each node, `more` further files: path → (text, mode).
+    """
+
+    def build(disk: Path) -> None:
+        for folder in ("upper", "work", "root", *(name for name in BOUND if name != "containerd")):
+            (disk / folder).mkdir(parents=True)
+        if node.kubernetes:
+            link_store(store, disk / "containerd")
+        else:
+            (disk / "containerd").mkdir()
+        files = {
+            "/etc/hostname": (f"{node.name}\n", 0o644),
+            "/etc/hosts": (_hosts(placement), 0o644),
+            "/etc/machine-id": (f"{uuid.uuid4().hex}\n", 0o444),
+            # Nothing listens there: names outside the cluster fail at once instead of after a timeout.
+            "/etc/resolv.conf": (f"nameserver {placement.gateway}\n", 0o644),
+            "/etc/lab/network": (f"ADDRESS={node.address}/24\nGATEWAY={placement.gateway}\n", 0o644),
+            "/etc/containerd/config.toml": (_containerd(facts, pause_image), 0o644),
+            "/etc/ssh/ssh_host_ed25519_key": ((keys / f"host_{node.name}").read_text(), 0o600),
+            "/root/.ssh/authorized_keys": ((keys / "id_ed25519.pub").read_text(), 0o600),
+            **more,
+        }
+        for path, (text, mode) in files.items():
+            _write(disk, path, text, mode)
+        (disk / "upper/root").chmod(0o700)
+        (disk / "upper/root/.ssh").chmod(0o700)
+
+    built(target, build)
+
+
+def _write(disk: Path, path: str, text: str, mode: int) -> None:
+    """Write a file of the node to where it will see it: a bound folder, or the overlay's upper side."""
+    file = disk / "upper" / path.lstrip("/")
+    for folder, inside in BOUND.items():
+        if path.startswith(f"{inside}/"):
+            file = disk / folder / path[len(inside) + 1 :]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as stream:
+        stream.write(text)
+
+
+def _hosts(placement: Placement) -> str:
+    lines = ["127.0.0.1 localhost", "::1 localhost", f"{placement.endpoint_address} {placement.endpoint_name}"]
+    return "\n".join([*lines, *(f"{node.address} {node.name}" for node in placement.nodes)]) + "\n"
+
+
+def _containerd(facts: HostCapabilities, pause_image: str) -> str:
+    # Without CAP_SYS_RESOURCE runc can't lower a sandbox's oom_score_adj, and every sandbox fails with "EOF".
+    restrict = "false" if facts.may_lower_oom_score else "true"
+    return f"""version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{pause_image}"
+  restrict_oom_score_adj = {restrict}
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "/etc/cni/net.d"
+"""

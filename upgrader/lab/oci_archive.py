@@ -1,0 +1,149 @@
+"""Container images, written as OCI archives without any registry or builder.
+
+Layers are plain tar files, uncompressed (they never travel), and shared: all Debian images stand on one base layer, all
+components of one Kubernetes version on one layer with their common program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import tarfile
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.lab.build_cache import built, cache_root, content_hash
+
+__all__ = ["Image", "digest", "layer_of_files", "layer_of_links", "write_archive"]
+
+
+_OCI = "application/vnd.oci.image"
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image: its full name with tag, its layers (tar files, lowest first), and what it runs."""
+
+    name: str
+    layers: tuple[Path, ...]
+    entrypoint: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",)
+    working_dir: str = "/"
+
+
+def layer_of_files(key: str, files: Mapping[str, Path]) -> Path:
+    """A cached layer that has each file (or folder) at the given path; `key` must name its content uniquely."""
+
+    def build(target: Path) -> None:
+        with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+            for inside, source in sorted(files.items()):
+                _add_parents(archive, inside)
+                archive.add(source, inside.lstrip("/"), filter=_plain)
+
+    return built(cache_root() / "images" / key, build)
+
+
+def layer_of_links(links: Mapping[str, str]) -> Path:
+    """A cached layer of symbolic links: path → target."""
+    text = json.dumps(dict(links), sort_keys=True)
+
+    def build(target: Path) -> None:
+        with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+            for path, points_to in sorted(links.items()):
+                _add_parents(archive, path)
+                entry = tarfile.TarInfo(path.lstrip("/"))
+                entry.type, entry.linkname = tarfile.SYMTYPE, points_to
+                archive.addfile(entry)
+
+    return built(cache_root() / "images" / f"links-{content_hash([], text)}", build)
+
+
+def digest(layer: Path) -> str:
+    """`sha256:…` of a layer, computed once."""
+
+    def build(target: Path) -> None:
+        with layer.open("rb") as stream:
+            target.write_text("sha256:" + hashlib.file_digest(stream, "sha256").hexdigest())
+
+    return built(layer.with_name(f"{layer.name}.sha256"), build).read_text()
+
+
+def write_archive(images: Sequence[Image], target: Path, *, without: Collection[Path] = ()) -> None:
+    """Write an OCI archive with all the images; a layer that several of them have is in it once.
+
+    Layers in `without` are only referred to: a containerd that has them already needs them no second time.
+    """
+    index: list[dict[str, object]] = []
+    written: set[str] = set()
+    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+        for image in images:
+            layers = [_descriptor("layer.v1.tar", digest(layer), layer.stat().st_size) for layer in image.layers]
+            for layer in image.layers:
+                path = _blob(digest(layer))
+                if path not in written and layer not in without:
+                    archive.add(layer, path, filter=_plain)
+                    written.add(path)
+            config = _add_json(archive, written, "config.v1+json", _config(image))
+            manifest = {"schemaVersion": 2, "mediaType": f"{_OCI}.manifest.v1+json", "config": config, "layers": layers}
+            entry = _add_json(archive, written, "manifest.v1+json", manifest)
+            index.append({**entry, "annotations": {"io.containerd.image.name": image.name}})
+        _add_bytes(archive, "index.json", json.dumps({"schemaVersion": 2, "manifests": index}).encode())
+        _add_bytes(archive, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+
+
+def _blob(digest_text: str) -> str:
+    return f"blobs/sha256/{digest_text.removeprefix('sha256:')}"
+
+
+def _descriptor(kind: str, digest_text: str, size: int) -> dict[str, object]:
+    return {"mediaType": f"{_OCI}.{kind}", "digest": digest_text, "size": size}
+
+
+def _add_json(archive: tarfile.TarFile, written: set[str], kind: str, value: object) -> dict[str, object]:
+    content = json.dumps(value, sort_keys=True).encode()
+    name = "sha256:" + hashlib.sha256(content).hexdigest()
+    if _blob(name) not in written:
+        _add_bytes(archive, _blob(name), content)
+        written.add(_blob(name))
+    return _descriptor(kind, name, len(content))
+
+
+def _config(image: Image) -> dict[str, object]:
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    settings: dict[str, object] = {"Env": list(image.environment), "WorkingDir": image.working_dir}
+    if image.entrypoint:
+        settings["Entrypoint"] = list(image.entrypoint)
+    return {
+        "architecture": architecture,
+        "os": "linux",
+        "config": settings,
+        "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in image.layers]},
+        "history": [{"created_by": "upgrader lab"} for _ in image.layers],
+    }
+
+
+def _add_parents(archive: tarfile.TarFile, path: str) -> None:
+    parts = path.strip("/").split("/")[:-1]
+    present = set(archive.getnames())
+    for depth in range(1, len(parts) + 1):
+        name = "/".join(parts[:depth])
+        if name not in present:
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(entry)
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The same bytes from every machine: no owners, no times."""
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def _add_bytes(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))

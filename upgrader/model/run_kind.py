@@ -1,0 +1,33 @@
+"""What a run is for."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["RunKind", "describe_run"]
+
+
+class RunKind(StrEnum):
+    """The command that a run belongs to. Only an upgrade has a target, and can be resumed or rolled back."""
+
+    UPGRADE = "upgrade"
+    ADOPT = "adopt"
+    ADOPT_UNDO = "adopt-undo"
+    RECOVER = "recover"
+
+    @property
+    def command(self) -> str:
+        """What an operator types. Every kind but an upgrade is idempotent: the same command continues it."""
+        return {
+            RunKind.UPGRADE: "upgrader run",
+            RunKind.ADOPT: "upgrader adopt",
+            RunKind.ADOPT_UNDO: "upgrader adopt --undo",
+            RunKind.RECOVER: "upgrader recover",
+        }[self]
+
+
+def describe_run(kind: RunKind, target: KubernetesVersion | None) -> str:
+    """`upgrade to v1.37.1`, or the kind where there is no target."""
+    return f"{kind} to {target}" if target else str(kind)

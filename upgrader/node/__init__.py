@@ -1,0 +1,16 @@
+"""What runs on a controller: the rules for checkpoints there, and reading the container runtime.
+
+Two programs follow these rules and must never differ: the pod-checkpointer, whose image has this package, and
+`upgrader recover`, which sends it over SSH to a bare `python3 -` when the API is unreachable. So: Python's standard
+library only, from 3.8 on, which every machine that Ansible manages has; and only reading, as writing and transport
+differ between the two.
+
+==============  ==========================================================================================
+names           labels, annotations and file names that pods, charts and files share
+layout          where generations and manifests lie, and whose a manifest is
+generation      one generation: its record, and whether it is still as it was written
+choice          which generation to start, and which is the last-known-good
+cri, protobuf   what the container runtime says, over whatever transport
+inventory       all that a node keeps, every generation verified
+==============  ==========================================================================================
+"""

@@ -1,0 +1,1 @@
+"""From facts to what is wrong, in plain words."""

@@ -1,0 +1,37 @@
+"""One look at everything that a recovery goes by: the controllers themselves, and the API from here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from upgrader.errors import ApiError
+from upgrader.model.cluster import Cluster
+from upgrader.ports import Hosts, Kube
+from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis, diagnose
+from upgrader.recover.facts.examine import examine_all
+
+__all__ = ["Look", "look_at_api"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Looks at a cluster's controllers, or at those of them that are named; changes nothing."""
+
+    hosts: Hosts
+    kube: Kube
+    cluster: Cluster
+    only: Sequence[str] = ()
+
+    def __call__(self) -> Diagnosis:
+        """Look once; never raises for a controller that can't be reached."""
+        examined = examine_all(self.hosts, self.cluster, self.only)
+        return diagnose(examined, look_at_api(self.kube))
+
+
+def look_at_api(kube: Kube) -> ApiSeen:
+    """Whether the API server that the kubeconfig names is ready."""
+    try:
+        return ApiSeen(answers=True, said=kube.raw("/readyz"))
+    except ApiError as error:
+        return ApiSeen(answers=False, said=error.message)

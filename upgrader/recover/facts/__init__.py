@@ -1,0 +1,1 @@
+"""What the controllers say of themselves, asked over SSH."""

@@ -1,0 +1,316 @@
+"""What a controller says of itself when the API can't: values without judgement, read over SSH.
+
+A fact that could not be had is `Unknown`, with the reason; it is never guessed. Times are seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from upgrader.model.cluster import Host
+from upgrader.node.choice import restorable
+from upgrader.node.generation import MANIFEST
+from upgrader.node.layout import KUBE_APISERVER
+
+__all__ = [
+    "ETCD_CERTIFICATE",
+    "Alarm",
+    "Backup",
+    "Certificate",
+    "Clock",
+    "Container",
+    "Copy",
+    "Endpoint",
+    "Etcd",
+    "EtcdServer",
+    "Examined",
+    "Generation",
+    "HostFacts",
+    "Manifests",
+    "Member",
+    "Space",
+    "Unit",
+    "Unknown",
+    "Workload",
+]
+
+ETCD_CERTIFICATE = "/etc/kubernetes/pki/etcd/server.crt"
+"""What kubeadm gives to each member of etcd that runs on a controller."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A question that could not be answered, and why."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Clock:
+    """`offset`: how many seconds the host's clock is ahead of ours; `error`: how far off that may be."""
+
+    offset: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A systemd unit, in systemd's words. `state`: `active`, `inactive`, `failed`, `activating`…; `result`: why it
+    ended (`exit-code`, `signal`…); `enabled`: `enabled`, `disabled`, `masked`…; `said`: its last journal lines, secrets
+    masked, when it doesn't run.
+    """
+
+    name: str
+    state: str
+    sub_state: str = ""
+    result: str = ""
+    exit_status: int = 0
+    loaded: str = "loaded"
+    enabled: str = ""
+    restarts: int = 0
+    since: float | None = None
+    said: tuple[str, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs now."""
+        return self.state == "active" and self.sub_state == "running"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Whether something answers as it should; `said`: its words, or the reason why there are none. `address`: who was
+    asked, `host:port`; empty when nothing listens.
+    """
+
+    answers: bool
+    said: str = ""
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class Space:
+    """The file system under a folder; sizes in bytes. `inodes` is 0 where a file system doesn't count them. Folders of
+    one `device` share their space.
+    """
+
+    path: str
+    size: int
+    free: int
+    inodes: int
+    inodes_free: int
+    read_only: bool = False
+    device: int = 0
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The first certificate of a file. Times as the certificate itself says."""
+
+    path: str
+    not_before: float
+    not_after: float
+
+
+@dataclass(frozen=True)
+class Manifests:
+    """The folder of the kubelet's static pods."""
+
+    exists: bool
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of etcd. `name` is empty for one that never started."""
+
+    id: str
+    name: str
+    peers: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    learner: bool = False
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """`kind`: NOSPACE or CORRUPT; `member`: the ID of the member that raised it."""
+
+    kind: str
+    member: str
+
+
+@dataclass(frozen=True)
+class EtcdServer:
+    """What the member on this host answered. `leader`: its ID, empty when there is none. Sizes in bytes.
+    `has_cluster`: whether it stores any workload that is checkpointed on this host.
+    """
+
+    healthy: bool
+    said: str = ""
+    version: str = ""
+    id: str = ""
+    leader: str = ""
+    revision: int = 0
+    db_size: int = 0
+    db_quota: int = 0
+    members: tuple[Member, ...] | Unknown = Unknown("not asked")
+    alarms: tuple[Alarm, ...] = ()
+    has_cluster: bool | Unknown = Unknown("not asked")
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A file that looks like a snapshot of etcd."""
+
+    path: str
+    size: int
+    changed: float
+
+
+@dataclass(frozen=True)
+class Etcd:
+    """etcd on this host. `data`: of its data folder; `empty` has no database file in it. `server` is Unknown when
+    nothing answered there. `flags`: those of its manifest that tell its name and peers. `backups`: the newest first.
+    """
+
+    manifest: bool | Unknown
+    data_dir: str
+    data: Literal["present", "empty", "missing"] | Unknown
+    server: EtcdServer | Unknown
+    flags: Mapping[str, str] = field(default_factory=dict)
+    backups: tuple[Backup, ...] = ()
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container as the runtime knows it. `state`: created, running, exited or unknown. `copy`: it belongs to a copy
+    of ours (a static pod made from a generation), not to the workload's own pod. `log`: last lines, masked.
+    """
+
+    pod: str
+    namespace: str
+    name: str
+    state: str
+    copy: bool = False
+    static: bool = False
+    image: str = ""
+    created: float = 0.0
+    started: float | None = None
+    finished: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    attempt: int = 0
+    sandbox_ready: bool = True
+    log: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A checkpoint on disk. `damage`: what is wrong with its files, empty when all are as recorded. `failure`: why it
+    is marked as one that didn't stay up, empty when it isn't. `images`: container → image, for those that it needs;
+    `missing`: those of them that are not on the node.
+    """
+
+    number: int
+    folder: str
+    captured_at: str = ""
+    damage: str = ""
+    helm_revision: str = ""
+    digest: str = ""
+    failure: str = ""
+    images: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] | Unknown = Unknown("the container runtime was not asked")
+
+    @property
+    def intact(self) -> bool:
+        """Whether every file is there and as it was written."""
+        return not self.damage
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was started, and didn't stay up."""
+        return bool(self.failure)
+
+    @property
+    def has_images(self) -> bool | None:
+        """Whether all its images are on the node; None when that isn't known."""
+        return None if isinstance(self.missing, Unknown) else not self.missing
+
+    @property
+    def manifest(self) -> str:
+        """Path of its static pod's manifest."""
+        return f"{self.folder}/{MANIFEST}"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A manifest of ours among the kubelet's. `number`: the generation that it equals byte for byte, None for none."""
+
+    path: str
+    number: int | None
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the host keeps of one workload (`namespace/name`). `generations` ascend by number. `marks_unknown`: why it
+    isn't known which of them failed; none of them counts as failed then.
+    """
+
+    name: str
+    policy: str
+    active_path: str
+    generations: tuple[Generation, ...] = ()
+    active: Copy | None = None
+    marks_unknown: str = ""
+
+    @property
+    def restorable(self) -> Generation | None:
+        """The one that a recovery would start."""
+        return restorable(self.generations)
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """One controller, at one moment. `api` is kube-apiserver's own answer on this host. `containers` are those of
+    kube-apiserver's pods, the newest first.
+    """
+
+    taken: float
+    booted: float | Unknown
+    clock: Clock
+    kubelet: Unit | Unknown
+    containerd: Unit | Unknown
+    runtime: Endpoint
+    spaces: tuple[Space | Unknown, ...]
+    certificates: tuple[Certificate | Unknown, ...]
+    manifests: Manifests | Unknown
+    etcd: Etcd
+    api: Endpoint | Unknown
+    containers: tuple[Container, ...] | Unknown
+    workloads: tuple[Workload, ...] | Unknown
+    etcd_containers: tuple[Container, ...] = ()
+    complaints: tuple[str, ...] = ()
+    """The kubelet's newest errors that have to do with the control plane, masked."""
+
+    @property
+    def has_etcd(self) -> bool:
+        """Whether a member of etcd belongs on this host: its manifest, its data or its certificate is there."""
+        own = any(isinstance(c, Certificate) and c.path == ETCD_CERTIFICATE for c in self.certificates)
+        return own or self.etcd.manifest is True or self.etcd.data == "present"
+
+    def workload(self, name: str = str(KUBE_APISERVER)) -> Workload | None:
+        """What is kept of a workload; None for nothing (or nothing that is known)."""
+        found = () if isinstance(self.workloads, Unknown) else self.workloads
+        return next((w for w in found if w.name == name), None)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A controller that was looked at: its facts, or why there are none (it could not be reached, …)."""
+
+    host: Host
+    facts: HostFacts | None
+    error: str = ""

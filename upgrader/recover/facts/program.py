@@ -1,0 +1,38 @@
+"""The program that is sent to a host: the modules of `onhost` and of `upgrader.node` as one text, without a file."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import upgrader
+
+__all__ = ["program"]
+
+_ROOT = Path(upgrader.__file__).parent
+_FOLDERS = ("node", "recover/onhost")
+
+_START = """
+import importlib.abc, importlib.util, sys
+class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path=None, target=None):
+        if name in SOURCES:
+            return importlib.util.spec_from_loader(name, self, is_package=SOURCES[name][0])
+    def exec_module(self, module):
+        exec(compile(SOURCES[module.__name__][1], module.__name__, "exec"), module.__dict__)
+sys.meta_path.insert(0, Sources())
+from upgrader.recover.onhost.all_facts import main
+main(*sys.argv[1:])
+"""
+
+
+@cache
+def program() -> bytes:
+    """Python source for the standard input of `python3 -`; its first argument, if any, stands before every path."""
+    # Module → whether it is a package, and its source; the packages around them are empty on a host.
+    sources = {"upgrader": (True, ""), "upgrader.recover": (True, "")}
+    for file in (file for folder in _FOLDERS for file in sorted((_ROOT / folder).rglob("*.py"))):
+        package = file.stem == "__init__"
+        parts = (file.parent if package else file.with_suffix("")).relative_to(_ROOT).parts
+        sources[".".join(("upgrader", *parts))] = (package, file.read_text(encoding="utf-8"))
+    return f"SOURCES = {sources!r}\n{_START}".encode()

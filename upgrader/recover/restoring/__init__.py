@@ -1,0 +1,1 @@
+"""What is done on the controllers, until the API answers."""

@@ -1,0 +1,106 @@
+"""Brings the API back over SSH, from the last-known-good copies that the controllers keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from upgrader.errors import HostError, RollbackFailed
+from upgrader.ports import Clock, Hosts, Kube
+from upgrader.recover.diagnosis.diagnose import Diagnosis
+from upgrader.recover.diagnosis.look import look_at_api
+from upgrader.recover.restoring.actions import Attempts, PutCopy, next_actions, remember
+from upgrader.recover.restoring.host_actions import Machines
+from upgrader.waiting import wait_until
+
+__all__ = ["ApiRecovery"]
+
+API_SECONDS = 300.0
+"""How long the API may take to be back: room for a controller that boots, and for every generation to be tried."""
+
+_ANSWER_SECONDS = 5.0
+"""How long the API is asked between two looks at the controllers."""
+
+_HOPELESS_LOOKS = 3
+"""Looks in a row that must find that only a person can help: one may be a glimpse of a machine that boots."""
+
+
+class ApiRecovery:
+    """`ports.Recovery`. `look` examines the controllers that may be recovered, and the API; it changes nothing."""
+
+    def __init__(self, look: Callable[[], Diagnosis], *, hosts: Hosts, kube: Kube, clock: Clock) -> None:
+        self._look = look
+        self._machines = Machines(hosts)
+        self._kube = kube
+        self._clock = clock
+
+    def bring_api_back(self, note: Callable[[str], None]) -> None:
+        """See `ports.Recovery`. Units that don't run are started on every controller, also where the API answers."""
+        notes = _Notes(note)
+        began, attempts, hopeless = self._clock.monotonic(), Attempts(), 0
+        while True:
+            diagnosis = self._look()
+            for finding in diagnosis.findings:
+                if finding.severity == "error":
+                    notes.say(finding.title)
+            now = self._clock.monotonic()
+            attempts = remember(attempts, diagnosis.controllers, (), now)
+            attempts = self._act(diagnosis, attempts, now, notes)
+            if diagnosis.api.answers:
+                return
+            hopeless = hopeless + 1 if diagnosis.blocked else 0
+            reached = all(controller.facts is not None for controller in diagnosis.controllers)
+            if self._clock.monotonic() - began >= API_SECONDS or (reached and hopeless >= _HOPELESS_LOOKS):
+                raise _failed(diagnosis, attempts, self._clock.monotonic() - began)
+            if self._answers_soon():
+                note(f"the API server answers again, {self._clock.monotonic() - began:.0f} s after the first look")
+                return
+
+    def _act(self, diagnosis: Diagnosis, attempts: Attempts, now: float, notes: _Notes) -> Attempts:
+        for action in next_actions(diagnosis.controllers, attempts, now, api_answers=diagnosis.api.answers):
+            # Said before it is done: the journal must name whatever may have been changed.
+            notes.say(str(action), again=True)
+            try:
+                self._machines.carry_out(action)
+            except HostError as error:
+                notes.say(error.message)
+                if isinstance(action, PutCopy):
+                    continue  # it isn't the generation's fault: the next look may put it in place
+            attempts = remember(attempts, (), (action,), now)
+        return attempts
+
+    def _answers_soon(self) -> bool:
+        return not wait_until(self._clock, self._silent, seconds=_ANSWER_SECONDS, interval_seconds=0.5)
+
+    def _silent(self) -> str:
+        return "" if look_at_api(self._kube).answers else "an answer"
+
+
+class _Notes:
+    """Says each thing once: the same is found in look after look."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._said: set[str] = set()
+
+    def say(self, text: str, *, again: bool = False) -> None:
+        if again or text not in self._said:
+            self._said.add(text)
+            self._note(text)
+
+
+def _failed(diagnosis: Diagnosis, attempts: Attempts, seconds: float) -> RollbackFailed:
+    lines = [f"the API did not come back within {seconds:.0f} s: {diagnosis.blocked or diagnosis.api.said}"]
+    lines += [f"{host}: generation {number} was started, and did not serve" for host, number in attempts.copies]
+    errors = [finding for finding in diagnosis.findings if finding.severity == "error"]
+    lines += [finding.title for finding in errors]
+    if diagnosis.controllers and all(controller.serves for controller in diagnosis.controllers):
+        lines.append(
+            "kube-apiserver serves on every controller: what lies between here and there does not let us through"
+        )
+    remedies = [finding.remedy for finding in errors if finding.remedy]
+    return RollbackFailed(
+        "\n".join(lines),
+        remedy=remedies[0]
+        if remedies
+        else "See what the controllers say (upgrader recover --dry-run), then run again.",
+    )

@@ -1,0 +1,58 @@
+"""What a recovery does on the machines themselves; each of it can be done again without harm."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+
+from upgrader.errors import HostError
+from upgrader.model.cluster import Host
+from upgrader.node.layout import is_foreign
+from upgrader.node.names import CHECKPOINT_OF
+from upgrader.ports import Hosts
+from upgrader.recover.restoring.actions import Action, PutCopy, StartUnit
+
+__all__ = ["Machines"]
+
+_START_SECONDS = 60.0
+
+_START = 'systemctl reset-failed "$1" 2>/dev/null; exec systemctl start "$1"'
+"""A unit that failed too often in a row is refused a start until that is forgotten."""
+
+_REMOVE = 'set -eu; rm -f -- "$1"; sync -- "$(dirname -- "$1")"'
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The controllers. Every method raises HostUnreachable or HostError."""
+
+    hosts: Hosts
+
+    def carry_out(self, action: Action) -> None:
+        """Do one thing that was decided on."""
+        match action:
+            case StartUnit(host, unit):
+                self.hosts.run(host, ["sh", "-c", _START, "sh", unit], timeout_seconds=_START_SECONDS)
+            case PutCopy(host, generation, path):
+                self._put(host, generation.manifest, path)
+
+    def withdraw(self, host: Host, path: str) -> None:
+        """Take a copy's manifest away: the kubelet ends its pod. One that isn't there is fine."""
+        self._must_be_ours(host, path)
+        self.hosts.run(host, ["sh", "-c", _REMOVE, "sh", path])
+
+    def _put(self, host: Host, source: str, path: str) -> None:
+        content = self.hosts.read(host, source)
+        if content is None:
+            raise HostError(f"{host.name}: {source} is gone", remedy="Look again: another generation may be there.")
+        self._must_be_ours(host, path)
+        self.hosts.run(host, ["mkdir", "-p", "-m", "0700", posixpath.dirname(path)])
+        self.hosts.write(host, path, content)
+
+    def _must_be_ours(self, host: Host, path: str) -> None:
+        found = self.hosts.read(host, path)
+        if found is not None and is_foreign(found):
+            raise HostError(
+                f"{host.name}: {path} has a copy's name but not its label {CHECKPOINT_OF}: it is left alone",
+                remedy="See what it is, and move it out of the folder.",
+            )

@@ -1,0 +1,69 @@
+"""Takes out of a live workload what somebody has added by hand.
+
+Helm's rollback takes back every field that it ever set. Server-side apply leaves alone what is not Helm's: a container,
+a volume or a variable that `kubectl edit` has added stays, and so does the crash that it causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from upgrader.errors import ApiError
+from upgrader.gates.kinds import WORKLOADS
+from upgrader.ports import Kube, KubeObject
+from upgrader.recover.steps.revision_match import Rendered
+
+__all__ = ["additions", "take_out_edits"]
+
+_TRIES = 5
+_CONFLICT = 409
+
+
+def take_out_edits(kube: Kube, workload: Rendered, note: Callable[[str], None]) -> None:
+    """Make the live pod template what the revision says, if something was added to it; raises ApiError."""
+    ref = workload.ref
+    for attempt in range(1, _TRIES + 1):
+        live = kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
+        added = list(additions(live["spec"]["template"]["spec"], _pod(workload.spec))) if live else []
+        if live is None or not added:
+            return
+        note(f"{ref}: taking out what was added by hand: {', '.join(added)}")
+        try:
+            # With the version that was read: what others change meanwhile isn't overwritten.
+            kube.replace(WORKLOADS[ref.kind], _with_template(live, workload.spec["template"]), ref.namespace)
+        except ApiError as error:
+            if error.status != _CONFLICT or attempt == _TRIES:
+                raise
+        else:
+            return
+
+
+def additions(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """The named parts of a pod's spec that only the live one has: `container debug`, `variable DEBUG of web`, …"""
+    for key, what in (("containers", "container"), ("initContainers", "init container"), ("volumes", "volume")):
+        names = {item["name"] for item in wanted.get(key) or ()}
+        yield from (f"{what} {item['name']}" for item in live.get(key) or () if item["name"] not in names)
+    containers = {item["name"]: item for item in _containers(wanted)}
+    for item in _containers(live):
+        own = containers.get(item["name"])
+        if own is None:
+            continue
+        for key, by, what in (("env", "name", "variable"), ("volumeMounts", "mountPath", "mount")):
+            names = {entry[by] for entry in own.get(key) or ()}
+            yield from (
+                f"{what} {entry[by]} of {item['name']}" for entry in item.get(key) or () if entry[by] not in names
+            )
+
+
+def _containers(pod: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    return (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
+
+
+def _pod(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    pod: Mapping[str, Any] = spec["template"]["spec"]
+    return pod
+
+
+def _with_template(live: KubeObject, template: Mapping[str, Any]) -> KubeObject:
+    return {**live, "spec": {**live["spec"], "template": template}}

@@ -1,0 +1,173 @@
+"""The step that brings kube-apiserver's Helm release back to the revision that the last-known-good copy came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from upgrader.errors import ApiUnavailable, ReleaseLocked, StepFailed
+from upgrader.gates.kinds import WORKLOADS
+from upgrader.gates.workload_diagnosis import diagnose_workload as judge
+from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.release import RestorePoint, Revision, last_good
+from upgrader.ports import Clock, Helm, Hosts, Kube, KubeObject
+from upgrader.recover.diagnosis.diagnose import Diagnosis
+from upgrader.recover.diagnosis.look import look_at_api
+from upgrader.recover.steps.checkpoints import read_checkpoints
+from upgrader.recover.steps.edits import take_out_edits
+from upgrader.recover.steps.hand_over import holds_port
+from upgrader.recover.steps.revision_match import Checkpoint, Rendered, containers_of, matching, rendered
+from upgrader.waiting import wait_until
+
+__all__ = ["ReleaseRecoveryStep"]
+
+RELEASE, NAMESPACE = "kube-apiserver", "kube-system"
+
+EVIDENCE_SECONDS = 60.0
+"""How long the newest revision may take to prove itself, where it isn't what the last-known-good copy was made of."""
+
+_SURE_LOOKS = 2
+_FRESH_LOOKS = 15
+"""Looks, a second apart, that must find healthy what isn't known to work: what the API says of a pod may be from before
+the power cut, until the kubelet has told anew.
+"""
+_ROLLBACK_TRIES = 3
+_API_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class ReleaseRecoveryStep:
+    """Rolls back where there is evidence against what is deployed; leaves alone what is healthy.
+
+    `api_was_away`: whether the API was away when the recovery began, so that no other Helm can be at work.
+    """
+
+    look: Callable[[], Diagnosis]
+    hosts: Hosts
+    helm: Helm
+    kube: Kube
+    clock: Clock
+    timeout_seconds: float
+    api_was_away: bool
+    name: str = RELEASE
+
+    def summary(self) -> str:
+        return "its release goes back to what the last-known-good copy was made of, if need be"
+
+    def capture(self) -> None:
+        """Nothing to take back: nobody wants the revision again that took the API away."""
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        """Nothing to take back."""
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        history = self.helm.history(RELEASE, NAMESPACE)
+        if not history:
+            raise StepFailed(
+                f"release {RELEASE} is not installed: the API is served by its copy only",
+                remedy="Install it again, at the version that runs: upgrader run --to VERSION",
+            )
+        newest = history[-1]
+        self._refuse_what_others_do(newest)
+        of = cache(self._rendered)
+        checkpoints = read_checkpoints(self.hosts, self.look(), note)
+        reason = self._reason(newest, of(newest), checkpoints)
+        if not reason:
+            note(f"release {RELEASE} stays at revision {newest.number}: it is healthy, or its copy was made of it")
+            return
+        note(f"release {RELEASE}: {reason}")
+        target = self._target(history, of, checkpoints, note)
+        self._roll_back(target, note)
+        workload = of(target)
+        if workload is not None:
+            take_out_edits(self.kube, workload, note)
+
+    def _rendered(self, revision: Revision) -> Rendered | None:
+        return rendered(self.helm.manifest(RELEASE, NAMESPACE, revision.number), NAMESPACE, RELEASE)
+
+    def _refuse_what_others_do(self, newest: Revision) -> None:
+        now = self.clock.now()
+        if newest.pending and not self.api_was_away and not newest.abandoned(now, self.timeout_seconds):
+            raise ReleaseLocked(
+                f"release {RELEASE} is in '{newest.status}' since {newest.age_seconds(now):.0f} s, and the API was "
+                "there all the while: another Helm may be at work on it",
+                remedy=f"Wait for it, or run again when it is {self.timeout_seconds:.0f} s old.",
+            )
+
+    def _reason(self, newest: Revision, workload: Rendered | None, checkpoints: tuple[Checkpoint, ...]) -> str:
+        """Why the release can't stay as it is; "" when it can."""
+        if newest.status != "deployed":
+            return f"revision {newest.number} is {newest.status}"
+        if workload is None:
+            return f"revision {newest.number} has no workload {RELEASE}"
+        live = self._live(workload)
+        if live is None:
+            return f"{workload.ref} does not exist"
+        unchanged = containers_of(live["spec"]["template"]["spec"]) == workload.containers
+        proven = unchanged and any(workload.made(checkpoint) for checkpoint in checkpoints)
+        verdict = self._evidence(workload, _SURE_LOOKS if proven else _FRESH_LOOKS)
+        if verdict.kind is VerdictKind.HOLDS:
+            return ""
+        # What is known to work may be slow, or wait for the port that its copy holds: that is the hand-over's part.
+        if proven and (verdict.kind is not VerdictKind.BROKEN or holds_port(verdict)):
+            return ""
+        edited = "" if unchanged else " (it was edited by hand)"
+        return f"{verdict.reason}{edited}"
+
+    def _live(self, workload: Rendered) -> KubeObject | None:
+        return self.kube.get(WORKLOADS[workload.ref.kind], workload.ref.name, workload.ref.namespace)
+
+    def _evidence(self, workload: Rendered, healthy_looks: int) -> Verdict:
+        """What the workload comes to: sure as soon as it is broken twice in a row, or healthy `healthy_looks` times."""
+        seen: list[Verdict] = []
+
+        def unsure() -> str:
+            seen.append(judge(self.kube, workload.ref, self.clock.now()))
+            kind = seen[-1].kind
+            needed = {VerdictKind.HOLDS: healthy_looks, VerdictKind.BROKEN: _SURE_LOOKS}.get(kind, 0)
+            last = seen[-needed:] if needed else []
+            sure = bool(last) and len(last) == needed and all(verdict.kind is kind for verdict in last)
+            return "" if sure else seen[-1].reason or "nothing is known yet"
+
+        wait_until(self.clock, unsure, seconds=EVIDENCE_SECONDS)
+        return seen[-1]
+
+    def _target(
+        self,
+        history: tuple[Revision, ...],
+        of: Callable[[Revision], Rendered | None],
+        checkpoints: tuple[Checkpoint, ...],
+        note: Callable[[str], None],
+    ) -> Revision:
+        match = matching(tuple(revision for revision in history if revision.good), of, checkpoints)
+        if match is not None:
+            revision, checkpoint = match
+            note(f"generation {checkpoint.number}, which is known to work, was made of revision {revision.number}")
+            return revision
+        # A plain `helm upgrade` calls a revision deployed as soon as it is written: what has just failed isn't good.
+        fallback = last_good(history[:-1])
+        if fallback is None:
+            raise StepFailed(
+                f"no revision of release {RELEASE} is known to have worked",
+                remedy=f"See what each one changed (helm history {RELEASE} -n {NAMESPACE}), then: helm rollback",
+            )
+        note(f"no good revision matches what the controllers keep: taking Helm's last good one, {fallback.number}")
+        return fallback
+
+    def _roll_back(self, target: Revision, note: Callable[[str], None]) -> None:
+        """Write the good revision; the gates judge what comes of it, for Helm's own wait is as long as its timeout."""
+        for attempt in range(1, _ROLLBACK_TRIES + 1):
+            note(f"helm rollback {RELEASE} {target.number}")
+            try:
+                self.helm.rollback(RELEASE, NAMESPACE, target.number, timeout_seconds=self.timeout_seconds, wait=False)
+            except ApiUnavailable:
+                if attempt == _ROLLBACK_TRIES:
+                    raise
+                wait_until(self.clock, self._api_away, seconds=_API_SECONDS)
+            else:
+                return
+
+    def _api_away(self) -> str:
+        seen = look_at_api(self.kube)
+        return "" if seen.answers else seen.said or "no answer"

@@ -1,0 +1,67 @@
+"""A step that frees a release which an interrupted Helm left in `pending-*`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from upgrader.errors import ReleaseLocked
+from upgrader.model.release import RestorePoint, last_good
+from upgrader.ports import Clock, Helm
+
+__all__ = ["FreeReleaseStep"]
+
+
+@dataclass(frozen=True)
+class FreeReleaseStep:
+    """Rolls a pending release back to its last good revision, where that can be done without guessing.
+
+    It comes before every other step: pods of a half done upgrade would keep the gates of the steps before their own
+    from holding.
+    """
+
+    release: str
+    namespace: str
+    helm: Helm
+    clock: Clock
+    timeout_seconds: float
+
+    @staticmethod
+    def name_for(release: str) -> str:
+        """The step's name: a journal tells by it that a release was freed."""
+        return f"free {release}"
+
+    @property
+    def name(self) -> str:
+        return self.name_for(self.release)
+
+    def summary(self) -> str:
+        return f"roll {self.release} back from an upgrade that was never completed"
+
+    def capture(self) -> None:
+        """Nothing to undo: the half-done upgrade is not wanted again."""
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        history = self.helm.history(self.release, self.namespace)
+        if not history or not history[-1].pending:
+            return
+        stuck, good = history[-1], last_good(history)
+        what = f"release '{self.release}' is in '{stuck.status}' (revision {stuck.number})"
+        now = self.clock.now()
+        age = stuck.age_seconds(now)
+        if not stuck.abandoned(now, self.timeout_seconds):
+            raise ReleaseLocked(
+                f"{what} since {age:.0f} s: another Helm may be working on it",
+                remedy=f"Run again when it is {self.timeout_seconds:.0f} s old, or see: helm history {self.release}",
+            )
+        if good is None:
+            raise ReleaseLocked(
+                f"{what}, and no revision of it ever worked",
+                remedy=f"See what it left (helm get manifest {self.release}); if nothing of it is in use: "
+                f"helm uninstall {self.release}",
+            )
+        note(f"{what} since {age:.0f} s, which is longer than Helm waits: rolling back to revision {good.number}")
+        self.helm.rollback(self.release, self.namespace, good.number, timeout_seconds=self.timeout_seconds)
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        """Nothing to undo."""

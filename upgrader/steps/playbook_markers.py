@@ -1,0 +1,102 @@
+"""What the controllers know of a playbook: that it was begun, and whether it ever came to its end.
+
+An interrupted playbook leaves no other trace that could be read: what it changes is not known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.model.cluster import Host
+from upgrader.model.release import RestorePoint
+from upgrader.pipeline import Inspection
+from upgrader.ports import Hosts
+
+__all__ = ["MARKERS", "Marker", "PlaybookInspector", "PlaybookMarkers", "read_marker"]
+
+MARKERS = "/etc/kubernetes/upgrader/playbooks"
+
+
+@dataclass(frozen=True)
+class Marker:
+    """One controller's: how often the playbook was begun there, and the last time that was completed."""
+
+    begun: int = 0
+    completed: int = 0
+    digest: str = ""
+    """Of the playbook's file, as it was begun last."""
+
+
+@dataclass(frozen=True)
+class PlaybookMarkers:
+    """The markers of one playbook. Every method raises HostError when a controller can't be read or written."""
+
+    hosts: Hosts
+    controllers: tuple[Host, ...]
+    playbook: Path
+
+    def begun(self) -> int:
+        """How often it was begun, on the controller that knows of most."""
+        return max((marker.begun for marker in self._read()), default=0)
+
+    def begin(self) -> None:
+        """Note on every controller that it begins, before it does."""
+        number = self.begun() + 1
+        for host, marker in zip(self.controllers, self._read(), strict=True):
+            self._write(host, Marker(number, marker.completed, self._digest()))
+
+    def complete(self) -> None:
+        """Note on every controller that it came to its end."""
+        for host, marker in zip(self.controllers, self._read(), strict=True):
+            self._write(host, Marker(marker.begun, marker.begun, marker.digest))
+
+    def completed_since(self, before: int) -> bool:
+        """Whether this very playbook was begun after `before` times, and completed, by every controller's word."""
+        digest = self._digest()
+        return bool(self.controllers) and all(
+            marker.completed == marker.begun > before and marker.digest == digest for marker in self._read()
+        )
+
+    def _read(self) -> list[Marker]:
+        return [read_marker(self.hosts, host, self._path) for host in self.controllers]
+
+    def _write(self, host: Host, marker: Marker) -> None:
+        self.hosts.run(host, ["install", "-d", "-m", "0700", MARKERS])
+        self.hosts.write(host, self._path, json.dumps(vars(marker)).encode())
+
+    def _digest(self) -> str:
+        return hashlib.sha256(self.playbook.read_bytes()).hexdigest() if self.playbook.is_file() else ""
+
+    @property
+    def _path(self) -> str:
+        return f"{MARKERS}/{self.playbook.stem}.json"
+
+
+@dataclass(frozen=True)
+class PlaybookInspector:
+    """Whether a playbook whose process was interrupted had finished. If not, it is run again as a whole."""
+
+    markers: PlaybookMarkers
+
+    def await_idle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
+        """Nothing is under way: Ansible ends with the process that started it."""
+
+    def inspect(self, point: RestorePoint | None) -> Inspection:
+        name = self.markers.playbook.name
+        if point is not None and self.markers.completed_since(point.begun):
+            return Inspection(True, f"playbook {name} had finished")
+        return Inspection(False, f"playbook {name} had not finished: it is run again")
+
+
+def read_marker(hosts: Hosts, host: Host, path: str) -> Marker:
+    """A marker; one that isn't there, or says nothing that can be read, says that the playbook was never begun."""
+    content = hosts.read(host, path)
+    try:
+        found = json.loads(content or b"{}")
+        return Marker(int(found.get("begun", 0)), int(found.get("completed", 0)), str(found.get("digest", "")))
+    except (ValueError, AttributeError, TypeError):
+        return Marker()

@@ -1,0 +1,106 @@
+"""Inspects the step of a Helm release whose process ended in its middle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from upgrader.errors import ChangedMeanwhile, StepFailed
+from upgrader.model.manifest import objects_in
+from upgrader.model.release import ReleaseSpec, RestorePoint, Revision
+from upgrader.pipeline import Inspection
+from upgrader.ports import Clock, Helm
+from upgrader.waiting import wait_until
+
+__all__ = ["ReleaseInspector"]
+
+_POLL_SECONDS = 2.0
+_SPARE_SECONDS = 60.0
+_FAILED_SECONDS = 30.0
+"""How long a failed revision must stay the newest, until it is certain that no Helm rolls it back."""
+
+
+@dataclass(frozen=True)
+class ReleaseInspector:
+    """Helm outlives the process that started it: it completes what it began, or rolls it back by itself.
+
+    So it is waited for. A Helm that was killed as well leaves the release pending; once no Helm can work on it any
+    more, the release is rolled back to where it was before.
+    """
+
+    spec: ReleaseSpec
+    helm: Helm
+    clock: Clock
+    timeout_seconds: float
+    """Helm's own, after which it gives up and rolls back, for as long again at most."""
+
+    def await_idle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
+        self._wait(note)
+        newest = self._newest()
+        if newest is None or not newest.pending or point is None:
+            return
+        if point.revision is None:
+            note(
+                f"{self._words(newest)}, and no Helm works on it any more: helm uninstall {self._name}, as it was not "
+                "installed before"
+            )
+            self.helm.uninstall(self._name, self.spec.namespace, timeout_seconds=self.timeout_seconds)
+            return
+        note(f"{self._words(newest)}, and no Helm works on it any more: helm rollback {self._name} {point.revision}")
+        self.helm.rollback(self._name, self.spec.namespace, point.revision, timeout_seconds=self.timeout_seconds)
+
+    def inspect(self, point: RestorePoint | None) -> Inspection:
+        newest = self._newest()
+        if newest is None:
+            return Inspection(False, f"release {self._name} is not installed")
+        if newest.status != "deployed" or point is None:
+            return Inspection(False, self._words(newest))
+        deployed = objects_in(self._manifest(newest.number))
+        if deployed == objects_in(self.helm.render(self.spec)):
+            return Inspection(True, f"the change is in: revision {newest.number} of release {self._name} is deployed")
+        before = objects_in(self._manifest(point.revision)) if point.revision is not None else {}
+        if deployed == before:
+            return Inspection(False, f"release {self._name} is what it was before, as revision {newest.number}")
+        raise ChangedMeanwhile(
+            f"release {self._name}: revision {newest.number} matches neither the planned nor the previous state; "
+            "it was changed outside of this run",
+            remedy=f"See what it is (helm history {self._name} -n {self.spec.namespace}), then: upgrader run",
+        )
+
+    @property
+    def _name(self) -> str:
+        return self.spec.name
+
+    def _newest(self) -> Revision | None:
+        history = self.helm.history(self._name, self.spec.namespace)
+        return history[-1] if history else None
+
+    def _wait(self, note: Callable[[str], None]) -> None:
+        """Return once no Helm can be at work on the release."""
+        failed_since: dict[int, float] = {}
+
+        def busy() -> str:
+            newest = self._newest()
+            if newest is None:
+                return ""
+            if newest.status == "failed":
+                # A Helm that has just failed takes the release back next; when that was, Helm doesn't record.
+                since = failed_since.setdefault(newest.number, self.clock.monotonic())
+                return self._words(newest) if self.clock.monotonic() - since < _FAILED_SECONDS else ""
+            at_work = newest.pending and not newest.abandoned(self.clock.now(), self.timeout_seconds)
+            return self._words(newest) if at_work else ""
+
+        seen = busy()
+        if not seen:
+            return
+        note(f"{seen}: a Helm that was started before may still work on it; waiting for its end")
+        seconds = 2 * self.timeout_seconds + _SPARE_SECONDS
+        still = wait_until(self.clock, busy, seconds=seconds, interval_seconds=_POLL_SECONDS)
+        if still:
+            raise StepFailed(f"{still}, and did not come to an end", remedy=f"See: helm history {self._name}")
+
+    def _words(self, newest: Revision) -> str:
+        return f"revision {newest.number} of release {self._name} is {newest.status}"
+
+    def _manifest(self, revision: int) -> str:
+        return self.helm.manifest(self._name, self.spec.namespace, revision)
