@@ -103,7 +103,7 @@ class RecoverySection(_Model):
     enabled: bool = Field(
         default=RecoverySettings.enabled,
         description="Whether the run restores the API over SSH, from the last-known-good checkpoints on the "
-        "controllers, and then rolls back. Otherwise it waits for five minutes, and ends with a request for manual action.",
+        "controllers, and then rolls back. Otherwise it waits for five minutes, and then requires manual action.",
     )
     after: Duration = Field(
         default=RecoverySettings.after_seconds,
@@ -157,7 +157,7 @@ class AvailabilitySection(_Model):
     )
     addresses: list[Text] = Field(
         default=[],
-        description="Further addresses of the API to probe, as https://HOST:PORT: those of controllers or a load balancer.",
+        description="Further addresses of the API to probe, as https://HOST:PORT, such as a load balancer's.",
     )
     max_failed: int = Field(
         default=DEFAULT_LIMITS.max_failed,
