@@ -1,1 +1,1 @@
-"""The cluster folder's files, read into frozen values; nothing here talks to a cluster."""
+"""Reads the cluster folder's files into frozen values; nothing here connects to a cluster."""

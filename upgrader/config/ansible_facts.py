@@ -1,6 +1,6 @@
-"""Prints, as JSON, how Ansible connects to an inventory's hosts, with `{{ inventory_dir }}` and the like filled in.
+"""Prints, as JSON, how Ansible connects to an inventory's hosts, with templates such as `{{ inventory_dir }}` rendered.
 
-A program of its own (`python ansible_facts.py INVENTORY GROUP…`): `ansible-inventory` leaves templates as they are, and
+A program of its own (`python ansible_facts.py INVENTORY GROUP…`): `ansible-inventory` doesn't render templates, and
 importing Ansible replaces the importing process's stdout and stderr. It takes as long as `ansible-inventory` does.
 """
 
@@ -52,7 +52,7 @@ def read(inventory: str, groups: Sequence[str]) -> Mapping[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print what `read` finds; on failure exit 1 with Ansible's own words on stderr."""
+    """Print what `read` finds; on failure exit 1 with Ansible's own message on stderr."""
     from ansible.errors import AnsibleError
 
     try:

@@ -1,4 +1,4 @@
-"""Durations as people write them: `90s`, `5m`, `1h30m`."""
+"""Durations such as `90s`, `5m` or `1h30m`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _PATTERN = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(
 
 
 def parse_duration(text: object) -> float:
-    """Seconds in a duration; raises ValueError, with an example, for whatever isn't one.
+    """Seconds in a duration; raises ValueError, with an example, for anything else.
 
-    A bare number is refused: whether it means seconds or minutes differs from tool to tool.
+    A bare number is refused: some tools take it for seconds, others for minutes.
     """
     match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
     if match is None or not match.group():
@@ -20,5 +20,5 @@ def parse_duration(text: object) -> float:
     hours, minutes, seconds = (float(match[unit] or 0) for unit in "hms")
     total = hours * 3600 + minutes * 60 + seconds
     if total <= 0:
-        raise ValueError(f"{text!r} is no time at all; write it like 90s, 5m or 1h")
+        raise ValueError(f"{text!r} is not a positive duration; write it like 90s, 5m or 1h")
     return total

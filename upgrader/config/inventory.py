@@ -1,4 +1,4 @@
-"""The Ansible inventory of a cluster, as Ansible itself understands it."""
+"""The Ansible inventory of a cluster, as Ansible itself reads it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def load_hosts(inventory: Path) -> Mapping[str, tuple[Host, ...]]:
             remedy="Write an Ansible inventory with a group `controllers`, or name it in `cluster.inventory`.",
         )
     if inventory.suffix in (".yml", ".yaml") and not os.access(inventory, os.X_OK):
-        check_syntax(inventory)  # says FILE:LINE where Ansible would list what each of its plugins dislikes
+        check_syntax(inventory)  # reports FILE:LINE; Ansible would list the complaints of all its plugins
     facts = _facts(inventory)
     hosts = {name: _host(inventory, name, known) for name, known in facts["hosts"].items()}
     groups = {group: tuple(hosts[name] for name in facts["groups"].get(group, ())) for group in _GROUPS}
@@ -63,7 +63,7 @@ def load_hosts(inventory: Path) -> Mapping[str, tuple[Host, ...]]:
 
 
 def _facts(inventory: Path) -> Mapping[str, Any]:
-    # -P: the script's own folder is no place to import modules from
+    # -P: no imports from the script's own folder
     command = [sys.executable, "-P", ansible_facts.__file__, str(inventory), *_GROUPS]
     environment = {**os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true", "ANSIBLE_NOCOLOR": "true"}
     try:
@@ -79,12 +79,12 @@ def _facts(inventory: Path) -> Mapping[str, Any]:
     except subprocess.TimeoutExpired as error:
         raise ConfigError(
             f"{shown(inventory)}: Ansible did not finish reading it in {_TIMEOUT_SECONDS:.0f} s",
-            remedy=f"Try it by hand: ansible-inventory -i {shown(inventory)} --list",
+            remedy=f"Try it manually: ansible-inventory -i {shown(inventory)} --list",
         ) from error
     if done.returncode != 0:
         raise ConfigError(
             f"{shown(inventory)}: Ansible can't read it: {done.stderr.strip()}",
-            remedy=f"Try it by hand: ansible-inventory -i {shown(inventory)} --list",
+            remedy=f"Try it manually: ansible-inventory -i {shown(inventory)} --list",
         )
     facts: Mapping[str, Any] = json.loads(done.stdout)
     return facts
@@ -108,7 +108,7 @@ def _host(inventory: Path, name: str, known: Mapping[str, Any]) -> Host:
 
 
 def _path(where: str, variable: str, value: object) -> Path | None:
-    """A file that ssh is given. ssh takes a relative one from wherever Ansible was started, which is never meant."""
+    """A file for ssh. A relative one would depend on the folder in which Ansible was started, so it is refused."""
     if not value:
         return None
     path = Path(str(value)).expanduser()
@@ -121,7 +121,7 @@ def _path(where: str, variable: str, value: object) -> Path | None:
 
 
 def _ssh_options(where: str, arguments: str) -> Mapping[str, str]:
-    """ssh's `-o NAME=VALUE` options, names in lower case. Of an option given twice ssh takes the first."""
+    """ssh's `-o NAME=VALUE` options, names in lower case. As in ssh, the first of two equal options wins."""
     try:
         words = iter(shlex.split(arguments))
     except ValueError as error:

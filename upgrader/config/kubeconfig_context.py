@@ -1,4 +1,4 @@
-"""Which cluster a kubeconfig points at, checked before anything is asked of it."""
+"""Which cluster a kubeconfig points at, checked before the first connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_context(kubeconfig: Path, wanted: str) -> str:
     if not kubeconfig.is_file():
         raise ConfigError(
             f"{shown(kubeconfig)}: no such file",
-            remedy="Put the cluster's kubeconfig there, or say where it is: `cluster.kubeconfig` in upgrader.yaml.",
+            remedy="Put the cluster's kubeconfig there, or name it: `cluster.kubeconfig` in upgrader.yaml.",
         )
     document = read_mapping(kubeconfig)
     current = document.data.get("current-context")

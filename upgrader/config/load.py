@@ -1,4 +1,4 @@
-"""`upgrader.yaml`, then the environment, then flags: later ones win."""
+"""Loads settings: `upgrader.yaml`, then the environment, then flags; later ones win."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EXAMPLE = "Write at least the line `kubernetesVersion: v1.36.3`."
 
 @dataclass(frozen=True)
 class Overrides:
-    """What flags say; None leaves the file's word."""
+    """What flags override; None keeps the file's value."""
 
     target: KubernetesVersion | None = None
     kubeconfig: Path | None = None
@@ -58,8 +58,8 @@ class _Defaults:
 def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides = Overrides()) -> Settings:
     """Read the cluster folder's `upgrader.yaml`, the values files that it names, and the environment.
 
-    `UPGRADER_KUBECONFIG` and `UPGRADER_CONTEXT` override the file; like flags, a relative kubeconfig is taken
-    from the current folder. Raises ConfigError.
+    `UPGRADER_KUBECONFIG` and `UPGRADER_CONTEXT` override the file; a relative kubeconfig from there is relative to the
+    current folder, as one from a flag. Raises ConfigError.
     """
     folder = folder.absolute()
     document = _read(folder)

@@ -18,7 +18,7 @@ __all__ = ["render"]
 _HEAD = """\
 # upgrader.yaml
 
-Made from `upgrader/config/upgrader_yaml.py`; run `python -m upgrader.config.reference` to make it anew.
+Made from `upgrader/config/upgrader_yaml.py`; run `make docs` to regenerate it.
 
 Durations are written like `90s`, `5m` or `1h30m`. An unknown key is an error.
 The environment variables `UPGRADER_KUBECONFIG` and `UPGRADER_CONTEXT` override `cluster.kubeconfig` and
@@ -37,7 +37,7 @@ _Sections = list[tuple[str, type[BaseModel]]]
 
 
 def _sections(model: type[BaseModel], path: str, found: _Sections) -> _Sections:
-    """Each model once, with the place where it is used first, in reading order."""
+    """Each model once, with the path where it is used first, in reading order."""
     if all(model is not known for _, known in found):
         found.append((path, model))
         for name, field in model.model_fields.items():

@@ -1,4 +1,4 @@
-"""The shape of `upgrader.yaml`. Descriptions here are the reference manual's text."""
+"""The schema of `upgrader.yaml`. Its descriptions are the text of the reference manual."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 RELEASE_TAG, PLAYBOOK_TAG = "(release)", "(playbook)"
-"""Names that pydantic puts into error locations; in brackets, so that they can't be taken for keys."""
+"""Names that pydantic puts into error locations; in brackets, so that they can't be confused with keys."""
 
 
 def _version(text: object) -> KubernetesVersion:
@@ -67,7 +67,7 @@ class _Model(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, data: Any) -> Any:
-        # pydantic's own message for an unknown key doesn't say which keys there are
+        # pydantic's own message for an unknown key doesn't list the known ones
         if isinstance(data, dict):
             allowed = [field.alias or name for name, field in cls.model_fields.items()]
             for key in data:
@@ -98,17 +98,17 @@ class HelmSection(_Model):
 
 
 class RecoverySection(_Model):
-    """What a run does when a step has taken the API away, and it doesn't come back by itself."""
+    """What a run does when a step makes the API unreachable, and it doesn't recover by itself."""
 
     enabled: bool = Field(
         default=RecoverySettings.enabled,
-        description="Whether the run brings the API back over SSH, from the last-known-good copies on the controllers, "
-        "and then rolls back. Else it waits for five minutes, and leaves it to a person.",
+        description="Whether the run restores the API over SSH, from the last-known-good checkpoints on the "
+        "controllers, and then rolls back. Otherwise it waits for five minutes, and then requires manual action.",
     )
     after: Duration = Field(
         default=RecoverySettings.after_seconds,
-        description="How long the API may be away before that. The pod-checkpointer mends most outages in half a "
-        "minute, and a controller that reboots needs as long.",
+        description="How long the API may be unreachable before that. The pod-checkpointer ends most outages in half a "
+        "minute, and a controller needs as long to reboot.",
         examples=["60s"],
     )
 
@@ -118,20 +118,20 @@ class PolicySection(_Model):
 
     on_failure: OnFailure = Field(
         default=Settings.on_failure,
-        description="`rollback-run` undoes every step of the run, last one first; `rollback-step` only the one that "
-        "failed; `stop` leaves everything as it is.",
+        description="`rollback-run` undoes every step of the run, the last one first; `rollback-step` only the one "
+        "that failed; `stop` leaves everything as it is.",
     )
     recovery: RecoverySection = RecoverySection()
     keep_runs: int = Field(
         default=Settings.keep_runs,
         ge=1,
-        description="How many past runs are kept in `runs/` when a new one begins. The last upgrade, and the last that "
-        "succeeded, always are.",
+        description="How many past runs are kept in `runs/` when a new one starts. The last upgrade, and the last one "
+        "that succeeded, are always kept.",
     )
 
 
 class GatesSection(_Model):
-    """How every gate is asked, unless it says otherwise."""
+    """When a gate passes or fails, unless it has values of its own."""
 
     consecutive: int = Field(
         default=GatePolicy.consecutive, ge=1, description="How many consecutive checks must succeed."
@@ -147,7 +147,7 @@ class GatesSection(_Model):
 
 
 class AvailabilitySection(_Model):
-    """The prober that counts failed API requests while a run goes on."""
+    """The prober that counts failed API requests during a run."""
 
     requests_per_second: float = Field(
         default=AvailabilitySettings.requests_per_second,
@@ -157,7 +157,7 @@ class AvailabilitySection(_Model):
     )
     addresses: list[Text] = Field(
         default=[],
-        description="Further addresses of the API to ask, as https://HOST:PORT: each controller's, a load balancer's.",
+        description="Further addresses of the API to probe, as https://HOST:PORT, such as a load balancer's.",
     )
     max_failed: int = Field(
         default=DEFAULT_LIMITS.max_failed,
@@ -166,13 +166,13 @@ class AvailabilitySection(_Model):
     )
     max_gap: Duration = Field(
         default=DEFAULT_LIMITS.max_gap_seconds,
-        description="For how long no request may be answered during a step before it is rolled back.",
+        description="For how long requests may go unanswered during a step before it is rolled back.",
         examples=["10s"],
     )
 
 
 class StepAvailabilitySection(_Model):
-    """What one step may cost the API's clients."""
+    """How much one step may disturb the API's clients."""
 
     max_failed: int | None = Field(default=None, ge=0, description="As in `availability`.")
     max_gap: Duration | None = Field(default=None, description="As in `availability`.")
@@ -206,7 +206,7 @@ class ReleaseSection(_Model):
     )
     values: str = Field(default="", description="Its values file. Empty: `values/RELEASE.yaml`, if there is one.")
     gates: list[GateSection] = Field(
-        default=[], description="Further gates; those that go with the chart always apply."
+        default=[], description="Further gates; the built-in ones of the chart always apply."
     )
     availability: StepAvailabilitySection = StepAvailabilitySection()
 
@@ -237,7 +237,7 @@ _PIPELINE = (
 
 
 class UpgraderYaml(_Model):
-    """`upgrader.yaml`: what a cluster should be, and how to get it there."""
+    """`upgrader.yaml`: the desired state of a cluster, and how to reach it."""
 
     kubernetes_version: Version = Field(
         description="The Kubernetes version that the cluster should run; `upgrader run --to` overrides it.",

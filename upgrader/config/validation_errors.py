@@ -1,4 +1,4 @@
-"""pydantic's findings in one line that a person can act on."""
+"""pydantic's findings as one-line messages with file and line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WANTED = {
 
 
 def explain(document: Document, error: ValidationError) -> ConfigError:
-    """The first finding (by line) as the message; what else is wrong follows it, a line each."""
+    """All findings, one per line, in the order of the file's lines."""
     findings = [_finding(document, details) for details in error.errors(include_url=False)]
     lines = [f"{shown(document.path)}:{line}: {text}" for line, text in sorted(findings)]
     return ConfigError("\n".join(lines))

@@ -12,7 +12,7 @@ __all__ = ["load_values"]
 
 
 def load_values(path: Path) -> Mapping[str, Any]:
-    """A values file's tree; empty when there is no such file, which means the chart's own defaults.
+    """A values file's tree; empty when the file doesn't exist: the chart's defaults apply.
 
     Raises ConfigError (`FILE:LINE:`) for a file that isn't a YAML mapping.
     """

@@ -1,4 +1,4 @@
-"""YAML files whose every key knows its line, so that an error can point at it."""
+"""YAML files that know the line of every key, so that an error can point at it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Document:
     lines: Mapping[KeyPath, int]
 
     def line(self, where: KeyPath) -> int:
-        """The line of a value, or of the nearest thing around it that is in the file."""
+        """The line of a value, or of the nearest enclosing item in the file."""
         while where and where not in self.lines:
             where = where[:-1]
         return self.lines.get(where, 1)
@@ -41,7 +41,7 @@ class Document:
 
 
 def shown(path: Path) -> str:
-    """A path as a person wants to read it: relative when it is below the current folder."""
+    """A path for messages: relative when it is below the current folder."""
     relative = os.path.relpath(path)
     return str(path) if relative.startswith("..") else relative
 
@@ -49,7 +49,7 @@ def shown(path: Path) -> str:
 def read_mapping(path: Path) -> Document:
     """Read a YAML file that holds one mapping (an empty file is an empty mapping).
 
-    Raises ConfigError for a file that can't be read, isn't YAML, holds anything else, or says a key twice.
+    Raises ConfigError for a file that can't be read, isn't YAML, contains anything else, or has a key twice.
     """
     with _loader(path) as loader:
         node = loader.get_single_node()
@@ -63,7 +63,7 @@ def read_mapping(path: Path) -> Document:
 
 
 def check_syntax(path: Path) -> None:
-    """Raise ConfigError unless the file is YAML, whatever it holds and whatever tags (`!vault`) it uses."""
+    """Raise ConfigError unless the file is YAML; any content and any tags (`!vault`) are allowed."""
     with _loader(path) as loader:
         loader.get_single_node()
 

@@ -40,7 +40,7 @@ class ApiAbsence:
         self._since: float | None = None
 
     def check(self, seen: Iterable[Verdict]) -> None:
-        """Record a round of verdicts; raises ApiLost once the API has been unreachable for the limit."""
+        """Record a round of verdicts; raises ApiLost once the API has been unreachable for the whole limit."""
         problem = api_problem(self._kube) if any(verdict.kind is VerdictKind.UNKNOWN for verdict in seen) else ""
         if not problem:
             self._since = None

@@ -15,7 +15,7 @@ __all__ = ["COREDNS", "ETCD", "HELM", "PAUSE", "Binaries", "built_kubernetes", "
 ETCD = "v3.6.8"
 COREDNS = "v1.14.2"
 HELM = "v4.3.1"
-PAUSE = "3.10.2"  # the name that kubelet and kubeadm of these versions ask for; the program is ours
+PAUSE = "3.10.2"  # the name that kubelet and kubeadm of these versions require; the program is the lab's own
 
 
 def _kubernetes_module(version: str) -> Module:
@@ -35,9 +35,9 @@ def _kubernetes_module(version: str) -> Module:
 
 
 def kubernetes(version: str, progress: LabProgress) -> Path:
-    """The folder with `kubernetes` (one program for all components and kubectl) and `kubeadm` of a version, built.
+    """Build `kubernetes` (one program for all components and kubectl) and `kubeadm` of a version; returns their folder.
 
-    Also makes `bin/kubectl-VERSION` in the cache: the program acts as kubectl under any name that begins so.
+    Also creates `bin/kubectl-VERSION` in the cache: the program acts as kubectl under any name that starts with it.
     """
     folder = _built("kubernetes", f"{version}-{_sources_hash()}", _kubernetes_module(version), progress)
     _link(f"kubectl-{version}", folder / "kubernetes")
@@ -56,7 +56,7 @@ def built_kubernetes() -> tuple[str, ...]:
 
 
 class Binaries:
-    """The programs that do not depend on the version of Kubernetes; each is built when first asked for."""
+    """The programs that do not depend on the version of Kubernetes; each is built on first use."""
 
     def __init__(self, progress: LabProgress) -> None:
         self._progress = progress
@@ -110,7 +110,7 @@ def _built(kind: str, key: str, module: Module, progress: LabProgress) -> Path:
         except LabError as error:
             raise LabError(
                 f"{module.name} {module.version} could not be built: {error.message}",
-                remedy="check that this version exists and that the Go module proxy can be reached (`go env GOPROXY`)",
+                remedy="check that this version exists and that the Go module proxy is reachable (`go env GOPROXY`)",
             ) from error
 
     return built(cache_root() / kind / key, build)

@@ -1,4 +1,4 @@
-"""Bringing a lab up: nodes, control plane, the other nodes, pod network. Each part is skipped where it is done."""
+"""Brings a lab up: nodes, control plane, the other nodes, pod network. Completed parts are skipped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["BringUp"]
 
 
 class BringUp:
-    """The order in which a lab comes to life."""
+    """The steps of `lab up`, in their order."""
 
     def __init__(
         self, placement: Placement, parts: Parts, cluster: KubeadmCluster, runner: CommandRunner, progress: LabProgress
@@ -40,7 +40,7 @@ class BringUp:
         self._workers = [node for node in placement.nodes if node.role == "worker"]
 
     def nodes(self) -> None:
-        """Keys, network and disks; every node is on and takes logins."""
+        """Create keys, network and disks; then every node is on and accepts logins."""
         with self._progress.task("nodes", seconds=5):
             make_keys(self._placement, self._keys, self._runner)
             write_access(self._placement, self._keys)
@@ -49,7 +49,7 @@ class BringUp:
             self._runner.together([partial(self._start, node) for node in self._placement.nodes])
 
     def kubernetes(self) -> None:
-        """kubeadm on every node, images, pod network, and all of the cluster folder."""
+        """Run kubeadm on every node; add images, the pod network, and the cluster folder."""
         secrets = join_secrets(self._keys)
         with self._progress.task(f"control plane on {self._controllers[0].name}", seconds=12):
             write_cluster(self._placement, self._cluster.init(secrets, IMAGE_VERSIONS))
@@ -86,7 +86,7 @@ class BringUp:
         self._cluster.wait_for_ssh(node)
 
     def _deliver(self) -> None:
-        """Bring the nodes what images have been made since their disks were, and write the values that name them."""
+        """Import images that are newer than the nodes' disks, and write the values files that name them."""
         checkpointer = checkpointer_image(self._progress)
         images = [*self._parts.images, checkpointer]
         deliver(images, self._placement, self._cluster, self._runner)

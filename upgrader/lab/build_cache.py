@@ -1,7 +1,7 @@
 """Results that are built once for a machine: `${XDG_CACHE_HOME:-~/.cache}/upgrader/KIND/KEY`.
 
-A result is built beside its final place and renamed into it, so that a path that exists is complete, whatever
-interrupted the build. A file lock makes a second builder of the same thing wait for the first.
+A result is built beside its final path and renamed, so that an existing path is complete, even after an interrupted
+build. A file lock makes a second builder of the same result wait for the first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def definitions() -> Path:
 
 
 def built(path: Path, build: Callable[[Path], None]) -> Path:
-    """Return `path`, made by `build(temporary)` if it is not there yet; `build` makes a file or a folder."""
+    """Return `path`, after creating it with `build(temporary)` if it doesn't exist; `build` makes a file or folder."""
     if path.exists():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def built(path: Path, build: Callable[[Path], None]) -> Path:
         if path.exists():
             return path
         for leftover in path.parent.glob(f".{path.name}.*.building"):
-            remove_tree(leftover)  # of a builder that was killed: its lock is free, so it is gone
+            remove_tree(leftover)  # left by a builder that was killed: its lock is free
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".building", dir=path.parent))
         temporary.chmod(0o755)
         try:
@@ -68,9 +68,9 @@ def content_hash(paths: Iterable[Path], *extra: str) -> str:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a file or folder that may hold read-only folders (Go's module cache) or nothing at all."""
+    """Remove a file or folder, if it exists; it may contain read-only folders (Go's module cache)."""
     if path.is_dir() and not path.is_symlink():
-        # rm, not shutil: it is far quicker on the 10⁵ files of container stores and never follows links.
+        # rm, not shutil: it is much faster on the 10⁵ files of container stores and never follows links.
         subprocess.run(["rm", "-rf", "--one-file-system", str(path)], check=True)
         if path.exists():
             shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""Everything that is built once for a machine, and whether it is there already."""
+"""Everything that is built once for a machine, and whether it is in the cache already."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Parts", "prepare", "probably_built"]
 
 @dataclass(frozen=True)
 class Parts:
-    """What nodes are made of: overlay folders (topmost first), a containerd store, and the images in it."""
+    """The parts of a node: overlay folders (topmost first), a containerd store, and the images in it."""
 
     lower: tuple[Path, ...]
     store: Path
@@ -25,7 +25,7 @@ class Parts:
 
 
 def prepare(version: str, progress: LabProgress) -> Parts:
-    """Build, or find in the cache, all that a lab with that Kubernetes version needs."""
+    """Build, or find in the cache, everything that a lab of that Kubernetes version needs."""
     programs = kubernetes(version, progress)
     root = node_root(progress)
     found = images(progress)
@@ -34,7 +34,7 @@ def prepare(version: str, progress: LabProgress) -> Parts:
 
 
 def probably_built(version: str) -> bool:
-    """Whether the large parts are in the cache, so that little disk is needed; looks only."""
+    """Whether the large parts are in the cache, so that little disk space is needed; builds nothing."""
     return version in built_kubernetes() and any((cache_root() / "containerd").glob("[0-9a-f]*"))
 
 

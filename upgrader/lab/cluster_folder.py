@@ -1,4 +1,4 @@
-"""The cluster folder that a lab writes: what every other command of `upgrader` needs to know of the cluster."""
+"""Writes a lab's cluster folder, which every other command of `upgrader` needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ssh_command", "write_access", "write_cluster", "write_values"]
 
 
 def write_access(placement: Placement, keys: Path) -> None:
-    """SSH key, known_hosts and inventory: all that there is before the cluster is."""
+    """Write SSH key, known_hosts and inventory: all that exists before the cluster does."""
     ssh = placement.folder / "ssh"
     ssh.mkdir(parents=True, exist_ok=True)
     ssh.chmod(0o700)
@@ -25,9 +25,9 @@ def write_access(placement: Placement, keys: Path) -> None:
 
 
 def write_cluster(placement: Placement, admin_conf: str) -> None:
-    """kubeconfig from kubeadm's admin.conf, and upgrader.yaml unless the user already has one."""
+    """Write the kubeconfig, from kubeadm's admin.conf, and upgrader.yaml unless there is one."""
     kubeconfig = yaml.safe_load(admin_conf)
-    # The name is known to the nodes only; the certificate holds the address too.
+    # Only the nodes know the name; the certificate contains the address too.
     kubeconfig["clusters"][0]["cluster"]["server"] = f"https://{placement.endpoint_address}:6443"
     write_atomically(placement.folder / "kubeconfig", yaml.safe_dump(kubeconfig, sort_keys=False), 0o600)
     settings = placement.folder / "upgrader.yaml"
@@ -36,9 +36,9 @@ def write_cluster(placement: Placement, admin_conf: str) -> None:
 
 
 def write_values(placement: Placement, *, haproxy: str, coredns: str, checkpointer: str | None) -> None:
-    """`values/RELEASE.yaml` for each release, unless there is one: the lab's image names, which nobody else can know.
+    """Write `values/RELEASE.yaml` for each release, unless there is one: the lab's image names.
 
-    What the cluster itself tells (subnets, addresses, flags) is `adopt`'s to find out.
+    `adopt` finds out what the cluster itself knows (subnets, addresses, flags).
     """
     folder = placement.folder / "values"
     folder.mkdir(exist_ok=True)
@@ -60,7 +60,7 @@ def _image(name: str) -> dict[str, str]:
 
 
 def ssh_command(placement: Placement, node: Node) -> list[str]:
-    """The ssh command that logs in to a node with the lab's key; append what it should run."""
+    """The ssh command that logs in to a node with the lab's key; append the command to run."""
     ssh = placement.folder / "ssh"
     options = {
         "UserKnownHostsFile": f'"{ssh / "known_hosts"}"',

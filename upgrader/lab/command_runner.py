@@ -1,4 +1,4 @@
-"""The lab's one way to run commands beside its own flow: tracked, so that Ctrl-C ends them all at once."""
+"""Runs the lab's commands, and tracks them, so that Ctrl-C ends all of them at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CommandRunner"]
 
 
 class CommandRunner:
-    """Runs commands from several threads until it is cancelled; then their children end and no new ones start."""
+    """Runs commands from several threads until it is cancelled; then it ends those that run and starts no new ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -24,7 +24,7 @@ class CommandRunner:
         self._cancelled = False
 
     def run(self, command: Sequence[str], *, what: str, stdin: str | Path = "", timeout_seconds: float = 60) -> str:
-        """Standard output of a command; LabError with its last lines if it fails or exceeds `timeout_seconds`.
+        """Standard output of a command; raises LabError, with its last output, if it fails or times out.
 
         `stdin` is text, or the file to read.
         """
@@ -60,7 +60,7 @@ class CommandRunner:
             return os.posix_spawn(program, list(command), os.environ, file_actions=actions, setsid=True)
 
     def cancel(self) -> None:
-        """End what runs and refuse what comes."""
+        """End running commands, and refuse new ones."""
         with self._lock:
             self._cancelled = True
             for process in self._running:
@@ -87,7 +87,7 @@ class CommandRunner:
             if self._cancelled:
                 raise LabError("cancelled")
             try:
-                # A session of its own: Ctrl-C on the terminal reaches us alone, and we end the children.
+                # A session of its own: Ctrl-C on the terminal reaches only this process, which then ends its children.
                 process = subprocess.Popen(
                     command, stdin=stdin, stdout=out, stderr=err, text=True, start_new_session=True
                 )

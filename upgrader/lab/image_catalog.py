@@ -1,8 +1,7 @@
-"""Which images the lab has, and a containerd store that already holds them.
+"""Which images the lab has, and a containerd store that contains them.
 
-Every Kubernetes version in the cache is in the store, so that an upgrade finds the images of its target. Importing
-takes seconds a node; so it is done once, with a containerd of its own in a private namespace, and each node gets hard
-links.
+Every Kubernetes version in the cache is in the store, so that an upgrade finds the images of its target. As importing
+takes seconds per node, it is done once, with a separate containerd in a private namespace; each node gets hard links.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def images(progress: LabProgress) -> list[Image]:
 
 
 def image_names(found: Sequence[Image]) -> dict[str, str]:
-    """Last part of the repository → full name of an image; of several versions the last."""
+    """Last part of the repository → full name of an image; the last one of several versions."""
     return {image.name.rsplit(":", 1)[0].rsplit("/", 1)[1]: image.name for image in found}
 
 
@@ -88,7 +87,7 @@ def checkpointer_image(progress: LabProgress) -> Image:
 
 
 def store(found: Sequence[Image], progress: LabProgress) -> Path:
-    """A folder for /var/lib/containerd that holds the images, unpacked."""
+    """A folder for /var/lib/containerd that contains the images, unpacked."""
     identity = "\n".join(sorted(f"{image.name} {[digest(layer) for layer in image.layers]} {image}" for image in found))
     key = hashlib.sha256(identity.encode()).hexdigest()[:12]
 
@@ -102,7 +101,7 @@ def store(found: Sequence[Image], progress: LabProgress) -> Path:
 
 
 def link_store(source: Path, target: Path) -> None:
-    """Give a node its own containerd folder: hard links, but real copies of the databases, which change in place."""
+    """Give a node its own containerd folder: hard links, but copies of the databases, which change in place."""
     if subprocess.run(["cp", "-al", str(source), str(target)], capture_output=True, check=False).returncode:
         subprocess.run(["rm", "-rf", str(target)], check=True)
         subprocess.run(["cp", "-a", str(source), str(target)], check=True)  # another file system: no hard links
@@ -127,8 +126,8 @@ def _wheels(requirements: Path, progress: LabProgress) -> Path:
 def _compiled(key: str, folders: Mapping[str, Path], progress: LabProgress) -> Path:
     """Python sources with their bytecode, made by Debian's Python, which is the image's.
 
-    A container's root is read-only: without it, everything would be compiled anew at each start, also at the one that a
-    controller without power is waiting for. The bytecode holds no times, and is not checked against its source.
+    A container's root is read-only: without bytecode, every start would compile everything, also the start after a
+    power cut. The bytecode contains no times, and is not checked against its source.
     """
 
     def build(target: Path) -> None:

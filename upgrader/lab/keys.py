@@ -1,5 +1,5 @@
 """Keys of a lab: one SSH key to log in with, a host key for each node (so known_hosts is strict from the first
-connection), and the cluster's CA, made here because the load balancer must trust it before kubeadm runs."""
+connection), and the cluster's CA, created here because the load balancer must trust it before kubeadm runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ca_files", "join_secrets", "known_hosts", "make_keys"]
 
 
 def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None:
-    """Make the folder `target` with all keys of a lab, mode 0700, unless it is there."""
+    """Create the folder `target` with all keys of a lab, mode 0700, unless it exists."""
 
     def build(folder: Path) -> None:
         folder.mkdir(mode=0o700)
@@ -50,7 +50,7 @@ def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None
 
 
 def join_secrets(keys: Path) -> Secrets:
-    """What nodes join with."""
+    """The secrets with which nodes join."""
     command = ["openssl", "x509", "-in", str(keys / "ca.crt"), "-noout", "-pubkey"]
     pem = subprocess.run(command, capture_output=True, check=True).stdout
     command = ["openssl", "pkey", "-pubin", "-outform", "der"]

@@ -1,4 +1,4 @@
-"""From switched-on machines to a cluster: kubeadm init and join, pod networks, and the wait until all of it works."""
+"""Makes a cluster of running machines: kubeadm init and join, pod networks, and the wait until all works."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class KubeadmCluster:
         return self._runner.run(command, what=f"{node.name}: {what}", stdin=script, timeout_seconds=timeout_seconds)
 
     def wait_for_ssh(self, node: Node, deadline_seconds: float = 60) -> None:
-        """Until the node takes logins and, if it is to run Kubernetes, its containerd answers."""
+        """Wait until the node accepts logins and, if it will run Kubernetes, its containerd answers."""
         probe = "ctr version >/dev/null" if node.kubernetes else "true"
         self._until(
             lambda: self.run(node, probe, what="login", timeout_seconds=10) is not None,
@@ -45,14 +45,14 @@ class KubeadmCluster:
         )
 
     def init(self, secrets: Secrets, versions: dict[str, str]) -> str:
-        """`kubeadm init` on the first controller unless done; returns its admin.conf."""
+        """Run `kubeadm init` on the first controller, unless done; returns its admin.conf."""
         config = init_config(self._placement, secrets, versions)
         several = " --upload-certs" if self._placement.spec.controllers > 1 else ""
         self._kubeadm(self._first, config, f"init{several} --skip-token-print --skip-certificate-key-print", 240)
         return self.run(self._first, "cat /etc/kubernetes/admin.conf", what="kubeconfig")
 
     def join(self, node: Node, secrets: Secrets) -> None:
-        """`kubeadm join` on any other node unless done."""
+        """Run `kubeadm join` on any other node, unless done."""
         self._kubeadm(node, join_config(self._placement, node, secrets), "join", 240)
 
     def connect_pods(self, deadline_seconds: float = 240) -> None:
@@ -74,7 +74,7 @@ class KubeadmCluster:
         self._until(all_connected, "a pod network (node.spec.podCIDR) for every node", deadline_seconds)
 
     def _connect(self, node: Node, nodes: Sequence[Node], pod_cidrs: Mapping[str, str]) -> None:
-        """Write one node's CNI configuration and its routes to the pods of `nodes`; in use at once and after a boot."""
+        """Write one node's CNI configuration and its routes to pods; effective at once and after a boot."""
         others = [(pod_cidrs[other.name], other.address) for other in nodes if other is not node]
         routes = "".join(f"{cidr} {address}\n" for cidr, address in others)
         lines = [f"printf %s {quote(routes)} > /etc/lab/routes"]
@@ -85,7 +85,7 @@ class KubeadmCluster:
         self.run(node, "\n".join(lines), what="pod network")
 
     def wait_until_ready(self, switched_on: Mapping[str, float], deadline_seconds: float = 180) -> None:
-        """Until every node and every pod of kube-system is Ready; `switched_on` as for `readiness.troubles`."""
+        """Wait until every node and every pod of kube-system is Ready; `switched_on` as for `readiness.troubles`."""
         missing: list[str] = []
 
         def ready() -> bool:
@@ -95,7 +95,7 @@ class KubeadmCluster:
         self._until(ready, "nodes and kube-system pods", deadline_seconds, lambda: f"not Ready: {', '.join(missing)}")
 
     def nodes(self) -> dict[str, tuple[str, str]]:
-        """Name → (Ready, NotReady or Unknown; kubelet version) as the API says."""
+        """Name → (Ready, NotReady or Unknown; kubelet version) as the API reports them."""
         known = {"True": "Ready", "False": "NotReady", "Unknown": "Unknown"}
         return {
             item["metadata"]["name"]: (known[condition(item, "Ready")], item["status"]["nodeInfo"]["kubeletVersion"])
@@ -108,7 +108,7 @@ class KubeadmCluster:
         self._runner.run(command, what=f"{node.name}: importing images", stdin=archive, timeout_seconds=120)
 
     def images(self, node: Node) -> tuple[set[str], set[str]]:
-        """Names of the images, and digests of the layers and all else, that the node's containerd has."""
+        """Names of the images, and digests of all content, in the node's containerd."""
         script = "ctr -n k8s.io images ls -q; echo; ctr -n k8s.io content ls -q"
         names, _, digests = self.run(node, script, what="list of images").partition("\n\n")
         return set(names.split()), set(digests.split())
@@ -130,13 +130,13 @@ touch /etc/lab/kubeadm-done
         self.run(node, script, what=f"kubeadm {command.split()[0]}", timeout_seconds=timeout_seconds)
 
     def _get(self, what: str) -> list[dict[str, Any]]:
-        # From this machine: it works as long as any controller does, and so proves the kubeconfig that users get.
+        # From this machine: this works with any healthy controller, and tests the kubeconfig that users get.
         kubeconfig = self._placement.folder / "kubeconfig"
         command = [str(kubectl(self._placement.spec.kubernetes)), f"--kubeconfig={kubeconfig}", "--request-timeout=5s"]
-        said = self._runner.run(
+        output = self._runner.run(
             [*command, "get", *what.split(), "-o", "json"], what=f"kubectl get {what}", timeout_seconds=20
         )
-        items: list[dict[str, Any]] = json.loads(said)["items"]
+        items: list[dict[str, Any]] = json.loads(output)["items"]
         return items
 
     def _until(
@@ -150,7 +150,7 @@ touch /etc/lab/kubeadm-done
                     return
                 last = detail()
             except LabError as error:
-                last = error.message  # not yet: the next look may succeed
+                last = error.message  # not yet: the next check may succeed
             if time.monotonic() > until:
                 raise LabError(f"lab {self._placement.spec.name}: waited {deadline_seconds:.0f} s for {what}; {last}")
             time.sleep(0.2)

@@ -12,7 +12,7 @@ from upgrader.lab.spec import Node, Placement
 __all__ = ["Secrets", "init_config", "join_config", "patch_files"]
 
 _API = "kubeadm.k8s.io/v1beta4"
-# What kubeadm checks and a lab node can't have: a kernel and memory of its own.
+# Checks that a lab node can't pass: it has no kernel and no memory of its own.
 _IGNORED = ["SystemVerification", "Swap", "NumCPU", "Mem"]
 _PATCHES = "/etc/lab/patches"
 
@@ -53,9 +53,9 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
                 "extraArgs": [
                     # Nodes have no DNS names; logs and exec go to their addresses.
                     {"name": "kubelet-preferred-address-types", "value": "InternalIP"},
-                    # Lets the chart's kube-apiserver take over the port without an outage.
+                    # So that the chart's kube-apiserver can take over the port without an outage.
                     {"name": "permit-port-sharing", "value": "true"},
-                    # And ends the static pod's watches and connections in good order, once its successor serves.
+                    # So that the static pod ends its watches and connections in good order, once its successor serves.
                     {"name": "goaway-chance", "value": "0.02"},
                     {"name": "shutdown-send-retry-after", "value": "true"},
                     {"name": "shutdown-watch-termination-grace-period", "value": "10s"},
@@ -72,7 +72,7 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
             "failSwapOn": False,
             "clusterDNS": [placement.cluster_dns],
             "nodeStatusUpdateFrequency": "4s",
-            # The disk is the machine's, however full: only what would break the node itself counts, not shares of it.
+            # The disk is the machine's, however full: only absolute limits make sense, not shares of it.
             "evictionHard": {
                 "imagefs.available": "500Mi",
                 "imagefs.inodesFree": "1%",
@@ -80,14 +80,14 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
                 "nodefs.available": "500Mi",
                 "nodefs.inodesFree": "1%",
             },
-            "imageGCHighThresholdPercent": 100,  # nothing is ever pulled: an image that is removed can't come back
+            "imageGCHighThresholdPercent": 100,  # images are never pulled: one that is removed is lost
         },
         {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
             "mode": "nftables",
             "clusterCIDR": placement.pod_subnet,
-            # These are the kernel's, which belongs to the machine and not to the node.
+            # These belong to the machine's kernel, not to the node.
             "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         },
     ]
@@ -120,8 +120,8 @@ def join_config(placement: Placement, node: Node, secrets: Secrets) -> str:
 def patch_files() -> dict[str, tuple[str, int]]:
     """Files of a controller, path → (text, mode), with which kubeadm changes the static pods that it writes.
 
-    kubeadm looks for the first time after 10 s and then every 10 s whether a component has started, which is meant for
-    slow disks; that would be half of a lab's whole start. The total patience stays kubeadm's four minutes.
+    kubeadm first checks after 10 s, and then every 10 s, whether a component has started. That suits slow disks, but
+    would take half of a lab's start. The deadline stays kubeadm's four minutes.
     """
     probe = {"initialDelaySeconds": 1, "periodSeconds": 1, "failureThreshold": 240}
     components = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")

@@ -1,4 +1,4 @@
-"""A lab: real nodes on this machine with a kubeadm cluster on them."""
+"""A lab from `up` to `down`: real nodes on this machine, with a kubeadm cluster on them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["Lab", "NodeStatus"]
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """What is known of one node: `kubernetes` is Ready, NotReady, Unknown, or "" for the load balancer."""
+    """The state of one node: `kubernetes` is Ready, NotReady, Unknown, or "" for the load balancer."""
 
     node: Node
     running: bool
@@ -53,12 +53,12 @@ class Lab:
 
     @classmethod
     def up(cls, spec: LabSpec, folder: Path, progress: LabProgress | None = None) -> Lab:
-        """Make the lab, or bring what there is of it back up; `folder` becomes its cluster folder.
+        """Create the lab, or bring an existing one up; `folder` becomes its cluster folder.
 
-        A lab that this call began and could not finish, for whatever reason, is removed again.
+        A lab that this call began and could not complete, for any reason, is removed.
         """
         progress = progress or Silent()
-        # The nodes of a lab that is there have their memory already: only what is new must fit beside the others.
+        # Nodes of an existing lab have their memory already: only new ones must fit beside the others.
         new = None if is_complete(spec.name) else spec
         require(host_capabilities(), new, probably_built(spec.kubernetes))
         parts = prepare(spec.kubernetes, progress)
@@ -68,7 +68,7 @@ class Lab:
                 if existing:
                     held.enter_context(exclusive(spec.name))
                     if not is_complete(spec.name):
-                        cls(existing)._remove()  # somebody was killed while making it
+                        cls(existing)._remove()  # its `lab up` was killed
                         existing = None
                 lab = cls(existing or claim(spec, folder), progress)
                 if not existing:
@@ -95,7 +95,7 @@ class Lab:
         return cls(placement, progress)
 
     def down(self) -> None:
-        """Remove the lab and all that it made on this machine, whatever state it is in."""
+        """Remove the lab and everything that it created on this machine, in any state."""
         with exclusive(self.placement.spec.name):
             self._remove_last()
 
@@ -124,14 +124,14 @@ class Lab:
         machine_of(self.placement, self.placement.node(name)).stop()
 
     def boot(self, name: str) -> None:
-        """Switch a node on and wait until it takes logins; what runs on it starts by itself."""
+        """Switch a node on and wait until it accepts logins; its services start by themselves."""
         node = self.placement.node(name)
         network.add_bridge(self.placement)
         machine_of(self.placement, node).start(self._runner, host_capabilities())
         self._cluster.wait_for_ssh(node)
 
     def save(self, snapshot: str) -> None:
-        """Shut the nodes down, put their disks and the cluster folder aside, and switch on again what was on."""
+        """Shut the nodes down, save their disks and the cluster folder, and switch those on again that were on."""
         with exclusive(self.placement.spec.name):
             on = [node for node in self.placement.nodes if machine_of(self.placement, node).running()]
             with self._progress.task("shutting the nodes down", seconds=5 * len(on)):
@@ -143,7 +143,7 @@ class Lab:
                 self.boot(node.name)
 
     def restore(self, snapshot: str) -> None:
-        """Cut every node's power, put back what was put aside, and switch all nodes on."""
+        """Cut every node's power, restore what was saved, and switch all nodes on."""
         require_snapshot(self.placement, snapshot)
         with exclusive(self.placement.spec.name):
             for node in self.placement.nodes:
@@ -162,7 +162,7 @@ class Lab:
         return self._cluster.run(self.placement.node(name), script, what="script", timeout_seconds=timeout_seconds)
 
     def status(self) -> list[NodeStatus]:
-        """Every node; what the API does not say is Unknown."""
+        """The state of every node; what the API does not report is Unknown."""
         try:
             known = self._cluster.nodes()
         except LabError:
@@ -178,14 +178,14 @@ class Lab:
         ]
 
     def wait_until_ready(self, deadline_seconds: float = 180) -> None:
-        """Until all nodes and kube-system pods are Ready."""
+        """Wait until all nodes and kube-system pods are Ready."""
         nodes = [node for node in self.placement.nodes if node.kubernetes]
         self._cluster.wait_until_ready(
             {node.name: machine_of(self.placement, node).switched_on() for node in nodes}, deadline_seconds
         )
 
     def import_checkpointer(self) -> str:
-        """Import the pod-checkpointer's image, from its source as it is now, into every node that lacks it.
+        """Import the pod-checkpointer's image, from its present source, into every node that lacks it.
 
         Returns the image's name.
         """
@@ -207,11 +207,11 @@ class Lab:
 
 
 def _existing(spec: LabSpec, folder: Path) -> Placement | None:
-    """The lab of that name, if there is one; UsageError if it is not the one that is asked for."""
+    """The lab of that name, if there is one; UsageError if it differs from the requested one."""
     existing = find(spec.name)
     if existing and (existing.spec != spec or existing.folder != folder):
         raise UsageError(
-            f"there is a lab {spec.name} already, another one: {_describe(existing)}",
+            f"a different lab {spec.name} exists already: {_describe(existing)}",
             remedy=f"choose another --name, or remove it: upgrader lab down --name {spec.name}",
         )
     return existing
@@ -224,7 +224,7 @@ def _describe(placement: Placement) -> str:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """No second Ctrl-C while the lab is cleaning up."""
+    """Ignore a second Ctrl-C during the clean-up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

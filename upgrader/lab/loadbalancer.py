@@ -8,12 +8,12 @@ __all__ = ["haproxy_files"]
 
 
 def haproxy_files(placement: Placement, ca: str) -> dict[str, tuple[str, int]]:
-    """Files of lb-1. A controller gets new connections only while its `/readyz`, over verified TLS, says 200.
+    """Files of lb-1. A controller gets new connections only while its `/readyz`, over verified TLS, answers 200.
 
-    Slow is not dead. A controller that fails its checks keeps the connections that it has: they are cut only when its
-    machine doesn't answer any more, which TCP finds out by itself (tcp-ut, srvtcpka). And when all fail their checks,
-    a slow answer beats none. Checks with a timeout of a second that cut connections took the API from its clients
-    whenever the controllers were busy: 707 of 2,224 requests failed during one adoption.
+    Slow is not dead. A controller that fails its checks keeps its connections: they are cut only when its machine stops
+    answering, which TCP detects (tcp-ut, srvtcpka). When all controllers fail their checks, all are used: a slow answer
+    is better than none. Checks with a timeout of a second that cut connections caused outages whenever the controllers
+    were busy: 707 of 2,224 requests failed during one adoption.
     """
     controllers = [node for node in placement.nodes if node.role == "controller"]
     checked = "\n".join(f"    server {node.name} {node.address}:6443 check" for node in controllers)

@@ -12,7 +12,7 @@ __all__ = ["add_bridge", "cni_config", "remove_bridge", "remove_port", "route_po
 
 
 def add_bridge(placement: Placement) -> None:
-    """Make the bridge, with the machine's own address on it, unless it is there."""
+    """Create the bridge, with the machine's own address on it, unless it exists."""
     if placement.prefix not in _links():
         _ip("link", "add", placement.prefix, "type", "bridge")
     _ip("address", "replace", f"{placement.gateway}/24", "dev", placement.prefix)
@@ -20,7 +20,7 @@ def add_bridge(placement: Placement) -> None:
 
 
 def remove_bridge(placement: Placement) -> None:
-    """Remove the bridge, and with it the routes over it."""
+    """Remove the bridge and its routes."""
     if placement.prefix in _links():
         _ip("link", "delete", placement.prefix)
 
@@ -29,15 +29,15 @@ def remove_port(node: Node) -> None:
     """Remove the node's end on the bridge (systemd-nspawn's name for it) if its node left it behind."""
     port = f"vb-{node.machine}"
     if port in _links():
-        subprocess.run(["ip", "link", "delete", port], capture_output=True, check=False)  # the kernel may be quicker
+        subprocess.run(["ip", "link", "delete", port], capture_output=True, check=False)  # the kernel may be faster
         if port in _links():
             raise LabError(f"network interface {port} can't be removed")
 
 
 def route_pods(placement: Placement, pod_cidrs: dict[str, str]) -> None:
-    """Let this machine reach the pods, and the Services: `pod_cidrs` maps the names of nodes to their pod networks.
+    """Make pods and Services reachable from this machine: `pod_cidrs` maps the names of nodes to their pod networks.
 
-    Services by way of the first controller, whose kube-proxy takes this machine for a client outside the cluster.
+    Services through the first controller, whose kube-proxy treats this machine as a client outside the cluster.
     """
     first = next(node for node in placement.nodes if node.role == "controller")
     _ip("route", "replace", placement.service_subnet, "via", first.address, "dev", placement.prefix)

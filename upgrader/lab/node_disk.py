@@ -1,4 +1,4 @@
-"""What is on a node's disk before it is first switched on: identity, names, keys, configuration."""
+"""A node's disk before it is first switched on: identity, names, keys, configuration."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def make_disk(
     pause_image: str,
     more: dict[str, tuple[str, int]],
 ) -> None:
-    """Make the folder `target` with the node's disk, unless it is there.
+    """Create the folder `target` with the node's disk, unless it exists.
 
-    `keys` holds the lab's SSH key and one host key for each node, `more` further files: path → (text, mode).
+    `keys` contains the lab's SSH key and a host key for each node, `more` further files: path → (text, mode).
     """
 
     def build(disk: Path) -> None:
@@ -42,7 +42,7 @@ def make_disk(
             "/etc/hostname": (f"{node.name}\n", 0o644),
             "/etc/hosts": (_hosts(placement), 0o644),
             "/etc/machine-id": (f"{uuid.uuid4().hex}\n", 0o444),
-            # Nothing listens there: names outside the cluster fail at once instead of after a timeout.
+            # No server listens there: names outside the cluster fail at once instead of after a timeout.
             "/etc/resolv.conf": (f"nameserver {placement.gateway}\n", 0o644),
             "/etc/lab/network": (f"ADDRESS={node.address}/24\nGATEWAY={placement.gateway}\n", 0o644),
             "/etc/containerd/config.toml": (_containerd(facts, pause_image), 0o644),
@@ -59,7 +59,7 @@ def make_disk(
 
 
 def _write(disk: Path, path: str, text: str, mode: int) -> None:
-    """Write a file of the node to where it will see it: a bound folder, or the overlay's upper side."""
+    """Write a file where the node will see it: into a bound folder, or the overlay's upper side."""
     file = disk / "upper" / path.lstrip("/")
     for folder, inside in BOUND.items():
         if path.startswith(f"{inside}/"):

@@ -1,7 +1,7 @@
-"""One node as a machine: switched on, its power cut, shut down. Its disk is a folder that stays.
+"""One node as a systemd-nspawn machine: switch on, cut its power, shut down. Its disk is a folder that stays.
 
 The root is an overlay (the shared Debian root below, the node's own folder above) in a mount namespace that ends with
-the machine. Folders that the kernel can't have on an overlay are bound in from plain folders.
+the machine. Folders that can't be on an overlay are bind-mounted from plain folders.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ class NspawnMachine:
         self._wait_for_init(pid, deadline_seconds=20)
 
     def crash(self) -> None:
-        """Cut the power: every process of the node ends at once, and nothing is written any more."""
+        """Cut the power: every process of the node ends at once, without another write."""
         init = self._init()
         if init:
             _kill(init)
         self.clear()
 
     def stop(self, deadline_seconds: float = 60) -> None:
-        """Shut it down in order; LabError if it takes longer than `deadline_seconds`."""
+        """Shut it down in order; raises LabError if it takes longer than `deadline_seconds`."""
         init = self._init()
         if init:
             os.kill(init, _SHUTDOWN_SIGNAL)
@@ -89,7 +89,7 @@ class NspawnMachine:
         self.clear()
 
     def clear(self) -> None:
-        """End and remove whatever there still is of a run of this machine, however it ended."""
+        """End and remove what is left of a run of this machine, however it ended."""
         supervisor = self._recorded()
         if supervisor:
             _kill(supervisor)
@@ -137,11 +137,11 @@ class NspawnMachine:
             if _started(supervisor) is None or time.monotonic() > until:
                 log = (self.disk / "console.log").read_text(errors="replace").strip()[-600:]
                 self.clear()
-                raise LabError(f"{self.node.name} did not start: {log or 'systemd-nspawn said nothing'}")
+                raise LabError(f"{self.node.name} did not start: {log or 'systemd-nspawn printed nothing'}")
             time.sleep(0.02)
 
     def _recorded(self) -> int | None:
-        """The supervisor's pid, if the process that was recorded is the one that has that pid now."""
+        """The supervisor's pid, if the recorded process still has that pid."""
         try:
             value = json.loads((self.disk / "process.json").read_text())
         except FileNotFoundError:
@@ -175,7 +175,7 @@ def machine_of(placement: Placement, node: Node) -> NspawnMachine:
 
 
 def record_lower(placement: Placement, lower: Sequence[Path]) -> None:
-    """A lab keeps the root that it was made with, also when the cache has a newer one by the next boot."""
+    """Record the root of a lab: it keeps that one, even if the cache has a newer one at the next boot."""
     file = lab_dir(placement.spec.name) / "lower.json"
     if not file.exists():
         write_atomically(file, json.dumps([str(path) for path in lower]))
@@ -188,7 +188,7 @@ def _join(command: Sequence[str]) -> str:
 def _started(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None if there is none, or only its zombie."""
     with suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)  # if it is our own child and has ended, let it go
+        os.waitpid(pid, os.WNOHANG)  # reap it, if it is a child of this process and has ended
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
 """Container images, written as OCI archives without any registry or builder.
 
-Layers are plain tar files, uncompressed (they never travel), and shared: all Debian images stand on one base layer, all
-components of one Kubernetes version on one layer with their common program.
+Layers are plain tar files, uncompressed (they stay on this machine), and shared: all Debian images have one base layer,
+all components of one Kubernetes version one layer with their common program.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def digest(layer: Path) -> str:
 
 
 def write_archive(images: Sequence[Image], target: Path, *, without: Collection[Path] = ()) -> None:
-    """Write an OCI archive with all the images; a layer that several of them have is in it once.
+    """Write an OCI archive with all the images; a shared layer is in it once.
 
-    Layers in `without` are only referred to: a containerd that has them already needs them no second time.
+    Layers in `without` are only referenced, for a containerd that has them already.
     """
     index: list[dict[str, object]] = []
     written: set[str] = set()
@@ -137,7 +137,7 @@ def _add_parents(archive: tarfile.TarFile, path: str) -> None:
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The same bytes from every machine: no owners, no times."""
+    """The same bytes on every machine: no owners, no times."""
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = ""
     return entry

@@ -1,4 +1,4 @@
-"""How the lab tells what it is doing; the command line decides what that looks like."""
+"""How the lab reports progress; the command line decides how to show it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class Task(Protocol):
     """One piece of work in progress."""
 
     def total(self, units: int) -> None:
-        """Set how many units the work has, once that is known."""
+        """Set the total number of units, once it is known."""
 
     def advance(self, units: int = 1) -> None:
-        """Tell that so many more units are done."""
+        """Report that so many more units are done."""
 
 
 class LabProgress(Protocol):
-    """Where progress goes: a terminal, a log, or nowhere."""
+    """Where progress is shown: on a terminal, in a log, or nowhere."""
 
     def task(self, title: str, *, seconds: float | None = None) -> AbstractContextManager[Task]:
-        """Show `title` until the context ends; `seconds` is how long it usually takes, if that is known."""
+        """Show `title` until the context ends; `seconds` is how long it usually takes, if known."""
 
 
 class _SilentTask:

@@ -1,4 +1,4 @@
-"""Whether a lab's cluster works, from what the API says of its nodes and of the pods in kube-system. Pure."""
+"""Whether a lab's cluster works, judged by its nodes and the pods in kube-system in the API. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def troubles(nodes: Iterable[Any], pods: Iterable[Any], switched_on: Mapping[str
     """What is not Ready, one line each; empty when all is.
 
     `switched_on` maps each expected node to when its machine was switched on, in seconds since the epoch. After a power
-    cut the API tells for a while how things were before, so containers that are older than their machine don't count.
+    cut the API reports the state from before for a while, so containers older than their machine don't count.
     """
     found = []
     ready_nodes = {node["metadata"]["name"] for node in nodes if condition(node, "Ready") == "True"}
@@ -37,7 +37,7 @@ def troubles(nodes: Iterable[Any], pods: Iterable[Any], switched_on: Mapping[str
 
 
 def condition(item: Any, kind: str) -> str:
-    """True, False or Unknown; Unknown too when the API says nothing of it."""
+    """True, False or Unknown; also Unknown when the API doesn't report it."""
     for entry in item["status"].get("conditions", []):
         if entry["type"] == kind:
             return str(entry["status"])
@@ -45,7 +45,7 @@ def condition(item: Any, kind: str) -> str:
 
 
 def _oldest_start(pod: Any) -> float:
-    """When the first of its running containers started; times of the API are whole seconds."""
+    """When the first of its running containers started; the API's times are whole seconds."""
     starts = [
         datetime.fromisoformat(status["state"]["running"]["startedAt"]).timestamp()
         for status in pod["status"].get("containerStatuses", [])

@@ -1,7 +1,7 @@
-"""What labs there are on this machine: one folder each under /var/lib/upgrader-lab.
+"""The labs on this machine: one folder each under /var/lib/upgrader-lab.
 
-A lab's folder is written before anything else of it is made, so that whatever happens to `lab up`, a later
-`lab down` knows the names of all that there may be.
+A lab's folder is written before anything else of it, so that `lab down` knows the names of all its parts, even after
+an interrupted `lab up`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def labs_root() -> Path:
 
 
 def lab_dir(name: str) -> Path:
-    """Where the files of a lab's nodes are."""
+    """The folder of the files of a lab's nodes."""
     return _ROOT / name
 
 
@@ -59,7 +59,7 @@ def find(name: str) -> Placement | None:
 
 
 def claim(spec: LabSpec, folder: Path) -> Placement:
-    """Write down a new lab, with the first index whose networks are free on this machine."""
+    """Record a new lab, with the first index whose networks are free on this machine."""
     taken = {placement.index for placement in labs()}
     in_use = _networks_in_use()
     for index in range(MAX_LABS):
@@ -77,24 +77,24 @@ def claim(spec: LabSpec, folder: Path) -> Placement:
 
 
 def remove_root() -> None:
-    """Remove the folder of all labs' folders with all that is in it: call it under the lock, when there is no lab."""
+    """Remove the folder of all labs' folders with its content: call it under the lock, when there is no lab."""
     for left in tuple(_ROOT.glob("*")):
         remove_tree(left)
-    # A file system of its own, such as a tmpfs, is not ours to take away.
+    # A mount point, such as a tmpfs, stays mounted.
     if _ROOT.exists() and not _ROOT.is_mount():
         _ROOT.rmdir()
 
 
 @contextmanager
 def locked() -> Iterator[None]:
-    """Hold the machine-wide lock under which labs come and go (allocation only: seconds, not a whole `up`)."""
+    """Hold the machine-wide lock for adding and removing labs (allocation only: seconds, not a whole `up`)."""
     with _flock(_ROOT.parent, fcntl.LOCK_EX):
         yield
 
 
 @contextmanager
 def exclusive(name: str) -> Iterator[None]:
-    """Hold a lab that exists, so that nobody else makes or removes it meanwhile; LabError if somebody does."""
+    """Hold an existing lab, so that no other process changes it meanwhile; LabError if another one holds it."""
     try:
         with _flock(lab_dir(name), fcntl.LOCK_EX | fcntl.LOCK_NB):
             yield
@@ -106,18 +106,18 @@ def exclusive(name: str) -> Iterator[None]:
 
 
 def is_complete(name: str) -> bool:
-    """Whether `lab up` once came to its end for this lab."""
+    """Whether `lab up` completed for this lab."""
     return (lab_dir(name) / "complete").exists()
 
 
 def set_complete(name: str) -> None:
-    """Write down that `lab up` came to its end."""
+    """Record that `lab up` completed."""
     (lab_dir(name) / "complete").touch()
 
 
 @contextmanager
 def _flock(folder: Path, how: int) -> Iterator[None]:
-    """Lock a folder itself: no lock file to leave behind, and the kernel unlocks it however the holder ends."""
+    """Lock a folder itself: this leaves no lock file behind, and the kernel unlocks it however the holder ends."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, how)
@@ -127,7 +127,7 @@ def _flock(folder: Path, how: int) -> Iterator[None]:
 
 
 def write_atomically(file: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file so that it is there whole or not at all, with `mode` from the first byte."""
+    """Write a file atomically, with `mode` from the first byte."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as stream:
         stream.write(text)

@@ -1,11 +1,11 @@
-"""A lab's disks and cluster folder, put aside and put back: to rehearse the same hour again from the same start.
+"""Saves and restores a lab's disks and cluster folder, to rehearse an upgrade repeatedly from the same start.
 
 ::
 
     snapshots/<name>/nodes/<node>/<folder>   the bound folders and the overlay's upper side
-                     folder/                 the cluster folder, without runs/, which are history and stay
+                     folder/                 the cluster folder, without runs/, which stay as they are
 
-A snapshot is made under another name and renamed, so one that exists is whole. Machines must be off meanwhile.
+A snapshot is written under another name and renamed, so an existing one is complete. Machines must be off.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RUNS = "runs"
 
 
 def remember(placement: Placement, name: str) -> None:
-    """Make the snapshot `name`, in place of one of that name."""
+    """Create the snapshot `name`, or replace the one of that name."""
     target = _snapshot(placement, name)
     draft = target.with_name(f".{name}.making")
     remove_tree(draft)
@@ -41,7 +41,7 @@ def remember(placement: Placement, name: str) -> None:
 
 
 def put_back(placement: Placement, name: str) -> None:
-    """Make disks and cluster folder what they were; run again after an interruption, it does the same again."""
+    """Restore disks and cluster folder; idempotent, so it can be repeated after an interruption."""
     source = require_snapshot(placement, name)
     for node in placement.nodes:
         disk = lab_dir(placement.spec.name) / "nodes" / node.name
@@ -77,7 +77,7 @@ def _snapshot(placement: Placement, name: str) -> Path:
 def _copy(source: Path, target: Path) -> None:
     for folder in _FOLDERS:
         if folder == "containerd":
-            # Content and image layers never change in place, and containers of before a boot never run again.
+            # Content and image layers never change in place, and containers from before a boot never run again.
             link_store(source / folder, target / folder)
         else:
             subprocess.run(["cp", "-a", str(source / folder), str(target / folder)], check=True)

@@ -1,7 +1,7 @@
-"""What a lab is: pure values, from which every name and address on the machine is derived.
+"""The specification of a lab: pure values, from which every name and address on the machine is derived.
 
 One lab takes 10.N.0.0/16, N = 128 + its index: nodes 10.N.0.0/24 (the machine itself is .1), Services 10.N.16.0/20,
-pods 10.N.128.0/17. Everything that it makes on the machine has the prefix `uplab<index>`.
+pods 10.N.128.0/17. Everything that it creates on the machine has the prefix `uplab<index>`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Node:
 
 @dataclass(frozen=True)
 class LabSpec:
-    """What was asked for."""
+    """What an operator asks for."""
 
     name: str
     controllers: int = 1
@@ -63,12 +63,12 @@ class Placement:
 
     @property
     def prefix(self) -> str:
-        """The start of the name of everything that the lab makes on the machine; also its bridge."""
+        """The prefix of every name that the lab creates on the machine; also its bridge."""
         return f"uplab{self.index}"
 
     @property
     def network(self) -> str:
-        """Everything this lab may use, CIDR."""
+        """The network of this lab, CIDR."""
         return f"10.{128 + self.index}.0.0/16"
 
     @property
@@ -93,7 +93,7 @@ class Placement:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Every machine, in the order in which they are made."""
+        """Every machine, in the order in which they are created."""
         counts = {
             "load-balancer": 1 if self.spec.controllers > 1 else 0,
             "controller": self.spec.controllers,
@@ -117,7 +117,7 @@ class Placement:
 
     @property
     def endpoint_address(self) -> str:
-        """Where that name points: the load balancer, or else the only controller."""
+        """The address of that name: the load balancer's, or else the only controller's."""
         return self.nodes[0].address
 
     def node(self, name: str) -> Node:

@@ -1,7 +1,7 @@
-"""Kernel settings of this machine that labs need or change, put back when the last lab goes.
+"""Kernel settings of this machine that labs need or change, restored with the removal of the last lab.
 
 Nodes share the machine's kernel. Its limit of inotify instances is per user, and all nodes are one user: three nodes
-use up the usual 128, after which kube-proxy or etcd dies of "too many open files". And each kubelet sets a few itself.
+use up the usual 128, after which kube-proxy or etcd fails with "too many open files". Each kubelet sets some itself.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def prepare_kernel() -> None:
 
 
 def restore_kernel() -> None:
-    """Put the settings back as they were before the first lab. Call it under the labs' lock, when there is no lab."""
+    """Restore the settings from before the first lab. Call it under the labs' lock, when there is no lab."""
     memory = labs_root() / "sysctls.json"
     if memory.exists():
         for name, value in json.loads(memory.read_text()).items():

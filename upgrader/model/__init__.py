@@ -1,1 +1,1 @@
-"""What upgrader talks about: frozen values without any I/O."""
+"""What upgrader works with: frozen values without any I/O."""

@@ -1,4 +1,4 @@
-"""What clients of the API saw: how many requests, how many failed, how long they took, and what watches missed."""
+"""What clients of the API experienced: requests, failures, latencies, and what watches missed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Failure:
     time: str
     """ISO 8601 in UTC, with milliseconds."""
     address: str
-    """`HOST:PORT` that it was sent to."""
+    """The `HOST:PORT` that it was sent to."""
     client: str
     request: str
     error: str
     phase: str = ""
-    """What was going on then, mostly a step of a run; "" when nobody said."""
+    """The phase in which it was due, usually a step of a run; "" outside any."""
 
     def __str__(self) -> str:
         during = f" (during {self.phase})" if self.phase else ""
@@ -30,7 +30,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds from the moment at which a request was due until it was answered, repeats and waits included."""
+    """Milliseconds from when a request was due until it was answered, with retries and waits."""
 
     p50: float = 0.0
     p90: float = 0.0
@@ -41,14 +41,14 @@ class Latency:
 
 @dataclass(frozen=True)
 class Phase:
-    """The counts of all requests that were due while something was going on."""
+    """The counts of all requests that were due in one phase."""
 
     name: str
     requests: int
     failed: int
     raw_failed: int
     longest_gap_ms: float
-    """The longest of the gaps that reached into it."""
+    """The longest gap that overlaps it."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class Lane:
 
 @dataclass(frozen=True)
 class Watches:
-    """What long watches of an object saw of the changes that were made to it.
+    """What long watches of an object received of the changes that were made to it.
 
-    `missed` changes were never told, `repeated` ones more than once. A watch that the server ends in good order and
-    that goes on elsewhere counts as `resumed`.
+    `missed` changes never arrived, `repeated` ones more than once. A watch that the server closes in good order, and
+    that is continued on another connection, counts as `resumed`.
     """
 
     events: int = 0
@@ -80,7 +80,7 @@ class Watches:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a step may cost the API's clients before it has failed."""
+    """How much a step may disturb the API's clients before it fails."""
 
     max_failed: int
     max_gap_seconds: float
@@ -90,9 +90,9 @@ class Limits:
 class Availability:
     """Counts from the start of the probe until now.
 
-    `failed` is what is left after a client did what HTTP's RFCs tell it to do; `raw_failed` counts every request
-    whose first try failed. `longest_gap_ms` is the longest time between two consecutive successful answers through
-    one address, the time until the first and since the last one included.
+    `failed` counts requests that failed after a client did what HTTP's RFCs require; `raw_failed` counts every
+    request whose first try failed. `longest_gap_ms` is the longest time between two consecutive successful answers
+    through one address, including the time until the first and since the last one.
     """
 
     requests: int = 0
@@ -100,9 +100,9 @@ class Availability:
     raw_failed: int = 0
     longest_gap_ms: float = 0.0
     failures: tuple[Failure, ...] = ()
-    """The first failures, up to a few hundred, or, while counting goes on, the newest; `failed` counts them all."""
+    """The first failures, up to a few hundred; while counting continues, the newest. `failed` counts them all."""
     raw_failures: tuple[Failure, ...] = ()
-    """The first requests that were answered only after their first try had failed, and why that was."""
+    """The first requests that succeeded only after their first try had failed, and why it failed."""
     latency: Latency = Latency()
     """Only at the end."""
     watches: Watches = Watches()
@@ -110,13 +110,13 @@ class Availability:
     lanes: tuple[Lane, ...] = ()
     """Only at the end."""
     cpu_percent: float = 0.0
-    """What the prober itself took of one core."""
+    """What the prober itself used of one core."""
     stalled_ms: float = 0.0
-    """The longest time for which the prober itself didn't get to run; gaps don't include it."""
+    """The longest time for which the prober itself was not scheduled; gaps don't include it."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Availability:
-        """From what `dataclasses.asdict` makes of one."""
+        """From the result of `dataclasses.asdict`."""
         return cls(
             **{
                 **found,

@@ -8,7 +8,7 @@ from typing import Literal
 __all__ = ["Finding", "Severity"]
 
 Severity = Literal["error", "unknown", "warning", "info"]
-"""`error` and `unknown` inhibit a run: what could not be looked at is not known to be well."""
+"""`error` and `unknown` inhibit a run: what could not be checked is not known to be healthy."""
 
 
 @dataclass(frozen=True)

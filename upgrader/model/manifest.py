@@ -1,4 +1,4 @@
-"""What a rendered chart consists of."""
+"""The objects of a rendered chart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Manifest = Mapping[str, Any]
 
 
 def objects_in(manifest: str) -> dict[str, Manifest]:
-    """Each object by `Kind namespace/name`, in the manifest's order, without the note of the release's revision."""
+    """Each object by `Kind namespace/name`, in the manifest's order, without the release's revision."""
     found = {}
     for document in yaml.load_all(without_revision(manifest), Loader=_LOADER):
         if document:

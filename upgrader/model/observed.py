@@ -1,4 +1,4 @@
-"""What a cluster was seen to be, at one moment."""
+"""The state of a cluster at one moment."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Observed", "ObservedRelease"]
 
 @dataclass(frozen=True)
 class ObservedRelease:
-    """A release as Helm knows it; `manifest` is that of its last good revision, "" where it has none."""
+    """A release in Helm; `manifest` is that of its last good revision, "" if there is none."""
 
     history: tuple[Revision, ...]
     manifest: str
 
     @property
     def pending(self) -> bool:
-        """Whether an interrupted Helm left the newest revision half done."""
+        """Whether an interrupted Helm left the newest revision incomplete."""
         return bool(self.history) and self.history[-1].pending
 
     @property

@@ -20,20 +20,20 @@ RunOutcome = Literal["succeeded", "rolled-back", "failed", "interrupted"]
 
 
 class VerdictKind(StrEnum):
-    """What one look at the cluster told a gate."""
+    """The result of one check."""
 
     HOLDS = "holds"
     PENDING = "pending"
-    """Not yet, but nothing speaks against it getting there."""
+    """Not yet met, but it may be met by waiting."""
     BROKEN = "broken"
-    """It won't get there by waiting: a crash loop, an image that can't be pulled, …"""
+    """Waiting won't help: a crash loop, an image that can't be pulled, …"""
     UNKNOWN = "unknown"
-    """The question could not be answered. Never counts as healthy, and never as broken."""
+    """The check got no answer. Never counts as healthy, and never as broken."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One look of a gate. `reason` is one sentence for a person: which object, what state, why."""
+    """One check of a gate. `reason` is one sentence: which object, in what state, why."""
 
     kind: VerdictKind
     reason: str
@@ -58,7 +58,7 @@ def pending(reason: str, *details: str, remedy: str = "Find out what it waits fo
 
 
 def broken(reason: str, *details: str, remedy: str = "Fix the cause above.") -> Verdict:
-    """The condition won't be met by waiting."""
+    """The condition can't be met by waiting."""
     return Verdict(VerdictKind.BROKEN, reason, details, remedy)
 
 

@@ -1,4 +1,4 @@
-"""Helm releases: what should be installed, what is, and which revision is a way back."""
+"""Helm releases: what should be installed, what is, and which revision to roll back to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RevisionStatus = Literal[
 
 @dataclass(frozen=True)
 class ReleaseSpec:
-    """A release as it should be: a chart (a local folder or a packed chart) with one merged tree of values."""
+    """The desired state of a release: a chart (a local folder or a packed chart) and one merged tree of values."""
 
     name: str
     namespace: str
@@ -53,12 +53,11 @@ class Revision:
 
     @property
     def good(self) -> bool:
-        """Whether it once was deployed, so that it is a way back.
+        """Whether it was once deployed successfully, so that a rollback can go back to it.
 
-        Helm marks a revision `superseded` when a later one has replaced it, and `deployed` and `superseded` are the
-        only two that worked. There are two traps, which only the description still tells: a *first install* that
-        failed becomes `superseded` once a later revision succeeds, and so does an *interrupted* one when a rollback
-        from it fails.
+        Helm marks a revision `superseded` when a later one replaces it; only `deployed` and `superseded` revisions
+        worked. Two traps, visible only in the description: a *first install* that failed becomes `superseded` once a
+        later revision succeeds, and so does an *interrupted* one when a rollback from it fails.
         """
         unproven = self.failed_once or self.description.startswith("Preparing ")
         return self.status == "deployed" or (self.status == "superseded" and not unproven)
@@ -73,19 +72,19 @@ class Revision:
         return (now - self.updated).total_seconds() if self.updated else 0.0
 
     def abandoned(self, now: datetime, helm_timeout_seconds: float) -> bool:
-        """Whether it is pending, and no Helm can still be at work on it: Helm gives up after its timeout.
+        """Whether it is pending, and no Helm can still work on it: Helm gives up after its timeout.
 
-        A younger one may be somebody's `helm upgrade` at this very moment.
+        A younger one may be a `helm upgrade` that is still running.
         """
         return self.pending and self.age_seconds(now) >= helm_timeout_seconds
 
 
 @dataclass(frozen=True)
 class RestorePoint:
-    """The place that a step goes back to.
+    """The state to which a rollback returns a step.
 
-    For a release, its last good revision; None when it did not exist, so that going back means uninstalling it.
-    For a playbook (`release` ""), the playbook that takes it back; "" when there is none.
+    For a release, its last good revision; None when it did not exist: a rollback uninstalls it then.
+    For a playbook (`release` ""), the playbook that undoes it; "" when there is none.
     """
 
     release: str = ""
@@ -93,7 +92,7 @@ class RestorePoint:
     revision: int | None = None
     playbook: str = ""
     begun: int = 0
-    """How often the step's own playbook had been begun before, by the controllers' markers."""
+    """How often the step's own playbook had been started before, by the controllers' markers."""
 
     def __str__(self) -> str:
         if not self.release:
@@ -102,12 +101,12 @@ class RestorePoint:
 
 
 def last_good(history: tuple[Revision, ...]) -> Revision | None:
-    """The revision to go back to: the newest good one. "The one before" may be a failed one."""
+    """The revision to roll back to: the newest good one. The previous one may have failed."""
     return max((revision for revision in history if revision.good), key=lambda r: r.number, default=None)
 
 
 def without_revision(manifest: str) -> str:
-    """The manifest without the note of the revision that it was rendered for, which alone makes no difference."""
+    """The manifest without the annotation of its own revision, which is no real difference."""
     return _REVISION_NOTE.sub("", manifest)
 
 

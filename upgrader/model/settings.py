@@ -29,10 +29,10 @@ BUILT_IN_CHARTS = ("pod-checkpointer", "kube-apiserver", "kubernetes")
 """The charts that come with upgrader, in the order in which the default pipeline upgrades them."""
 
 DEFAULT_LIMITS = Limits(max_failed=100, max_gap_seconds=10.0)
-"""At 10 requests a second, ten seconds of refusals or of silence: an outage, and no disk that was slow for a moment."""
+"""Ten seconds of refusals (at 10 requests a second) or of silence: an outage, rather than a slow disk."""
 
 OnFailure = Literal["rollback-run", "rollback-step", "stop"]
-"""What a failed step leads to: undo the whole run, undo that step only, or leave all as it is."""
+"""What a failed step leads to: undo the whole run, undo that step only, or leave everything as it is."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,17 @@ class WorkloadGate:
 
 @dataclass(frozen=True)
 class ReleaseSettings:
-    """A Helm release as a step. `chart` None stands for the built-in chart of the release's name."""
+    """A Helm release as a step; `chart` None means the built-in chart of the release's name."""
 
     name: str
     namespace: str
     chart: Path | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
-    """The content of `values_file`; empty when the file isn't there, which means the chart's own defaults."""
+    """The content of `values_file`; empty when the file doesn't exist: the chart's defaults apply."""
     values_file: Path | None = None
     gates: tuple[WorkloadGate, ...] = ()
     limits: Limits = DEFAULT_LIMITS
-    """What it may cost the API's clients."""
+    """The disturbance of the API's clients that it may cause."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class PlaybookSettings:
     playbook: Path
     gates: tuple[WorkloadGate, ...] = ()
     limits: Limits = DEFAULT_LIMITS
-    """What it may cost the API's clients."""
+    """The disturbance of the API's clients that it may cause."""
 
 
 StepSettings = ReleaseSettings | PlaybookSettings
@@ -85,31 +85,31 @@ StepSettings = ReleaseSettings | PlaybookSettings
 
 @dataclass(frozen=True)
 class AvailabilitySettings:
-    """How the API is probed while a run goes on; a rate of 0 turns it off."""
+    """How the API is probed during a run; a rate of 0 turns it off."""
 
     requests_per_second: float = 10.0
     addresses: tuple[str, ...] = ()
-    """Further ones than the kubeconfig's, as `https://HOST:PORT`."""
+    """Addresses besides the kubeconfig's, as `https://HOST:PORT`."""
     limits: Limits = DEFAULT_LIMITS
-    """What a step may cost the API's clients."""
+    """The disturbance of the API's clients that a step may cause."""
 
 
 @dataclass(frozen=True)
 class RecoverySettings:
-    """Whether, and after how long, a run brings back over SSH an API that it has lost."""
+    """Whether, and after how long, a run restores an unreachable API over SSH."""
 
     enabled: bool = True
     after_seconds: float = 60.0
 
     @property
     def patience_seconds(self) -> float:
-        """For how long an API that is away is merely waited for: without recovery, for ever."""
+        """How long a run only waits for an unreachable API; without recovery, this never ends."""
         return self.after_seconds if self.enabled else inf
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that a command needs to know before it looks at the cluster. All paths are absolute."""
+    """Everything that a command needs to know before it reads the cluster. All paths are absolute."""
 
     folder: Path
     target: KubernetesVersion
@@ -118,15 +118,15 @@ class Settings:
     inventory: Path
     pipeline: tuple[StepSettings, ...]
     context: str = ""
-    """The kubeconfig context that must be the current one; "" accepts whichever it is."""
+    """The kubeconfig context that must be the current one; "" accepts any."""
     helm_timeout_seconds: float = 300.0
     on_failure: OnFailure = "rollback-run"
     keep_runs: int = 20
-    """How many past runs are kept when a new one begins."""
+    """How many past runs are kept when a new one starts."""
     recovery: RecoverySettings = RecoverySettings()
     gates: GatePolicy = GatePolicy()
     availability: AvailabilitySettings = AvailabilitySettings()
 
     def limits(self, step: str) -> Limits:
-        """What a step may cost the API's clients, also one that the pipeline doesn't name."""
+        """The limits of a step, also of one that the pipeline doesn't name."""
         return next((item.limits for item in self.pipeline if item.name == step), self.availability.limits)

@@ -14,7 +14,7 @@ _PATTERN = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
 
 @dataclass(frozen=True, order=True)
 class KubernetesVersion:
-    """A release such as v1.37.1. Vendor suffixes (`+k3s1`, `-gke.5`) don't count for the order."""
+    """A release such as v1.37.1. Vendor suffixes (`+k3s1`, `-gke.5`) don't affect the order."""
 
     major: int
     minor: int

@@ -1,7 +1,7 @@
-"""Frozen readings of Deployments, DaemonSets and their pods, parsed from the API's JSON.
+"""Deployments, DaemonSets and their pods as frozen values, parsed from the API's JSON.
 
-Only what health is judged by is kept. Missing fields read as the API means them: absent counts are 0, an absent
-condition is not true.
+Only what the gates need is kept. Missing fields have the API's meaning: absent counts are 0, an absent condition is
+not true.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Termination:
 
     @property
     def error(self) -> bool:
-        """Whether it ended otherwise than by its own will with success."""
+        """Whether it did not exit by itself with status 0."""
         return self.exit_code != 0 or self.signal != 0
 
     @classmethod
@@ -124,12 +124,12 @@ class Pod:
 
     @property
     def finished(self) -> bool:
-        """Whether it ran to its end: it takes no part in the workload's health any more."""
+        """Whether it ran to its end, so that it no longer counts for the workload's health."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether it is the pod-checkpointer's copy of some workload."""
+        """Whether it is a standby pod of the pod-checkpointer."""
         return CHECKPOINT_OF in self.labels
 
     @classmethod
@@ -161,14 +161,14 @@ class Pod:
 
 @dataclass(frozen=True)
 class Workload:
-    """A Deployment or DaemonSet: what it wants, and what its controller counts."""
+    """A Deployment or DaemonSet: its desired state, and what its controller counts."""
 
     ref: WorkloadRef
     uid: str
     generation: int
     observed_generation: int
     selector: str
-    """Its pods' label selector, as the API's `labelSelector` takes it."""
+    """Its pods' label selector, in the form of the API's `labelSelector`."""
     desired: int
     total: int
     """All its pods, of old revisions too (a DaemonSet: the nodes that have at least one)."""
@@ -176,11 +176,11 @@ class Workload:
     ready: int
     available: int
     trouble: str
-    """Why its controller can't make pods (quota, a webhook, …), else ""."""
+    """Why its controller can't create pods (quota, a webhook, …), else ""."""
 
     @property
     def observed(self) -> bool:
-        """Whether the controller has seen the present spec: before that, all counts are of the one before."""
+        """Whether the controller has observed the present spec: until then, all counts are of the previous one."""
         return self.observed_generation >= self.generation
 
     @classmethod

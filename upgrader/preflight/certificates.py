@@ -1,4 +1,4 @@
-"""Certificates on the controllers that outlast the run. Read over SSH: an API with an expired one can't be asked."""
+"""The controllers' certificates outlast the run. Read over SSH, as an API with an expired one doesn't answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REMEDY = (
     "`kubeadm certs renew all` on that controller, then restart what uses them (`kubeadm certs check-expiration`)."
 )
 
-# Certificates only: kubelet-client-current.pem and kubeconfigs hold keys as well, which never leave the host.
+# Certificates only: kubelet-client-current.pem and kubeconfigs contain keys too, which never leave the host.
 _SCRIPT = """
 cd /etc/kubernetes 2>/dev/null || exit 0
 for file in pki/*.crt pki/etcd/*.crt /var/lib/kubelet/pki/kubelet-client-current.pem; do
@@ -37,7 +37,7 @@ done
 
 
 def check_certificates(context: PreflightContext) -> Iterator[Finding]:
-    """No certificate of a controller's /etc/kubernetes has expired, or is about to."""
+    """No certificate in a controller's /etc/kubernetes has expired, or expires soon."""
     now = context.clock.now()
     for host in context.cluster.controllers:
         yield from _host(host, context.hosts.run(host, ["sh", "-c", _SCRIPT]).stdout, now)
@@ -47,10 +47,10 @@ def _host(host: Host, output: str, now: datetime) -> Iterator[Finding]:
     ends: dict[str, datetime] = {}
     for name, text in _files(output):
         try:
-            # The first one is the file's own; what follows it in a bundle is its issuers.
+            # The first one is the file's own; its issuers follow in a bundle.
             ends[name] = x509.load_pem_x509_certificates(text.encode())[0].not_valid_after_utc
         except ValueError as error:
-            title = f"{host.name}: {name} holds no certificate that can be read"
+            title = f"{host.name}: {name} contains no readable certificate"
             yield Finding("certificates.unknown", "unknown", title, str(error))
     expired = {name: end for name, end in ends.items() if end <= now}
     expiring = {name: end for name, end in ends.items() if now < end <= now + WARNING}

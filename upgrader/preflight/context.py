@@ -1,4 +1,4 @@
-"""What checks look at, and through."""
+"""What checks read, and the ports that they read through."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYSTEM = "kube-system"
 
 @dataclass(frozen=True)
 class PreflightContext:
-    """The cluster, what was observed of it, where it should go, and the ports to look closer with."""
+    """The cluster, its observed state, the target version, and the ports for further reads."""
 
     kube: Kube
     hosts: Hosts
@@ -30,6 +30,6 @@ class PreflightContext:
     target: KubernetesVersion
     observed: Observed
     helm_timeout_seconds: float
-    """A release that has been pending for longer than this belongs to no Helm that is still at work."""
+    """No Helm still works on a release that has been pending for longer than this."""
     changing: frozenset[str] = frozenset()
     """The releases that the run installs or changes."""

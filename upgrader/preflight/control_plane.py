@@ -1,4 +1,4 @@
-"""A control plane that is self-hosted, and well, before it is upgraded."""
+"""The control plane is self-hosted, and healthy, before it is upgraded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["COMPONENTS", "check_control_plane"]
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of the API's pictures of static pods."""
+"""Annotation of static pods' mirror pods."""
 
 
 def check_control_plane(context: PreflightContext) -> Iterator[Finding]:
@@ -37,7 +37,7 @@ def check_control_plane(context: PreflightContext) -> Iterator[Finding]:
                 "control-plane.missing",
                 "warning",
                 f"there is no Deployment {SYSTEM}/{name}",
-                "Its release is not installed, or the Deployment was deleted by hand.",
+                "Its release is not installed, or the Deployment was deleted manually.",
                 "The run installs it.",
             )
 
@@ -47,7 +47,7 @@ def _component(pod: KubeObject) -> str:
 
 
 def _is_static(pod: KubeObject) -> bool:
-    """Whether it is a static pod of somebody else: the pod-checkpointer's copies are meant to be there."""
+    """Whether it is a static pod, but not one of the pod-checkpointer's."""
     return _MIRROR in (pod["metadata"].get("annotations") or {}) and not Pod.parse(pod).is_checkpoint
 
 
@@ -73,7 +73,7 @@ def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding
                 "control-plane.leftover", "warning", f"{name}: {_names(unready)} not Ready beside Ready ones", "", see
             )
         return
-    # The controller-manager carries out every rollout and the scheduler places every pod: without either nothing moves.
+    # The controller-manager does every rollout and the scheduler places every pod: no upgrade works without them.
     yield Finding(
         "control-plane.not-ready",
         "error" if not ready or name == "kube-apiserver" else "warning",
@@ -88,7 +88,7 @@ def _names(pods: Sequence[Pod]) -> str:
 
 
 def _described(pods: Sequence[Pod]) -> str:
-    """Each pod that isn't Ready, with what its containers wait for."""
+    """Each pod that isn't Ready, and what its containers wait for."""
     lines = []
     for pod in pods:
         if not pod.ready:

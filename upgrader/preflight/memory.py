@@ -1,4 +1,4 @@
-"""Room for a second API server on each controller, for the time in which old and new run side by side."""
+"""Each controller has memory for a second API server, while the old and the new one run side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS, SYSTEM, Preflig
 __all__ = ["APISERVER_BYTES", "check_memory", "quantity"]
 
 APISERVER_BYTES = 500 * 2**20
-"""What an idle API server takes at least, whatever it requests."""
+"""What an idle API server uses at least, whatever it requests."""
 
 _UNITS = {"": 1.0, "m": 1e-3} | {unit: 1000.0 ** (n + 1) for n, unit in enumerate("kMGTPE")}
 _UNITS |= {f"{unit}i": 1024.0 ** (n + 1) for n, unit in enumerate("KMGTPE")}
@@ -21,12 +21,12 @@ _QUANTITY = re.compile(r"([+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)([A-Za-z]*)")
 
 
 def check_memory(context: PreflightContext) -> Iterator[Finding]:
-    """What a controller has left after all requests holds another API server."""
+    """A controller's memory, minus all requests, is enough for another API server."""
     needed = max(APISERVER_BYTES, _apiserver_request(context))
     nodes = {node["metadata"]["name"]: node for node in context.kube.list(NODES)}
     for host in context.cluster.controllers:
         if host.name not in nodes:
-            continue  # the check of nodes says so
+            continue  # the check of nodes reports it
         total = quantity(nodes[host.name]["status"]["allocatable"]["memory"])
         pods = context.kube.list(PODS, fields=f"spec.nodeName={host.name}")
         left = total - sum(_request(pod["spec"]) for pod in pods if not Pod.parse(pod).finished)
@@ -54,7 +54,7 @@ def _apiserver_request(context: PreflightContext) -> float:
 
 
 def _request(spec: KubeObject) -> float:
-    """What the scheduler counts: containers and sidecars together, or the largest init container if that is more."""
+    """As the scheduler counts: all containers and sidecars, or the largest init container if that is more."""
     sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
     inits = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") != "Always"]
     running = _sum((*(spec.get("containers") or ()), *sidecars))

@@ -1,4 +1,4 @@
-"""Nodes that can carry an upgrade."""
+"""The nodes are Ready, and the controllers of the inventory are nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["check_nodes"]
 
 
 def check_nodes(context: PreflightContext) -> Iterator[Finding]:
-    """Every node is Ready and there to stay, and every controller of the inventory is a node."""
+    """Every node is Ready and not being deleted, and every controller of the inventory is a node."""
     nodes = {node["metadata"]["name"]: node for node in context.kube.list(NODES)}
     for host in context.cluster.controllers:
         if host.name not in nodes:
@@ -33,15 +33,13 @@ def _node(name: str, node: KubeObject, *, controller: bool) -> Iterator[Finding]
     ready = conditions.get("Ready", {})
     see = f"kubectl describe node {name}"
     if controller:
-        see += (
-            ". No run leaves a controller out: bring it back, or take it out of the cluster (docs/troubleshooting.md)."
-        )
+        see += ". No run skips a controller: repair it, or remove it from the cluster (docs/troubleshooting.md)."
     what = f"{'controller' if controller else 'node'} {name}"
     if ready.get("status") == "False":
         yield Finding("nodes.not-ready", "error", f"{what} is not Ready", ready.get("message", ""), see)
     elif ready.get("status") != "True":
         why = ready.get("message") or "Its kubelet has never reported."
-        yield Finding("nodes.unknown", "unknown", f"nobody knows whether {what} is Ready", why, see)
+        yield Finding("nodes.unknown", "unknown", f"it is unknown whether {what} is Ready", why, see)
     if "deletionTimestamp" in node["metadata"]:
         since = node["metadata"]["deletionTimestamp"]
         yield Finding(
@@ -49,7 +47,7 @@ def _node(name: str, node: KubeObject, *, controller: bool) -> Iterator[Finding]
             "error",
             f"node {name} is being deleted",
             f"Since {since}; finalizers: {', '.join(node['metadata'].get('finalizers') or ['none'])}.",
-            "Wait until it is gone.",
+            "Wait until it is deleted.",
         )
     if node.get("spec", {}).get("unschedulable"):
         yield Finding(

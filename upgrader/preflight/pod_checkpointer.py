@@ -1,4 +1,4 @@
-"""Somebody who keeps the copies that bring a control plane back."""
+"""The pod-checkpointer, which restores a control plane, runs on every controller."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NAME = "pod-checkpointer"
 
 
 def check_checkpointer(context: PreflightContext) -> Iterator[Finding]:
-    """On each controller a pod-checkpointer is at work, or the run brings one.
+    """Each controller runs a pod-checkpointer, or the run installs it.
 
-    That it runs is enough: it isn't Ready while some pod has no current copy, and mending that pod may be what the run
-    is for. The gates behind the first change ask for more.
+    It need not be Ready: it isn't while some pod has no current checkpoint, and the run may be meant to fix that pod.
+    The gates after the first change require more.
     """
     if _NAME in context.changing:
         return
@@ -27,8 +27,8 @@ def check_checkpointer(context: PreflightContext) -> Iterator[Finding]:
             "checkpointer.missing",
             "error" if _NAME in context.observed.releases else "warning",
             f"there is no DaemonSet {SYSTEM}/{_NAME}",
-            "Nobody keeps copies of the control plane's pods: after a power cut it would not come back by itself.",
-            f"Have release {_NAME} in the pipeline; if Helm takes it for installed: helm uninstall {_NAME}, then run.",
+            "The control plane's pods have no checkpoints: after a power cut it would not recover by itself.",
+            f"Add release {_NAME} to the pipeline; if Helm lists it as installed: helm uninstall {_NAME}, then run.",
         )
         return
     pods = [
@@ -42,6 +42,6 @@ def check_checkpointer(context: PreflightContext) -> Iterator[Finding]:
             "checkpointer.down",
             "error",
             f"no pod-checkpointer runs on {', '.join(without)}",
-            "A new kube-apiserver would get no copy there, and the old copy might not be started.",
+            "A new kube-apiserver would get no checkpoint there, and the old one might not be started.",
             f"kubectl -n {SYSTEM} describe daemonset {_NAME}",
         )

@@ -1,4 +1,4 @@
-"""Helm releases that can be upgraded and have a way back."""
+"""The Helm releases can be upgraded and rolled back."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["check_releases"]
 
 
 def check_releases(context: PreflightContext) -> Iterator[Finding]:
-    """No release is in the middle of something, and each that exists has a revision that worked."""
+    """No release is pending, and each that is installed has a revision that worked."""
     for name, release in context.observed.releases.items():
         if not release.history:
-            continue  # not installed: the run installs it, and its way back is to uninstall it
+            continue  # not installed: the run installs it, and a rollback uninstalls it
         newest, good = release.history[-1], last_good(release.history)
         if newest.pending:
             yield _pending(context, name, newest, good)
@@ -25,7 +25,7 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
                 "warning",
                 f"release {name}: no revision of it ever worked",
                 f"Revision {newest.number} is '{newest.status}': {newest.description or 'no description'}.",
-                "The run tries again; if that fails too, its way back is to uninstall the release.",
+                "The run tries again; if that fails too, the rollback uninstalls the release.",
             )
         elif newest.status != "deployed":
             yield Finding(
@@ -45,7 +45,7 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
             "releases.busy",
             "error",
             title,
-            f"Since {age:.0f} s: another Helm may be at work on it.",
+            f"Since {age:.0f} s: another Helm may be working on it.",
             f"Run again when it is {limit:.0f} s old.",
         )
     if good is None:
@@ -54,12 +54,12 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
             "error",
             title,
             "No revision of it ever worked, so there is nothing to roll back to.",
-            f"See what it left (helm get manifest {name}); if nothing of it is in use: helm uninstall {name}",
+            f"Check what it left (helm get manifest {name}); if nothing of it is in use: helm uninstall {name}",
         )
     return Finding(
         "releases.pending",
         "warning",
         title,
-        f"Since {age:.0f} s, which is longer than Helm waits: whoever did this was interrupted.",
+        f"Since {age:.0f} s, which is longer than Helm waits: it was interrupted.",
         f"The run rolls it back to revision {good.number} first.",
     )

@@ -35,11 +35,11 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 
 
 def run_checks(context: PreflightContext, checks: Iterable[tuple[str, Check]] = CHECKS) -> tuple[Finding, ...]:
-    """Every finding of every check. A check that can't look leaves a finding `FAMILY.unknown`, which inhibits."""
+    """Every finding of every check. A check that fails itself is a finding `FAMILY.unknown`, which inhibits."""
     findings: list[Finding] = []
     for family, check in checks:
         try:
-            # What a check found before it failed still counts.
+            # What a check found before it failed counts too.
             for finding in check(context):
                 findings.append(finding)  # noqa: PERF402
         except (ApiError, HelmError, HostError) as error:

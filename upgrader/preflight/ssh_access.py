@@ -1,4 +1,4 @@
-"""The way back runs over SSH, so it must be there before anything is changed."""
+"""Every controller is reachable over SSH, which recovery needs, before anything is changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["check_hosts"]
 
 
 def check_hosts(context: PreflightContext) -> Iterator[Finding]:
-    """Every controller takes a command over SSH, as root."""
+    """Every controller runs a command over SSH, as root."""
     for host in context.cluster.controllers:
         try:
             uid = context.hosts.run(host, ["id", "-u"], timeout_seconds=15.0).stdout.strip()
@@ -21,13 +21,13 @@ def check_hosts(context: PreflightContext) -> Iterator[Finding]:
                 "hosts.unreachable", "error", f"{host.name} can't be reached over SSH", error.message, error.remedy
             )
         except HostError as error:
-            yield Finding("hosts.command", "error", f"{host.name} runs no commands", error.message, error.remedy)
+            yield Finding("hosts.command", "error", f"{host.name} doesn't run commands", error.message, error.remedy)
         else:
             if uid != "0":
                 yield Finding(
                     "hosts.not-root",
                     "error",
                     f"commands on {host.name} don't run as root",
-                    f"`id -u` says {uid or 'nothing'} for user '{host.user}'.",
+                    f"`id -u` prints {uid or 'nothing'} for user '{host.user}'.",
                     "Set ansible_user to root, or ansible_become to true, in the inventory.",
                 )

@@ -14,14 +14,14 @@ KUBELET_MINORS = 3
 
 
 def check_version(context: PreflightContext) -> Iterator[Finding]:
-    """No downgrade, one minor version at a time, and no kubelet that the new API server won't work with."""
+    """No downgrade, one minor version at a time, and no kubelet that is too old or too new for the target."""
     server, target = context.observed.server, context.target
     if target < server:
         yield Finding(
             "version.downgrade",
             "error",
             f"{target} is older than the running {server}",
-            "Kubernetes has no downgrade: a newer API server may have stored what an older one can't read.",
+            "Kubernetes has no downgrade: a newer API server may have stored objects that an older one can't read.",
             f"Choose {server} or newer (`--to`, or kubernetesVersion in upgrader.yaml).",
         )
     if target.minors_after(server) > 1:

@@ -161,7 +161,10 @@ def test_values_may_have_numbers_as_keys(folder: Path) -> None:
             "1: 'kubernetesVersion': '1.36' is not a Kubernetes version; write it like v1.37.1",
         ),
         (MINIMAL + "helm: {timeout: 90}\n", "2: 'helm.timeout': 90 is not a duration; write it like 90s, 5m or 1h"),
-        (MINIMAL + "helm: {timeout: 0s}\n", "2: 'helm.timeout': '0s' is no time at all; write it like 90s, 5m or 1h"),
+        (
+            MINIMAL + "helm: {timeout: 0s}\n",
+            "2: 'helm.timeout': '0s' is not a positive duration; write it like 90s, 5m or 1h",
+        ),
         (MINIMAL + "helm: 5m\n", "2: 'helm' must be a mapping, not the text '5m'"),
         (MINIMAL + "gates:\n  consecutive: '3'\n", "3: 'gates.consecutive' must be a whole number, not the text '3'"),
         (MINIMAL + "pipeline: []\n", "2: 'pipeline' must not be empty"),

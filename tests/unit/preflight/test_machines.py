@@ -59,13 +59,13 @@ def test_a_controller_that_is_away_is_named_with_the_ways_on(world: World) -> No
     """No run leaves a controller out, and the refusal says what else can be done; a worker has no such way."""
     world.node(ready="Unknown")
     found = world.find(check_nodes)["nodes.unknown"]
-    assert found.title == f"nobody knows whether controller {CONTROLLER} is Ready"
-    assert "take it out of the cluster" in found.remedy
+    assert found.title == f"it is unknown whether controller {CONTROLLER} is Ready"
+    assert "remove it from the cluster" in found.remedy
     world.node()
     world.node("worker-1", ready="Unknown")
     found = world.find(check_nodes)["nodes.unknown"]
     assert (found.title, found.remedy) == (
-        "nobody knows whether node worker-1 is Ready",
+        "it is unknown whether node worker-1 is Ready",
         "kubectl describe node worker-1",
     )
 
