@@ -25,7 +25,7 @@ MILESTONES: tuple[tuple[str, str, str], ...] = (
     ("etcd's container runs", "etcd/etcd", r""),
     ("etcd serves", "etcd/etcd", r"ready to serve client requests"),
     ("the checkpointer's copy runs", "pod-checkpointer-checkpoint/checkpointer", r""),
-    ("it puts kube-apiserver's copy in place", "pod-checkpointer-checkpoint/checkpointer", r"copy put in place"),
+    ("it puts kube-apiserver's copy in place", "pod-checkpointer-checkpoint/checkpointer", r"standby pod put in place"),
     ("the copy's first container runs", "kube-apiserver-checkpoint/address", r""),
     ("its kube-apiserver runs", "kube-apiserver-checkpoint/kube-apiserver", r""),
     ("…and serves", "kube-apiserver-checkpoint/kube-apiserver", r"Serving securely"),
