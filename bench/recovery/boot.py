@@ -25,7 +25,11 @@ MILESTONES: tuple[tuple[str, str, str], ...] = (
     ("etcd's container runs", "etcd/etcd", r""),
     ("etcd serves", "etcd/etcd", r"ready to serve client requests"),
     ("the checkpointer's standby pod runs", "pod-checkpointer-checkpoint/checkpointer", r""),
-    ("it activates kube-apiserver's standby pod", "pod-checkpointer-checkpoint/checkpointer", r"copy put in place"),
+    (
+        "it activates kube-apiserver's standby pod",
+        "pod-checkpointer-checkpoint/checkpointer",
+        r"standby pod put in place",
+    ),
     ("the standby pod's first container runs", "kube-apiserver-checkpoint/address", r""),
     ("its kube-apiserver runs", "kube-apiserver-checkpoint/kube-apiserver", r""),
     ("…and serves", "kube-apiserver-checkpoint/kube-apiserver", r"Serving securely"),

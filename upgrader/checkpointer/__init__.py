@@ -1,5 +1,5 @@
-"""The pod-checkpointer: keeps last-known-good copies of a controller's own control-plane pods on its disk, and starts
-them as standby pods when the API is unreachable.
+"""The pod-checkpointer: keeps last-known-good generations of a controller's own control-plane pods on its disk, and
+starts them as standby pods when the API is unreachable.
 
 It runs as a DaemonSet on controllers, plus a static pod made of itself. One of the two acts at a time, by a lock on the
 node. The packages, each of which may import only those below it:

@@ -1,4 +1,4 @@
-"""``python3 -m upgrader.checkpointer``."""
+"""`python3 -m upgrader.checkpointer`."""
 
 import sys
 

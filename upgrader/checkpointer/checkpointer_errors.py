@@ -35,7 +35,7 @@ class RuntimeUnknown(CheckpointerError):
 class Refused(CheckpointerError):
     """The pod can't run without the API, so it can't be checkpointed.
 
-    ``reason`` is a CamelCase word for the pod's condition.
+    `reason` is a CamelCase word for the pod's condition.
     """
 
     def __init__(self, reason: str, message: str) -> None:

@@ -14,7 +14,7 @@ _KNOWN = set(vars(logging.makeLogRecord({})))
 
 
 class JsonFormatter(logging.Formatter):
-    """Time, level and message, then whatever the caller passed as ``extra``."""
+    """Time, level and message, then whatever the caller passed as `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its newline."""

@@ -1,4 +1,4 @@
-"""Lock, observe, decide, apply; once every interval, and quicker while the API is away."""
+"""Lock, observe, decide, apply; once every interval, and quicker while the API is unreachable."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from upgrader.node.inventory import StoredWorkload
 from upgrader.node.workload import Policy, Workload
 
 _HASTE = 10
-"""While the API is away and no copy stands in yet, passes follow each other this much quicker: after a power cut, the
-time between the first two is time without an API. Once a copy is starting, the CPU is better left to it.
+"""While the API is unreachable and no standby pod stands in yet, passes follow each other this much quicker: after a
+power cut, the time between the first two is time without an API. Once a standby pod is starting, the CPU is better left
+to it.
 """
 
 _GAP = 0.1
@@ -37,7 +38,7 @@ _CHANGE_WAIT = 5.0
 """Seconds for which a pass waits for somebody else who changes files just now."""
 
 _YIELDING = 3
-"""Passes for which a copy that let the lock go leaves it to the DaemonSet's pod, which looks once every pass."""
+"""Passes for which a standby pod that let the lock go leaves it to the DaemonSet's pod, which looks once every pass."""
 
 
 class ConditionWriter(Protocol):
@@ -49,7 +50,7 @@ class ConditionWriter(Protocol):
 
 @dataclass
 class Loop:
-    """One instance. ``own``: whether a pod is the checkpointer's own. ``copy``: this is the static copy."""
+    """One instance. `own`: whether a pod is the checkpointer's own. `standby pod`: this is the static pod."""
 
     store: Store
     lock: NodeLock
@@ -60,7 +61,7 @@ class Loop:
     interval: float
     node: str
     own: Callable[[Pod], bool]
-    copy: bool = False
+    standby: bool = False
     clock: Callable[[], float] = time.monotonic
     _history: History = field(default_factory=History)
     _counters: Counters = field(default_factory=Counters)
@@ -68,7 +69,7 @@ class Loop:
     _said: dict[str, str] = field(default_factory=dict)
 
     def run(self, stop: threading.Event) -> None:
-        """Until ``stop`` is set; the pass under way is finished, then the lock is let go."""
+        """Until `stop` is set; the pass under way is finished, then the lock is let go."""
         try:
             while not stop.is_set():
                 started = self.clock()
@@ -112,46 +113,48 @@ class Loop:
         look = self.observer.look(disk)
         self._say("complaints", "; ".join(look.complaints))
         self._history = advance(self._history, look.seen, disk, self.settings.ready_for)
-        holdings = {w: s.inventory(look.images) for w, s in disk.items()}
-        plan = decide(self._history, look.seen.parents, holdings, self.settings)
-        desired, violations = checked(plan, self._history, holdings, self.settings)
+        inventories = {w: s.inventory(look.images) for w, s in disk.items()}
+        plan = decide(self._history, look.seen.parents, inventories, self.settings)
+        desired, violations = checked(plan, self._history, inventories, self.settings)
         failures += map(str, violations)
         self._counters = replace(
             self._counters, invariant_violations=self._counters.invariant_violations + len(violations)
         )
         failures += self._apply(desired, look, disk)
-        shelves = self.store.read()
-        pending = self._pending(look, shelves)
-        self._tell(look, pending, shelves)
+        disk_after = self.store.read()
+        pending = self._pending(look, disk_after)
+        self._tell(look, pending, disk_after)
         self._yield(look, disk)
         return Report(
             self.clock(),
             acting=True,
             api=look.seen.api,
             runtime_known=look.seen.runtime is not None,
-            pending=self._unsafe(pending, look, shelves),
-            workloads={w: _workload_report(s, desired.reasons.get(w, "")) for w, s in shelves.items()},
+            pending=self._unsafe(pending, look, disk_after),
+            workloads={w: _workload_report(s, desired.reasons.get(w, "")) for w, s in disk_after.items()},
             down=self._down(disk),
             failure="; ".join(failures),
-            urgent=look.seen.api is ApiState.AWAY and not failures and not _stands_in(shelves),
+            urgent=look.seen.api is ApiState.AWAY and not failures and not _stands_in(disk_after),
         )
 
     def _down(self, disk: Mapping[Workload, StoredWorkload]) -> tuple[str, ...]:
-        """Copies that should run and don't: after a power cut, that of the checkpointer itself is all there is."""
+        """Standby pods that should run and don't: after a power cut, that of the checkpointer itself is all there
+        is.
+        """
         down: list[str] = []
         for workload in disk:
-            copy = self._history.of(workload).copy
-            if copy is not None and self._history.lasted(copy.down_since, self.settings.crash_grace):
-                down.append(f"{workload}: its copy, generation {copy.number}, does not stay up")
+            standby = self._history.of(workload).standby
+            if standby is not None and self._history.lasted(standby.down_since, self.settings.crash_grace):
+                down.append(f"{workload}: its standby pod, generation {standby.number}, does not stay up")
         return tuple(down)
 
     def _yield(self, look: Look, disk: Mapping[Workload, StoredWorkload]) -> None:
-        """The copy lets a Ready pod of the DaemonSet act, once there is nothing left that it has to see through.
+        """The standby pod lets a Ready pod of the DaemonSet act, once there is nothing left that it has to see through.
 
         Otherwise the lock would stay with the old version for the whole of an upgrade.
         """
         ready = any(p.ready and not p.terminating and self.own(look.pods[p.uid]) for p in look.seen.parents)
-        if self.copy and ready and not _stands_in(disk):
+        if self.standby and ready and not _stands_in(disk):
             self.lock.release()
             self._yielding_until = self.clock() + _YIELDING * self.interval
 
@@ -163,8 +166,8 @@ class Loop:
                 work()
             except StoreError as error:
                 failures.append(str(error))
-        for workload, shelf in disk.items():
-            wrong = "; ".join(f"generation {n}: {text}" for n, text in sorted(shelf.damaged.items()))
+        for workload, stored in disk.items():
+            wrong = "; ".join(f"generation {n}: {text}" for n, text in sorted(stored.damaged.items()))
             self._say(f"damage {workload}", wrong)
         return failures
 
@@ -177,29 +180,29 @@ class Loop:
         for workload, wanted in desired.manifests.items():
             yield partial(self._place, workload, wanted, disk[workload], desired.reasons.get(workload, ""))
         for pod in desired.capture:
-            shelf = disk.get(pod.workload)
-            if shelf is None or not shelf.trouble:
+            stored = disk.get(pod.workload)
+            if stored is None or not stored.trouble:
                 yield partial(self._capture, pod, look)
         for workload, number in desired.prune:
             yield partial(self._prune, workload, number)
 
     def _mark(self, workload: Workload, number: int, reason: str) -> None:
         self.store.mark_failed(workload, number, reason)
-        LOG.warning("copy failed", extra={"workload": str(workload), "generation": number, "reason": reason})
+        LOG.warning("standby pod failed", extra={"workload": str(workload), "generation": number, "reason": reason})
 
     def _prune(self, workload: Workload, number: int) -> None:
         self.store.prune(workload, number)
         LOG.info("generation pruned", extra={"workload": str(workload), "generation": number})
 
-    def _place(self, workload: Workload, number: int | None, shelf: StoredWorkload, reason: str) -> None:
-        extra = {"workload": str(workload), "generation": number or shelf.active_number, "reason": reason}
+    def _place(self, workload: Workload, number: int | None, stored: StoredWorkload, reason: str) -> None:
+        extra = {"workload": str(workload), "generation": number or stored.active_number, "reason": reason}
         if number is None:
-            if self.store.withdraw(workload):
+            if self.store.deactivate(workload):
                 self._counters = replace(self._counters, releases=self._counters.releases + 1)
-                LOG.info("copy withdrawn", extra=extra)
+                LOG.info("standby pod deactivated", extra=extra)
         elif self.store.activate(workload, number):
             self._counters = replace(self._counters, activations=self._counters.activations + 1)
-            LOG.warning("copy put in place", extra=extra)
+            LOG.warning("standby pod put in place", extra=extra)
 
     def _capture(self, parent: ParentPod, look: Look) -> None:
         pod = look.pods[parent.uid]
@@ -226,8 +229,8 @@ class Loop:
         """Pods without a current checkpoint, each with (reason, text)."""
         pending: dict[ParentPod, tuple[str, str]] = {}
         for parent in look.seen.parents:
-            shelf = disk.get(parent.workload)
-            last = shelf.newest if shelf else None
+            stored = disk.get(parent.workload)
+            last = stored.newest if stored else None
             if parent.terminating:
                 continue
             if (
@@ -249,17 +252,18 @@ class Loop:
         return pending
 
     def _unsafe(
-        self, pending: Mapping[ParentPod, tuple[str, str]], look: Look, shelves: Mapping[Workload, StoredWorkload]
+        self, pending: Mapping[ParentPod, tuple[str, str]], look: Look, disk_after: Mapping[Workload, StoredWorkload]
     ) -> dict[str, str]:
-        """What keeps us from being Ready: pods without a current checkpoint, and our own copy while there is none.
+        """What keeps us from being Ready: pods without a current checkpoint, and our own standby pod while there is
+        none.
 
-        That our own copy is of an older version is no reason: it is replaced only once we have been Ready.
+        That our own standby pod is of an older version is no reason: it is replaced only once we have been Ready.
         """
         unsafe = {f"{p.namespace}/{p.name}": why for p, (_, why) in pending.items() if not self.own(look.pods[p.uid])}
         for parent in look.seen.parents:
-            shelf = shelves.get(parent.workload)
-            if self.own(look.pods[parent.uid]) and not parent.terminating and not (shelf and shelf.active):
-                unsafe[f"{parent.namespace}/{parent.name}"] = "its own copy is not in place yet"
+            stored = disk_after.get(parent.workload)
+            if self.own(look.pods[parent.uid]) and not parent.terminating and not (stored and stored.active):
+                unsafe[f"{parent.namespace}/{parent.name}"] = "its own standby pod is not in place yet"
         return unsafe
 
     def _kept_as_started(self, parent: ParentPod, look: Look, last: Record | None) -> bool:
@@ -274,9 +278,9 @@ class Loop:
             if parent.terminating:
                 continue
             reason, text = pending.get(parent, ("Current", ""))
-            shelf = disk.get(parent.workload)
-            if parent not in pending and shelf is not None and shelf.newest is not None:
-                text = f"generation {shelf.newest.number}"
+            stored = disk.get(parent.workload)
+            if parent not in pending and stored is not None and stored.newest is not None:
+                text = f"generation {stored.newest.number}"
             wanted = ("False" if parent in pending else "True", reason, text)
             if condition(look.pods[parent.uid]) == wanted:
                 continue
@@ -297,13 +301,13 @@ class Loop:
 
 
 def _stands_in(disk: Mapping[Workload, StoredWorkload]) -> bool:
-    """Whether a copy is in place that isn't always there."""
+    """Whether a standby pod is in place that isn't always there."""
     return any(s.active for s in disk.values() if s.newest is None or s.newest.policy is not Policy.ALWAYS)
 
 
-def _workload_report(shelf: StoredWorkload, reason: str) -> WorkloadReport:
-    number = shelf.newest.number if shelf.newest else 0
-    return WorkloadReport(number, len(shelf.records), len(shelf.damaged), len(shelf.failed), shelf.active, reason)
+def _workload_report(stored: StoredWorkload, reason: str) -> WorkloadReport:
+    number = stored.newest.number if stored.newest else 0
+    return WorkloadReport(number, len(stored.records), len(stored.damaged), len(stored.failed), stored.active, reason)
 
 
 def _now() -> str:

@@ -21,8 +21,8 @@ class ApiState(enum.Enum):
 class ParentPod:
     """A pod on this node that asks for a checkpoint, as the API knows it.
 
-    ``digest`` identifies what would be kept of it (manifest, files, images); None while that isn't known.
-    ``created`` is RFC 3339, so it sorts. ``problem`` is (reason, message) where the pod can't be kept.
+    `digest` identifies what would be kept of it (manifest, files, images); None while that isn't known.
+    `created` is RFC 3339, so it sorts. `problem` is (reason, message) where the pod can't be kept.
     """
 
     workload: Workload
@@ -49,8 +49,8 @@ class Content:
 
 @dataclass(frozen=True)
 class Owner:
-    """A Deployment, DaemonSet or StatefulSet. ``settled``: its roll-out is complete, so that each of its pods is of its
-    present template. ``release``, ``revision``: Helm's, as far as its chart says them.
+    """A Deployment, DaemonSet or StatefulSet. `settled`: its rollout is complete, so that each of its pods is of its
+    present template. `release`, `revision`: Helm's, as far as its chart says them.
     """
 
     settled: bool
@@ -60,11 +60,11 @@ class Owner:
 
 @dataclass(frozen=True)
 class Presence:
-    """A workload's own pods (never our copy) on this node, as the container runtime knows them.
+    """A workload's own pods (never our standby pod) on this node, as the container runtime knows them.
 
-    ``running``: IDs of running containers. ``up``: IDs of the containers of pods of which every container runs.
-    ``sandbox``: whether any of its sandboxes is ready, so that a living kubelet may restart containers in it.
-    ``unknown``: the runtime itself doesn't know a container's state.
+    `running`: IDs of running containers. `up`: IDs of the containers of pods of which every container runs.
+    `sandbox`: whether any of its sandboxes is ready, so that a living kubelet may restart containers in it.
+    `unknown`: the runtime itself doesn't know a container's state.
     """
 
     running: frozenset[str] = frozenset()
@@ -74,10 +74,11 @@ class Presence:
 
 
 @dataclass(frozen=True)
-class CopySeen:
-    """A copy whose manifest is in place. ``number``: its generation; ``presence``: what runs of that generation's pod.
+class StandbySeen:
+    """A standby pod whose manifest is in place. `number`: its generation; `presence`: what runs of that generation's
+    pod.
 
-    ``blocked``: what every generation of it would wait for doesn't answer (etcd, for kube-apiserver).
+    `blocked`: what every generation of it would wait for doesn't answer (etcd, for kube-apiserver).
     """
 
     number: int
@@ -87,7 +88,7 @@ class CopySeen:
 
 @dataclass(frozen=True)
 class LeaseSeen:
-    """A Lease as last read: ``stamp`` changes with each renewal, ``ours`` when our own copy holds it."""
+    """A Lease as last read: `stamp` changes with each renewal, `ours` when our own standby pod holds it."""
 
     stamp: str
     ours: bool
@@ -95,11 +96,11 @@ class LeaseSeen:
 
 @dataclass(frozen=True)
 class Observation:
-    """One look. ``now`` is monotonic seconds. ``parents`` counts only while the API answers.
+    """One look. `now` is monotonic seconds. `parents` counts only while the API answers.
 
-    ``runtime`` is None when the container runtime couldn't be asked; a workload that isn't in it has no pod.
-    A workload that isn't in ``leases`` has a lease of which nothing is known; one that isn't in ``copies`` has no
-    manifest in place, or the runtime is unknown. ``ownerless``: workloads of which the API says that they don't exist.
+    `runtime` is None when the container runtime couldn't be asked; a workload that isn't in it has no pod.
+    A workload that isn't in `leases` has a lease of which nothing is known; one that isn't in `standby pods` has no
+    manifest in place, or the runtime is unknown. `ownerless`: workloads of which the API says that they don't exist.
     """
 
     now: float
@@ -107,13 +108,13 @@ class Observation:
     parents: tuple[ParentPod, ...] = ()
     runtime: Mapping[Workload, Presence] | None = None
     leases: Mapping[Workload, LeaseSeen] = field(default_factory=dict)
-    copies: Mapping[Workload, CopySeen] = field(default_factory=dict)
+    standbys: Mapping[Workload, StandbySeen] = field(default_factory=dict)
     ownerless: frozenset[Workload] = frozenset()
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Durations in seconds. ``keep``: how many distinct good generations stay on disk for each workload."""
+    """Durations in seconds. `keep`: how many distinct good generations stay on disk for each workload."""
 
     ready_for: float = 20.0
     grace: float = 20.0
@@ -122,7 +123,7 @@ class Settings:
 
     @property
     def crash_grace(self) -> float:
-        """How long a workload may fail to stay up, with a living kubelet restarting it, before its copy starts; and how
-        long a copy may, before an older one takes its place.
+        """How long a workload may fail to stay up, with a living kubelet restarting it, before its standby pod starts;
+        and how long a standby pod may, before an older one takes its place.
         """
         return 3 * self.grace

@@ -29,4 +29,4 @@ MANIFEST_PREFIX = "checkpoint-"
 """File names of our static manifests start with it; other files in that folder are never touched."""
 
 POD_SUFFIX = "-checkpoint"
-"""A static copy is called <workload>-checkpoint; the kubelet appends the node's name."""
+"""A static pod is called <workload>-checkpoint; the kubelet appends the node's name."""

@@ -22,7 +22,7 @@ def pod(
     image_id: str = "sha256:aa",
     **spec: Any,
 ) -> Json:
-    """A pod that asks for a checkpoint; ``spec`` overrides parts of a one-container pod spec."""
+    """A pod that asks for a checkpoint; `spec` overrides parts of a one-container pod spec."""
     return {
         "metadata": {
             "name": name,
@@ -57,7 +57,7 @@ def pod(
 
 
 class Contents(dict[tuple[str, str], Mapping[str, bytes]]):
-    """Secrets and ConfigMaps by (kind, name), as ``candidate`` fetches them."""
+    """Secrets and ConfigMaps by (kind, name), as `candidate` fetches them."""
 
     def fetch(self, kind: str, name: str) -> Mapping[str, bytes] | None:
         """The content, or None."""

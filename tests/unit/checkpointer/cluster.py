@@ -23,7 +23,7 @@ OWN = Workload("kube-system", "pod-checkpointer")
 
 @dataclass
 class Cluster:
-    """What the checkpointer sees of a cluster; ``error`` is raised by every request; ``missing``: images not here."""
+    """What the checkpointer sees of a cluster; `error` is raised by every request; `missing`: images not here."""
 
     found: list[Json] = field(default_factory=list)
     contents: dict[tuple[str, str, str], Content] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Machine:
         return self.cluster.unready
 
     def blocked(self, workload: Workload, number: int) -> bool:
-        """Whether etcd is away."""
+        """Whether etcd is unreachable."""
         return self.cluster.etcd_is_away
 
 
@@ -104,8 +104,8 @@ def sandbox(name: str = "kube-apiserver-abc-x1") -> Sandbox:
     return Sandbox(f"s-{name}", "kube-system", name, True, False, labels, (container,))
 
 
-def copy_of(number: int, workload: str = "kube-apiserver", up: bool = True) -> Sandbox:
-    """Our copy of a workload, from that generation; its sandbox alone when it isn't up."""
+def standby_of(number: int, workload: str = "kube-apiserver", up: bool = True) -> Sandbox:
+    """Our standby pod of a workload, from that generation; its sandbox alone when it isn't up."""
     identity = f"{workload}-copy-{number}"
     labels = {"checkpointer.upgrader.io/checkpoint-of": workload}
     containers = (Container(f"c-{identity}", identity, "main", "running" if up else "exited", 1),)
@@ -119,7 +119,7 @@ def own_pod() -> Json:
     return pod(name="pod-checkpointer-abcde", owner=("DaemonSet", "pod-checkpointer"), uid="own")
 
 
-def instance(root: Path, cluster: Cluster, name: str = "pod-checkpointer-abcde", copy: bool = False) -> Loop:
+def instance(root: Path, cluster: Cluster, name: str = "pod-checkpointer-abcde", standby: bool = False) -> Loop:
     """An instance of the checkpointer on the node, in the pod of that name."""
 
     def own(found: Pod) -> bool:
@@ -128,7 +128,7 @@ def instance(root: Path, cluster: Cluster, name: str = "pod-checkpointer-abcde",
     store = Store(root)
     return Loop(
         store=store,
-        lock=NodeLock(store.folder / "lock", 10281 if copy else 10280),
+        lock=NodeLock(store.folder / "lock", 10281 if standby else 10280),
         observer=Observer(cluster, Machine(cluster), own, name, {10280: 10281}, cluster.clock),
         conditions=cluster,
         board=Board(),
@@ -136,7 +136,7 @@ def instance(root: Path, cluster: Cluster, name: str = "pod-checkpointer-abcde",
         interval=2,
         node="controller-1",
         own=own,
-        copy=copy,
+        standby=standby,
         clock=cluster.clock,
     )
 

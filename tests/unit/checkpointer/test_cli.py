@@ -31,7 +31,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_status(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each workload with its last-known-good and whether its copy is active."""
+    """Each workload with its last-known-good and whether its standby pod is active."""
     assert main(["--root", str(root), "status", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["workload"], row["generation"], row["damaged"]) == ("kube-system/kube-apiserver", 1, 1)
@@ -60,12 +60,12 @@ def test_restore_puts_the_last_good_one_in_place_once(
 ) -> None:
     """The kubelet reads the generation's manifest, byte for byte; asked again, nothing changes."""
     store = Store(root)
-    store.withdraw(API)
+    store.deactivate(API)
     store.mark_failed(API, 1, "did not stay up")
     assert restore(root) == 0
     assert "generation 1 is put in place" in capsys.readouterr().out
-    shelf = store.read()[API]
-    assert (shelf.active_number, shelf.failed) == (1, {})
+    stored = store.read()[API]
+    assert (stored.active_number, stored.failed) == (1, {})
     before = store.manifest_path(API).stat()
     assert restore(root, "--generation", "1") == 0
     assert "was already in place" in capsys.readouterr().out
@@ -85,7 +85,7 @@ def test_restore_refuses_what_could_not_run(
 ) -> None:
     """Neither a damaged generation nor one without its images replaces what is there, and the error says what could."""
     missing.add("example/main:v1")
-    Store(root).withdraw(API)
+    Store(root).deactivate(API)
     assert restore(root, *arguments) == 1
     assert says in capsys.readouterr().err
     assert not Store(root).read()[API].active
@@ -98,7 +98,7 @@ def test_restore_waits_for_a_pass(
     """While another process changes files, nothing is changed, and that is said."""
     monkeypatch.setattr(node_commands, "_CHANGE_WAIT", 0.0)
     store = Store(root)
-    store.withdraw(API)
+    store.deactivate(API)
     with changing(store.change_lock, 0.0) as alone:
         assert alone
         assert restore(root) == 1

@@ -86,8 +86,8 @@ def test_a_container_that_outlives_its_sandbox_still_runs() -> None:
     assert seen(sandbox(state=1), container("main", 1, "c1")).running == {"c1"}
 
 
-def test_static_pods_and_our_copies_are_not_parents() -> None:
-    """Neither kubeadm's static pod nor our own copy counts as the workload's own pod."""
+def test_static_pods_and_our_standby_pods_are_not_parents() -> None:
+    """Neither kubeadm's static pod nor our own standby pod counts as the workload's own pod."""
     running = container("main", 1, "c1")
     assert seen(sandbox(source="file"), running) == Presence()
     assert seen(sandbox(label="checkpointer.upgrader.io/checkpoint-of"), running) == Presence()
@@ -114,7 +114,7 @@ Answer = Callable[[str], tuple[bytes, str]]
 
 
 class Runtime:
-    """A gRPC server on a Unix socket. ``answer``: method → (message, grpc-status)."""
+    """A gRPC server on a Unix socket. `answer`: method → (message, grpc-status)."""
 
     def __init__(self, path: Path, answer: Answer, cut: bool = False) -> None:
         self._answer, self._cut = answer, cut

@@ -24,7 +24,7 @@ POD = ParentPod(API, "kube-system", "kube-apiserver-abc-x1", "u1", "2026-01-01T0
 class Node:
     """A node whose looks are two seconds apart."""
 
-    holding: WorkloadInventory = GOOD
+    inventory: WorkloadInventory = GOOD
     history: History = field(default_factory=History)
     now: float = 100.0
 
@@ -36,7 +36,7 @@ class Node:
         lease: LeaseSeen | None = None,
         seconds: float = 2.0,
     ) -> Desired:
-        """Look once every two seconds, for ``seconds``; the last answer."""
+        """Look once every two seconds, for `seconds`; the last answer."""
         end = self.now + seconds
         while self.now < end:
             self.now += 2.0
@@ -44,7 +44,7 @@ class Node:
             leases = {} if lease is None else {API: lease}
             seen = Observation(self.now, api, parents, runtime, leases)
             self.history = advance(self.history, seen, [API], SETTINGS.ready_for)
-            desired = decide(self.history, parents, {API: self.holding}, SETTINGS)
+            desired = decide(self.history, parents, {API: self.inventory}, SETTINGS)
         return desired
 
 
@@ -84,12 +84,12 @@ def test_what_is_current_is_not_captured_again() -> None:
 
 
 def test_a_terminating_pod_is_not_captured() -> None:
-    """The old pod of a roll-out doesn't come back as a generation."""
+    """The old pod of a rollout doesn't come back as a generation."""
     assert Node().look(parents=(replace(POD, digest="new", terminating=True),), seconds=100).capture == ()
 
 
 def test_the_newest_proven_pod_wins() -> None:
-    """Of two Ready pods the younger is kept, so a finished roll-out decides."""
+    """Of two Ready pods the younger is kept, so a finished rollout decides."""
     young = replace(POD, uid="u2", digest="new", created="2026-01-02T00:00:00Z")
     assert Node().look(parents=(POD, young), seconds=40).capture == (young,)
 
@@ -128,7 +128,7 @@ def test_no_start_while_the_api_is_unknown() -> None:
 
 
 def test_no_start_while_the_parent_stays_up() -> None:
-    """An API that doesn't answer while its pod runs on, with etcd away say, is not helped by a second one."""
+    """An API that doesn't answer while its pod runs on, with etcd unreachable say, is not helped by a second one."""
     assert Node().look(api=ApiState.AWAY, presence=UP, seconds=600).manifests == {}
 
 
@@ -143,7 +143,7 @@ def test_a_roll_starts_nothing() -> None:
 
 
 def test_a_pod_that_is_gone_gets_the_grace() -> None:
-    """The kubelet may restart containers that ran before; only then the copy starts."""
+    """The kubelet may restart containers that ran before; only then the standby pod starts."""
     node = Node()
     node.look(presence=UP, parents=(POD,), seconds=40)
     assert node.look(api=ApiState.AWAY, seconds=20).manifests == {}
@@ -151,7 +151,9 @@ def test_a_pod_that_is_gone_gets_the_grace() -> None:
 
 
 def test_a_crash_loop_starts_the_last_good() -> None:
-    """A parent that never stays up, with the API away, gives way to the last-known-good after the crash grace."""
+    """A parent that never stays up, with the API unreachable, gives way to the last-known-good after the crash
+    grace.
+    """
     node = Node()
     node.look(presence=UP, parents=(POD,), seconds=40)
     names = iter(range(1000))
@@ -168,8 +170,8 @@ def test_a_damaged_generation_is_never_started() -> None:
     assert node.look(api=ApiState.AWAY, seconds=4).manifests == {API: 1}
 
 
-def test_the_copy_stays_until_api_and_parent_are_back_for_long_enough() -> None:
-    """The copy may be what answers: it leaves only for a parent that has been Ready throughout."""
+def test_the_standby_pod_stays_until_api_and_parent_are_back_for_long_enough() -> None:
+    """The standby pod may be what answers: it leaves only for a parent that has been Ready throughout."""
     node = Node(ACTIVE)
     assert node.look(api=ApiState.AWAY, seconds=60).manifests == {API: 2}
     assert node.look(seconds=300, presence=LOOPING).manifests == {API: 2}
@@ -177,16 +179,16 @@ def test_the_copy_stays_until_api_and_parent_are_back_for_long_enough() -> None:
     assert node.look(parents=(POD,), presence=UP).manifests == {API: None}
 
 
-def test_the_copy_stays_on_an_unknown() -> None:
-    """Neither an unknown API nor an unknown runtime withdraws a copy."""
+def test_the_standby_pod_stays_on_an_unknown() -> None:
+    """Neither an unknown API nor an unknown runtime deactivates a standby pod."""
     node = Node(ACTIVE)
     node.look(parents=(POD,), presence=UP, seconds=28)
     assert node.look(parents=(POD,), presence=None, seconds=60).manifests == {API: 2}
     assert node.look(api=ApiState.UNKNOWN, presence=UP, seconds=60).manifests == {API: 2}
 
 
-def test_an_active_copy_is_not_switched() -> None:
-    """A newer generation doesn't restart a copy that serves."""
+def test_an_active_standby_pod_is_not_switched() -> None:
+    """A newer generation doesn't restart a standby pod that serves."""
     node = Node(
         WorkloadInventory(Policy.API_AWAY, (Generation(1, "a"), Generation(2, "b")), active=True, active_number=1)
     )
@@ -209,31 +211,31 @@ def test_without_a_good_generation_nothing_is_touched() -> None:
 LEASED = replace(GOOD, policy=Policy.LEASE)
 
 
-def test_no_leased_copy_while_the_api_is_away() -> None:
+def test_no_leased_standby_pod_while_the_api_is_away() -> None:
     """Controller-manager and scheduler are of no use without an API."""
     assert Node(LEASED).look(api=ApiState.AWAY, seconds=600).manifests == {}
 
 
-def test_a_leased_copy_starts_when_nobody_holds_the_lease() -> None:
+def test_a_leased_standby_pod_starts_when_nobody_holds_the_lease() -> None:
     """The API answers, the parent isn't here, and the lease hasn't been renewed for the crash grace."""
     node, lease = Node(LEASED), LeaseSeen("t1", ours=False)
     assert node.look(lease=lease, seconds=60).manifests == {}
     assert node.look(lease=lease, seconds=4).manifests == {API: 2}
 
 
-def test_no_leased_copy_while_the_lease_is_renewed_elsewhere() -> None:
+def test_no_leased_standby_pod_while_the_lease_is_renewed_elsewhere() -> None:
     """Another node's instance does the work."""
     node = Node(LEASED)
     for second in range(200):
         assert node.look(lease=LeaseSeen(f"t{second}", ours=False)).manifests == {}
 
 
-def test_no_leased_copy_when_the_lease_is_unknown() -> None:
+def test_no_leased_standby_pod_when_the_lease_is_unknown() -> None:
     """A lease that can't be read is no evidence."""
     assert Node(LEASED).look(seconds=600).manifests == {}
 
 
-def test_no_leased_copy_when_the_kubelet_restarts_the_parent_in_time() -> None:
+def test_no_leased_standby_pod_when_the_kubelet_restarts_the_parent_in_time() -> None:
     """After a power cut the parents come back by themselves within the grace."""
     node, lease = Node(LEASED), LeaseSeen("t1", ours=False)
     node.look(api=ApiState.AWAY, seconds=30)
@@ -241,8 +243,8 @@ def test_no_leased_copy_when_the_kubelet_restarts_the_parent_in_time() -> None:
     assert node.look(parents=(POD,), presence=UP, seconds=600).manifests == {}
 
 
-def test_a_leased_copy_leaves_for_another_holder() -> None:
-    """Where no parent is meant to be here, a renewed lease elsewhere lets the copy go."""
+def test_a_leased_standby_pod_leaves_for_another_holder() -> None:
+    """Where no parent is meant to be here, a renewed lease elsewhere lets the standby pod go."""
     node = Node(replace(LEASED, active=True, active_number=2))
     node.look(lease=LeaseSeen("t0", ours=True), seconds=60)
     for second in range(15):
@@ -251,21 +253,22 @@ def test_a_leased_copy_leaves_for_another_holder() -> None:
 
 
 def test_a_dead_holder_is_not_another_holder() -> None:
-    """A name that stays in the lease without renewing it doesn't let the copy go."""
+    """A name that stays in the lease without renewing it doesn't let the standby pod go."""
     node = Node(replace(LEASED, active=True, active_number=2))
     node.look(lease=LeaseSeen("t0", ours=False))
     assert node.look(lease=LeaseSeen("t1", ours=False), seconds=600).manifests == {API: 2}
 
 
-def test_the_own_copy_is_always_there_and_follows_the_newest() -> None:
-    """The checkpointer's copy is in place whatever is known, so that it is there after a power cut."""
+def test_the_own_standby_pod_is_always_there_and_follows_the_newest() -> None:
+    """The checkpointer's standby pod is in place whatever is known, so that it is there after a power cut."""
     own = WorkloadInventory(Policy.ALWAYS, (Generation(1, "a"), Generation(2, "b")))
     assert Node(own).look(api=ApiState.UNKNOWN, presence=None).manifests == {API: 2}
     assert Node(replace(own, active=True, active_number=1)).look(seconds=34).manifests == {API: 2}
 
 
-def test_the_own_copy_is_not_restarted_while_it_may_be_needed() -> None:
-    """After a power cut in the middle of its own roll-out, the old copy brings the API back before the new replaces it.
+def test_the_own_standby_pod_is_not_restarted_while_it_may_be_needed() -> None:
+    """After a power cut in the middle of its own rollout, the old standby pod brings the API back before the new
+    replaces it.
 
     With its manifest gone or damaged there is nothing to wait for.
     """

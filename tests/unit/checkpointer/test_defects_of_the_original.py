@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.checkpointer.builders import API, Json, pod
-from tests.unit.checkpointer.cluster import OWN, Cluster, copy_of, instance, own_pod, passes, sandbox
+from tests.unit.checkpointer.cluster import OWN, Cluster, instance, own_pod, passes, sandbox, standby_of
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.loop import Loop
 from upgrader.checkpointer.observation.kubelet_kubeconfig import load
@@ -84,7 +84,7 @@ def test_an_error_reads_as_nothing_is_running(tmp_path: Path, cluster: Cluster) 
 
 
 def test_its_own_roll_out_deletes_everything(tmp_path: Path, cluster: Cluster) -> None:
-    """The store is the node's: under another pod's name, as the static copy, without any pod of its own in sight and
+    """The store is the node's: under another pod's name, as the static pod, without any pod of its own in sight and
     with sources unknown, nothing of it goes.
     """
     cluster.found.append(own_pod())
@@ -93,13 +93,13 @@ def test_its_own_roll_out_deletes_everything(tmp_path: Path, cluster: Cluster) -
     before = files(tmp_path)
     assert {p.name for p in first.store.manifests.iterdir()} == {first.store.manifest_path(OWN).name}
     first.lock.release()
-    copy = instance(tmp_path, cluster, "pod-checkpointer-checkpoint-controller-1", copy=True)
+    standby = instance(tmp_path, cluster, "pod-checkpointer-checkpoint-controller-1", standby=True)
     cluster.found = [pod()]  # the DaemonSet's pod is being replaced
-    cluster.sandboxes = [sandbox(), copy_of(1, "pod-checkpointer")]
-    passes(copy, cluster, 60)
+    cluster.sandboxes = [sandbox(), standby_of(1, "pod-checkpointer")]
+    passes(standby, cluster, 60)
     for error in (ApiUnknown("401"), ApiAway("refused")):
         cluster.error = error
-        passes(copy, cluster, 60)
+        passes(standby, cluster, 60)
     assert files(tmp_path) == before
 
 
@@ -123,7 +123,7 @@ def test_failed_writes_are_never_retried(tmp_path: Path, cluster: Cluster, monke
 
 
 def test_writes_only_on_a_change_of_action(tmp_path: Path, cluster: Cluster) -> None:
-    """A manifest that somebody damages or deletes while its copy is needed is put right at the next look."""
+    """A manifest that somebody damages or deletes while its standby pod is needed is put right at the next look."""
     loop = kept(tmp_path, cluster)
     cluster.error, cluster.sandboxes = ApiAway("refused"), []
     passes(loop, cluster, 40)
@@ -212,7 +212,9 @@ def test_what_cannot_work_is_kept_all_the_same(tmp_path: Path, cluster: Cluster,
 
 
 def test_removes_during_an_outage(tmp_path: Path, cluster: Cluster) -> None:
-    """An API that comes and goes ends no copy: it must answer, and the parent be Ready, for the whole of the grace."""
+    """An API that comes and goes ends no standby pod: it must answer, and the parent be Ready, for the whole of the
+    grace.
+    """
     loop = kept(tmp_path, cluster)
     loop.store.activate(API, 1)
     for _ in range(10):
@@ -242,8 +244,8 @@ def test_deletes_the_dot_files_of_others_and_needs_the_folder(tmp_path: Path, cl
     assert loop.store.read()[API].active_number == 1
 
 
-def test_its_copies_match_selectors_of_others(tmp_path: Path, cluster: Cluster) -> None:
-    """A copy carries our own label only: no Service, PodDisruptionBudget or Deployment takes it for its own."""
+def test_its_standby_pods_match_selectors_of_others(tmp_path: Path, cluster: Cluster) -> None:
+    """A standby pod carries our own label only: no Service, PodDisruptionBudget or Deployment takes it for its own."""
     loop = kept(tmp_path, cluster)
     manifest = json.loads(
         (loop.store.folder / "workloads/kube-system.kube-apiserver/generations/1/manifest.json").read_text()
@@ -253,7 +255,7 @@ def test_its_copies_match_selectors_of_others(tmp_path: Path, cluster: Cluster) 
 
 
 def test_no_probes_and_no_metrics(tmp_path: Path, cluster: Cluster) -> None:
-    """It is ready only with a current copy of everything that asks, and says in numbers what it does."""
+    """It is ready only with a current standby pod of everything that asks, and says in numbers what it does."""
     loop = instance(tmp_path, cluster)
     health = Health(loop.board, cluster.clock, 30.0, lambda: (503, ""))
     assert health.healthz()[0] == health.readyz()[0] == 503
@@ -290,8 +292,8 @@ def test_only_kube_apiserver_is_kept(tmp_path: Path, cluster: Cluster, name: str
     assert loop.store.read()[Workload("kube-system", name)].active_number == 1
 
 
-def test_its_copies_are_taken_for_pods_that_ask(tmp_path: Path, cluster: Cluster) -> None:
-    """A copy's mirror pod neither asks for a checkpoint nor makes the node unready while it starts."""
+def test_its_standby_pods_are_taken_for_pods_that_ask(tmp_path: Path, cluster: Cluster) -> None:
+    """A standby pod's mirror pod neither asks for a checkpoint nor makes the node unready while it starts."""
     loop = kept(tmp_path, cluster)
     mirror = {**loop.store.static_pod(API, 1)}
     mirror["metadata"] = {

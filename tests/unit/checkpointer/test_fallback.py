@@ -1,4 +1,4 @@
-"""A copy that doesn't come up gives way to an older one: whole passes on a real disk."""
+"""A standby pod that doesn't come up gives way to an older one: whole passes on a real disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.checkpointer.builders import API, pod
-from tests.unit.checkpointer.cluster import Cluster, copy_of, instance, own_pod, passes, sandbox
+from tests.unit.checkpointer.cluster import Cluster, instance, own_pod, passes, sandbox, standby_of
 from upgrader.checkpointer.checkpointer_errors import ApiAway
 from upgrader.checkpointer.loop import Loop
 
@@ -33,8 +33,8 @@ def active(loop: Loop) -> int | None:
 
 
 def fails(loop: Loop, cluster: Cluster, number: int, seconds: float = 30) -> None:
-    """The kubelet starts the copy of a generation, in vain."""
-    cluster.sandboxes = [copy_of(number, up=False)]
+    """The kubelet starts the standby pod of a generation, in vain."""
+    cluster.sandboxes = [standby_of(number, up=False)]
     passes(loop, cluster, seconds)
 
 
@@ -69,7 +69,7 @@ def test_each_generation_gets_its_time_once_and_then_the_newest_stays(tmp_path: 
     assert seen == [3, 2, 1, 3, 3, 3, 3, 3, 3]
 
 
-def test_a_copy_gets_its_whole_time(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_standby_pod_gets_its_whole_time(tmp_path: Path, cluster: Cluster) -> None:
     """A moment before the crash grace has passed, nothing is switched."""
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 2)
@@ -79,12 +79,14 @@ def test_a_copy_gets_its_whole_time(tmp_path: Path, cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("why", ["etcd", "kubelet", "runtime", "up"])
-def test_only_a_fault_of_its_own_makes_a_copy_fail(tmp_path: Path, cluster: Cluster, why: str) -> None:
-    """While etcd is away, the kubelet doesn't even try, the runtime is unknown, or it runs, no older one is tried."""
+def test_only_a_fault_of_its_own_makes_a_standby_pod_fail(tmp_path: Path, cluster: Cluster, why: str) -> None:
+    """While etcd is unreachable, the kubelet doesn't even try, the runtime is unknown, or it runs, no older one is
+    tried.
+    """
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 2)
     cluster.etcd_is_away = why == "etcd"
-    cluster.sandboxes = {"kubelet": [], "runtime": None}.get(why, [copy_of(3, up=why == "up")])
+    cluster.sandboxes = {"kubelet": [], "runtime": None}.get(why, [standby_of(3, up=why == "up")])
     passes(loop, cluster, 120)
     assert active(loop) == 3
     assert loop.store.read()[API].failed == {}
@@ -96,7 +98,7 @@ def test_the_next_outage_begins_with_what_worked(tmp_path: Path, cluster: Cluste
     passes(loop, cluster, 2)
     fails(loop, cluster, 3)
     passes(loop, cluster, 2)
-    loop.store.withdraw(API)
+    loop.store.deactivate(API)
     loop.lock.release()
     cluster.sandboxes = []
     second = instance(tmp_path, cluster)
@@ -119,16 +121,16 @@ def test_a_person_s_choice_gets_its_chance(tmp_path: Path, cluster: Cluster) -> 
     passes(loop, cluster, 2)
     fails(loop, cluster, 3)
     loop.store.activate(API, 3)
-    cluster.sandboxes = [copy_of(3)]
+    cluster.sandboxes = [standby_of(3)]
     passes(loop, cluster, 120)
     assert active(loop) == 3
 
 
-def test_a_damaged_generation_is_not_taken_from_under_a_copy_that_runs(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_damaged_generation_is_not_taken_from_under_a_standby_pod_that_runs(tmp_path: Path, cluster: Cluster) -> None:
     """What runs has read its files; only when it no longer does, an intact one takes its place."""
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 2)
-    cluster.sandboxes = [copy_of(3)]
+    cluster.sandboxes = [standby_of(3)]
     passes(loop, cluster, 2)
     record = loop.store.folder / "workloads/kube-system.kube-apiserver/generations/3/volumes/x"
     record.write_text("added")
@@ -139,8 +141,8 @@ def test_a_damaged_generation_is_not_taken_from_under_a_copy_that_runs(tmp_path:
     assert active(loop) == 2
 
 
-def test_a_copy_of_the_checkpointer_that_does_not_run_makes_the_node_unready(tmp_path: Path) -> None:
-    """After a power cut that copy is all there is: a roll-out that leaves none must not count as good."""
+def test_a_standby_pod_of_the_checkpointer_that_does_not_run_makes_the_node_unready(tmp_path: Path) -> None:
+    """After a power cut that standby pod is all there is: a rollout that leaves none must not count as good."""
     cluster = Cluster(found=[own_pod()], sandboxes=[])
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 14)
@@ -149,8 +151,8 @@ def test_a_copy_of_the_checkpointer_that_does_not_run_makes_the_node_unready(tmp
     passes(loop, cluster, 30)
     report = loop.board.get()[0]
     assert report is not None
-    assert report.unready() == ["kube-system/pod-checkpointer: its copy, generation 1, does not stay up"]
-    cluster.sandboxes = [copy_of(1, "pod-checkpointer")]
+    assert report.unready() == ["kube-system/pod-checkpointer: its standby pod, generation 1, does not stay up"]
+    cluster.sandboxes = [standby_of(1, "pod-checkpointer")]
     passes(loop, cluster, 12)
     report = loop.board.get()[0]
     assert report is not None and report.unready() == []

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.checkpointer.builders import API, pod
-from tests.unit.checkpointer.cluster import Cluster, copy_of, instance, sandbox
+from tests.unit.checkpointer.cluster import Cluster, instance, sandbox, standby_of
 from tests.unit.checkpointer.power import PowerCut, power_for
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.loop import Loop
@@ -40,8 +40,8 @@ class World:
     def look(self, operations: int) -> None:
         """One pass, which the power may cut off; then another process begins."""
         active = self.active()
-        copies = [copy_of(active)] if active else []
-        self.cluster.sandboxes = [*copies, *([sandbox()] if self.ready else [])] if self.runtime else None
+        standbys = [standby_of(active)] if active else []
+        self.cluster.sandboxes = [*standbys, *([sandbox()] if self.ready else [])] if self.runtime else None
         self.cluster.now += 2
         good = self.ready and self.runtime and self.cluster.error is None
         self.streak = (self.image, self.streak[1] + 1 if self.streak[0] == self.image else 1) if good else ("", 0)
@@ -56,8 +56,8 @@ class World:
 
     def active(self) -> int | None:
         """The generation in place."""
-        shelf = Store(self.root).read().get(API)
-        return shelf.active_number if shelf else None
+        stored = Store(self.root).read().get(API)
+        return stored.active_number if stored else None
 
 
 situations = st.tuples(
@@ -78,8 +78,8 @@ histories = st.lists(
 def test_no_interruption_loses_or_corrupts_what_is_good(
     history: list[tuple[tuple[str, str, bool, bool], int, int]],
 ) -> None:
-    """Wherever the power is cut: only proven content is ever on disk, whole, at most one copy is in place, and what was
-    good stays until enough newer good ones are there.
+    """Wherever the power is cut: only proven content is ever on disk, whole, at most one standby pod is in place, and
+    what was good stays until enough newer good ones are there.
     """
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
@@ -89,16 +89,16 @@ def test_no_interruption_loses_or_corrupts_what_is_good(
             for look in range(looks):
                 world.look(operations if look == looks - 1 else 10_000)
                 store = Store(world.root)
-                shelf = store.read().get(API)
-                if shelf is None:
+                stored = store.read().get(API)
+                if stored is None:
                     assert not before
                     continue
-                assert shelf.damaged == {}
-                assert {r.images["main"] for r in shelf.records.values()} <= world.proven
+                assert stored.damaged == {}
+                assert {r.images["main"] for r in stored.records.values()} <= world.proven
                 ours = list(store.manifests.glob("checkpoint-*")) if store.manifests.exists() else []
                 assert len(ours) <= 1
-                assert not shelf.active or shelf.active_number in shelf.records
-                after = set(shelf.records)
+                assert not stored.active or stored.active_number in stored.records
+                after = set(stored.records)
                 lost = before - after
                 assert not lost or (len(after) >= 3 and max(lost) < max(after))
                 assert not before or after

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.checkpointer.builders import API, pod
 from tests.unit.checkpointer.cluster import Cluster, instance, passes, sandbox
 from upgrader.checkpointer import loop as loop_module
-from upgrader.checkpointer.decision.durations import CopyLine, History, Timeline
+from upgrader.checkpointer.decision.durations import History, StandbyTimeline, Timeline
 from upgrader.checkpointer.decision.invariants import checked
 from upgrader.checkpointer.decision.rules import Desired
 from upgrader.checkpointer.observed import ParentPod, Settings
@@ -25,8 +25,8 @@ DAMAGED = replace(ACTIVE, generations=(*KEPT.generations[:2], Generation(3, "", 
 POD = ParentPod(API, "kube-system", "kube-apiserver-abc-x1", "u1", "2026-01-01T00:00:00Z", True, False, "new")
 CALM = History(1000.0, answering_since=0.0, runtime_known=True, timelines={API: Timeline(parent_ready_since=0.0)})
 AWAY = History(1000.0, away_since=0.0, runtime_known=True, timelines={API: Timeline(absent_since=0.0)})
-FAILING = replace(AWAY, timelines={API: Timeline(copy=CopyLine(3, tried=True, down_since=0.0, failing_since=0.0))})
-UP = replace(AWAY, timelines={API: Timeline(copy=CopyLine(3, up_since=990.0, failing_since=0.0))})
+FAILING = replace(AWAY, timelines={API: Timeline(standby=StandbyTimeline(3, failing_since=0.0))})
+UP = replace(AWAY, timelines={API: Timeline(standby=StandbyTimeline(3, up_since=990.0, failing_since=0.0))})
 PRUNE = Desired(prune=((API, 1),))
 END = Desired(manifests={API: None})
 START = Desired(manifests={API: 3})
@@ -55,7 +55,7 @@ CASES = {
     ),
     "a capture of what is not known": Case(Desired(capture=(replace(POD, digest=None),)), CALM, KEPT, ("I1",)),
     "a good pruning": Case(PRUNE, CALM),
-    "a pruning while the API is away": Case(PRUNE, AWAY, broken=("I2",)),
+    "a pruning while the API is unreachable": Case(PRUNE, AWAY, broken=("I2",)),
     "a pruning while the runtime is unknown": Case(PRUNE, replace(CALM, runtime_known=False), broken=("I2",)),
     "a good end": Case(END, CALM),
     "an end while the runtime is unknown": Case(END, replace(CALM, runtime_known=False), broken=("I2",)),
@@ -82,7 +82,7 @@ CASES = {
     "a switch from what was never seen": Case(SWITCH, AWAY, broken=("I3",)),
     "a switch from a damaged one that runs": Case(SWITCH, UP, DAMAGED, ("I3",)),
     "a good switch from a damaged one": Case(SWITCH, AWAY, DAMAGED),
-    "a switch of the checkpointer's own while the API is away": Case(
+    "a switch of the checkpointer's own while the API is unreachable": Case(
         SWITCH, AWAY, replace(ACTIVE, policy=Policy.ALWAYS), ("I3",)
     ),
     "a good switch of the checkpointer's own": Case(SWITCH, CALM, replace(ACTIVE, policy=Policy.ALWAYS)),

@@ -88,7 +88,7 @@ class Node:
         self.answer: Answer = (200, b'{"items": []}')
 
     def serve(self, authority: Authority | None = None) -> Server:
-        """Start a server that gives ``answer``."""
+        """Start a server that gives `answer`."""
         server = Server(self.folder, authority or self.authority, lambda *_: self.answer)
         self.servers.append(server)
         return server
@@ -141,7 +141,7 @@ def test_both_sides_are_verified(node: Node, inline: bool) -> None:
 
 
 def test_an_unverified_server_is_unknown_not_away(node: Node, tmp_path: Path) -> None:
-    """Another authority's certificate proves nothing, neither that the API answers nor that it is away."""
+    """Another authority's certificate proves nothing, neither that the API answers nor that it is unreachable."""
     other = tmp_path / "other"
     other.mkdir()
     server = node.serve(Authority(other / "ca"))
@@ -183,7 +183,7 @@ def test_nobody_there_is_away(node: Node) -> None:
     ],
 )
 def test_only_a_proper_answer_counts(node: Node, answer: Answer, error: type[Exception], says: str) -> None:
-    """A server error is an API that is away; any other improper answer is unknown, and says why."""
+    """A server error is an API that is unreachable; any other improper answer is unknown, and says why."""
     node.answer = answer
     api = node.api(node.serve())
     with pytest.raises(error, match=says):
@@ -249,7 +249,7 @@ ROLLED_OUT = {"replicas": 1, "updatedReplicas": 1, "availableReplicas": 1, "obse
 def test_a_workload_s_revision_counts_once_it_is_rolled_out(
     node: Node, kind: str, spec: object, status: object, settled: bool
 ) -> None:
-    """Only of a complete roll-out is it known that each pod is of the revision that the workload notes."""
+    """Only of a complete rollout is it known that each pod is of the revision that the workload notes."""
     notes = {"checkpointer.upgrader.io/helm-revision": "7", "meta.helm.sh/release-name": "web"}
     found = {"metadata": {"generation": 2, "annotations": notes}, "spec": spec, "status": status}
     api = node.api(node.serve())

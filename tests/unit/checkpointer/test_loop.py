@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.checkpointer.builders import API, pod
-from tests.unit.checkpointer.cluster import OWN, Cluster, copy_of, instance, own_pod, passes, sandbox
+from tests.unit.checkpointer.cluster import OWN, Cluster, instance, own_pod, passes, sandbox, standby_of
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.loop import Loop
 from upgrader.checkpointer.observed import ApiState, Content, Owner
@@ -66,20 +66,20 @@ def test_power_cut_and_back(tmp_path: Path, cluster: Cluster) -> None:
     assert not reborn.store.manifest_path(API).exists()
 
 
-def test_the_own_copy_is_in_place_with_its_own_port(tmp_path: Path, cluster: Cluster) -> None:
+def test_the_own_standby_pod_is_in_place_with_its_own_port(tmp_path: Path, cluster: Cluster) -> None:
     """The checkpointer's first generation of itself becomes a static pod at once; until it has, the node isn't safe."""
     cluster.found = [own_pod()]
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 0)
-    assert unready(loop) == ["kube-system/pod-checkpointer-abcde: its own copy is not in place yet"]
+    assert unready(loop) == ["kube-system/pod-checkpointer-abcde: its own standby pod is not in place yet"]
     passes(loop, cluster, 14)
     assert loop.store.read()[OWN].active_number == 1
     assert unready(loop) == []
 
 
-def test_the_first_own_copy_waits_for_nobody(tmp_path: Path, cluster: Cluster) -> None:
+def test_the_first_own_standby_pod_waits_for_nobody(tmp_path: Path, cluster: Cluster) -> None:
     """While one pod after the other begins to ask for a checkpoint, the checkpointer is never Ready: a power cut then
-    must find its copy all the same. Later copies have a predecessor to lose, and wait until it is Ready.
+    must find its standby pod all the same. Later standby pods have a predecessor to lose, and wait until it is Ready.
     """
     never_ready = own_pod()
     for condition in never_ready["status"]["conditions"]:
@@ -102,37 +102,39 @@ def unready(loop: Loop) -> list[str]:
 
 
 def test_a_new_version_is_captured_only_by_itself(tmp_path: Path, cluster: Cluster) -> None:
-    """The old version's copy doesn't capture its successor, however long that is Ready: it has to act well first."""
+    """The old version's standby pod doesn't capture its successor, however long that is Ready: it has to act well
+    first.
+    """
     cluster.found = [own_pod()]
-    copy = instance(tmp_path, cluster, "pod-checkpointer-checkpoint-controller-1", copy=True)
-    passes(copy, cluster, 60)
-    assert OWN not in copy.store.read()
+    standby = instance(tmp_path, cluster, "pod-checkpointer-checkpoint-controller-1", standby=True)
+    passes(standby, cluster, 60)
+    assert OWN not in standby.store.read()
     assert cluster.conditions["pod-checkpointer-abcde"][:2] == ("False", "Proving")
 
 
-def test_the_copy_lets_the_daemonset_act(tmp_path: Path, cluster: Cluster) -> None:
-    """A Ready pod of the DaemonSet gets the lock; when it doesn't take it, the copy acts again."""
+def test_the_standby_pod_lets_the_daemonset_act(tmp_path: Path, cluster: Cluster) -> None:
+    """A Ready pod of the DaemonSet gets the lock; when it doesn't take it, the standby pod acts again."""
     cluster.found = [own_pod()]
-    copy = instance(tmp_path, cluster, "pod-checkpointer-checkpoint-controller-1", copy=True)
-    passes(copy, cluster, 0)
+    standby = instance(tmp_path, cluster, "pod-checkpointer-checkpoint-controller-1", standby=True)
+    passes(standby, cluster, 0)
     pod_of_daemon_set = instance(tmp_path, cluster)
     assert pod_of_daemon_set.once().acting
-    passes(copy, cluster, 20)
-    assert not copy.once().acting
+    passes(standby, cluster, 20)
+    assert not standby.once().acting
     pod_of_daemon_set.lock.release()
     cluster.now += 10
-    assert copy.once().acting
+    assert standby.once().acting
 
 
-def test_the_copy_stays_while_it_has_something_active(tmp_path: Path, cluster: Cluster) -> None:
-    """What it started it sees through: a change of the actor would begin every grace anew."""
+def test_the_standby_pod_stays_while_it_has_something_active(tmp_path: Path, cluster: Cluster) -> None:
+    """What it started it sees through: a change of the actor would begin every grace again."""
     first = instance(tmp_path, cluster)
     passes(first, cluster, 12)
     first.store.activate(API, 1)
     first.lock.release()
     cluster.found, cluster.sandboxes = [own_pod()], []
-    copy = instance(tmp_path, cluster, "pod-checkpointer-checkpoint-controller-1", copy=True)
-    passes(copy, cluster, 20)
+    standby = instance(tmp_path, cluster, "pod-checkpointer-checkpoint-controller-1", standby=True)
+    passes(standby, cluster, 20)
     assert not instance(tmp_path, cluster).once().acting
 
 
@@ -213,7 +215,7 @@ def test_content_that_no_pod_was_started_with_leaves_the_node_unready(tmp_path: 
 
 
 def test_a_crash_looping_successor_never_replaces_the_good_one(tmp_path: Path, cluster: Cluster) -> None:
-    """A bad roll-out leaves the last-known-good alone, and makes the instance unready."""
+    """A bad rollout leaves the last-known-good alone, and makes the instance unready."""
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 12)
     bad = pod(name="kube-apiserver-bad-x1", uid="bad", ready=False, image_id="sha256:bad", hostNetwork=True)
@@ -230,7 +232,9 @@ def test_a_crash_looping_successor_never_replaces_the_good_one(tmp_path: Path, c
 
 
 def test_a_lease_decides_over_a_controller_manager(tmp_path: Path, cluster: Cluster) -> None:
-    """Its copy starts only once the API answers and its lease has gone stale, and is recognised as the holder."""
+    """Its standby pod starts only once the API answers and its lease has gone stale, and is recognised as the
+    holder.
+    """
     annotations = {"checkpointer.upgrader.io/lease": "kube-controller-manager"}
     name = "kube-controller-manager-abc-x1"
     owner = ("ReplicaSet", "kube-controller-manager-abc")
@@ -264,8 +268,8 @@ def leader(cluster: Cluster, tmp_path: Path) -> Loop:
     return loop
 
 
-def test_a_workload_that_no_longer_exists_needs_no_copy(tmp_path: Path, cluster: Cluster) -> None:
-    """Who deletes controller-manager's Deployment gets no copy of it; what is on disk stays for its return."""
+def test_a_workload_that_no_longer_exists_needs_no_standby_pod(tmp_path: Path, cluster: Cluster) -> None:
+    """Who deletes controller-manager's Deployment gets no standby pod of it; what is on disk stays for its return."""
     loop = leader(cluster, tmp_path)
     cluster.owners = {"kube-controller-manager": None}
     passes(loop, cluster, 120)
@@ -282,13 +286,13 @@ def test_a_workload_that_no_longer_exists_needs_no_copy(tmp_path: Path, cluster:
     assert not loop.store.manifest_path(manager).exists()
 
 
-def test_the_copy_of_kube_apiserver_stays_on_such_a_word(tmp_path: Path, cluster: Cluster) -> None:
-    """It may be the copy that says so, of a cluster whose Deployment was lost."""
+def test_the_standby_pod_of_kube_apiserver_stays_on_such_a_word(tmp_path: Path, cluster: Cluster) -> None:
+    """It may be the standby pod that says so, of a cluster whose Deployment was lost."""
     cluster.owners = {"kube-apiserver": Owner(settled=True, release="kube-apiserver", revision="2")}
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 12)
     loop.store.activate(API, 1)
-    cluster.found, cluster.sandboxes, cluster.owners = [], [copy_of(1)], {"kube-apiserver": None}
+    cluster.found, cluster.sandboxes, cluster.owners = [], [standby_of(1)], {"kube-apiserver": None}
     passes(loop, cluster, 120)
     assert loop.store.manifest_path(API).exists()
 
@@ -297,7 +301,7 @@ def test_the_copy_of_kube_apiserver_stays_on_such_a_word(tmp_path: Path, cluster
 def test_a_generation_says_which_revision_it_is_of(
     tmp_path: Path, cluster: Cluster, settled: bool, revision: str
 ) -> None:
-    """Helm's revision is noted where it is certain: in the middle of a roll-out a pod may be of the one before."""
+    """Helm's revision is noted where it is certain: in the middle of a rollout a pod may be of the one before."""
     cluster.owners = {"kube-apiserver": Owner(settled, release="kube-apiserver", revision="4")}
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 12)

@@ -44,7 +44,7 @@ def test_no_owner_and_long_names_are_refused() -> None:
 
 
 def test_only_annotated_pods_of_workloads_ask() -> None:
-    """Neither mirror pods nor our own copies ask, whatever their annotations say."""
+    """Neither mirror pods nor our own standby pods ask, whatever their annotations say."""
     assert asks(pod())
     assert not asks(pod(annotations={"checkpointer.upgrader.io/checkpoint": "false"}))
     assert not asks(pod(annotations={"kubernetes.io/config.mirror": "x"}))

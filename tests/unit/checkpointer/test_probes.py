@@ -107,7 +107,7 @@ def needs(url: str, **volumes: Path) -> Json:
 
 @pytest.mark.parametrize(("body", "away"), [({"health": "true"}, False), ({"health": "false"}, True)])
 def test_etcd_is_asked_for_its_health(tmp_path: Path, body: Json, away: bool) -> None:
-    """A member without a quorum listens, and is away all the same; client and server are verified."""
+    """A member without a quorum listens, and is unreachable all the same; client and server are verified."""
     authority = Authority(tmp_path / "ca")
     authority.issue(tmp_path / "server", "etcd")
     authority.issue(tmp_path / "client", "kube-apiserver-etcd-client")

@@ -11,7 +11,7 @@ from tests.unit.checkpointer.builders import API
 from upgrader.checkpointer.decision.durations import History, advance
 from upgrader.checkpointer.decision.invariants import checked
 from upgrader.checkpointer.decision.rules import Desired, decide
-from upgrader.checkpointer.observed import ApiState, CopySeen, LeaseSeen, Observation, ParentPod, Presence, Settings
+from upgrader.checkpointer.observed import ApiState, LeaseSeen, Observation, ParentPod, Presence, Settings, StandbySeen
 from upgrader.node.choice import Generation, WorkloadInventory
 from upgrader.node.workload import Policy
 
@@ -46,14 +46,14 @@ def look(draw: st.DrawFn) -> tuple[Observation, float]:
     leases = draw(st.dictionaries(st.just(API), st.builds(LeaseSeen, st.sampled_from("xyz"), st.booleans())))
     runtime = draw(st.none() | st.builds(lambda p: {API: p}, presences))
     ownerless = draw(st.frozensets(st.just(API))) if answering else frozenset()
-    copies = {API: CopySeen(0, draw(presences), draw(st.booleans()))}
-    seen = Observation(0.0, api, tuple(found), runtime, leases if answering else {}, copies, ownerless)
+    standbys = {API: StandbySeen(0, draw(presences), draw(st.booleans()))}
+    seen = Observation(0.0, api, tuple(found), runtime, leases if answering else {}, standbys, ownerless)
     return seen, draw(st.integers(1, 20))
 
 
 @dataclass
 class Disk:
-    """The files, without their content. ``apply`` may be cut off after any number of file operations."""
+    """The files, without their content. `apply` may be cut off after any number of file operations."""
 
     policy: Policy
     generations: list[Generation] = field(default_factory=list)
@@ -61,10 +61,10 @@ class Disk:
 
     def seen(self, seen: Observation, now: float) -> Observation:
         """That look, now, at what the disk makes the kubelet run."""
-        copies = {} if self.active is None else {w: replace(c, number=self.active) for w, c in seen.copies.items()}
-        return replace(seen, now=now, copies=copies)
+        standbys = {} if self.active is None else {w: replace(c, number=self.active) for w, c in seen.standbys.items()}
+        return replace(seen, now=now, standbys=standbys)
 
-    def holding(self) -> WorkloadInventory:
+    def inventory(self) -> WorkloadInventory:
         """What a pass reads."""
         return WorkloadInventory(self.policy, tuple(self.generations), self.active is not None, self.active)
 
@@ -120,7 +120,7 @@ def test_invariants_hold_over_any_sequence(
         for _ in range(repeat):
             now += 1.0
             this = disk.seen(seen, now)
-            before = disk.holding()
+            before = disk.inventory()
             history = advance(history, this, [API], SETTINGS.ready_for)
             desired = decide(history, this.parents, {API: before}, SETTINGS)
             assert checked(desired, history, {API: before}, SETTINGS) == (desired, ())
@@ -141,13 +141,21 @@ def test_invariants_hold_over_any_sequence(
             if desired.prune:  # I2
                 assert known
             placed = desired.manifests.get(API)
-            # An independent account of how long the copy in place has been known to have had its chance, in vain.
-            copy = this.copies.get(API) if this.runtime is not None else None
-            vain = copy is not None and not copy.presence.up and not copy.presence.unknown and not copy.blocked
-            if copy is None or copy.presence.unknown or copy.blocked or (trouble and trouble[0] != copy.number):
+            # An independent account of how long the standby pod in place has been known to have had its chance, in
+            # vain.
+            standby = this.standbys.get(API) if this.runtime is not None else None
+            vain = (
+                standby is not None and not standby.presence.up and not standby.presence.unknown and not standby.blocked
+            )
+            if (
+                standby is None
+                or standby.presence.unknown
+                or standby.blocked
+                or (trouble and trouble[0] != standby.number)
+            ):
                 trouble = None
-            if vain and copy is not None and trouble is None:
-                trouble = (copy.number, now)
+            if vain and standby is not None and trouble is None:
+                trouble = (standby.number, now)
             switched = placed is not None and before.active and placed != before.active_number
             whole = before.active_number in {g.number for g in before.intact}
             if switched and policy is Policy.ALWAYS and whole:  # I3
@@ -192,8 +200,8 @@ def test_the_answer_is_a_fixed_point(steps: list[tuple[tuple[Observation, int], 
             this = disk.seen(seen, now)
             history = advance(history, this, [API], SETTINGS.ready_for)
             for _ in range(4):
-                desired = decide(history, this.parents, {API: disk.holding()}, SETTINGS)
+                desired = decide(history, this.parents, {API: disk.inventory()}, SETTINGS)
                 disk.apply(desired, 99)
-            settled = decide(history, this.parents, {API: disk.holding()}, SETTINGS)
+            settled = decide(history, this.parents, {API: disk.inventory()}, SETTINGS)
             assert settled.capture == () and settled.prune == ()
             assert settled.manifests.get(API) in (None, disk.active)

@@ -35,7 +35,7 @@ def test_drops_what_binds_a_pod_to_api_and_scheduler() -> None:
 
 
 def test_carries_our_own_name_and_label_only() -> None:
-    """The copy matches no selector of a Service, a PodDisruptionBudget or its Deployment."""
+    """The standby pod matches no selector of a Service, a PodDisruptionBudget or its Deployment."""
     metadata = made().placed("/gen", 7)["metadata"]
     assert metadata == {
         "name": "kube-apiserver-checkpoint",
@@ -187,7 +187,9 @@ def test_refuses_a_path_that_leaves_its_volume(path: str) -> None:
 
 
 def test_host_network_ports_are_resolved_and_dropped() -> None:
-    """Declared ports of two pods on the host's network would keep the copy from being admitted; probes keep working."""
+    """Declared ports of two pods on the host's network would keep the standby pod from being admitted; probes keep
+    working.
+    """
     container = {
         **CONTAINER,
         "ports": [{"name": "health", "containerPort": 10280, "hostPort": 10280}],

@@ -51,12 +51,12 @@ def folder(store: Store, number: int) -> Path:
 def test_a_generation_is_read_back_as_written(store: Store) -> None:
     """Number, digest, origin, images and lease survive a restart of the process."""
     assert capture(store) == 1
-    shelf = Store(store.root).read()[API]
-    assert shelf.newest is not None
-    assert (shelf.newest.number, shelf.newest.digest) == (1, with_secret().digest)
-    assert shelf.newest.origin == ORIGIN
-    assert shelf.newest.images == {"main": "sha256:aa"}
-    assert (shelf.active, shelf.damaged) == (False, {})
+    stored = Store(store.root).read()[API]
+    assert stored.newest is not None
+    assert (stored.newest.number, stored.newest.digest) == (1, with_secret().digest)
+    assert stored.newest.origin == ORIGIN
+    assert stored.newest.images == {"main": "sha256:aa"}
+    assert (stored.active, stored.damaged) == (False, {})
 
 
 def test_nothing_on_disk_is_readable_by_others(store: Store) -> None:
@@ -90,8 +90,8 @@ def test_activate_and_withdraw_are_level_triggered(store: Store) -> None:
     store.manifest_path(API).write_text("garbage")
     assert (store.read()[API].active, store.read()[API].active_number) == (True, None)
     assert store.activate(API, 1)
-    assert store.withdraw(API)
-    assert not store.withdraw(API)
+    assert store.deactivate(API)
+    assert not store.deactivate(API)
 
 
 def test_the_manifest_points_into_its_own_generation(store: Store) -> None:
@@ -111,7 +111,7 @@ def test_a_file_of_somebody_else_is_never_touched(store: Store) -> None:
     with pytest.raises(StoreError, match="move it away"):
         store.activate(API, 1)
     with pytest.raises(StoreError, match="not our label"):
-        store.withdraw(API)
+        store.deactivate(API)
     assert "mine" in store.manifest_path(API).read_text()
 
 
@@ -141,23 +141,23 @@ def test_damage_is_seen_and_the_older_generation_is_the_last_good(
     capture(store, with_secret(b"newer"))
     assert store.read()[API].damaged == {}
     harm(folder(store, 2))
-    shelf = store.read()[API]
-    assert shelf.newest is not None and shelf.newest.number == 1
-    assert says in shelf.damaged[2]
+    stored = store.read()[API]
+    assert stored.newest is not None and stored.newest.number == 1
+    assert says in stored.damaged[2]
     assert capture(store, with_secret(b"again")) == 3
 
 
-@pytest.mark.parametrize("action", ["capture", "activate", "withdraw", "prune"])
+@pytest.mark.parametrize("action", ["capture", "activate", "deactivate", "prune"])
 def test_any_interruption_is_repaired_by_the_next_pass(store: Store, action: str) -> None:
     """Cut off after each file operation in turn, an action is either whole or undone, and then works."""
     capture(store)
     capture(store, with_secret(b"second"))
-    if action == "withdraw":
+    if action == "deactivate":
         store.activate(API, 2)
     actions: dict[str, Callable[[], object]] = {
         "capture": lambda: capture(store, with_secret(b"third")),
         "activate": lambda: store.activate(API, 2),
-        "withdraw": lambda: store.withdraw(API),
+        "deactivate": lambda: store.deactivate(API),
         "prune": lambda: store.prune(API, 1),
     }
     for operations in range(200):
@@ -170,12 +170,16 @@ def test_any_interruption_is_repaired_by_the_next_pass(store: Store, action: str
             finished = True
         fresh = Store(store.root)
         fresh.prepare()
-        shelf = fresh.read()[API]
-        assert shelf.damaged == {}
-        assert {1, 2} - set(shelf.records) <= ({1} if action == "prune" else set())
-        assert not shelf.active or shelf.active_number == 2
+        stored = fresh.read()[API]
+        assert stored.damaged == {}
+        assert {1, 2} - set(stored.records) <= ({1} if action == "prune" else set())
+        assert not stored.active or stored.active_number == 2
         assert not [p for p in store.root.rglob("*") if p.name.startswith(files.TEMPORARY)]
-        if finished or (action == "prune" and 1 not in shelf.records) or (action == "withdraw" and not shelf.active):
+        if (
+            finished
+            or (action == "prune" and 1 not in stored.records)
+            or (action == "deactivate" and not stored.active)
+        ):
             break
     else:
         pytest.fail("the action never finished")
@@ -218,11 +222,11 @@ def test_one_unreadable_workload_leaves_the_others_alone(store: Store, monkeypat
     monkeypatch.setattr(os, "scandir", broken)
     monkeypatch.setattr(os, "listdir", lambda path=".": [e.name for e in broken(path)])
     troubles = store.prepare()
-    shelves = store.read()
+    disk_after = store.read()
     assert len(troubles) == 1 and "Input/output error" in troubles[0]
-    assert "Input/output error" in shelves[API].trouble
-    assert shelves[API].records == {}
-    assert set(shelves[other.workload].records) == {1}
+    assert "Input/output error" in disk_after[API].trouble
+    assert disk_after[API].records == {}
+    assert set(disk_after[other.workload].records) == {1}
 
 
 def test_one_unreadable_generation_leaves_the_older_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,9 +241,9 @@ def test_one_unreadable_generation_leaves_the_older_one(store: Store, monkeypatc
         return real(path)
 
     monkeypatch.setattr(Path, "read_bytes", broken)
-    shelf = store.read()[API]
-    assert set(shelf.records) == {1}
-    assert "Input/output error" in shelf.damaged[2]
+    stored = store.read()[API]
+    assert set(stored.records) == {1}
+    assert "Input/output error" in stored.damaged[2]
 
 
 @pytest.fixture
@@ -254,7 +258,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 def test_a_really_full_disk_keeps_the_good_and_still_starts_it(small_disk: Path) -> None:
-    """With no byte left nothing can be captured, everything good stays, and the copy starts nevertheless."""
+    """With no byte left nothing can be captured, everything good stays, and the standby pod starts nevertheless."""
     store = Store(small_disk)
     store.prepare()
     capture(store)
@@ -267,8 +271,8 @@ def test_a_really_full_disk_keeps_the_good_and_still_starts_it(small_disk: Path)
     assert store.activate(API, 1)
     fresh = Store(small_disk)
     fresh.prepare()
-    shelf = fresh.read()[API]
-    assert (set(shelf.records), shelf.damaged, shelf.active_number) == ({1}, {}, 1)
+    stored = fresh.read()[API]
+    assert (set(stored.records), stored.damaged, stored.active_number) == ({1}, {}, 1)
     filler.unlink()
     assert capture(fresh, with_secret(b"new")) == 2
 
@@ -278,8 +282,8 @@ def test_what_failed_is_remembered_and_can_be_forgotten(store: Store) -> None:
     capture(store)
     capture(store, with_secret(b"second"))
     store.mark_failed(API, 2, "did not stay up")
-    shelf = Store(store.root).read()[API]
-    assert shelf.failed == {2: "did not stay up"}
-    assert shelf.newest is not None and shelf.newest.number == 1
+    stored = Store(store.root).read()[API]
+    assert stored.failed == {2: "did not stay up"}
+    assert stored.newest is not None and stored.newest.number == 1
     store.clear_failed(API, 2)
     assert Store(store.root).read()[API].failed == {}

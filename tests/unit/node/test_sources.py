@@ -98,9 +98,8 @@ JUDGED = (".intact", ".failed", "has_images", ".missing", ".records")
 """What the rule judges a generation by."""
 
 ALLOWED = {
-    "reversed(holding.intact)": "what is kept when generations are pruned, not what is started",
-    "sorted([*shelf.records, *shelf.damaged])": "all, in the order in which they are listed",
-    "max(shelf.records)": "whether the checkpointer's own standby pod is asked to be an older one",
+    "reversed(inventory.intact)": "what is kept when generations are pruned, not what is started",
+    "max(stored.records)": "whether the checkpointer's own standby pod is asked to be an older one",
 }
 
 

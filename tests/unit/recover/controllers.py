@@ -7,9 +7,9 @@ from dataclasses import replace
 from upgrader.model.cluster import Host
 from upgrader.recover.diagnosis.diagnose import Controller
 from upgrader.recover.facts.host_facts import (
+    ActiveManifest,
     Clock,
     Container,
-    Copy,
     Endpoint,
     Etcd,
     EtcdServer,
@@ -46,18 +46,20 @@ def controller(
     start: tuple[str, ...] = (),
     etcd: bool | None = True,
     running_for: float | None = None,
-    only_copy_runs: bool = False,
+    only_standby_runs: bool = False,
     containers: tuple[Container, ...] | Unknown = (),
     blocked: str = "",
 ) -> Controller:
-    """A controller that was reached. `active`: the generation in place; `in_place` True with None: a damaged copy."""
+    """A controller that was reached. `active`: the generation in place; `in_place` True with None: a damaged standby
+    pod.
+    """
     host = Host(name, f"10.0.0.{name[-1]}")
     if running_for is not None:
         containers = (Container("kube-apiserver-abc", "kube-system", "kube-apiserver", "running"),)
-        containers = (replace(containers[0], started=NOW - running_for, copy=only_copy_runs),)
-    copy = Copy(ACTIVE_PATH, active) if active is not None or in_place else None
+        containers = (replace(containers[0], started=NOW - running_for, standby=only_standby_runs),)
+    standby = ActiveManifest(ACTIVE_PATH, active) if active is not None or in_place else None
     server: EtcdServer | Unknown = Unknown("no answer") if etcd is None else EtcdServer(healthy=etcd)
-    workload = Workload("kube-system/kube-apiserver", "api-away", ACTIVE_PATH, generations, copy)
+    workload = Workload("kube-system/kube-apiserver", "api-away", ACTIVE_PATH, generations, standby)
     facts = HostFacts(
         taken=NOW,
         booted=NOW - 60,

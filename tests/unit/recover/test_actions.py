@@ -11,9 +11,9 @@ from upgrader.model.cluster import Host
 from upgrader.recover.diagnosis.diagnose import Controller
 from upgrader.recover.facts.host_facts import Unknown
 from upgrader.recover.restoring.actions import (
-    COPY_SECONDS,
     PARENT_SECONDS,
     STAGGER_SECONDS,
+    STANDBY_SECONDS,
     UNIT_SECONDS,
     UNIT_TRIES,
     Attempts,
@@ -54,19 +54,19 @@ ONE_LOOK = {
     ),
     "it serves: nothing": (controller(serves=True), []),
     "not known whether it serves: nothing": (controller(serves=None), []),
-    "a copy is in place: it gets its time": (controller(active=4), []),
-    "an older copy is in place: it gets its time": (controller(active=3), []),
-    "a damaged copy is in place: replaced": (controller(in_place=True), [PUT_4]),
+    "a standby pod is in place: it gets its time": (controller(active=4), []),
+    "an older standby pod is in place: it gets its time": (controller(active=3), []),
+    "a damaged standby pod is in place: replaced": (controller(in_place=True), [PUT_4]),
     "its own pod has started just now: it gets its time": (controller(running_for=5), []),
     "its own pod runs for long and doesn't serve": (controller(running_for=PARENT_SECONDS + 1), [PUT_4]),
     "the host's clock was set back": (controller(running_for=-3600), [PUT_4]),
     "not known what runs: wait a little": (controller(containers=Unknown("no crictl")), []),
     "only a person may touch it": (controller(blocked="etcd has lost its data"), []),
-    "kubelet is stopped: started, and the copy put in place": (
+    "kubelet is stopped: started, and the standby pod put in place": (
         controller(start=("kubelet",)),
         ["controller-1: start kubelet", PUT_4],
     ),
-    "containerd is stopped: no copy before it is known what runs": (
+    "containerd is stopped: no standby pod before it is known what runs": (
         controller(start=("containerd", "kubelet")),
         ["controller-1: start containerd", "controller-1: start kubelet"],
     ),
@@ -91,25 +91,25 @@ def test_unreachable_controller_is_passed_over() -> None:
 
 
 def test_next_older_generation_follows_one_that_does_not_come_up() -> None:
-    """A copy that doesn't serve in its time makes room for the next older, once, whoever had put it in place."""
+    """A standby pod that doesn't serve in its time makes room for the next older, once, whoever had put it in place."""
     seen = controller(active=4)
     attempts = remember(Attempts(), [seen], (), now=0.0)
-    assert decided(seen, attempts=attempts, now=COPY_SECONDS - 1) == []
-    assert decided(seen, attempts=attempts, now=COPY_SECONDS) == [f"{PUT_3}"]
-    older = remember(attempts, [controller(active=3)], (), now=COPY_SECONDS)
-    assert decided(controller(active=3), attempts=older, now=10 * COPY_SECONDS) == []
+    assert decided(seen, attempts=attempts, now=STANDBY_SECONDS - 1) == []
+    assert decided(seen, attempts=attempts, now=STANDBY_SECONDS) == [f"{PUT_3}"]
+    older = remember(attempts, [controller(active=3)], (), now=STANDBY_SECONDS)
+    assert decided(controller(active=3), attempts=older, now=10 * STANDBY_SECONDS) == []
 
 
 @pytest.mark.parametrize("etcd", [False, None])
 def test_no_generation_is_blamed_for_etcd(etcd: bool | None) -> None:
-    """Where etcd isn't known to be healthy, the copy in place stays: no other would come up either."""
+    """Where etcd isn't known to be healthy, the standby pod in place stays: no other would come up either."""
     seen = controller(active=4, etcd=etcd)
     attempts = remember(Attempts(), [seen], (), now=0.0)
-    assert decided(seen, attempts=attempts, now=10 * COPY_SECONDS) == []
+    assert decided(seen, attempts=attempts, now=10 * STANDBY_SECONDS) == []
 
 
 def test_one_controller_after_the_other() -> None:
-    """The second controller's copy follows only when the first one's hasn't brought the API back in its time."""
+    """The second controller's standby pod follows only when the first one's hasn't brought the API back in its time."""
     both = controller(), controller("controller-2")
     (first,) = next_actions(both, Attempts(), 0.0, api_answers=False)
     assert first.host.name == "controller-1"
@@ -131,14 +131,14 @@ def test_unit_that_does_not_start_is_not_tried_for_ever() -> None:
 
 
 def test_what_runs_stays_unknown() -> None:
-    """Where the runtime never tells what runs, the copy is put in place after the time that a start takes."""
+    """Where the runtime never tells what runs, the standby pod is put in place after the time that a start takes."""
     seen = controller(containers=Unknown("no crictl"))
     attempts = remember(Attempts(), [seen], (), now=0.0)
     assert decided(seen, attempts=attempts, now=PARENT_SECONDS - 1) == []
     assert decided(seen, attempts=attempts, now=PARENT_SECONDS) == [PUT_4]
 
 
-def test_the_copy_goes_where_the_checkpointer_looks_for_it() -> None:
+def test_the_standby_pod_goes_where_the_checkpointer_looks_for_it() -> None:
     """The manifest is that of the generation, at the one path that the pod-checkpointer knows."""
     (action,) = next_actions([controller()], Attempts(), 0.0, api_answers=False)
     assert getattr(action, "path", "") == ACTIVE_PATH

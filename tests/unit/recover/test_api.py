@@ -22,7 +22,7 @@ START_SECONDS = 8.0
 
 
 class World:
-    """One controller without an API. A copy of a generation in `sound` serves 8 s after it was put in place."""
+    """One controller without an API. A standby pod of a generation in `sound` serves 8 s after it was put in place."""
 
     def __init__(self, sound: tuple[int, ...] = (4,)) -> None:
         self.clock, self.hosts, self.kube = FakeClock(), FakeHosts(), FakeKube()
@@ -40,7 +40,7 @@ class World:
     def look(self) -> Diagnosis:
         """What a look would find now."""
         first, *others = self.controllers
-        number = int(self._copy()) if self._copy() else None
+        number = int(self._standby()) if self._standby() else None
         if first.facts is not None:
             first = controller(active=number, start=tuple(self.stopped), blocked=first.blocked)
         first = replace(first, findings=self.controllers[0].findings)
@@ -61,14 +61,14 @@ class World:
 
     def happen(self, now: float) -> None:
         """What the kubelet does meanwhile."""
-        copy = self._copy()
-        if not copy or self.stopped:
+        standby = self._standby()
+        if not standby or self.stopped:
             return
-        since = self._since.setdefault(copy, now)
-        if int(copy) in self.sound and now - since >= START_SECONDS:
+        since = self._since.setdefault(standby, now)
+        if int(standby) in self.sound and now - since >= START_SECONDS:
             self.kube.unavailable = False
 
-    def _copy(self) -> bytes:
+    def _standby(self) -> bytes:
         return self.hosts.files.get(("controller-1", ACTIVE_PATH), b"")
 
     def _sh(self, _host: Host, command: Sequence[str], _stdin: bytes) -> CommandResult:
@@ -77,7 +77,7 @@ class World:
 
 
 def test_last_good_generation_brings_the_api_back() -> None:
-    """The copy is put in place at once, and the recovery ends as soon as the API answers."""
+    """The standby pod is put in place at once, and the recovery ends as soon as the API answers."""
     world = World()
     world.bring_api_back()
     assert world.hosts.files["controller-1", ACTIVE_PATH] == b"4"
@@ -89,7 +89,7 @@ def test_last_good_generation_brings_the_api_back() -> None:
 
 
 def test_stopped_units_are_started_first() -> None:
-    """containerd, then kubelet, then the copy, each of them named before it is done."""
+    """containerd, then kubelet, then the standby pod, each of them named before it is done."""
     world = World()
     world.stopped = ["containerd", "kubelet"]
     world.bring_api_back()
@@ -118,7 +118,7 @@ def test_running_it_again_changes_nothing() -> None:
 
 
 def test_killed_half_way_it_goes_on() -> None:
-    """A copy that an earlier recovery had put in place isn't put again: it gets its time, and serves."""
+    """A standby pod that an earlier recovery had put in place isn't put again: it gets its time, and serves."""
     world = World()
     world.hosts.files["controller-1", ACTIVE_PATH] = b"4"
     world.bring_api_back()
@@ -167,7 +167,7 @@ def test_controller_that_boots_is_waited_for() -> None:
 
 
 def test_copy_that_could_not_be_written_is_tried_again() -> None:
-    """A connection that breaks while the copy is written is no fault of the generation: it isn't passed over."""
+    """A connection that breaks while the standby pod is written is no fault of the generation: it isn't passed over."""
     world = World()
     content = world.hosts.files.pop(("controller-1", generation(4).manifest))
     happen = world.happen

@@ -171,7 +171,7 @@ def test_a_record_that_cannot_be_read_is_damage(disk: Disk) -> None:
     assert disk.store.read()[API].damaged == dict(enumerate(damage, 1))
 
 
-def test_the_active_copy_is_told_by_its_content(disk: Disk) -> None:
+def test_the_active_standby_pod_is_told_by_its_content(disk: Disk) -> None:
     """The manifest in place is a generation's, byte for byte, or none's."""
     disk.start_runtime()
     disk.capture()

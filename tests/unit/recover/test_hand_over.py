@@ -38,7 +38,7 @@ IN_USE = "listen tcp 0.0.0.0:6443: bind: address already in use"
 
 
 class World:
-    """A controller whose copy serves; `happen(seconds)` is what the cluster does meanwhile."""
+    """A controller whose standby pod serves; `happen(seconds)` is what the cluster does meanwhile."""
 
     def __init__(self) -> None:
         self.kube, self.helm, self.hosts = FakeKube(), FakeHelm(), FakeHosts()
@@ -47,7 +47,7 @@ class World:
         self.notes: list[str] = []
         self.events: dict[float, str] = {}
         self.runs_for: float | None = 60.0
-        self.only_copy_runs = False
+        self.only_standby_runs = False
         self.helm.install(NAME, MANIFEST)
         self.hosts.files[NODE, ACTIVE_PATH] = b'{"metadata": {"labels": {"%s": "x"}}}' % CHECKPOINT_OF.encode()
         self.hosts.commands["sh"] = self._remove
@@ -63,7 +63,7 @@ class World:
         self.clock = Clock()
 
     def copy(self, of: str) -> None:
-        """A copy that runs."""
+        """A standby pod that runs."""
         add_pod(self.kube, of, name=f"{of}-checkpoint-{NODE}", labels={CHECKPOINT_OF: of})
 
     def stands(self) -> None:
@@ -78,7 +78,7 @@ class World:
         self.kube.log_texts[f"{NAME}-1-{NODE}", NAME, False] = f"E1121 server.go] {IN_USE}\n"
 
     def copy_goes(self) -> None:
-        """The copy's pod has ended."""
+        """The standby pod's pod has ended."""
         self.kube.delete(PODS, f"{NAME}-checkpoint-{NODE}", SPACE)
 
     def checkpointer(self, labels: dict[str, str]) -> None:
@@ -87,7 +87,7 @@ class World:
 
     @property
     def withdrawn(self) -> bool:
-        """Whether the copy's manifest was taken away by us."""
+        """Whether the standby pod's manifest was taken away by us."""
         return (NODE, ACTIVE_PATH) not in self.hosts.files
 
     def _remove(self, host: Host, command: Sequence[str], _stdin: bytes) -> CommandResult:
@@ -97,7 +97,7 @@ class World:
 
     def look(self) -> Diagnosis:
         """What the machine itself says."""
-        seen = controller(running_for=self.runs_for, only_copy_runs=self.only_copy_runs, active=4)
+        seen = controller(running_for=self.runs_for, only_standby_runs=self.only_standby_runs, active=4)
         return Diagnosis(ApiSeen(answers=True), (seen,), ())
 
     def apply(self, cluster: Cluster) -> None:
@@ -123,15 +123,15 @@ def cluster(tmp_path: Path) -> Cluster:
 
 @pytest.fixture
 def world() -> World:
-    """A copy that serves."""
+    """A standby pod that serves."""
     return World()
 
 
 @pytest.mark.parametrize(
     "labels", [{"app.kubernetes.io/name": "pod-checkpointer"}, {CHECKPOINT_OF: "pod-checkpointer"}]
 )
-def test_checkpointer_ends_the_copy(world: World, cluster: Cluster, labels: dict[str, str]) -> None:
-    """Where a pod-checkpointer runs, be it its own static copy, the copy is its business."""
+def test_checkpointer_ends_the_standby_pod(world: World, cluster: Cluster, labels: dict[str, str]) -> None:
+    """Where a pod-checkpointer runs, be it its own static pod, the standby pod is its business."""
     world.checkpointer(labels)
     world.stands()
     world.events[60.0] = "copy_goes"
@@ -140,7 +140,7 @@ def test_checkpointer_ends_the_copy(world: World, cluster: Cluster, labels: dict
     assert 60 <= world.clock.monotonic() < 65
 
 
-def test_copy_is_ended_where_no_checkpointer_runs(world: World, cluster: Cluster) -> None:
+def test_standby_pod_is_ended_where_no_checkpointer_runs(world: World, cluster: Cluster) -> None:
     """Nobody else would: it is ended once its pod has been Ready for a while."""
     world.stands()
     world.apply(cluster)
@@ -149,7 +149,7 @@ def test_copy_is_ended_where_no_checkpointer_runs(world: World, cluster: Cluster
 
 
 def test_checkpointer_that_hangs(world: World, cluster: Cluster) -> None:
-    """A pod-checkpointer that doesn't end the copy in its time doesn't hold the recovery up."""
+    """A pod-checkpointer that doesn't end the standby pod in its time doesn't hold the recovery up."""
     world.checkpointer({"app.kubernetes.io/name": "pod-checkpointer"})
     world.stands()
     world.apply(cluster)
@@ -157,20 +157,24 @@ def test_checkpointer_that_hangs(world: World, cluster: Cluster) -> None:
     assert BESIDE_SECONDS <= world.clock.monotonic() < BESIDE_SECONDS + 10
 
 
-@pytest.mark.parametrize(("runs_for", "only_copy_runs"), [(None, False), (5.0, False), (60.0, True)])
+@pytest.mark.parametrize(("runs_for", "only_standby_runs"), [(None, False), (5.0, False), (60.0, True)])
 def test_pod_that_only_the_api_takes_for_ready(
-    world: World, cluster: Cluster, runs_for: float | None, only_copy_runs: bool
+    world: World, cluster: Cluster, runs_for: float | None, only_standby_runs: bool
 ) -> None:
-    """What the API says of a pod may be from before a power cut: the copy stays until the machine says so too."""
+    """What the API says of a pod may be from before a power cut: the standby pod stays until the machine says so
+    too.
+    """
     world.stands()
-    world.runs_for, world.only_copy_runs = runs_for, only_copy_runs
+    world.runs_for, world.only_standby_runs = runs_for, only_standby_runs
     with pytest.raises(StepFailed):
         world.apply(cluster)
     assert not world.withdrawn
 
 
-def test_copy_stays_while_its_pod_does_not_stand(world: World, cluster: Cluster) -> None:
-    """A copy is all the API there is: where its pod never gets Ready it stays, and the error says why it does."""
+def test_standby_pod_stays_while_its_pod_does_not_stand(world: World, cluster: Cluster) -> None:
+    """A standby pod is all the API there is: where its pod never gets Ready it stays, and the error says why it
+    does.
+    """
     world.blocked()
     world.kube.log_texts[f"{NAME}-1-{NODE}", NAME, False] = "Error: unknown flag: --nonsense\n"
     with pytest.raises(StepFailed, match="unknown flag: --nonsense"):
@@ -180,16 +184,18 @@ def test_copy_stays_while_its_pod_does_not_stand(world: World, cluster: Cluster)
 
 
 def test_pod_that_can_not_share_the_port(world: World, cluster: Cluster) -> None:
-    """The copy makes room, which is said with its bound; the pod takes the port over."""
+    """The standby pod makes room, which is said with its bound; the pod takes the port over."""
     world.blocked()
     world.events[20.0] = "stands"
     world.apply(cluster)
     assert world.withdrawn
-    assert any("may be away for up to 90 s" in note for note in world.notes)
+    assert any("may be unreachable for up to 90 s" in note for note in world.notes)
 
 
 def test_port_that_is_never_taken_over(world: World, cluster: Cluster) -> None:
-    """Where the pod doesn't come up without the copy either, the copy is brought back, and a person is told."""
+    """Where the pod doesn't come up without the standby pod either, the standby pod is brought back, and a person is
+    told.
+    """
     world.blocked()
     with pytest.raises(StepFailed, match="did not take the port over"):
         world.apply(cluster)

@@ -11,11 +11,11 @@ from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.errors import HostError
 from upgrader.model.workload import CHECKPOINT_OF
 from upgrader.ports import CommandResult
-from upgrader.recover.restoring.actions import PutCopy, StartUnit
-from upgrader.recover.restoring.host_actions import Machines
+from upgrader.recover.restoring.actions import StartStandby, StartUnit
+from upgrader.recover.restoring.host_actions import HostActions
 
 HOST = controller().host
-PUT = PutCopy(HOST, generation(4), ACTIVE_PATH)
+PUT = StartStandby(HOST, generation(4), ACTIVE_PATH)
 MANIFEST = json.dumps({"metadata": {"labels": {CHECKPOINT_OF: "kube-apiserver"}}}, indent=1).encode()
 
 
@@ -30,29 +30,29 @@ def hosts() -> FakeHosts:
 
 @pytest.mark.parametrize("before", [None, b"{half a manif", MANIFEST.replace(b"\n", b"")])
 def test_copy_is_the_generation_byte_for_byte(hosts: FakeHosts, before: bytes | None) -> None:
-    """The manifest is put in place unchanged, readable by root only, whatever copy was there: so the pod-checkpointer
-    knows it for its own.
+    """The manifest is put in place unchanged, readable by root only, whatever standby pod was there: so the
+    pod-checkpointer knows it for its own.
     """
     if before is not None:
         hosts.files[HOST.name, ACTIVE_PATH] = before
-    Machines(hosts).carry_out(PUT)
+    HostActions(hosts).carry_out(PUT)
     assert hosts.files[HOST.name, ACTIVE_PATH] == MANIFEST
     assert hosts.modes[HOST.name, ACTIVE_PATH] == 0o600
 
 
 def test_folder_of_manifests_is_made_where_it_is_missing(hosts: FakeHosts) -> None:
     """A deleted manifests folder doesn't stop a recovery."""
-    Machines(hosts).carry_out(PUT)
+    HostActions(hosts).carry_out(PUT)
     assert (HOST.name, ("mkdir", "-p", "-m", "0700", "/etc/kubernetes/manifests")) in hosts.ran
 
 
-@pytest.mark.parametrize("act", ["put", "withdraw"])
+@pytest.mark.parametrize("act", ["put", "deactivate"])
 def test_what_others_have_put_there_is_left_alone(hosts: FakeHosts, act: str) -> None:
     """A manifest without our label under our name is neither overwritten nor removed, and the error names it."""
     theirs = b'{"metadata": {"name": "theirs"}}'
     hosts.files[HOST.name, ACTIVE_PATH] = theirs
     with pytest.raises(HostError, match="left alone"):
-        Machines(hosts).carry_out(PUT) if act == "put" else Machines(hosts).withdraw(HOST, ACTIVE_PATH)
+        HostActions(hosts).carry_out(PUT) if act == "put" else HostActions(hosts).deactivate(HOST, ACTIVE_PATH)
     assert hosts.files[HOST.name, ACTIVE_PATH] == theirs
     assert not any(command[0] == "sh" for _, command in hosts.ran)
 
@@ -61,13 +61,13 @@ def test_generation_that_has_gone_meanwhile(hosts: FakeHosts) -> None:
     """A generation that was pruned since we looked is no reason to write an empty manifest."""
     del hosts.files[HOST.name, generation(4).manifest]
     with pytest.raises(HostError, match="is gone"):
-        Machines(hosts).carry_out(PUT)
+        HostActions(hosts).carry_out(PUT)
     assert (HOST.name, ACTIVE_PATH) not in hosts.files
 
 
 def test_unit_is_started_also_after_it_failed_too_often(hosts: FakeHosts) -> None:
     """systemd's memory of failed starts is cleared first."""
-    Machines(hosts).carry_out(StartUnit(HOST, "kubelet"))
+    HostActions(hosts).carry_out(StartUnit(HOST, "kubelet"))
     ((_, command),) = hosts.ran
     assert command[-1] == "kubelet"
     assert command[2].index("reset-failed") < command[2].index("systemctl start")

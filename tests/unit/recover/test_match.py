@@ -72,7 +72,7 @@ def test_order_of_arguments_counts() -> None:
 
 
 def test_checkpoint_in_use_comes_first() -> None:
-    """What serves now is better known to work than a newer copy that isn't in use."""
+    """What serves now is better known to work than a newer standby pod that isn't in use."""
     manifests = {1: manifest("--a"), 2: manifest("--b")}
     assert chosen(manifests, checkpoint(3, "--a"), checkpoint(4, "--b")) == 1
 

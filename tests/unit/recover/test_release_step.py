@@ -52,7 +52,7 @@ class World:
         self.hosts.files["controller-1", f"{kept.folder}/generation.json"] = json.dumps(record).encode()
 
     def live(self, *args: str, healthy: bool = False, restarts: int = 4) -> None:
-        """The live Deployment; unhealthy, its new pod crashes beside the copy."""
+        """The live Deployment; unhealthy, its new pod crashes beside the standby pod."""
         add_deployment(self.kube, NAME, **({} if healthy else {"readyReplicas": 0, "availableReplicas": 0}))
         found = self.kube.get(WORKLOADS["Deployment"], NAME, SPACE)
         assert found is not None
@@ -121,7 +121,7 @@ def test_half_done_upgrade_that_others_may_be_at(world: World) -> None:
 
 
 def test_healthy_release_is_left_alone(world: World) -> None:
-    """An upgrade that came out well moments before the power cut isn't taken back, though the copy is older."""
+    """An upgrade that came out well moments before the power cut isn't taken back, though the standby pod is older."""
     world.helm.install(NAME, manifest("--a=2"))
     world.live("--a=2", healthy=True)
     assert world.apply() == []
@@ -143,7 +143,7 @@ def test_healthy_only_until_the_kubelet_tells_anew(world: World) -> None:
 
 
 def test_pods_of_the_good_revision_may_take_their_time(world: World) -> None:
-    """Where the live workload is what the copy was made of, slow pods are no reason to write anything."""
+    """Where the live workload is what the standby pod was made of, slow pods are no reason to write anything."""
     world.helm.install(NAME, manifest(*GOOD))
     world.live(*GOOD, restarts=0)
     add_pod(world.kube, NAME, waiting("ContainerCreating", name=NAME))
@@ -199,7 +199,7 @@ def test_api_that_goes_away_in_between(world: World) -> None:
 
 
 def test_running_it_again_changes_nothing(world: World) -> None:
-    """After the rollback the release is what the copy was made of: a second recovery finds nothing to do."""
+    """After the rollback the release is what the standby pod was made of: a second recovery finds nothing to do."""
     world.helm.install(NAME, manifest(*BAD))
     world.live(*BAD)
     world.apply()

@@ -30,7 +30,7 @@ def diagnosis(*facts: HostFacts, api: bool = False) -> Diagnosis:
 
 
 def test_a_bad_flag() -> None:
-    """The state in a line, the cause with its remedy, and which copy would be restored."""
+    """The state in a line, the cause with its remedy, and which standby pod would be restored."""
     drawn = text(draw_diagnosis(seen_in(CASES["bad-flag"])), width=WIDTH)
     assert drawn.splitlines()[:3] == [
         " ✘ The API does not answer: connection refused",

@@ -1,4 +1,4 @@
-"""The command line: ``run`` on the node, and what a person on it needs."""
+"""The command line: `run` on the node, and what a person on it needs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="pod-checkpointer", description="Keeps last-known-good copies of this node's control-plane pods."
+        prog="pod-checkpointer", description="Keeps last-known-good generations of this node's control-plane pods."
     )
     parser.add_argument(
         "--root",
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="keep the checkpoints of this node")
     run.set_defaults(command=_run)
     run.add_argument("--port", type=_port, default=10280, help="health and metrics of the DaemonSet's pod")
-    run.add_argument("--copy-port", type=_port, default=10281, help="the same, of the static copy")
+    run.add_argument("--copy-port", type=_port, default=10281, help="the same, of the static pod")
     run.add_argument("--interval", type=_seconds, default=2.0, metavar="S", help="time between passes")
     run.add_argument(
         "--ready-for",
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_seconds,
         default=30.0,
         metavar="S",
-        help="how long API and parent must be back before a copy leaves",
+        help="how long API and parent must be back before a standby pod leaves",
     )
     run.add_argument("--keep", type=_count, default=3, metavar="N", help="good generations to keep for each workload")
     run.add_argument(
@@ -95,13 +95,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_node_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    status = commands.add_parser("status", help="each workload: last-known-good, and whether its copy is active")
+    status = commands.add_parser("status", help="each workload: last-known-good, and whether its standby pod is active")
     status.set_defaults(command=node_commands.status)
     generations = commands.add_parser(
         "generations", help="each generation on disk: where it came from, whether it can be started"
     )
     generations.set_defaults(command=node_commands.generations)
-    restore = commands.add_parser("restore", help="start a generation's copy now, whatever the API says")
+    restore = commands.add_parser("restore", help="start a generation's standby pod now, whatever the API says")
     restore.set_defaults(command=node_commands.restore)
     restore.add_argument("workload", metavar="WORKLOAD", help="its name, or NAMESPACE/NAME")
     restore.add_argument(
@@ -121,12 +121,12 @@ def _run(options: argparse.Namespace) -> int:
     node, host, name, namespace = (os.environ.get(n, "") for n in ("NODE_NAME", "HOST_IP", "POD_NAME", "POD_NAMESPACE"))
     if not (node and name and namespace):
         raise CheckpointerError("NODE_NAME, POD_NAME and POD_NAMESPACE must be set in the environment (the chart does)")
-    copy_of = os.environ.get("CHECKPOINT_OF", "")
-    port, peer = (options.copy_port, options.port) if copy_of else (options.port, options.copy_port)
+    standby_of = os.environ.get("CHECKPOINT_OF", "")
+    port, peer = (options.copy_port, options.port) if standby_of else (options.port, options.copy_port)
     settings = Settings(options.ready_for, options.grace, options.release_after, options.keep)
     board = Board()
     api = Api(options.kubeconfig, node, _TIMEOUT)
-    own = partial(_is_own, namespace=namespace, image_owner=copy_of or name.rpartition("-")[0])
+    own = partial(_is_own, namespace=namespace, image_owner=standby_of or name.rpartition("-")[0])
     store = Store(options.root)
     lock = NodeLock(store.folder / "lock", port)
     loop = Loop(
@@ -141,7 +141,7 @@ def _run(options: argparse.Namespace) -> int:
         interval=options.interval,
         node=node,
         own=own,
-        copy=bool(copy_of),
+        standby=bool(standby_of),
     )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -153,7 +153,7 @@ def _run(options: argparse.Namespace) -> int:
         lambda: ask_peer(host or "127.0.0.1", lock.holders_port() or peer),
     )
     server = serve(host, port, health)
-    LOG.info("started", extra={"node": node, "port": port, "copy_of": copy_of})
+    LOG.info("started", extra={"node": node, "port": port, "copy_of": standby_of})
     try:
         loop.run(stop)
     finally:
@@ -163,8 +163,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _is_own(pod: Pod, namespace: str, image_owner: str) -> bool:
-    """Whether a pod is the checkpointer's own: one of the DaemonSet that this instance, or the pod it is a copy of,
-    belongs to.
+    """Whether a pod is the checkpointer's own: one of the DaemonSet that this instance, or the pod it is a standby pod
+    of, belongs to.
     """
     meta = pod["metadata"]
     owners = meta.get("ownerReferences") or []

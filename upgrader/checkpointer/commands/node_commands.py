@@ -1,4 +1,4 @@
-"""``status``, ``generations`` and ``restore``: for a person on the node."""
+"""`status`, `generations` and `restore`: for a person on the node."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _CHANGE_WAIT = 30.0
 
 
 def status(options: argparse.Namespace) -> int:
-    """Each workload: its last-known-good, and whether its copy is in place."""
+    """Each workload: its last-known-good, and whether its standby pod is in place."""
     rows = []
-    for workload, shelf in Store(options.root).read().items():
-        newest = shelf.newest
+    for workload, stored in Store(options.root).read().items():
+        newest = stored.newest
         rows.append(
             {
                 "workload": str(workload),
                 "generation": newest.number if newest else None,
                 "captured": newest.origin.captured_at if newest else None,
-                "kept": len(shelf.records),
-                "damaged": len(shelf.damaged),
-                "failed": len(shelf.failed),
+                "kept": len(stored.records),
+                "damaged": len(stored.damaged),
+                "failed": len(stored.failed),
                 "starts": newest.policy.value if newest else None,
-                "active": shelf.active,
-                "active_generation": shelf.active_number,
-                "trouble": shelf.trouble or None,
+                "active": stored.active,
+                "active_generation": stored.active_number,
+                "trouble": stored.trouble or None,
             }
         )
     _show(rows, options.json)
@@ -43,20 +43,20 @@ def status(options: argparse.Namespace) -> int:
 
 def generations(options: argparse.Namespace) -> int:
     """Each generation: where it came from, whether it is intact, here with its images, in place."""
-    shelves = Store(options.root).read()
-    present = _present(shelves, options.runtime_socket)
+    disk_after = Store(options.root).read()
+    present = _present(disk_after, options.runtime_socket)
     rows = []
-    for workload, shelf in shelves.items():
-        images = {g.number: g.has_images for g in shelf.inventory(present).generations}
-        for number in sorted([*shelf.records, *shelf.damaged]):
-            record = shelf.records.get(number)
+    for workload, stored in disk_after.items():
+        images = {g.number: g.has_images for g in stored.inventory(present).generations}
+        for number in sorted(stored.generations):
+            record = stored.records.get(number)
             rows.append(
                 {
                     "workload": str(workload),
                     "generation": number,
-                    "state": _state(shelf, number),
+                    "state": _state(stored, number),
                     "images": {True: "here", False: "missing", None: "unknown"}[images[number]],
-                    "active": number == shelf.active_number,
+                    "active": number == stored.active_number,
                     "captured": record.origin.captured_at if record else None,
                     "pod": record.origin.pod if record else None,
                     "helm_revision": record.origin.helm_revision or None if record else None,
@@ -68,14 +68,16 @@ def generations(options: argparse.Namespace) -> int:
 
 
 def restore(options: argparse.Namespace) -> int:
-    """Have the kubelet start a generation's copy. Doing it again changes nothing. Raises StoreError when it may not."""
+    """Have the kubelet start a generation's standby pod. Doing it again changes nothing. Raises StoreError when it may
+    not.
+    """
     store = Store(options.root)
     with changing(store.change_lock, _CHANGE_WAIT) as alone:
         if not alone:
             raise StoreError(f"{store.change_lock} was held by another process for {_CHANGE_WAIT:g} s; try again")
-        shelves = store.read()
-        workload = _named(options.workload, shelves)
-        number = _choose(workload, shelves[workload], _present(shelves, options.runtime_socket), options)
+        disk_after = store.read()
+        workload = _named(options.workload, disk_after)
+        number = _choose(workload, disk_after[workload], _present(disk_after, options.runtime_socket), options)
         store.clear_failed(workload, number)
         changed = store.activate(workload, number)
     sys.stdout.write(
@@ -87,32 +89,34 @@ def restore(options: argparse.Namespace) -> int:
     return 0
 
 
-def _named(name: str, shelves: Mapping[Workload, StoredWorkload]) -> Workload:
+def _named(name: str, disk_after: Mapping[Workload, StoredWorkload]) -> Workload:
     """The workload that a person means: NAMESPACE/NAME, or NAME where only one has it."""
-    found = [w for w in shelves if name in (str(w), w.name)]
+    found = [w for w in disk_after if name in (str(w), w.name)]
     if len(found) != 1:
-        known = ", ".join(map(str, shelves)) or "none"
+        known = ", ".join(map(str, disk_after)) or "none"
         what = "more than one workload" if found else "no workload"
         raise StoreError(f"{what} on this node is called {name}; there are: {known}")
     return found[0]
 
 
-def _choose(workload: Workload, shelf: StoredWorkload, present: Mapping[str, bool], options: argparse.Namespace) -> int:
+def _choose(
+    workload: Workload, stored: StoredWorkload, present: Mapping[str, bool], options: argparse.Namespace
+) -> int:
     """The generation to start: the one asked for, or else the best. Raises StoreError for one that can't be."""
-    if shelf.trouble:
-        raise StoreError(shelf.trouble)
-    holding = shelf.inventory(present)
-    wanted = options.generation if options.generation is not None else holding.best.number if holding.best else None
-    good = ", ".join(str(g.number) for g in holding.intact) or "none"
-    if wanted is None or wanted not in {g.number for g in holding.generations}:
+    if stored.trouble:
+        raise StoreError(stored.trouble)
+    inventory = stored.inventory(present)
+    wanted = options.generation if options.generation is not None else inventory.best.number if inventory.best else None
+    good = ", ".join(str(g.number) for g in inventory.intact) or "none"
+    if wanted is None or wanted not in {g.number for g in inventory.generations}:
         raise StoreError(f"{workload} has no generation{'' if wanted is None else f' {wanted}'}; intact ones: {good}")
-    if wanted in shelf.damaged:
-        raise StoreError(f"generation {wanted} of {workload} is damaged: {shelf.damaged[wanted]}; intact ones: {good}")
-    if holding.policy is Policy.ALWAYS and wanted != max(shelf.records):
+    if wanted in stored.damaged:
+        raise StoreError(f"generation {wanted} of {workload} is damaged: {stored.damaged[wanted]}; intact ones: {good}")
+    if inventory.policy is Policy.ALWAYS and wanted != max(stored.records):
         raise StoreError(
-            f"{workload} is the checkpointer itself: it runs its newest intact generation, {max(shelf.records)}"
+            f"{workload} is the checkpointer itself: it runs its newest intact generation, {max(stored.records)}"
         )
-    missing = sorted({i for i in shelf.generations[wanted].images.values() if present.get(i) is False})
+    missing = sorted({i for i in stored.generations[wanted].images.values() if present.get(i) is False})
     if missing and not options.missing_images:
         raise StoreError(
             f"generation {wanted} of {workload} needs images that this node doesn't have: {', '.join(missing)}; import "
@@ -121,9 +125,9 @@ def _choose(workload: Workload, shelf: StoredWorkload, present: Mapping[str, boo
     return wanted
 
 
-def _present(shelves: Mapping[Workload, StoredWorkload], socket: str) -> Mapping[str, bool]:
+def _present(disk_after: Mapping[Workload, StoredWorkload], socket: str) -> Mapping[str, bool]:
     """Image → whether the node has it; empty, and said, when the runtime can't be asked."""
-    names = frozenset[str]().union(*(s.images for s in shelves.values()))
+    names = frozenset[str]().union(*(s.images for s in disk_after.values()))
     try:
         return images_present(socket, _TIMEOUT, names) if names else {}
     except RuntimeUnknown as error:
@@ -131,10 +135,10 @@ def _present(shelves: Mapping[Workload, StoredWorkload], socket: str) -> Mapping
         return {}
 
 
-def _state(shelf: StoredWorkload, number: int) -> str:
-    if number in shelf.damaged:
-        return f"damaged: {shelf.damaged[number]}"
-    return f"failed: {shelf.failed[number]}" if number in shelf.failed else "intact"
+def _state(stored: StoredWorkload, number: int) -> str:
+    if number in stored.damaged:
+        return f"damaged: {stored.damaged[number]}"
+    return f"failed: {stored.failed[number]}" if number in stored.failed else "intact"
 
 
 def _show(rows: Sequence[Mapping[str, object]], as_json: bool) -> None:

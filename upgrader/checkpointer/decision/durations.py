@@ -1,6 +1,6 @@
 """Durations: how long has what been so?
 
-``advance`` folds one observation after the other; all times are monotonic seconds, so a clock jump changes nothing. A
+`advance` folds one observation after the other; all times are monotonic seconds, so a clock jump changes nothing. A
 gap in knowledge ends a duration of the kind that permits something ("has been Ready since"), never extends one: an
 unknown is neither Ready, nor absent, nor answering, nor away.
 """
@@ -18,11 +18,11 @@ _NO_PODS = Presence()
 
 @dataclass(frozen=True)
 class Timeline:
-    """One workload over time. Each ``…_since`` is the start of an unbroken run of looks that all saw it so, or None.
+    """One workload over time. Each `…_since` is the start of an unbroken run of looks that all saw it so, or None.
 
-    ``ready_since`` is for each (pod UID, digest), so that a changed Secret starts its own time. ``absent_passes``
-    counts looks. ``seen_up``: some pod of the workload had a living sandbox since this process looks, so a kubelet
-    knows it. ``unstable_since``: since when nothing stayed up with the same containers for a ``ready_for``.
+    `ready_since` is for each (pod UID, digest), so that a changed Secret starts its own time. `absent_passes`
+    counts looks. `seen_up`: some pod of the workload had a living sandbox since this process looks, so a kubelet
+    knows it. `unstable_since`: since when nothing stayed up with the same containers for a `ready_for`.
     """
 
     ready_since: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -37,16 +37,16 @@ class Timeline:
     lease_stale_since: float | None = None
     lease_elsewhere_since: float | None = None
     ownerless_since: float | None = None
-    copy: CopyLine | None = None
+    standby: StandbyTimeline | None = None
 
 
 @dataclass(frozen=True)
-class CopyLine:
-    """The copy whose manifest is in place, over time; another generation is another copy.
+class StandbyTimeline:
+    """The standby pod whose manifest is in place, over time; another generation is another standby pod.
 
-    ``up``, ``up_since``: as for the workload's own pod. ``down_since``: since when it hasn't been up for long enough.
-    ``tried``: the kubelet has made a sandbox for it. ``failing_since``: the same as ``down_since``, but only once the
-    kubelet has tried, and while nothing that it depends on is away: then it is the copy's own fault.
+    `up`, `up_since`: as for the workload's own pod. `down_since`: since when it hasn't been up for long enough.
+    `tried`: the kubelet has made a sandbox for it. `failing_since`: the same as `down_since`, but only once the
+    kubelet has tried, and while nothing that it depends on is unreachable: then it is the standby pod's own fault.
     """
 
     number: int
@@ -73,12 +73,12 @@ class History:
         return self.timelines.get(workload, Timeline())
 
     def lasted(self, since: float | None, seconds: float) -> bool:
-        """Whether something that is so since ``since`` (None: it isn't) has been so for ``seconds``."""
+        """Whether something that is so since `since` (None: it isn't) has been so for `seconds`."""
         return since is not None and self.now - since >= seconds
 
 
 def advance(history: History, seen: Observation, workloads: Iterable[Workload], ready_for: float) -> History:
-    """The history after one more look. ``workloads``: those on disk; those of the observed pods are added."""
+    """The history after one more look. `workloads`: those on disk; those of the observed pods are added."""
     every = {*workloads, *(p.workload for p in seen.parents)}
     return History(
         now=seen.now,
@@ -100,7 +100,7 @@ def _advance_one(line: Timeline, workload: Workload, seen: Observation, ready_fo
     line = _runtime(_readiness(line, workload, seen), workload, seen, ready_for)
     ownerless = seen.api is ApiState.ANSWERING and workload in seen.ownerless
     line = replace(line, ownerless_since=_since(line.ownerless_since, ownerless, seen.now))
-    return _copy(_lease(line, workload, seen), workload, seen, ready_for)
+    return _standby(_lease(line, workload, seen), workload, seen, ready_for)
 
 
 def _readiness(line: Timeline, workload: Workload, seen: Observation) -> Timeline:
@@ -141,15 +141,17 @@ def _up(
     return same or presence.up, since if same else (now if presence.up else None)
 
 
-def _copy(line: Timeline, workload: Workload, seen: Observation, ready_for: float) -> Timeline:
-    now = seen.copies.get(workload) if seen.runtime is not None else None
+def _standby(line: Timeline, workload: Workload, seen: Observation, ready_for: float) -> Timeline:
+    now = seen.standbys.get(workload) if seen.runtime is not None else None
     if now is None or now.presence.unknown:
-        return replace(line, copy=None)
-    before = line.copy if line.copy is not None and line.copy.number == now.number else CopyLine(now.number)
+        return replace(line, standby=None)
+    before = (
+        line.standby if line.standby is not None and line.standby.number == now.number else StandbyTimeline(now.number)
+    )
     up, up_since = _up(before.up, before.up_since, now.presence, seen.now)
     down = up_since is None or seen.now - up_since < ready_for
     tried = before.tried or now.presence.sandbox
-    copy = CopyLine(
+    standby = StandbyTimeline(
         number=now.number,
         up=up,
         up_since=up_since,
@@ -157,7 +159,7 @@ def _copy(line: Timeline, workload: Workload, seen: Observation, ready_for: floa
         tried=tried,
         failing_since=_since(before.failing_since, down and tried and not now.blocked, seen.now),
     )
-    return replace(line, copy=copy)
+    return replace(line, standby=standby)
 
 
 def _lease(line: Timeline, workload: Workload, seen: Observation) -> Timeline:

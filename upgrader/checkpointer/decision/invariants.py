@@ -88,7 +88,7 @@ def _switch(
     workload: Workload, plan: Desired, history: History, before: WorkloadInventory, settings: Settings
 ) -> Iterator[Violation]:
     """From one generation to another."""
-    seen, whole = history.of(workload).copy, any(g.number == before.active_number for g in before.intact)
+    seen, whole = history.of(workload).standby, any(g.number == before.active_number for g in before.intact)
     up = seen is not None and seen.up_since is not None
     if before.policy is Policy.ALWAYS:
         if whole and not history.lasted(history.answering_since, settings.release_after):

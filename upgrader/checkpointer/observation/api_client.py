@@ -22,7 +22,7 @@ _TOO_MANY = 429
 
 
 class Api:
-    """A kept connection with the kubelet's credential. ``timeout``: seconds for connecting, and for each read.
+    """A kept connection with the kubelet's credential. `timeout`: seconds for connecting, and for each read.
 
     Every method raises ApiAway when nothing answers, ApiUnknown when an answer comes from which nothing follows.
     """
@@ -78,7 +78,7 @@ class Api:
         return str(spec.get("renewTime") or ""), str(spec.get("holderIdentity") or "")
 
     def set_condition(self, namespace: str, pod: str, status: str, reason: str, message: str, now: str) -> None:
-        """Write our condition on a pod. ``now``: RFC 3339."""
+        """Write our condition on a pod. `now`: RFC 3339."""
         condition = {
             "type": CONDITION,
             "status": status,

@@ -1,4 +1,4 @@
-"""Whether the etcd that a copy of kube-apiserver needs answers: without it no generation could stay up."""
+"""Whether the etcd that a standby pod of kube-apiserver needs answers: without it no generation could stay up."""
 
 from __future__ import annotations
 

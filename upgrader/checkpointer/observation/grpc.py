@@ -22,7 +22,7 @@ class GrpcError(Exception):
 
 
 class Channel:
-    """A connection that lives for a few calls. ``timeout``: seconds for each call, all waiting included."""
+    """A connection that lives for a few calls. `timeout`: seconds for each call, all waiting included."""
 
     def __init__(self, path: str, timeout: float) -> None:
         self._timeout = timeout
@@ -47,7 +47,7 @@ class Channel:
         self._socket.close()
 
     def call(self, method: str, request: bytes) -> bytes:
-        """The response's message. ``method`` is /package.Service/Method. Raises GrpcError."""
+        """The response's message. `method` is /package.Service/Method. Raises GrpcError."""
         try:
             return self._call(method, request)
         except (OSError, h2.exceptions.ProtocolError) as error:

@@ -20,7 +20,7 @@ from upgrader.checkpointer.checkpointer_errors import ApiUnknown
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the API server is, and how to be sure of it. ``files``: those that the context was made from."""
+    """Where the API server is, and how to be sure of it. `files`: those that the context was made from."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""The node itself, as a look needs it: its container runtime, and what its copies depend on."""
+"""The node itself, as a look needs it: its container runtime, and what its standby pods depend on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from upgrader.node.workload import Workload
 
 @dataclass(frozen=True)
 class Machine:
-    """``socket``: of the container runtime. ``timeout``: seconds for each question to it."""
+    """`socket`: of the container runtime. `timeout`: seconds for each question to it."""
 
     socket: str
     timeout: float

@@ -9,16 +9,16 @@ from typing import Protocol
 
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiError, Refused, RuntimeUnknown
 from upgrader.checkpointer.observation.provenance import Key, Provenance
-from upgrader.checkpointer.observation.running_pods import copy_presence, presence
+from upgrader.checkpointer.observation.running_pods import presence, standby_presence
 from upgrader.checkpointer.observed import (
     ApiState,
     Content,
-    CopySeen,
     LeaseSeen,
     Observation,
     Owner,
     ParentPod,
     Presence,
+    StandbySeen,
 )
 from upgrader.checkpointer.static_pods.pods import (
     Pod,
@@ -73,14 +73,16 @@ class Node(Protocol):
         """Why a pod isn't ready by our own asking; empty when it is, or can't be asked."""
 
     def blocked(self, workload: Workload, number: int) -> bool:
-        """Whether what this generation depends on is away, so that it can't stay up through no fault of its own."""
+        """Whether what this generation depends on is unreachable, so that it can't stay up through no fault of its
+        own.
+        """
 
 
 @dataclass(frozen=True)
 class Look:
-    """A look with its raw material. ``pods`` and ``candidates`` by pod UID. ``images``: image → whether it is here;
-    lacks what isn't known. ``doubts``: pod UID → why it doesn't count as Ready although the API says so.
-    ``complaints``: what could not be seen, and why.
+    """A look with its raw material. `pods` and `candidates` by pod UID. `images`: image → whether it is here;
+    lacks what isn't known. `doubts`: pod UID → why it doesn't count as Ready although the API says so.
+    `complaints`: what could not be seen, and why.
     """
 
     seen: Observation
@@ -93,10 +95,10 @@ class Look:
 
 @dataclass
 class Observer:
-    """Looks at both sources. ``own_ports``: DaemonSet's port → its copy's.
+    """Looks at both sources. `own_ports`: DaemonSet's port → its standby pod's.
 
-    ``instance``: name of the pod that this process runs in. Of the checkpointer's own pods only that one is a
-    candidate: a new version replaces its predecessor's copy by acting well itself, not by standing by while the
+    `instance`: name of the pod that this process runs in. Of the checkpointer's own pods only that one is a
+    candidate: a new version replaces its predecessor's standby pod by acting well itself, not by standing by while the
     predecessor acts.
     """
 
@@ -131,11 +133,11 @@ class Observer:
         leases = self._leases(disk, parents, complaints) if answering else {}
         ownerless = self._ownerless(disk, parents, complaints) if answering else frozenset()
         runtime = None if sandboxes is None else _presences(disk, parents, candidates, sandboxes)
-        copies = {} if sandboxes is None else self._copies(disk, sandboxes, state)
+        standbys = {} if sandboxes is None else self._standbys(disk, sandboxes, state)
         images = {} if sandboxes is None else self._have(disk, state, complaints)
         self._forget()
         return Look(
-            Observation(self.clock(), state, parents, runtime, leases, copies, ownerless),
+            Observation(self.clock(), state, parents, runtime, leases, standbys, ownerless),
             by_uid,
             candidates,
             images,
@@ -156,7 +158,7 @@ class Observer:
         """Why a pod that the API calls Ready doesn't count as such; empty where it does.
 
         The kubelet's word in the API may be old: the containers that it names must run now, and while something hangs
-        on the pod (a new generation, or an end of the copy's work) its probes are asked by ourselves. The
+        on the pod (a new generation, or an end of the standby pod's work) its probes are asked by ourselves. The
         checkpointer's own pods are judged by what they do.
         """
         if self.own(pod):
@@ -165,8 +167,8 @@ class Observer:
             return "the container runtime can't be asked whether it runs"
         if not containers_of(pod) <= {c.id for s in sandboxes for c in s.containers if c.running}:
             return "the container runtime doesn't run the containers that the kubelet last reported"
-        shelf = disk.get(parent.workload)
-        settled = shelf is not None and not shelf.active and shelf.newest and shelf.newest.digest == parent.digest
+        stored = disk.get(parent.workload)
+        settled = stored is not None and not stored.active and stored.newest and stored.newest.digest == parent.digest
         return "" if settled or parent.terminating else self.machine.unready(pod)
 
     def _ownerless(
@@ -175,8 +177,8 @@ class Observer:
         """Workloads with a lease of which the API says that they no longer exist."""
         here = {p.workload for p in parents}
         gone: set[Workload] = set()
-        for workload, shelf in disk.items():
-            kind = shelf.newest.origin.owner_kind if shelf.newest and shelf.newest.lease else ""
+        for workload, stored in disk.items():
+            kind = stored.newest.origin.owner_kind if stored.newest and stored.newest.lease else ""
             if not kind or workload in here:
                 continue
             try:
@@ -212,7 +214,8 @@ class Observer:
         except ApiError as error:
             complaints.append(f"{workload}: what its pod refers to can't be read: {error}")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            # A field that Kubernetes got later than this code knows of must not keep the other workloads from a copy.
+            # A field that Kubernetes got later than this code knows of must not keep the other workloads from a standby
+            # pod.
             problem = ("NotUnderstood", f"a part of the pod is not as expected: {type(error).__name__}")
         return ParentPod(
             workload=workload,
@@ -227,14 +230,14 @@ class Observer:
         )
 
     def _first(self, pod: Pod, workload: Workload, disk: Mapping[Workload, StoredWorkload]) -> bool:
-        """Whether this is our own pod, which acts, on a node that has no copy of us yet.
+        """Whether this is our own pod, which acts, on a node that has no standby pod of us yet.
 
-        Then acting has to do: it isn't Ready before its copy is in place, and it isn't while any other pod waits to be
-        kept, which would leave the node without what brings the others back. Later copies have a predecessor to lose,
-        and wait for a Ready pod.
+        Then acting has to do: it isn't Ready before its standby pod is in place, and it isn't while any other pod waits
+        to be kept, which would leave the node without what brings the others back. Later standby pods have a
+        predecessor to lose, and wait for a Ready pod.
         """
-        shelf = disk.get(workload)
-        return self.own(pod) and pod["metadata"]["name"] == self.instance and not (shelf and shelf.newest)
+        stored = disk.get(workload)
+        return self.own(pod) and pod["metadata"]["name"] == self.instance and not (stored and stored.newest)
 
     def _candidate(
         self, pod: Pod, workload: Workload, ports: Mapping[int, int]
@@ -275,21 +278,23 @@ class Observer:
             complaints.append(str(error))
             return None
 
-    def _copies(
+    def _standbys(
         self, disk: Mapping[Workload, StoredWorkload], sandboxes: list[Sandbox], state: ApiState
-    ) -> dict[Workload, CopySeen]:
-        copies: dict[Workload, CopySeen] = {}
-        for workload, shelf in disk.items():
-            number = shelf.active_number
+    ) -> dict[Workload, StandbySeen]:
+        standbys: dict[Workload, StandbySeen] = {}
+        for workload, stored in disk.items():
+            number = stored.active_number
             if number is None:
                 continue
-            seen = copy_presence(workload, number, shelf.active_containers, sandboxes)
-            needed = shelf.inventory({}).policy is Policy.API_AWAY and state is ApiState.AWAY
-            copies[workload] = CopySeen(number, seen, needed and not seen.up and self.machine.blocked(workload, number))
-        return copies
+            seen = standby_presence(workload, number, stored.active_containers, sandboxes)
+            needed = stored.inventory({}).policy is Policy.API_AWAY and state is ApiState.AWAY
+            standbys[workload] = StandbySeen(
+                number, seen, needed and not seen.up and self.machine.blocked(workload, number)
+            )
+        return standbys
 
     def _have(self, disk: Mapping[Workload, StoredWorkload], state: ApiState, complaints: list[str]) -> dict[str, bool]:
-        """Which images of the generations are here; asked anew at each look while a copy may have to start."""
+        """Which images of the generations are here; asked again at each look while a standby pod may have to start."""
         now, wanted = self.clock(), frozenset[str]().union(*(s.images for s in disk.values()))
         lasts = _REFRESH if state is ApiState.ANSWERING else 0.0
         stale = [i for i in wanted if i not in self._images or now - self._images[i][0] >= lasts]
@@ -306,14 +311,16 @@ class Observer:
     def _leases(
         self, disk: Mapping[Workload, StoredWorkload], parents: tuple[ParentPod, ...], complaints: list[str]
     ) -> dict[Workload, LeaseSeen]:
-        """Leases of workloads that may need a copy, or have one: a Ready pod here shows that somebody runs it."""
+        """Leases of workloads that may need a standby pod, or have one: a Ready pod here shows that somebody runs
+        it.
+        """
         ready = {p.workload for p in parents if p.ready}
         leases: dict[Workload, LeaseSeen] = {}
-        for workload, shelf in disk.items():
-            if shelf.newest is None or not shelf.newest.lease or (workload in ready and not shelf.active):
+        for workload, stored in disk.items():
+            if stored.newest is None or not stored.newest.lease or (workload in ready and not stored.active):
                 continue
             try:
-                stamp, holder = self.api.lease(workload.namespace, shelf.newest.lease)
+                stamp, holder = self.api.lease(workload.namespace, stored.newest.lease)
             except ApiError as error:
                 complaints.append(f"{workload}: its lease can't be read: {error}")
                 continue

@@ -1,6 +1,6 @@
 """Whether a pod was started with the Secrets and ConfigMaps of now, by what was seen in which order.
 
-Timestamps say so too (``pods.predates``), but two clocks write them, and clocks jump. What this process saw itself, by
+Timestamps say so too (`pods.predates`), but two clocks write them, and clocks jump. What this process saw itself, by
 its own monotonic clock, comes first; where it saw too little, None leaves the question to the timestamps.
 """
 
@@ -20,7 +20,7 @@ _MEMORY = 3600.0
 
 @dataclass(frozen=True)
 class _Version:
-    """``other_until``: when another version was last seen, None if never; ``since``, ``last``: when this one was."""
+    """`other_until`: when another version was last seen, None if never; `since`, `last`: when this one was."""
 
     digest: str
     since: float
@@ -67,7 +67,7 @@ class Provenance:
             del self._contents[old]
 
     def started_with(self, pod: Pod, key: Key) -> bool | None:
-        """Whether all containers of the pod were started with what ``key`` holds now; None when that wasn't seen."""
+        """Whether all containers of the pod were started with what `key` holds now; None when that wasn't seen."""
         life, version = self._pods.get(pod["metadata"]["uid"]), self._contents.get(key)
         if life is None or version is None:
             return None

@@ -43,14 +43,16 @@ def presence(workload: Workload, expected: Iterable[str], sandboxes: Iterable[Sa
     return _presence(set(expected), own)
 
 
-def copy_presence(workload: Workload, number: int, expected: Iterable[str], sandboxes: Iterable[Sandbox]) -> Presence:
-    """What of our copy of a workload runs, of that generation only. `expected`: as for `presence`."""
-    copies = (
+def standby_presence(
+    workload: Workload, number: int, expected: Iterable[str], sandboxes: Iterable[Sandbox]
+) -> Presence:
+    """What of our standby pod of a workload runs, of that generation only. `expected`: as for `presence`."""
+    standbys = (
         s
         for s in sandboxes
         if s.namespace == workload.namespace and s.labels.get(CHECKPOINT_OF) == workload.name and s.generation == number
     )
-    return _presence(set(expected), copies)
+    return _presence(set(expected), standbys)
 
 
 def _presence(names: set[str], sandboxes: Iterable[Sandbox]) -> Presence:

@@ -1,6 +1,6 @@
 """/healthz, /readyz and /metrics.
 
-The DaemonSet's pod and the static copy share the node's network, so each has a port of its own: on a shared port a
+The DaemonSet's pod and the static pod share the node's network, so each has a port of its own: on a shared port a
 probe could be answered by the other one. Only one acts; the standby's readiness is what the acting one says, so that a
 DaemonSet whose pod happens to be the standby is judged by the checkpoints all the same.
 """
@@ -22,8 +22,8 @@ _PEER_TIMEOUT = 2.0
 
 
 class Health:
-    """The answers. ``stale_after``: seconds without a pass after which the loop counts as stuck. ``peer``: see
-    ``ask_peer``.
+    """The answers. `stale_after`: seconds without a pass after which the loop counts as stuck. `peer`: see
+    `ask_peer`.
     """
 
     def __init__(

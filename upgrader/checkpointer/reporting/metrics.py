@@ -17,21 +17,21 @@ _TOTALS = {
     "passes": "Passes of this instance, standby ones included.",
     "failures": "Passes that could not do all they had to.",
     "captures": "Generations written.",
-    "activations": "Times a copy's manifest was put in place.",
-    "releases": "Times a copy's manifest was withdrawn.",
+    "activations": "Times a standby pod's manifest was put in place.",
+    "releases": "Times a standby pod's manifest was deactivated.",
     "invariant_violations": "Planned changes that were held back because they would break a promise: a bug.",
 }
 _OF_WORKLOADS = {
     "generation": ("generation", "Number of the last-known-good."),
     "generations": ("kept", "Intact generations on disk."),
     "damaged_generations": ("damaged", "Damaged generations on disk."),
-    "failed_generations": ("failed", "Generations that did not stay up as copies."),
-    "active": ("active", "1 while the copy's manifest is in place."),
+    "failed_generations": ("failed", "Generations that did not stay up as standby pods."),
+    "active": ("active", "1 while the standby pod's manifest is in place."),
 }
 
 
 def render(report: Report | None, counters: Counters, now: float) -> str:
-    """All metrics, with the process's own memory and CPU time, as text. ``now``: monotonic seconds."""
+    """All metrics, with the process's own memory and CPU time, as text. `now`: monotonic seconds."""
     # Imported here: a scrape can wait for it, the first look after a power cut can't.
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
     from prometheus_client.registry import Collector
@@ -62,7 +62,7 @@ def _families(report: Report | None, counters: Counters, now: float) -> Iterator
     yield _gauge("api", "1 for the state that the API server is seen in.", states, ["state"])
     yield _gauge("runtime_known", "1 when the container runtime answers.", {(): report.runtime_known})
     yield _gauge("pending_pods", "Pods that ask for a checkpoint and have no current one.", {(): len(report.pending)})
-    yield _gauge("down_copies", "Copies that should run and do not stay up.", {(): len(report.down)})
+    yield _gauge("down_copies", "Standby pods that should run and do not stay up.", {(): len(report.down)})
     for name, (field, text) in _OF_WORKLOADS.items():
         rows: dict[tuple[str, ...], float] = {
             (w.namespace, w.name): getattr(r, field) for w, r in sorted(report.workloads.items())

@@ -12,8 +12,8 @@ from upgrader.node.workload import Workload
 
 @dataclass(frozen=True)
 class WorkloadReport:
-    """One workload on disk. ``generation``: number of the last-known-good, 0 when there is none. ``failed``: how many
-    generations didn't stay up as copies. ``reason``: why it is as it is.
+    """One workload on disk. `generation`: number of the last-known-good, 0 when there is none. `failed`: how many
+    generations didn't stay up as standby pods. `reason`: why it is as it is.
     """
 
     generation: int
@@ -26,9 +26,9 @@ class WorkloadReport:
 
 @dataclass(frozen=True)
 class Report:
-    """``at``: monotonic seconds of the pass. ``pending``: pods without a current checkpoint, each with the reason.
-    ``down``: copies that should run and don't.
-    ``urgent``: the API is away and no copy stands in: the next look may be what brings it back.
+    """`at`: monotonic seconds of the pass. `pending`: pods without a current checkpoint, each with the reason.
+    `down`: standby pods that should run and don't.
+    `urgent`: the API is unreachable and no standby pod stands in: the next look may be what brings it back.
     """
 
     at: float

@@ -23,7 +23,7 @@ VOLUME_LAG = timedelta(minutes=2)
 
 
 def asks(pod: Pod) -> bool:
-    """Whether this is a workload's own pod that asks for a checkpoint (mirror pods and our copies never do)."""
+    """Whether this is a workload's own pod that asks for a checkpoint (mirror pods and our standby pods never do)."""
     meta = pod["metadata"]
     notes = meta.get("annotations") or {}
     return (
@@ -91,7 +91,7 @@ def containers_of(pod: Pod) -> frozenset[str]:
 
 
 def owner_kind(pod: Pod) -> str:
-    """Kind of the workload that ``workload_of`` names."""
+    """Kind of the workload that `workload_of` names."""
     kind = next((str(o["kind"]) for o in pod["metadata"].get("ownerReferences") or [] if o.get("controller")), "")
     return "Deployment" if kind == "ReplicaSet" else kind
 
@@ -120,7 +120,7 @@ def predates(changed: str, pod: Pod) -> bool:
     """Whether a Secret or ConfigMap that was last changed then is what all the pod's containers were started with.
 
     What is changed under a running pod reaches its files, not necessarily its process: such a pod proves nothing of it.
-    By timestamps of two clocks; ``provenance`` knows better of what was seen to happen.
+    By timestamps of two clocks; `provenance` knows better of what was seen to happen.
     """
     when, since = datetime.fromisoformat(changed), started(pod)
     if since is None:

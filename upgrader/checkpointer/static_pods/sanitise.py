@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Candidate:
-    """What would be kept of a pod. ``manifest`` mounts its files below ``ROOT``; ``digest`` covers manifest, files and
+    """What would be kept of a pod. `manifest` mounts its files below `ROOT`; `digest` covers manifest, files and
     images.
     """
 
@@ -50,7 +50,7 @@ class Candidate:
         return tuple(f for v in self.volumes for f in v.files)
 
     def placed(self, folder: str, number: int) -> Json:
-        """The manifest for a generation whose files lie in ``folder``."""
+        """The manifest for a generation whose files lie in `folder`."""
         manifest = copy.deepcopy(self.manifest)
         manifest["metadata"]["annotations"][GENERATION] = str(number)
         for volume in manifest["spec"].get("volumes", []):
@@ -65,8 +65,8 @@ ROOT = "/checkpointer-root"
 
 
 def candidate(pod: Pod, workload: Workload, fetch: Fetch, ports: Mapping[int, int]) -> Candidate:
-    """What to keep of a pod. ``ports``: probe and container ports that the copy serves elsewhere (the checkpointer's
-    own).
+    """What to keep of a pod. `ports`: probe and container ports that the standby pod serves elsewhere (the
+    checkpointer's own).
 
     Raises Refused when the pod can't run without the API, ApiError when what it refers to can't be had now.
     """

@@ -23,7 +23,7 @@ _DEFAULT_MODE = 0o644
 
 @dataclass(frozen=True)
 class Owner:
-    """Who has to read a volume. ``shared``: by its group, as there is no single user."""
+    """Who has to read a volume. `shared`: by its group, as there is no single user."""
 
     uid: int = 0
     gid: int = 0
@@ -44,7 +44,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class File:
-    """A file to keep. ``path`` is relative to the generation's volumes folder: <volume>/<path in it>."""
+    """A file to keep. `path` is relative to the generation's volumes folder: <volume>/<path in it>."""
 
     path: str
     content: bytes
@@ -57,7 +57,7 @@ class File:
 
 @dataclass(frozen=True)
 class Volume:
-    """A volume of the static pod. ``spec`` is None for one whose files we keep; then ``files`` and ``owner`` count."""
+    """A volume of the static pod. `spec` is None for one whose files we keep; then `files` and `owner` count."""
 
     name: str
     spec: Mapping[str, Any] | None

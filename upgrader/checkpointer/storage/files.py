@@ -12,7 +12,7 @@ TEMPORARY = ".tmp-"
 
 
 def write(path: Path, content: bytes, mode: int, uid: int | None = None, gid: int | None = None) -> None:
-    """A new file, on disk when this returns. Its content is never readable by more than ``mode`` allows, not even for a
+    """A new file, on disk when this returns. Its content is never readable by more than `mode` allows, not even for a
     moment.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -11,7 +11,7 @@ from upgrader.node.workload import Policy
 
 
 def write(folder: Path, number: int, candidate: Candidate, policy: Policy, lease: str, origin: Origin) -> None:
-    """Write a generation; it appears under its number whole, or not at all. ``folder``: the workload's generations/."""
+    """Write a generation; it appears under its number whole, or not at all. `folder`: the workload's generations/."""
     final, draft = folder / str(number), folder / f"{files.TEMPORARY}{number}"
     files.make_folder(draft)
     files.make_folder(draft / VOLUMES)

@@ -15,8 +15,8 @@ _POLL = 0.02
 
 @contextmanager
 def changing(path: Path, wait: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[bool]:
-    """Hold the lock on the right to change files, so that a person's ``restore`` and a pass don't interleave. Waits up
-    to ``wait`` seconds for another holder, and says whether the lock is held: what is done without it is still atomic
+    """Hold the lock on the right to change files, so that a person's `restore` and a pass don't interleave. Waits up
+    to `wait` seconds for another holder, and says whether the lock is held: what is done without it is still atomic
     file by file, so that a holder that hangs can't keep the node from being served.
     """
     try:
@@ -46,7 +46,7 @@ def _locked(handle: int, polls: int, sleep: Callable[[float], None]) -> bool:
 class NodeLock:
     """A flock on a file of the node. The kernel frees it when its holder dies, however it dies.
 
-    ``port``: where this instance answers. The holder writes it into the file for the one that stands by: the ports that
+    `port`: where this instance answers. The holder writes it into the file for the one that stands by: the ports that
     that one was given need not be those of a holder of another version.
     """
 

@@ -90,7 +90,7 @@ class Store(Inventory):
             raise StoreError(f"{path} can't be written: {error}") from error
         return True
 
-    def withdraw(self, workload: Workload) -> bool:
+    def deactivate(self, workload: Workload) -> bool:
         """Have the kubelet read no manifest of ours for this workload; whether anything had to be changed. Raises
         StoreError.
         """
@@ -113,7 +113,9 @@ class Store(Inventory):
             raise StoreError(f"{path} can't be removed: {error}") from error
 
     def mark_failed(self, workload: Workload, number: int, reason: str) -> None:
-        """Remember that this generation's copy didn't stay up, so that another one is preferred. Raises StoreError."""
+        """Remember that this generation's standby pod didn't stay up, so that another one is preferred. Raises
+        StoreError.
+        """
         self._write_failed(workload, {**self.read_failed(workload)[0], number: reason})
 
     def clear_failed(self, workload: Workload, number: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding, Severity
-from upgrader.recover.diagnosis.causes.apiserver_causes import active_copy, apiserver, checkpoints
+from upgrader.recover.diagnosis.causes.apiserver_causes import active_standby, apiserver, checkpoints
 from upgrader.recover.diagnosis.causes.cause import Cause
 from upgrader.recover.diagnosis.causes.etcd_causes import etcd
 from upgrader.recover.diagnosis.causes.machine_causes import clock_and_certificates, disks, manifests, services
@@ -123,7 +123,7 @@ def _causes(name: str, facts: HostFacts, answering: frozenset[str]) -> list[Caus
     store = list(etcd(name, facts, answering))
     # An etcd that nothing starts, or that can't write, is a consequence; one that lost its data never is.
     causes += [c for c in store if not (explained and c.finding.id == "etcd.down")]
-    causes += active_copy(name, facts)
+    causes += active_standby(name, facts)
     causes += apiserver(name, facts, explained=any(c.explains for c in causes))
     return [*causes, *checkpoints(name, facts)]
 

@@ -9,12 +9,12 @@ from cryptography import x509
 
 from upgrader.gates.pod_evidence import readable
 from upgrader.recover.facts.host_facts import (
+    ActiveManifest,
     Alarm,
     Backup,
     Certificate,
     Clock,
     Container,
-    Copy,
     Endpoint,
     Etcd,
     EtcdServer,
@@ -143,7 +143,7 @@ def _workload(found: Json) -> Workload:
         policy=found["policy"],
         active_path=found["active_path"],
         generations=tuple(_generation(g) for g in found["generations"]),
-        active=Copy(**active) if active else None,
+        active=ActiveManifest(**active) if active else None,
         marks_unknown=found["marks_unknown"],
     )
 

@@ -21,7 +21,7 @@ __all__ = [
     "Certificate",
     "Clock",
     "Container",
-    "Copy",
+    "ActiveManifest",
     "Endpoint",
     "Etcd",
     "EtcdServer",
@@ -185,15 +185,15 @@ class Etcd:
 
 @dataclass(frozen=True)
 class Container:
-    """A container as the runtime knows it. `state`: created, running, exited or unknown. `copy`: it belongs to a copy
-    of ours (a static pod made from a generation), not to the workload's own pod. `log`: last lines, masked.
+    """A container as the runtime knows it. `state`: created, running, exited or unknown. `standby`: it belongs to a
+    standby pod of ours (a static pod made from a generation), not to the workload's own pod. `log`: last lines, masked.
     """
 
     pod: str
     namespace: str
     name: str
     state: str
-    copy: bool = False
+    standby: bool = False
     static: bool = False
     image: str = ""
     created: float = 0.0
@@ -246,7 +246,7 @@ class Generation:
 
 
 @dataclass(frozen=True)
-class Copy:
+class ActiveManifest:
     """A manifest of ours among the kubelet's. `number`: the generation that it equals byte for byte, None for none."""
 
     path: str
@@ -263,7 +263,7 @@ class Workload:
     policy: str
     active_path: str
     generations: tuple[Generation, ...] = ()
-    active: Copy | None = None
+    active: ActiveManifest | None = None
     marks_unknown: str = ""
 
     @property

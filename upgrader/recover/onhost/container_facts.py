@@ -65,7 +65,7 @@ def _status(status: ContainerStatus, pod: Sandbox, root: str) -> dict[str, Any]:
     return {
         "pod": pod.name,
         "namespace": pod.namespace,
-        "copy": CHECKPOINT_OF in pod.labels,
+        "standby": CHECKPOINT_OF in pod.labels,
         "static": pod.from_file,
         "sandbox_ready": pod.ready,
         "name": status.name,

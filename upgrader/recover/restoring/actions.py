@@ -1,12 +1,13 @@
 """The pure core of a recovery: from what the controllers say, and what was tried already, to what to do next.
 
-Level-triggered, as the pod-checkpointer is: it is computed anew after every look, so that a recovery may be stopped at
+Level-triggered, as the pod-checkpointer is: it is computed again after every look, so that a recovery may be stopped at
 any moment and begun again. Both write the same files by the same rules, so it doesn't matter who comes first:
 
-R1. *At most one copy.* A workload has one manifest path on a controller; what is put there replaces what was there.
-R2. *A copy that is in place gets its time*, whoever put it there. Only where it doesn't serve for all of it, though its
-    etcd is healthy, is the next older intact generation put in its place: without etcd no kube-apiserver comes up, and
-    no generation is to blame.
+R1. *At most one standby pod.* A workload has one manifest path on a controller; what is put there replaces what was
+there.
+R2. *A standby pod that is in place gets its time*, whoever put it there. Only where it doesn't serve for all of it,
+    though its etcd is healthy, is the next older intact generation put in its place: without etcd no kube-apiserver
+    comes up, and no generation is to blame.
 R3. *What comes up by itself is left alone*: an instance that has started a moment ago gets the same chance.
 R4. *One controller after the other.* One kube-apiserver is an API; with it the others get their own pods back.
 R5. *What is known to fail isn't started*: neither what was tried here in vain, nor what the pod-checkpointer marked.
@@ -26,16 +27,16 @@ from upgrader.node.choice import restorable
 from upgrader.recover.diagnosis.diagnose import Controller
 from upgrader.recover.facts.host_facts import EtcdServer, Generation, HostFacts, Unknown
 
-__all__ = ["Action", "Attempts", "PutCopy", "StartUnit", "next_actions", "remember"]
+__all__ = ["Action", "Attempts", "StartStandby", "StartUnit", "next_actions", "remember"]
 
-COPY_SECONDS = 45.0
-"""How long a copy may take to serve: 3 to 15 s are usual, but a controller that has just booted is busy."""
+STANDBY_SECONDS = 45.0
+"""How long a standby pod may take to serve: 3 to 15 s are usual, but a controller that has just booted is busy."""
 
 PARENT_SECONDS = 20.0
-"""How long an instance that has just started may take to serve before a copy is put beside it."""
+"""How long an instance that has just started may take to serve before a standby pod is put beside it."""
 
 STAGGER_SECONDS = 20.0
-"""How long one controller's copy is waited for before the next controller gets one as well."""
+"""How long one controller's standby pod is waited for before the next controller gets one as well."""
 
 UNIT_SECONDS = 30.0
 UNIT_TRIES = 3
@@ -53,7 +54,7 @@ class StartUnit:
 
 
 @dataclass(frozen=True)
-class PutCopy:
+class StartStandby:
     """Put a generation's manifest where the kubelet starts it. `instead_of`: the one there, which doesn't serve."""
 
     host: Host
@@ -67,7 +68,7 @@ class PutCopy:
         return f"{self.host.name}: start kube-apiserver from its generation {self.generation.number}{captured}{instead}"
 
 
-Action = StartUnit | PutCopy
+Action = StartUnit | StartStandby
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,13 @@ class Attempts:
     reached.
     """
 
-    copies: Mapping[tuple[str, int], float] = field(default_factory=lambda: MappingProxyType({}))
+    standbys: Mapping[tuple[str, int], float] = field(default_factory=lambda: MappingProxyType({}))
     units: Mapping[tuple[str, str], tuple[float, ...]] = field(default_factory=lambda: MappingProxyType({}))
     reached: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def tried(self, host: Host) -> set[int]:
         """The generations that have been in place on a host since this recovery looks."""
-        return {number for name, number in self.copies if name == host.name}
+        return {number for name, number in self.standbys if name == host.name}
 
 
 def next_actions(
@@ -96,30 +97,35 @@ def next_actions(
         actions += _starts(controller, attempts, now)
         if api_answers or controller.serves is not False or controller.blocked or "containerd" in controller.start:
             continue
-        others = (since for (name, _), since in attempts.copies.items() if name != controller.host.name)
-        if any(isinstance(action, PutCopy) for action in actions) or now - max(others, default=-1e9) < STAGGER_SECONDS:
+        others = (since for (name, _), since in attempts.standbys.items() if name != controller.host.name)
+        if (
+            any(isinstance(action, StartStandby) for action in actions)
+            or now - max(others, default=-1e9) < STAGGER_SECONDS
+        ):
             continue
-        copy = _copy(controller, controller.facts, attempts, now)
-        if copy is not None:
-            actions.append(copy)
+        standby = _standby(controller, controller.facts, attempts, now)
+        if standby is not None:
+            actions.append(standby)
     return tuple(actions)
 
 
 def remember(attempts: Attempts, controllers: Iterable[Controller], done: Iterable[Action], now: float) -> Attempts:
-    """The attempts after a look and what was done about it: also the copies that somebody else put in place count."""
-    copies, units, reached = dict(attempts.copies), dict(attempts.units), dict(attempts.reached)
+    """The attempts after a look and what was done about it: also the standby pods that somebody else put in place
+    count.
+    """
+    standbys, units, reached = dict(attempts.standbys), dict(attempts.units), dict(attempts.reached)
     for controller in controllers:
         if controller.facts is not None:
             reached.setdefault(controller.host.name, now)
         if controller.active is not None:
-            copies.setdefault((controller.host.name, controller.active), now)
+            standbys.setdefault((controller.host.name, controller.active), now)
     for action in done:
-        if isinstance(action, PutCopy):
-            copies[action.host.name, action.generation.number] = now
+        if isinstance(action, StartStandby):
+            standbys[action.host.name, action.generation.number] = now
         else:
             key = (action.host.name, action.unit)
             units[key] = (*units.get(key, ()), now)
-    return Attempts(copies, units, reached)
+    return Attempts(standbys, units, reached)
 
 
 def _starts(controller: Controller, attempts: Attempts, now: float) -> list[Action]:
@@ -131,7 +137,7 @@ def _starts(controller: Controller, attempts: Attempts, now: float) -> list[Acti
     return starts
 
 
-def _copy(controller: Controller, facts: HostFacts, attempts: Attempts, now: float) -> PutCopy | None:
+def _standby(controller: Controller, facts: HostFacts, attempts: Attempts, now: float) -> StartStandby | None:
     host, workload = controller.host, facts.workload()
     if workload is None:
         return None
@@ -141,11 +147,11 @@ def _copy(controller: Controller, facts: HostFacts, attempts: Attempts, now: flo
         if workload.active is None and _just_started(facts, now - attempts.reached.get(host.name, now)):
             return None
         chosen = restorable(workload.generations, attempts.tried(host))
-        return PutCopy(host, chosen, workload.active_path) if chosen else None
-    if now - attempts.copies.get((host.name, active), now) < COPY_SECONDS or not _etcd_healthy(facts):
+        return StartStandby(host, chosen, workload.active_path) if chosen else None
+    if now - attempts.standbys.get((host.name, active), now) < STANDBY_SECONDS or not _etcd_healthy(facts):
         return None
     chosen = restorable(workload.generations, attempts.tried(host) | {active})
-    return PutCopy(host, chosen, workload.active_path, instead_of=active) if chosen else None
+    return StartStandby(host, chosen, workload.active_path, instead_of=active) if chosen else None
 
 
 def _just_started(facts: HostFacts, reached_seconds: float) -> bool:

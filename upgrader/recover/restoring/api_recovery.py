@@ -1,4 +1,4 @@
-"""Brings the API back over SSH, from the last-known-good copies that the controllers keep."""
+"""Brings the API back over SSH, from the last-known-good generations that the controllers keep."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from upgrader.errors import HostError, RollbackFailed
 from upgrader.ports import Clock, Hosts, Kube
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.look import look_at_api
-from upgrader.recover.restoring.actions import Attempts, PutCopy, next_actions, remember
-from upgrader.recover.restoring.host_actions import Machines
+from upgrader.recover.restoring.actions import Attempts, StartStandby, next_actions, remember
+from upgrader.recover.restoring.host_actions import HostActions
 from upgrader.waiting import wait_until
 
 __all__ = ["ApiRecovery"]
@@ -29,7 +29,7 @@ class ApiRecovery:
 
     def __init__(self, look: Callable[[], Diagnosis], *, hosts: Hosts, kube: Kube, clock: Clock) -> None:
         self._look = look
-        self._machines = Machines(hosts)
+        self._machines = HostActions(hosts)
         self._kube = kube
         self._clock = clock
 
@@ -63,7 +63,7 @@ class ApiRecovery:
                 self._machines.carry_out(action)
             except HostError as error:
                 notes.say(error.message)
-                if isinstance(action, PutCopy):
+                if isinstance(action, StartStandby):
                     continue  # it isn't the generation's fault: the next look may put it in place
             attempts = remember(attempts, (), (action,), now)
         return attempts
@@ -90,7 +90,7 @@ class _Notes:
 
 def _failed(diagnosis: Diagnosis, attempts: Attempts, seconds: float) -> RollbackFailed:
     lines = [f"the API did not come back within {seconds:.0f} s: {diagnosis.blocked or diagnosis.api.said}"]
-    lines += [f"{host}: generation {number} was started, and did not serve" for host, number in attempts.copies]
+    lines += [f"{host}: generation {number} was started, and did not serve" for host, number in attempts.standbys]
     errors = [finding for finding in diagnosis.findings if finding.severity == "error"]
     lines += [finding.title for finding in errors]
     if diagnosis.controllers and all(controller.serves for controller in diagnosis.controllers):

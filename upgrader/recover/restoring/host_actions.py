@@ -10,9 +10,9 @@ from upgrader.model.cluster import Host
 from upgrader.node.layout import is_foreign
 from upgrader.node.names import CHECKPOINT_OF
 from upgrader.ports import Hosts
-from upgrader.recover.restoring.actions import Action, PutCopy, StartUnit
+from upgrader.recover.restoring.actions import Action, StartStandby, StartUnit
 
-__all__ = ["Machines"]
+__all__ = ["HostActions"]
 
 _START_SECONDS = 60.0
 
@@ -23,7 +23,7 @@ _REMOVE = 'set -eu; rm -f -- "$1"; sync -- "$(dirname -- "$1")"'
 
 
 @dataclass(frozen=True)
-class Machines:
+class HostActions:
     """The controllers. Every method raises HostUnreachable or HostError."""
 
     hosts: Hosts
@@ -33,11 +33,11 @@ class Machines:
         match action:
             case StartUnit(host, unit):
                 self.hosts.run(host, ["sh", "-c", _START, "sh", unit], timeout_seconds=_START_SECONDS)
-            case PutCopy(host, generation, path):
+            case StartStandby(host, generation, path):
                 self._put(host, generation.manifest, path)
 
-    def withdraw(self, host: Host, path: str) -> None:
-        """Take a copy's manifest away: the kubelet ends its pod. One that isn't there is fine."""
+    def deactivate(self, host: Host, path: str) -> None:
+        """Take a standby pod's manifest away: the kubelet ends its pod. One that isn't there is fine."""
         self._must_be_ours(host, path)
         self.hosts.run(host, ["sh", "-c", _REMOVE, "sh", path])
 
@@ -53,6 +53,6 @@ class Machines:
         found = self.hosts.read(host, path)
         if found is not None and is_foreign(found):
             raise HostError(
-                f"{host.name}: {path} has a copy's name but not its label {CHECKPOINT_OF}: it is left alone",
+                f"{host.name}: {path} has a standby pod's name but not its label {CHECKPOINT_OF}: it is left alone",
                 remedy="See what it is, and move it out of the folder.",
             )

@@ -1,4 +1,4 @@
-"""The step that gives kube-apiserver back to its own pods: each copy ends once they stand."""
+"""The step that gives kube-apiserver back to its own pods: each standby pod ends once they stand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.look import look_at_api
 from upgrader.recover.facts.host_facts import Unknown
-from upgrader.recover.restoring.host_actions import Machines
+from upgrader.recover.restoring.host_actions import HostActions
 from upgrader.recover.steps.revision_match import rendered
 from upgrader.waiting import wait_until
 
@@ -27,20 +27,22 @@ __all__ = ["HandOverStep", "holds_port"]
 
 _RELEASE, _NAMESPACE = KUBE_APISERVER.name, KUBE_APISERVER.namespace
 _CHECKPOINTER = "app.kubernetes.io/name=pod-checkpointer"
-_COPY_PATH = str(Layout().manifest_path(KUBE_APISERVER))
+_MANIFEST_PATH = str(Layout().manifest_path(KUBE_APISERVER))
 
 HAND_OVER_SECONDS = 240.0
-"""The pods' start, and the time for which the pod-checkpointer wants to see them Ready before it ends a copy (30 s)."""
+"""The pods' start, and the time for which the pod-checkpointer wants to see them Ready before it ends a standby pod (30
+s).
+"""
 
 ALONE_SECONDS = 15.0
-"""How long its own pod must have been Ready before a copy is ended by us, where no pod-checkpointer runs."""
+"""How long its own pod must have been Ready before a standby pod is ended by us, where no pod-checkpointer runs."""
 
 BESIDE_SECONDS = 90.0
-"""The same where one runs, and should have ended the copy long before."""
+"""The same where one runs, and should have ended the standby pod long before."""
 
 PORT_SECONDS = 90.0
-"""How long the API may be away while a pod that can't share the port takes it over: a kubelet starts a pod that has
-failed a few times again after 10, 20 or 40 s.
+"""How long the API may be unreachable while a pod that can't share the port takes it over: a kubelet starts a pod that
+has failed a few times again after 10, 20 or 40 s.
 """
 
 
@@ -51,7 +53,7 @@ def holds_port(verdict: Verdict) -> bool:
 
 @dataclass(frozen=True)
 class HandOverStep:
-    """Waits for the workload, and for its copies to go; ends a copy itself where nobody else does."""
+    """Waits for the workload, and for its standby pods to go; ends a standby pod itself where nobody else does."""
 
     hosts: Hosts
     helm: Helm
@@ -63,10 +65,10 @@ class HandOverStep:
     name: str = "hand-over"
 
     def summary(self) -> str:
-        return "kube-apiserver's own pods take over, and its copies end"
+        return "kube-apiserver's own pods take over, and its standby pods end"
 
     def capture(self) -> None:
-        """Nothing to take back: where the pods don't stand, the copies stay."""
+        """Nothing to take back: where the pods don't stand, the standby pods stay."""
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """Nothing to take back."""
@@ -82,7 +84,7 @@ class HandOverStep:
         if still:
             raise StepFailed(
                 f"kube-apiserver was not handed over to its own pods within {HAND_OVER_SECONDS:.0f} s: {still}",
-                remedy="The copies go on serving the API. Mend what is said above, then run again: upgrader recover",
+                remedy="The standby pods keep serving the API. Fix what is reported above, then run: upgrader recover",
             )
 
 
@@ -108,24 +110,22 @@ class _Watch:
     def _missing(self) -> str:
         step, now = self.step, self.step.clock.monotonic()
         verdict = judge(step.kube, self.ref, step.clock.now())
-        copies = self._copies()
+        standbys = self._standbys()
         ready = self._ready_nodes()
         self._ready_since = {node: self._ready_since.get(node, now) for node in ready}
-        for node in copies:
+        for node in standbys:
             if node in self._ready_since:
-                self._end_copy(node, now - self._ready_since[node])
+                self._end_standby(node, now - self._ready_since[node])
             elif verdict.kind is VerdictKind.BROKEN and holds_port(verdict):
                 self._free_port(node)
         if verdict.kind is not VerdictKind.HOLDS:
             return verdict.reason
-        if not copies:
+        if not standbys:
             return ""
-        return (
-            f"its own pod is Ready; the copy on {', '.join(copies)} ends in about a minute, when that is sure to last"
-        )
+        return f"its own pod is Ready; {', '.join(standbys)}: the standby pod ends in about a minute"
 
-    def _copies(self) -> list[str]:
-        """The nodes on which a copy runs, as the API knows it."""
+    def _standbys(self) -> list[str]:
+        """The nodes on which a standby pod runs, as the API knows it."""
         found = self.step.kube.list(PODS, _NAMESPACE, labels=f"{CHECKPOINT_OF}={_RELEASE}")
         return sorted({pod.node for pod in map(Pod.parse, found) if not pod.finished})
 
@@ -133,15 +133,17 @@ class _Watch:
         reading = read_workload(self.step.kube, self.ref)
         return {pod.node for pod in reading.newest if pod.ready} if reading else set()
 
-    def _end_copy(self, node: str, ready_seconds: float) -> None:
-        """End a copy whose pod stands, unless the pod-checkpointer does it: it looks closer than we can from here."""
+    def _end_standby(self, node: str, ready_seconds: float) -> None:
+        """End a standby pod whose pod stands, unless the pod-checkpointer does it: it looks closer than we can from
+        here.
+        """
         beside = self._has_checkpointer(node)
         host = self._host(node)
         if host is None or ready_seconds < (BESIDE_SECONDS if beside else ALONE_SECONDS) or not self._runs(node):
             return
         why = "the pod-checkpointer doesn't" if beside else "no pod-checkpointer runs there"
-        self.note(f"{node}: the copy is ended by us, as {why}")
-        Machines(self.step.hosts).withdraw(host, _COPY_PATH)
+        self.note(f"{node}: the standby pod is ended by us, as {why}")
+        HostActions(self.step.hosts).deactivate(host, _MANIFEST_PATH)
 
     def _runs(self, node: str) -> bool:
         """Whether its own instance runs there and has done so for a while, as the machine itself says.
@@ -154,7 +156,7 @@ class _Watch:
                 found = () if isinstance(facts.containers, Unknown) else facts.containers
                 return any(
                     item.state == "running"
-                    and not item.copy
+                    and not item.standby
                     and facts.taken - (item.started or facts.taken) >= ALONE_SECONDS
                     for item in found
                 )
@@ -169,32 +171,35 @@ class _Watch:
         return any(pod.node == node and pod.phase == "Running" and not pod.deleting for pod in map(Pod.parse, found))
 
     def _free_port(self, node: str) -> None:
-        """End a copy that keeps its own pod from its port: for a moment there is no API, and that moment is bounded."""
+        """End a standby pod that keeps its own pod from its port: for a moment there is no API, and that moment is
+        bounded.
+        """
         host, step = self._host(node), self.step
         if host is None or node in self._freed:
             return
         self._freed.add(node)
         self.note(
-            f"{node}: kube-apiserver's own pod can't share the port with its copy: the copy ends now, and the API may "
-            f"be away for up to {PORT_SECONDS:.0f} s, until the kubelet starts the pod again"
+            f"{node}: kube-apiserver's own pod can't share the port with its standby pod, which ends now: the API may "
+            f"be unreachable for up to {PORT_SECONDS:.0f} s, until the kubelet starts the pod again"
         )
-        Machines(step.hosts).withdraw(host, _COPY_PATH)
-        # The copy goes on serving until the kubelet has ended it, so that the first good answers may still be its own.
+        HostActions(step.hosts).deactivate(host, _MANIFEST_PATH)
+        # The standby pod goes on serving until the kubelet has ended it, so that the first good answers may still be
+        # its own.
         still = wait_until(step.clock, self._own_pod_missing(node), seconds=PORT_SECONDS)
         if not still:
             return
-        self.note(f"{node}: {still}: bringing the copy back")
+        self.note(f"{node}: {still}: bringing the standby pod back")
         step.recovery.bring_api_back(self.note)
         raise StepFailed(
             f"{node}: kube-apiserver's own pod did not take the port over within {PORT_SECONDS:.0f} s: {still}",
-            remedy="The copy serves the API. Give kube-apiserver --permit-port-sharing=true, so that both can run.",
+            remedy="The standby pod serves the API. Give kube-apiserver --permit-port-sharing=true: then both can run.",
         )
 
     def _own_pod_missing(self, node: str) -> Callable[[], str]:
         def missing() -> str:
             seen = look_at_api(self.step.kube)
             if not seen.answers:
-                return f"the API is away: {seen.said}"
+                return f"the API is unreachable: {seen.said}"
             return "" if node in self._ready_nodes() else "its own pod is not Ready"
 
         return missing

@@ -1,4 +1,6 @@
-"""The step that brings kube-apiserver's Helm release back to the revision that the last-known-good copy came from."""
+"""The step that brings kube-apiserver's Helm release back to the revision that the last-known-good generation came
+from.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,14 @@ __all__ = ["ReleaseRecoveryStep"]
 RELEASE, NAMESPACE = "kube-apiserver", "kube-system"
 
 EVIDENCE_SECONDS = 60.0
-"""How long the newest revision may take to prove itself, where it isn't what the last-known-good copy was made of."""
+"""How long the newest revision may take to prove itself, where it isn't what the last-known-good generation was made
+of.
+"""
 
 _SURE_LOOKS = 2
 _FRESH_LOOKS = 15
 """Looks, a second apart, that must find healthy what isn't known to work: what the API says of a pod may be from before
-the power cut, until the kubelet has told anew.
+the power cut, until the kubelet has told again.
 """
 _ROLLBACK_TRIES = 3
 _API_SECONDS = 60.0
@@ -40,7 +44,7 @@ _API_SECONDS = 60.0
 class ReleaseRecoveryStep:
     """Rolls back where there is evidence against what is deployed; leaves alone what is healthy.
 
-    `api_was_away`: whether the API was away when the recovery began, so that no other Helm can be at work.
+    `api_was_away`: whether the API was unreachable when the recovery began, so that no other Helm can be at work.
     """
 
     look: Callable[[], Diagnosis]
@@ -53,7 +57,7 @@ class ReleaseRecoveryStep:
     name: str = RELEASE
 
     def summary(self) -> str:
-        return "its release goes back to what the last-known-good copy was made of, if need be"
+        return "its release goes back to what the last-known-good generation was made of, if need be"
 
     def capture(self) -> None:
         """Nothing to take back: nobody wants the revision again that took the API away."""
@@ -65,7 +69,7 @@ class ReleaseRecoveryStep:
         history = self.helm.history(RELEASE, NAMESPACE)
         if not history:
             raise StepFailed(
-                f"release {RELEASE} is not installed: the API is served by its copy only",
+                f"release {RELEASE} is not installed: the API is served by its standby pod only",
                 remedy="Install it again, at the version that runs: upgrader run --to VERSION",
             )
         newest = history[-1]
@@ -74,7 +78,9 @@ class ReleaseRecoveryStep:
         checkpoints = read_checkpoints(self.hosts, self.look(), note)
         reason = self._reason(newest, of(newest), checkpoints)
         if not reason:
-            note(f"release {RELEASE} stays at revision {newest.number}: it is healthy, or its copy was made of it")
+            note(
+                f"release {RELEASE} stays at revision {newest.number}: it is healthy, or the checkpoint was made of it"
+            )
             return
         note(f"release {RELEASE}: {reason}")
         target = self._target(history, of, checkpoints, note)
@@ -109,7 +115,8 @@ class ReleaseRecoveryStep:
         verdict = self._evidence(workload, _SURE_LOOKS if proven else _FRESH_LOOKS)
         if verdict.kind is VerdictKind.HOLDS:
             return ""
-        # What is known to work may be slow, or wait for the port that its copy holds: that is the hand-over's part.
+        # What is known to work may be slow, or wait for the port that its standby pod holds: that is the hand-over's
+        # part.
         if proven and (verdict.kind is not VerdictKind.BROKEN or holds_port(verdict)):
             return ""
         edited = "" if unchanged else " (it was edited by hand)"

@@ -11,7 +11,7 @@ from upgrader.node.layout import KUBE_APISERVER, Layout
 from upgrader.recover.diagnosis.causes.cause import Cause, duration, last_words
 from upgrader.recover.facts.host_facts import Container, Endpoint, Generation, HostFacts, Unknown, Workload
 
-__all__ = ["active_copy", "apiserver", "checkpoints"]
+__all__ = ["active_standby", "apiserver", "checkpoints"]
 
 _STARTING_SECONDS = 30.0
 _RECENT_SECONDS = 900.0
@@ -51,11 +51,11 @@ def _crashed(recent: list[Container]) -> list[Container]:
     for container in recent:
         newest.setdefault((container.pod, container.name), container)
     bad = [c for c in newest.values() if c.state == "exited" and c.exit_code and c.sandbox_ready]
-    return list({(c.copy, c.name): c for c in reversed(bad)}.values())
+    return list({(c.standby, c.name): c for c in reversed(bad)}.values())
 
 
 def _exit(name: str, container: Container, serves: bool) -> Finding:
-    which = "the copy of kube-apiserver" if container.copy else "kube-apiserver"
+    which = "the standby pod of kube-apiserver" if container.standby else "kube-apiserver"
     part = "" if container.name == "kube-apiserver" else f", container {container.name},"
     ended = {"OOMKilled": "was killed for using more memory than its limit"}.get(
         container.reason, f"exits with {container.exit_code}"
@@ -65,8 +65,8 @@ def _exit(name: str, container: Container, serves: bool) -> Finding:
     title = f"{name}: {which}{part} {ended}{f': {words}' if words else ''}{again}"
     detail = "\n".join((f"Pod {container.pod}, image {container.image}.", *container.log[-6:]))
     if "address already in use" in words:
-        remedy = "Another instance holds its port: only one of a copy and an old-style pod can run."
-    elif container.copy:
+        remedy = "Another instance holds its port: only one of a standby pod and an old-style pod can run."
+    elif container.standby:
         remedy = "An older generation may work; `upgrader recover` tries the next one."
     else:
         also = "; the API is served by another instance meanwhile" if serves else ""
@@ -81,7 +81,7 @@ def _absent(name: str, facts: HostFacts, recent: list[Container]) -> Finding:
     complaints = [line for line in facts.complaints if "kube-apiserver" in line]
     if running is not None:
         age = facts.taken - (running.started or running.created)
-        which = "the copy of kube-apiserver" if running.copy else "kube-apiserver"
+        which = "the standby pod of kube-apiserver" if running.standby else "kube-apiserver"
         title = f"{name}: {which} has run for {duration(age)} and does not serve yet: {said}"
         if age < _STARTING_SECONDS:
             return Finding("apiserver.starting", "warning", title, "It may just need a moment.")
@@ -94,8 +94,8 @@ def _absent(name: str, facts: HostFacts, recent: list[Container]) -> Finding:
     why = "Without an API the kubelet starts static pods only, and there is none of kube-apiserver among them."
     workload = facts.workload()
     if workload is not None and workload.active is not None:
-        why = "The manifest of a copy is in place; the kubelet has not started it yet."
-    return Finding("apiserver.absent", "error", title, why, "`upgrader recover` starts the last-known-good copy.")
+        why = "The manifest of a standby pod is in place; the kubelet has not started it yet."
+    return Finding("apiserver.absent", "error", title, why, "`upgrader recover` starts the last-known-good generation.")
 
 
 def _complaint(line: str) -> str:
@@ -104,8 +104,8 @@ def _complaint(line: str) -> str:
     return (found[1] if found else line).replace('\\"', '"').replace("\\", "")
 
 
-def active_copy(name: str, facts: HostFacts) -> Iterator[Cause]:
-    """A copy that is in place, and whether it can run at all."""
+def active_standby(name: str, facts: HostFacts) -> Iterator[Cause]:
+    """A standby pod that is in place, and whether it can run at all."""
     workload = facts.workload()
     if workload is None or workload.active is None:
         return
@@ -113,15 +113,15 @@ def active_copy(name: str, facts: HostFacts) -> Iterator[Cause]:
     serves = isinstance(facts.api, Endpoint) and facts.api.answers
     generation = next((g for g in workload.generations if g.number == number), None)
     if generation is None:
-        title = f"{name}: the copy of kube-apiserver that is in place is none of its generations"
+        title = f"{name}: the active standby pod of kube-apiserver is none of its generations"
         why = f"{workload.active.path} equals no generation's manifest: it was changed, or its generation is gone."
         yield Cause(Finding("checkpoint.foreign", "warning", title, why))
     elif wrong := _unfit(generation):
-        title = f"{name}: the copy of kube-apiserver in place, generation {number}, can't be trusted to start: {wrong}"
+        title = f"{name}: the active standby pod of kube-apiserver, generation {number}, can't be trusted: {wrong}"
         severity: Severity = "warning" if serves else "error"
         yield Cause(Finding("checkpoint.unfit", severity, title, "", _instead(workload)), explains=not serves)
     else:
-        title = f"{name}: a copy of kube-apiserver is in place, generation {number}, captured {generation.captured_at}"
+        title = f"{name}: a standby pod of kube-apiserver is active, generation {number}, of {generation.captured_at}"
         yield Cause(
             Finding("checkpoint.active", "info", title, "It leaves when kube-apiserver's own pod has come back.")
         )

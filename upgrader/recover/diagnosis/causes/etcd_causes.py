@@ -102,7 +102,7 @@ def _lost(name: str, found: Etcd, what: str, answering: frozenset[str]) -> Cause
     if answering:
         title = f"{name}: {what}; the other members still have it"
         remedy = (
-            f"Remove this member (`etcdctl member remove`) and let it join anew: "
+            f"Remove this member (`etcdctl member remove`) and let it join again: "
             f"https://etcd.io/docs/v3.6/op-guide/runtime-configuration/ ({name})"
         )
         return Cause(Finding("etcd.member-lost", "error", title, "", remedy), explains=True, blocks=True, stops=True)

@@ -72,9 +72,9 @@ def _certificates(name: str, facts: HostFacts, bad: Sequence[Certificate]) -> It
         needed = any(c.path in _NEEDED for c in group)
         title = f"{name}: {_counted(group)} {'not yet valid' if early else 'expired'}"
         remedy = (
-            f"Set the clocks right, or make them anew: `kubeadm certs renew all` on {name}."
+            f"Set the clocks right, or make them again: `kubeadm certs renew all` on {name}."
             if early
-            else f"`kubeadm certs renew all` on {name}, then run this again: what uses them has to start anew."
+            else f"`kubeadm certs renew all` on {name}, then run this again: what uses them has to start again."
         )
         severity: Severity = "error" if needed and not serves else "warning"
         identity = "certificates.not-yet-valid" if early else "certificates.expired"
@@ -171,7 +171,7 @@ def _young(facts: HostFacts) -> bool:
 
 
 def manifests(name: str, facts: HostFacts) -> Iterator[Cause]:
-    """The folder of static pods: etcd's manifest lies there, and the copies that the checkpointer starts."""
+    """The folder of static pods: etcd's manifest lies there, and the standby pods that the checkpointer starts."""
     if isinstance(facts.manifests, Unknown):
         title = f"{name}: /etc/kubernetes/manifests can't be read"
         yield Cause(Finding("manifests.unknown", "unknown", title, facts.manifests.why))
