@@ -23,3 +23,11 @@ def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link of a page names a file or folder of the repository."""
     targets = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", page.read_text())
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_architecture_names_files_that_exist() -> None:
+    """Whoever looks up where to change something finds the file."""
+    named = re.findall(r"^\|.*\| (.*) \|$", (REPOSITORY / "docs/architecture.md").read_text(), re.MULTILINE)
+    paths = [path for cell in named for path in re.findall(r"`((?:upgrader|charts)/[^`]+)`", cell)]
+    assert len(paths) >= 20
+    assert [path for path in paths if not (REPOSITORY / path).exists()] == []
