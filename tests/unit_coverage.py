@@ -78,7 +78,7 @@ class UnitCoverage:
         self.measure(False)
         terminalreporter.section("branch coverage by unit tests")
         for package in (*self.packages, ""):
-            terminalreporter.write_line(f"{package or 'total':<24}{self.share(package)[0]:6.1f} %")
+            terminalreporter.write_line(f"{package or 'total':<24}{self.share(package)[0]:7.2f} %")
 
 
 class PackageItem(pytest.Item):
@@ -98,7 +98,7 @@ class PackageItem(pytest.Item):
         """Fail when too little ran, and list what didn't."""
         percent, missing = self.measured.share(self.package)
         if percent < self.measured.least:
-            pytest.fail(f"{percent:.1f} % is less than {self.measured.least:g} %\n{missing}", pytrace=False)
+            pytest.fail(f"{percent:.2f} % is less than {self.measured.least:g} %\n{missing}", pytrace=False)
 
     def reportinfo(self) -> tuple[str, None, str]:
         """Where it belongs."""
