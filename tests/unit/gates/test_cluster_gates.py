@@ -163,7 +163,7 @@ def test_node_problem_names_the_command_that_shows_more(nodes: NodesGate, kube: 
 def test_unanswered_question_names_what_to_check(nodes: NodesGate, kube: FakeKube) -> None:
     """Where the API's error has no remedy of its own, the API server is what to check."""
     kube.unavailable = True
-    assert "kubectl get --raw /readyz" in nodes.look().remedy
+    assert "kubectl get --raw '/readyz?verbose'" in nodes.look().remedy
 
 
 def test_checkpoints_that_cannot_be_listed_are_unknown(
