@@ -1,6 +1,6 @@
 """Every error that `upgrader` raises on purpose, and the exit code that each one ends with.
 
-    UpgraderError                 1  a bug, unless a subclass says otherwise
+    UpgraderError                 1  a bug, unless a subclass has another code
     ├── UsageError                2  the command line or a file is wrong; nothing was changed
     │   └── ConfigError           2  …with the file and the line
     ├── Inhibited                 3  a check forbids the run; nothing was changed
@@ -22,7 +22,7 @@
     ├── Locked                    6  another run is upgrading this cluster
     └── Interrupted             130  stopped by the operator; resumable
 
-An error says what happened and to which object (`message`), and what to do next (`remedy`).
+An error states what happened to which object (`message`), and what to do next (`remedy`).
 """
 
 from __future__ import annotations

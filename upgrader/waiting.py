@@ -17,7 +17,7 @@ T = TypeVar("T")
 def wait_until(clock: Clock, missing: Callable[[], str], *, seconds: float, interval_seconds: float = 1.0) -> str:
     """Ask every `interval_seconds` what is still missing, until that is nothing ("") or `seconds` have passed.
 
-    Returns "", or what was missing at the end: the caller says what that means. Asks at least once. An API that
+    Returns "", or what was missing at the end: the caller decides what that means. Asks at least once. An API that
     doesn't answer, or refuses, is one more thing that is missing: what it would have answered is unknown.
     """
     deadline = clock.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""From a kubeconfig to an address, TLS settings and credentials."""
+"""Reads a kubeconfig into an address, TLS settings and credentials."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ __all__ = ["ApiEndpoint", "read_endpoint"]
 
 @dataclass(frozen=True)
 class ApiEndpoint:
-    """An API server as a kubeconfig's context describes it."""
+    """The API server of a kubeconfig's context."""
 
     host: str
     port: int
     tls: ssl.SSLContext = field(repr=False)
     """For HTTP/1.1."""
     tls_http2: ssl.SSLContext = field(repr=False)
-    """For HTTP/2, if the server speaks it, and for HTTP/1.1 otherwise."""
+    """For HTTP/2 if the server supports it, and for HTTP/1.1 otherwise."""
     server_name: str
-    """The name that its certificate must be for."""
+    """The name that its certificate must be valid for."""
     path: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def authority(self) -> str:
-        """`HOST:PORT`, as URLs and `Host` fields have it."""
+        """`HOST:PORT`, as in URLs and `Host` fields."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def at(self, address: str) -> ApiEndpoint:
-        """The same cluster through another address (`https://HOST[:PORT]`), whose certificate must be for HOST.
+        """The same cluster at another address (`https://HOST[:PORT]`), whose certificate must be valid for HOST.
 
-        Raises UsageError for what is no such address.
+        Raises UsageError for any other text.
         """
         url = urlsplit(address)
         try:
@@ -55,7 +55,7 @@ class ApiEndpoint:
 
 
 def read_endpoint(kubeconfig: Path, context: str = "") -> ApiEndpoint:
-    """The endpoint of a context ("": the current one). Raises ConfigError for what is missing or can't be used."""
+    """The endpoint of a context ("": the current one). Raises ConfigError for what is missing or unusable."""
     document = read_mapping(kubeconfig)
     chosen = _named(document, "contexts", context or str(document.data.get("current-context") or ""), "context")
     cluster = _named(document, "clusters", str(chosen.get("cluster", "")), "cluster")
@@ -99,13 +99,13 @@ def _token(kubeconfig: Path, user: Mapping[str, Any]) -> str:
 def _tls(kubeconfig: Path, cluster: Mapping[str, Any], user: Mapping[str, Any], protocols: list[str]) -> ssl.SSLContext:
     if cluster.get("insecure-skip-tls-verify"):
         raise ConfigError(
-            f"{shown(kubeconfig)}: insecure-skip-tls-verify is set, so nobody knows who answers",
+            f"{shown(kubeconfig)}: insecure-skip-tls-verify is set, so any machine could pose as the API server",
             remedy="Give the cluster's certificate-authority instead.",
         )
     try:
         with _file(kubeconfig, cluster, "certificate-authority") as authority:
             tls = ssl.create_default_context(cafile=authority)
-        # Python 3.13 asks of certificates what kubeadm's don't have (RFC 5280's key identifiers); all else is checked.
+        # Python 3.13 requires RFC 5280's key identifiers, which kubeadm's certificates lack; all else is checked.
         tls.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
         tls.set_alpn_protocols(protocols)
         with _file(kubeconfig, user, "client-certificate") as certificate, _file(kubeconfig, user, "client-key") as key:
@@ -118,7 +118,7 @@ def _tls(kubeconfig: Path, cluster: Mapping[str, Any], user: Mapping[str, Any], 
 
 @contextlib.contextmanager
 def _file(kubeconfig: Path, section: Mapping[str, Any], key: str) -> Iterator[str | None]:
-    """The file that holds a PEM, for `ssl` reads keys from files only; inline data is in one (0600) for that moment."""
+    """A PEM as a file, as `ssl` reads keys from files only; inline data is in a temporary one (0600) meanwhile."""
     if data := section.get(f"{key}-data"):
         with tempfile.NamedTemporaryFile() as file:
             file.write(base64.b64decode(data, validate=True))

@@ -1,8 +1,8 @@
-"""Latencies in a histogram of bounded error and size, as HDR histograms are.
+"""Latencies in a histogram of bounded error and size, like HDR histograms.
 
 Buckets are linear within each power of two: 64 of them, so a value is known to within 1/64 (1.6 %), from a
 microsecond up to any length. At most some 1,500 buckets are ever filled between 1 µs and 10 s, whatever the number of
-values. The library for this (hdrh) is a C extension without a typed interface, for what is a shift and a dictionary.
+values. The library for this (hdrh) is a C extension without a typed interface, for a shift and a dictionary.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _BITS = 6
 
 
 class Histogram:
-    """Counts of durations. Methods take and give seconds."""
+    """Counts of durations, in seconds."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -25,20 +25,20 @@ class Histogram:
         """The longest duration, exactly."""
 
     def record(self, seconds: float) -> None:
-        """Count one."""
+        """Count one duration."""
         self._counts[_bucket(int(seconds * 1e6))] += 1
         self._total += 1
         self.maximum = max(self.maximum, seconds)
 
     def add(self, others: Iterable[Histogram]) -> None:
-        """Count what others have counted, too."""
+        """Add the counts of other histograms."""
         for other in others:
             self._counts.update(other._counts)
             self._total += other._total
             self.maximum = max(self.maximum, other.maximum)
 
     def percentile(self, percent: float) -> float:
-        """The duration that `percent` of all don't exceed, at most 1.6 % too long; 0 when nothing was counted."""
+        """The duration that `percent` of all don't exceed, at most 1.6 % too long; 0 without any."""
         rank, seen = self._total * percent / 100, 0
         for bucket in sorted(self._counts):
             seen += self._counts[bucket]

@@ -14,21 +14,21 @@ __all__ = ["Http1Connection"]
 
 _MAX_HEAD = 65536
 _START = b"HTTP/1."
-_NO_ANSWER = "what came is no HTTP/1.1 answer"
+_NO_ANSWER = "the answer is not HTTP/1.1"
 _CUT_OFF = "closed in the middle of the answer"
 
 
 class Http1Connection:
-    """One connection, one request at a time; also the answer to it, once its head has come."""
+    """One connection, one request at a time; also the answer to it, once its head has arrived."""
 
     def __init__(self, stream: TlsStream, encoder: Encoder) -> None:
         self._stream = stream
         self._encoder = encoder
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
         self._answered = False
-        """Whether any part of an answer to the present request has come."""
+        """Whether any part of an answer to the present request has arrived."""
         self.reusable = True
-        """Whether another request may follow the body that was read to its end."""
+        """Whether another request may follow, once the body was read to its end."""
         self.status = 0
         self.headers: Mapping[str, str] = {}
 
@@ -90,7 +90,7 @@ class Http1Connection:
             data = await self._stream.receive(soon=self._answered)
             if not data:
                 raise BadAnswer(_CUT_OFF) if self._answered else Closed
-            # h11 itself would wait for the end of a head that never was one.
+            # h11 itself would wait for the end of a head even then.
             if not self._answered and not data.startswith(_START[: len(data)]):
                 raise BadAnswer(_NO_ANSWER)
             self._answered = True

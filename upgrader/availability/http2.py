@@ -1,9 +1,8 @@
 """HTTP/2, as much of it as a client of the API meets (RFC 9113): many exchanges at a time over one connection.
 
-Frames are taken apart here, and only their compressed header fields are left to a library (hpack). h2, the library
-for the whole protocol, regards a connection as closed from the moment at which GOAWAY comes, and refuses the rest of
-the answers that are still on their way (python-hyper/h2#1181). Here GOAWAY is the very thing to be measured:
-kube-apiserver sends it to move its clients away in good order.
+Frames are parsed here; only compressed header fields are left to a library (hpack). h2, the library for the whole
+protocol, maps RECV_GOAWAY to CLOSED, and refuses the rest of the answers that are still to come (python-hyper/h2#1181).
+But GOAWAY is exactly what is measured here: kube-apiserver sends it to move its clients in good order.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ _NO_ERROR, _REFUSED_STREAM = 0, 7
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _MAX_FRAME = 16384
 _WINDOW = 2**24
-"""How many bytes the server may send ahead, on a stream and on the connection: far more than any answer here has."""
+"""How many bytes the server may send ahead, per stream and per connection: far more than any answer here has."""
 _CREDIT = _WINDOW // 4
-"""It is told that it may go on when it has sent this much: for every part, that would cost a message each."""
+"""The window is updated after this many bytes: an update for every part would cost a message each."""
 _NO_TABLE = b"\x20"
-"""How a block of header fields begins in which the server takes note that it may keep no table of earlier ones."""
+"""The start of a block of header fields by which the server confirms a table of size 0."""
 _STATUS_200 = 0x88
-"""What ":status: 200" is then compressed to, always; such a block says nothing else that matters here."""
+"""The encoding of ":status: 200" then; nothing else in such a block matters here."""
 _GOOD: Mapping[str, str] = {":status": "200"}
 
 
@@ -51,7 +50,7 @@ class _Exchange:
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self.consumed = 0
-        """Bytes of its body that the server has not been given credit for yet."""
+        """Bytes of its body for which the window has not been updated yet."""
         self._parts: deque[bytes] = deque()
         self._complete = False
         self._error: Exception | None = None
@@ -68,7 +67,7 @@ class _Exchange:
         """The next part of the body, b"" at its end."""
         while not self._parts:
             if self._error is not None:
-                # An answer has begun: it is no longer a request that nobody answered.
+                # An answer has begun, so this is no unanswered request.
                 raise BadAnswer(f"{str(self._error) or 'closed'} in the middle of the answer")
             if self._complete:
                 return b""
@@ -76,7 +75,7 @@ class _Exchange:
         return self._parts.popleft()
 
     def on_fields(self, found: Mapping[str, str]) -> None:
-        """Take the head; what comes after it are announcements (1xx) before, or trailers."""
+        """Take the head; interim answers (1xx) before it and trailers after it are ignored."""
         status = int(found.get(":status", "0"))
         if status >= 200:
             self.status, self.headers = status, found
@@ -88,7 +87,7 @@ class _Exchange:
         self._wake()
 
     def on_end(self, error: Exception | None = None) -> None:
-        """There is no more, because it is complete or because of an error."""
+        """The answer ends, completely or with an error."""
         self._complete, self._error = error is None, error
         self._wake()
 
@@ -102,7 +101,7 @@ class _Exchange:
 
 
 class Http2Connection:
-    """One connection. `usable` until the server moves its clients away, or has as many exchanges as it allows."""
+    """One connection. `usable` until the server sends GOAWAY, or has as many exchanges as it allows."""
 
     def __init__(self, stream: TlsStream, encoder: Encoder) -> None:
         self._stream = stream
@@ -113,23 +112,23 @@ class Http2Connection:
         self._exchanges: dict[int, _Exchange] = {}
         self._next = 1
         self._leaving = False
-        self._max_exchanges = 100  # until the server says how many: what it should allow at least
+        self._max_exchanges = 100  # the recommended minimum, until the server sends its own limit
         self._send_window, self._initial_window = 65535, 65535
         self._consumed = 0
         self._writing = asyncio.Lock()
         self._fields = b""
         self._ends = False
         self._buffer = bytearray()
-        self._at_rest = True
-        """Whether what came last was the end of something: more is told by the loop, when it comes."""
+        self._complete = True
+        """Whether the last data ended an exchange or a control frame: the loop reports what comes next."""
         self._replies: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Say hello. Raises OSError."""
-        # Without a table, header fields that say nothing here can be passed over.
+        """Send preface and settings. Raises OSError."""
+        # Without a table, header fields that don't matter here need not be decoded.
         settings = struct.pack(">HIHIHI", _ENABLE_PUSH, 0, _INITIAL_WINDOW, _WINDOW, _HEADER_TABLE, 0)
-        hello = _PREFACE + _frame(_Kind.SETTINGS, 0, 0, settings)
-        await self._stream.send(hello + _frame(_Kind.WINDOW_UPDATE, 0, 0, struct.pack(">I", _WINDOW - 65535)))
+        preface = _PREFACE + _frame(_Kind.SETTINGS, 0, 0, settings)
+        await self._stream.send(preface + _frame(_Kind.WINDOW_UPDATE, 0, 0, struct.pack(">I", _WINDOW - 65535)))
         self._stream.listen(self._read)
 
     @property
@@ -139,11 +138,11 @@ class Http2Connection:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way."""
+        """Whether there is no open exchange."""
         return not self._exchanges
 
     def close(self) -> None:
-        """End it, with all that goes on in it."""
+        """Close it, with all open exchanges."""
         for reply in self._replies:
             reply.cancel()
         self._end(Closed())
@@ -162,7 +161,7 @@ class Http2Connection:
         except (BrokenPipeError, ConnectionResetError) as error:
             raise Closed from error
         except asyncio.CancelledError:
-            self._exchanges.pop(identity, None)  # what still comes for it is passed over
+            self._exchanges.pop(identity, None)  # the rest of its answer is ignored
             raise
         return exchange
 
@@ -176,13 +175,13 @@ class Http2Connection:
         return head + _frame(_Kind.DATA, _END_STREAM, identity, body) if body else head
 
     def _read(self) -> None:
-        """Take what has come. Called by the loop: no task has to be woken for it, and then wake another."""
+        """Read what has arrived. Called by the loop itself, which saves waking a task that wakes another."""
         try:
             while data := self._stream.take():
                 self._frames(data)
                 if self._leaving and self.idle:
                     break
-                if self._at_rest:
+                if self._complete:
                     return
             if data is None:
                 return
@@ -190,10 +189,10 @@ class Http2Connection:
         except OSError as error:
             self._end(Closed() if isinstance(error, BrokenPipeError | ConnectionResetError) else error)
         except (BadAnswer, hpack.HPACKError, struct.error, IndexError, ValueError) as error:
-            self._end(BadAnswer(f"what came is no HTTP/2: {error}"))
+            self._end(BadAnswer(f"the answer is not HTTP/2: {error}"))
 
     def _frames(self, data: bytes) -> None:
-        """Take all whole frames, and send what is to be answered to them."""
+        """Process all complete frames, and send the replies to them."""
         buffer, start, answer = self._buffer, 0, b""
         buffer += data
         while len(buffer) - start >= 9:
@@ -203,10 +202,10 @@ class Http2Connection:
             kind, flags = buffer[start + 3], buffer[start + 4]
             identity = int.from_bytes(buffer[start + 5 : start + 9], "big") & 0x7FFFFFFF
             answer += self._take(kind, flags, identity, bytes(buffer[start + 9 : end]))
-            self._at_rest = kind not in (_Kind.DATA, _Kind.HEADERS, _Kind.CONTINUATION) or bool(flags & _END_STREAM)
+            self._complete = kind not in (_Kind.DATA, _Kind.HEADERS, _Kind.CONTINUATION) or bool(flags & _END_STREAM)
             start = end
         del buffer[:start]
-        self._at_rest = self._at_rest and not buffer
+        self._complete = self._complete and not buffer
         if answer:
             reply = asyncio.create_task(self._reply(answer))
             self._replies.add(reply)
@@ -217,10 +216,10 @@ class Http2Connection:
             async with self._writing:
                 await self._stream.send(answer)
         except OSError:
-            """Whoever closed it also ends what is read from it, with what came before the end."""
+            """Reading notices the end too, after the last data."""
 
     def _take(self, kind: int, flags: int, identity: int, payload: bytes) -> bytes:
-        """Take one frame; returns what is to be answered to it."""
+        """Process one frame; returns the reply to it."""
         match kind:
             case _Kind.DATA:
                 return self._on_data(flags, identity, payload)
@@ -234,7 +233,7 @@ class Http2Connection:
                     self._on_setting(*struct.unpack_from(">HI", payload, offset))
                 return _frame(_Kind.SETTINGS, _ACK, 0, b"")
             case _Kind.PUSH_PROMISE:
-                raise BadAnswer("a push that nobody allowed")
+                raise BadAnswer("a push, which the settings forbid")
             case _Kind.PING if not flags & _ACK:
                 return _frame(_Kind.PING, _ACK, 0, payload)
             case _Kind.GOAWAY:
@@ -255,7 +254,7 @@ class Http2Connection:
             self._consumed = 0
         if flags & _END_STREAM:
             self._finish(identity)
-        elif exchange is not None:  # long answers (watches) have a window of their own
+        elif exchange is not None:  # long answers (watches) use their stream's window too
             exchange.consumed += len(payload)
             if exchange.consumed >= _CREDIT:
                 answer += _frame(_Kind.WINDOW_UPDATE, 0, identity, struct.pack(">I", exchange.consumed))
@@ -278,7 +277,7 @@ class Http2Connection:
             self._finish(identity)
 
     def _decoded(self, block: bytes) -> Mapping[str, str]:
-        """Header fields; of an answer with status 200 only that, as nothing else in its head matters here."""
+        """Header fields; only the status of a 200, as nothing else in its head matters here."""
         start = len(_NO_TABLE) if block.startswith(_NO_TABLE) else 0
         self._tableless = self._tableless or start > 0
         if self._tableless and block[start] == _STATUS_200:
@@ -292,7 +291,7 @@ class Http2Connection:
             self._initial_window = value
 
     def _on_goaway(self, last: int, code: int) -> None:
-        """The server takes no new requests here; those up to `last` it still answers."""
+        """The server accepts no new requests here; it still answers those up to `last`."""
         self._leaving = True
         why = "the server is leaving" if code == _NO_ERROR else f"the server gave up the connection (error {code})"
         for identity in [identity for identity in self._exchanges if identity > (last & 0x7FFFFFFF)]:

@@ -1,4 +1,4 @@
-"""Kinds of clients: those that connect anew for every request, and those that keep their connections."""
+"""Kinds of clients: those that connect for every request, and those that keep their connections."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ __all__ = [
 Protocols = Literal["HTTP/1.1", "HTTP/2"]
 PROTOCOLS: tuple[Protocols, ...] = ("HTTP/1.1", "HTTP/2")
 _IDLE = 10
-"""Idle connections that a pool keeps: as many as urllib3, the best known one, does."""
+"""Idle connections that a pool keeps, as many as urllib3 does."""
 _CLOSED = (Closed, BrokenPipeError, ConnectionResetError)
 BROKEN = (OSError, Closed, Unprocessed, BadAnswer)
-"""What an exchange can break with; a timeout is an OSError."""
+"""What can end an exchange early; a timeout is an OSError."""
 
 
 class Client(Protocol):
-    """One kind of client. Any number of requests may be under way: none waits for another."""
+    """One kind of client. Requests are concurrent: none waits for another."""
 
     name: str
 
     async def send(self, request: Request, deadline: float) -> Attempt:
-        """Try once, until `deadline` in the loop's time; never raises for what a server or a network does."""
+        """Try once, until `deadline` in the loop's time; never raises for an error of a server or a network."""
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         ...
 
 
 async def connect(encoder: Encoder, protocol: Protocols) -> Http1Connection | Http2Connection:
-    """Connect; HTTP/1.1 also where the server doesn't agree on HTTP/2, as clients do. Raises OSError."""
+    """Connect; falls back to HTTP/1.1 if the server doesn't negotiate HTTP/2, as clients do. Raises OSError."""
     endpoint = encoder.endpoint
     if protocol == "HTTP/1.1":
         return Http1Connection(await TlsStream.open(endpoint, endpoint.tls), encoder)
@@ -119,7 +119,7 @@ class KeptClient:
                 return attempt
         except BROKEN as error:
             if reused and isinstance(error, _CLOSED):
-                self.close()  # the others lead to the same server
+                self.close()  # the others have the same server
             return failed(error, connected=connection is not None, reused=reused)
         finally:
             if done and connection is not None and len(self._idle) < _IDLE:
@@ -132,7 +132,7 @@ class KeptClient:
             self._idle.pop().close()
 
     def _take(self) -> Http1Connection | None:
-        """An idle connection that, as far as a client can know, is still open."""
+        """An idle connection that is still open, as far as a client can know."""
         while self._idle:
             connection = self._idle.pop()
             if not connection.stale:
@@ -142,7 +142,7 @@ class KeptClient:
 
 
 class SharedClient:
-    """Sends all requests through one HTTP/2 connection, and opens the next when the server leaves that one."""
+    """Sends all requests through one HTTP/2 connection, and opens another when the server sends GOAWAY."""
 
     name = "kept HTTP/2"
 
@@ -174,7 +174,7 @@ class SharedClient:
                 connection.close()
 
     async def _usable(self) -> Http2Connection | None:
-        """A connection that takes requests; None when the server doesn't speak HTTP/2."""
+        """A connection that accepts requests; None when the server doesn't support HTTP/2."""
         if self._current is not None and self._current.usable:
             return self._current
         async with self._opening:
@@ -182,7 +182,7 @@ class SharedClient:
                 return None
             if self._current is not None and self._current.usable:
                 return self._current
-            self._sort_out()
+            self._close_idle()
             opened = await connect(self._encoder, "HTTP/2")
             if isinstance(opened, Http1Connection):
                 opened.close()
@@ -191,8 +191,8 @@ class SharedClient:
             self._current = opened
             return opened
 
-    def _sort_out(self) -> None:
-        """Close connections on which nothing is under way any more; what still is comes to its end."""
+    def _close_idle(self) -> None:
+        """Close connections without open exchanges; the others complete theirs."""
         old = [connection for connection in (*self._leaving, self._current) if connection is not None]
         self._current, self._leaving = None, [connection for connection in old if not connection.idle]
         for connection in old:
@@ -209,7 +209,7 @@ async def _exchange(connection: Connection, request: Request) -> Attempt:
 
 
 def failed(error: Exception, *, connected: bool, reused: bool) -> Attempt:
-    """The attempt that ended with an error. `reused`: the connection had been there before the request."""
+    """An attempt that ended with an error. `reused`: the connection had been open before the request."""
     return Attempt(
         False,
         error=described(error, "waiting for the answer" if connected else "connecting"),

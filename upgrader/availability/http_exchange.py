@@ -1,4 +1,4 @@
-"""What a client says and hears, whichever version of HTTP carries it, and how an exchange can break."""
+"""Requests, answers and errors of a client, in either version of HTTP."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ __all__ = [
 
 
 class BadAnswer(Exception):
-    """The server sent what is no HTTP, or ended in the middle of an answer."""
+    """The server sent invalid HTTP, or ended in the middle of an answer."""
 
 
 class Closed(Exception):
-    """The connection ended before any part of an answer came: the server may not have seen the request."""
+    """The connection ended before any part of an answer: the server may not have received the request."""
 
 
 class Unprocessed(Exception):
-    """The server says that it did nothing about the request, so that any client may send it again (RFC 9113, 8.7)."""
+    """The server did not process the request, so that a client may send it again (RFC 9113, 8.7)."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """An HTTP request. Statuses in `accept` are as good as 2xx."""
+    """An HTTP request. Statuses in `accept` count as success, like 2xx."""
 
     method: str
     path: str
     body: bytes | None = field(default=None, repr=False)
     accept: tuple[int, ...] = ()
     when_missing: Request | None = None
-    """What a client sends next when the answer is 404: creates what this request updates."""
+    """The request after a 404: creates the object that this request updates."""
 
     @property
     def idempotent(self) -> bool:
-        """Whether sending it twice does the same as sending it once (RFC 9110, 9.2.2)."""
+        """Whether sending it twice has the same effect as sending it once (RFC 9110, 9.2.2)."""
         return self.method in ("GET", "HEAD", "PUT", "DELETE")
 
 
 class Exchange(Protocol):
-    """An answer whose head has come."""
+    """An answer whose head has arrived."""
 
     status: int
     headers: Mapping[str, str]
     """Names in lower case."""
 
     async def chunk(self) -> bytes:
-        """The next part of the body, b"" at its end. Raises BadAnswer or OSError when it breaks off."""
+        """The next part of the body, b"" at its end. Raises BadAnswer or OSError when it is cut off."""
         ...
 
 
@@ -76,28 +76,28 @@ class Connection(Protocol):
         ...
 
     def close(self) -> None:
-        """End it at once, with all that goes on in it."""
+        """Close it at once, with all open exchanges."""
         ...
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """How one try ended: with a status, or with an error and no status."""
+    """The result of one try: a status, or an error without one."""
 
     ok: bool
     status: int = 0
     error: str = ""
     retry_after: float | None = None
-    """Seconds that the server asked to wait, with a 429 or 503."""
+    """Seconds that the server asked the client to wait, with a 429 or 503."""
     unanswered: bool = False
-    """A kept connection was closed before any part of an answer came: the server may not have seen the request."""
+    """A kept connection was closed before any part of an answer: the server may not have received the request."""
     unprocessed: bool = False
-    """The server said that it did nothing about the request."""
+    """The server reported that it did not process the request."""
     body: bytes = field(default=b"", repr=False, compare=False)
 
 
 def fields(endpoint: ApiEndpoint, request: Request) -> dict[str, str]:
-    """The header fields of a request, names in lower case, but for the framing of its body."""
+    """The header fields of a request, names in lower case, without those for its body's framing."""
     found = {"accept": "application/json", "user-agent": "upgrader-availability"}
     found |= {name.lower(): value for name, value in endpoint.headers.items()}
     if request.body is not None:
@@ -106,7 +106,7 @@ def fields(endpoint: ApiEndpoint, request: Request) -> dict[str, str]:
 
 
 def judged(request: Request, answer: Exchange, body: bytes) -> Attempt:
-    """What a complete answer is worth."""
+    """The result of a complete answer."""
     status = answer.status
     ok = 200 <= status < 300 or status in request.accept
     wait = _retry_after(answer.headers.get("retry-after")) if status in (429, 503) else None
@@ -114,7 +114,7 @@ def judged(request: Request, answer: Exchange, body: bytes) -> Attempt:
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Seconds, from either form that RFC 9110 (10.2.3) allows; None for anything else."""
+    """Seconds, from either form of RFC 9110 (10.2.3); None for anything else."""
     if value is None:
         return None
     if value.strip().isdecimal():
@@ -127,7 +127,7 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def described(error: Exception, doing: str) -> str:
-    """An error in a few words; `doing` says what was going on ("connecting", "waiting for the answer")."""
+    """An error in a few words; `doing` is the interrupted activity ("connecting", "waiting for the answer")."""
     match error:
         case Closed():
             return "closed without an answer"
@@ -141,7 +141,7 @@ def described(error: Exception, doing: str) -> str:
             return f"TLS: {error.reason or error}"
         case asyncio.TimeoutError():
             return f"timed out while {doing}"
-        case OSError() if error.errno:  # asyncio's own text is longer, and says no more
+        case OSError() if error.errno:  # asyncio's own text is longer, without more information
             return f"{os.strerror(error.errno).lower()} while {doing}"
         case _:
             return f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""A long watch of one object, as controllers and operators have it: it goes on where it was ended."""
+"""A long watch of one object, as controllers keep it: it continues where the server ended it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from upgrader.availability.watch_continuity import Continuity
 
 __all__ = ["LongWatch"]
 
-_AGAIN_SECONDS = 0.2
-"""How long a watch that could not begin waits before it is tried again."""
+_RETRY_SECONDS = 0.2
+"""How long a watch that could not be started waits before the next try."""
 _LENGTH_SECONDS = 600
 
 
@@ -34,7 +34,7 @@ class LongWatch:
         deadline_seconds: float,
         record: Callable[[str, Outcome, float], None],
     ) -> None:
-        """`record` is called with what was asked, its outcome and when it was due, for each list, watch and break."""
+        """`record` is called with a name, the outcome and the due time of each list, watch and break."""
         self.name = f"watch {protocol}"
         self.continuity = Continuity()
         self.resumed = 0
@@ -51,7 +51,7 @@ class LongWatch:
         try:
             while True:
                 if not (await self._ready() and await self._began()):
-                    await asyncio.sleep(_AGAIN_SECONDS)
+                    await asyncio.sleep(_RETRY_SECONDS)
                     continue
                 await self._follow()
                 self.resumed += 1
@@ -59,7 +59,7 @@ class LongWatch:
             self.close()
 
     async def send(self, request: Request, deadline: float) -> Attempt:
-        """Try once to begin the watch: an attempt that is good leaves it open."""
+        """Try once to start the watch: a successful attempt leaves it open."""
         connection = None
         try:
             async with asyncio.timeout_at(deadline):
@@ -81,7 +81,7 @@ class LongWatch:
         self._connection = self._answer = None
 
     async def _ready(self) -> bool:
-        """Know where to begin: at the version of a list, once."""
+        """Find the version to start from: that of a list, once."""
         if self.continuity.position:
             return True
         outcome = await self._asked(
@@ -115,7 +115,7 @@ class LongWatch:
         return outcome
 
     async def _follow(self) -> None:
-        """Take events until the watch ends. One that doesn't end in good order has failed."""
+        """Take events until the watch ends; if it doesn't end in good order, it has failed."""
         assert self._answer is not None
         loop, rest = asyncio.get_running_loop(), b""
         try:
@@ -132,7 +132,7 @@ class LongWatch:
                     if not second.expired():
                         raise
                 if self.continuity.overdue(loop.time()):
-                    raise BadAnswer("the watch is open, but tells nothing of changes that were made")
+                    raise BadAnswer("the watch is open, but delivers no events for changes")
             if rest:
                 raise BadAnswer("the watch ended in the middle of an event")
         except BROKEN as error:
@@ -165,9 +165,9 @@ def _parsed(text: bytes) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError:
-        raise BadAnswer("what came is no JSON") from None
+        raise BadAnswer("the answer is not JSON") from None
     if not isinstance(found, dict):
-        raise BadAnswer("what came is no object")
+        raise BadAnswer("the answer is not a JSON object")
     return found
 
 
@@ -175,4 +175,4 @@ def _version(found: dict[str, Any]) -> int:
     try:
         return int(found["metadata"]["resourceVersion"])
     except (KeyError, TypeError, ValueError):
-        raise BadAnswer("what came has no resource version") from None
+        raise BadAnswer("the answer has no resource version") from None

@@ -1,4 +1,4 @@
-"""Tells the prober which step is at work."""
+"""Informs the prober which step runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Phases:
         self._enter = enter
 
     def emit(self, event: Event) -> None:
-        """Take note of an event."""
+        """Enter a new phase if the event starts one."""
         match event:
             case StepStarted() | StepInspected():
                 self._enter(event.step)

@@ -1,12 +1,11 @@
 """The prober's process: `python -m upgrader.availability.prober OPTIONS`, where OPTIONS is JSON (see `Options`).
 
-Sends requests at a fixed rate whether or not earlier ones were answered (an open loop: a slow server can't slow the
-questions down), and counts their latency from when they were due, so that a request that had to wait for its turn
-counts with its wait. Everything runs in one thread: its cost is small and known, and no lock or scheduler of
-Python's can delay what is measured.
+Sends requests at a fixed rate, whether or not earlier ones were answered (an open loop: a slow server doesn't slow the
+probing), and measures their latency from when they were due, so that a request's wait for its turn counts. Everything
+runs in one thread: its cost is small and known, and no lock or scheduler of Python's can delay what is measured.
 
-It writes what it counted to stdout, a JSON line at a time. Lines on stdin say what is going on (`phase NAME`). It ends
-when its stdin does, so it never outlives its parent, and takes its object out of the cluster again.
+It writes its counts to stdout, one JSON line each time. Lines on stdin name the phase (`phase NAME`). It ends with its
+stdin, so it never outlives its parent, and deletes its object in the cluster.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from upgrader.model.availability import Watches
 __all__ = ["COLLECTION", "OBJECT", "Options", "Prober", "main"]
 
 DEADLINE_SECONDS = 10.0
-"""After this long a request has failed."""
+"""The time after which a request has failed."""
 REPORT_SECONDS = 0.5
 STALL_SECONDS = 0.05
-"""A prober that is later than this didn't get to run: that time is nobody's gap."""
+"""A prober that is later than this was not scheduled: that time counts as no gap."""
 LEAVE_SECONDS = 3.0
-"""How long the end waits for answers that are still out."""
+"""How long the end waits for outstanding answers."""
 OBJECT = "upgrader-availability"
 COLLECTION = "/api/v1/namespaces/kube-system/configmaps"
 
@@ -52,7 +51,7 @@ _VERSION = re.compile(rb'"resourceVersion": ?"(\d+)"')
 
 @dataclass(frozen=True)
 class Options:
-    """What the prober is told at its start. `addresses` are asked besides the kubeconfig's own (`https://HOST:PORT`)."""
+    """The prober's options. `addresses` (`https://HOST:PORT`) are probed besides the kubeconfig's own."""
 
     kubeconfig: str
     context: str = ""
@@ -60,7 +59,7 @@ class Options:
     addresses: tuple[str, ...] = ()
 
 
-_GET = Request("GET", f"{COLLECTION}/{OBJECT}", accept=(404,))  # its object may not be there yet
+_GET = Request("GET", f"{COLLECTION}/{OBJECT}", accept=(404,))  # its object may not exist yet
 _LIST = Request("GET", f"{COLLECTION}?limit=5")
 _WRITTEN = json.dumps(
     {
@@ -77,8 +76,8 @@ _WRITTEN = json.dumps(
 
 
 def _write() -> Request:
-    # A ConfigMap, as it may be replaced without naming the version that one has seen (a Lease may not): the PUT is
-    # idempotent. 409 to the POST says that another client created it a moment ago.
+    # A ConfigMap, as it may be replaced without a resource version (a Lease may not): the PUT is idempotent. 409 to the
+    # POST means that another client has just created it.
     body = _WRITTEN.replace("TIME", datetime.now(UTC).isoformat(timespec="microseconds")).encode()
     create = Request("POST", COLLECTION, body, accept=(409,))
     return Request("PUT", f"{COLLECTION}/{OBJECT}", body, when_missing=create)
@@ -98,12 +97,12 @@ class _Lane:
     address: str
     client: Client
     writing: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
-    """A client's writes are all of one object, so it makes one after the other, as controllers do. One that has to wait
-    counts with its wait. Were they all under way at a time, a slow server would be kept busy with their conflicts."""
+    """A client writes one object only, so it sends one write after the other, as controllers do; a write's wait counts.
+    Concurrent writes would keep a slow server busy with their conflicts."""
 
 
 class Prober:
-    """Sends each kind of request through each kind of client and each address, in turn, and watches what it writes."""
+    """Sends each kind of request through each kind of client and each address, in turn, and watches its own object."""
 
     def __init__(self, endpoints: Sequence[ApiEndpoint], requests_per_second: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -130,7 +129,7 @@ class Prober:
         self._stop.set()
 
     def enter(self, phase: str) -> None:
-        """What is going on from now on."""
+        """The phase from now on."""
         self._tally.enter(phase)
 
     async def run(self, out: TextIO) -> None:
@@ -206,13 +205,13 @@ class Prober:
         return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        """What a request of ours met is in the counts; an exception is a bug, and ends the prober."""
+        """Errors of requests are in the counts; an exception is a bug, and ends the prober."""
         self._tasks.discard(task)
         if not task.cancelled() and (bug := task.exception()) is not None:
             self._broken(bug)
 
     def _on_broken(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What nobody awaits has failed: a call by the loop."""
+        """A callback of the loop, which no task awaits, has failed."""
         self._broken(context.get("exception") or RuntimeError(str(context.get("message"))))
 
     def _broken(self, bug: BaseException) -> None:
@@ -220,7 +219,7 @@ class Prober:
         self._stop.set()
 
     async def _finish(self) -> None:
-        """Give answers that are out a moment, then take all that is ours away."""
+        """Wait a moment for outstanding answers, then remove the prober's own object."""
         for task in self._watching:
             task.cancel()
         if self._tasks:
@@ -230,7 +229,7 @@ class Prober:
         await asyncio.gather(*left, return_exceptions=True)
         for lane in (*self._fresh, *self._kept):
             lane.client.close()
-        # If this fails the API is away, and what is left behind is one small ConfigMap that the next run takes over.
+        # If the API is unreachable, one small ConfigMap stays, which the next run reuses.
         client = FreshClient(next(iter(self._endpoints.values())), "HTTP/1.1")
         await client.send(Request("DELETE", f"{COLLECTION}/{OBJECT}"), self._loop.time() + LEAVE_SECONDS)
 
@@ -249,11 +248,11 @@ class Prober:
             out.write(json.dumps({**asdict(counts), "final": final}) + "\n")
             out.flush()
         except BrokenPipeError:
-            self._stop.set()  # nobody listens any more; what is in the cluster is still to be taken out
+            self._stop.set()  # the parent has ended; the object in the cluster is still to be deleted
 
 
 class _Orders:
-    """What the parent writes to stdin, a line at a time."""
+    """The parent's lines on stdin."""
 
     def __init__(self, prober: Prober, descriptor: int) -> None:
         self._prober = prober

@@ -38,9 +38,9 @@ class AvailabilityProbe:
         addresses: Sequence[str] = (),
         on_change: Callable[[Availability], None] | None = None,
     ) -> None:
-        """`addresses` (`https://HOST:PORT`) are asked besides the kubeconfig's own.
+        """`addresses` (`https://HOST:PORT`) are probed besides the kubeconfig's own.
 
-        `on_change` is called with the counts about twice a second, from a thread of the probe's own.
+        `on_change` is called with the counts about twice a second, from a separate thread.
         """
         options = Options(str(kubeconfig), context, requests_per_second, tuple(addresses))
         self._command = [sys.executable, "-m", "upgrader.availability.prober", json.dumps(asdict(options))]
@@ -63,7 +63,7 @@ class AvailabilityProbe:
         self.stop()
 
     def start(self) -> None:
-        """Start, and return when it probes. Raises UsageError when the kubeconfig or an address can't be used."""
+        """Start, and return when it probes. Raises UsageError when the kubeconfig or an address is unusable."""
         # A session of its own: Ctrl-C in the terminal is for the parent, which then stops the prober.
         self._process = subprocess.Popen(
             self._command,
@@ -81,15 +81,15 @@ class AvailabilityProbe:
             raise kind(f"the availability prober did not start: {complaint or f'exit code {code}'}")
 
     def enter(self, phase: str) -> None:
-        """Say what is going on from now on: what is due then is counted to it."""
+        """Enter a phase: requests that are due from now on count to it."""
         process = self._process
         if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError):  # it has ended, and `stop` will say so
+            with contextlib.suppress(OSError):  # it has ended, and `stop` will report that
                 process.stdin.write(f"phase {phase}\n".encode())
                 process.stdin.flush()
 
     def counts(self) -> Availability | None:
-        """The counts so far; None when the prober has been silent for longer than a busy machine explains."""
+        """The counts so far; None when the prober has not reported for longer than a busy machine explains."""
         silent = time.monotonic() - self._heard
         return self._seen if self._probing and silent < _SILENT_SECONDS else None
 
@@ -98,16 +98,16 @@ class AvailabilityProbe:
         return self._seen
 
     def stop(self) -> Availability:
-        """Stop, and return the final counts. Stopping again gives the same.
+        """Stop, and return the final counts. Stopping again returns the same.
 
-        A prober that ended before it was told to adds a failure that says so: what it did not see is unknown.
+        A prober that ended too early adds a failure that reports it: the counts after that are unknown.
         """
         if self._process is not None:
             code, complaint = self._end()
             if not self._final:
                 now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
                 lines = complaint.splitlines()
-                what = f"ended by itself (exit code {code}): {lines[-1] if lines else 'it said nothing'}"
+                what = f"ended by itself (exit code {code}): {lines[-1] if lines else 'without output'}"
                 gap = Failure(now, "", "prober", "process", what)
                 self._seen = replace(self._seen, failures=(gap, *self._seen.failures))
         return self._seen

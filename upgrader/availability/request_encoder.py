@@ -1,4 +1,4 @@
-"""Requests as they go over the wire. The same few are sent again and again, so each is put together once."""
+"""Encodes requests. The same few are sent repeatedly, so each is encoded once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Encoder"]
 
 
 class Encoder:
-    """A client's requests to an endpoint: all but their bodies."""
+    """A client's requests to an endpoint, without their bodies."""
 
     def __init__(self, endpoint: ApiEndpoint) -> None:
         self.endpoint = endpoint
@@ -33,7 +33,7 @@ class Encoder:
         return self._http1[key]
 
     def http2(self, request: Request) -> bytes:
-        """The compressed header fields, without any reference to earlier ones: good on every connection."""
+        """The compressed header fields, without references to earlier ones: valid on every connection."""
         key = (request.method, request.path, len(request.body or b""))
         if key not in self._http2:
             found = [

@@ -1,4 +1,4 @@
-"""What a well-behaved client does when a try fails; only what is left after that counts as failed."""
+"""The retries of a well-behaved client; a request counts as failed only after them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _UNPROCESSED_TRIES = 3
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a request ended. `raw_failed`: its first try failed, whatever came of it."""
+    """How a request ended. `raw_failed`: its first try failed, whatever the outcome."""
 
     ok: bool
     raw_failed: bool
     error: str = ""
-    """Why it failed; for a request that was answered in the end, why its first try was not."""
+    """Why it failed; for a request that succeeded later, why its first try failed."""
     body: bytes = field(default=b"", repr=False, compare=False)
     """The answer to a request that did not fail."""
 
@@ -33,17 +33,17 @@ async def ask(
     monotonic: Callable[[], float],
     sleep: Callable[[float], Awaitable[object]],
 ) -> Outcome:
-    """Send a request until it is answered or the rules say that it failed.
+    """Send a request until it is answered, or failed by these rules:
 
-    - 429 or 503 with Retry-After: again after that time (RFC 9110, 10.2.3; RFC 6585, 4), if the deadline permits.
-    - An idempotent request on a kept connection that was closed before any answer: once more (RFC 9112, 9.3.1).
-    - Any request that the server says it did nothing about (GOAWAY, REFUSED_STREAM): again (RFC 9113, 8.7).
-    - 404 for an update of what doesn't exist (yet): create it.
+    - 429 or 503 with Retry-After: retry after that time (RFC 9110, 10.2.3; RFC 6585, 4), if the deadline permits.
+    - An idempotent request on a kept connection that was closed before any answer: retry once (RFC 9112, 9.3.1).
+    - Any request that the server did not process (GOAWAY, REFUSED_STREAM): retry (RFC 9113, 8.7).
+    - 404 for an update of an object that doesn't exist (yet): create it.
 
     `deadline` is in `monotonic` time; a request that was not even sent by then has failed.
     """
     first = ""
-    again, unprocessed = False, 0
+    repeated, unprocessed = False, 0
     error = "not sent: the tries before it took too long"
     while deadline - monotonic() > 0:
         attempt = await client.send(request, deadline)
@@ -58,8 +58,8 @@ async def ask(
             await sleep(attempt.retry_after)
         elif attempt.unprocessed and unprocessed < _UNPROCESSED_TRIES:
             unprocessed += 1
-        elif attempt.unanswered and request.idempotent and not again:
-            again = True
+        elif attempt.unanswered and request.idempotent and not repeated:
+            repeated = True
         else:
             break
     return Outcome(False, True, error)

@@ -1,4 +1,4 @@
-"""Which client sends which request when: a fixed plan, so that equal runs ask equal questions."""
+"""Which client sends which request when: a fixed plan, so that equal runs send equal requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 __all__ = ["FRESH_PER_SECOND", "deal"]
 
 FRESH_PER_SECOND = 5.0
-"""New connections a second at most, through all addresses: each costs some 2 ms of a core for its TLS handshake."""
+"""At most this many new connections a second, for all addresses: a TLS handshake costs some 2 ms of a core."""
 
 Client = TypeVar("Client")
 Kind = TypeVar("Kind")
@@ -18,10 +18,10 @@ Kind = TypeVar("Kind")
 def deal(
     fresh: Sequence[Client], kept: Sequence[Client], kinds: Sequence[Kind], requests_per_second: float
 ) -> Iterator[tuple[Client, Kind]]:
-    """Client and kind of each request in turn, without end.
+    """The client and the kind of each request in turn, endlessly.
 
-    Half of the requests are for fresh connections, or as many as FRESH_PER_SECOND allows. Either half goes round its
-    clients, and each client goes round the kinds by itself: so every client sends every kind.
+    Half of the requests use fresh connections, or as many as FRESH_PER_SECOND allows. Either half cycles through its
+    clients, and each client through the kinds, so that every client sends every kind.
     """
     share = min(0.5, FRESH_PER_SECOND / requests_per_second)
     rounds = {True: cycle(range(len(fresh))), False: cycle(range(len(kept)))}
@@ -29,7 +29,7 @@ def deal(
     owed = 0.0
     while True:
         owed += share
-        anew = owed >= 1
-        owed -= anew
-        client = (fresh if anew else kept)[next(rounds[anew])]
+        connect = owed >= 1
+        owed -= connect
+        client = (fresh if connect else kept)[next(rounds[connect])]
         yield client, next(turns[id(client)])

@@ -17,12 +17,12 @@ KEPT_FAILURES = 500
 """How many failures are kept one by one: at 10 requests a second, close to a minute without any API."""
 
 NEWEST_FAILURES = 20
-"""How many are told while counting goes on."""
+"""How many are reported while counting continues."""
 
 
 @dataclass(frozen=True)
 class Probed:
-    """A request that was due at `due` (loop's time), which on the wall clock was `time` (seconds since 1970)."""
+    """A request that was due at `due` (loop's time), or `time` by the wall clock (seconds since 1970)."""
 
     address: str
     client: str
@@ -32,7 +32,7 @@ class Probed:
     time: float
 
     def failure(self, error: str) -> Failure:
-        """It, having failed."""
+        """The request as a failure."""
         time = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return Failure(time, self.address, self.client, self.request, error, self.phase)
 
@@ -53,7 +53,7 @@ class _Counts:
 
 @dataclass
 class _Gap:
-    """The time since the last good answer through an address, and the phases that it has reached into."""
+    """The time since the last successful answer through an address, and the phases that it overlaps."""
 
     since: float
     phases: list[str]
@@ -62,13 +62,13 @@ class _Gap:
 class Tally:
     """Outcomes so far. All times are in one monotonic clock's seconds.
 
-    A request belongs to the phase in which it was due, whenever its end is known. A gap belongs to every phase that
-    it reaches into: whoever asks during one of them sees all of it.
+    A request belongs to the phase in which it was due, whenever it ends. A gap belongs, with its whole length, to every
+    phase that it overlaps.
     """
 
     def __init__(self, started: float, addresses: tuple[str, ...]) -> None:
         self.phase = ""
-        """What is going on."""
+        """The present phase."""
         self._all = _Counts()
         self._phases: defaultdict[str, _Counts] = defaultdict(_Counts)
         self._lanes: defaultdict[tuple[str, str, str], _Counts] = defaultdict(_Counts)
@@ -78,14 +78,14 @@ class Tally:
         self._stalled = 0.0
 
     def enter(self, phase: str) -> None:
-        """What is going on from now on."""
+        """The phase from now on."""
         self.phase = phase
         for gap in self._gaps.values():
             if phase not in gap.phases:
                 gap.phases.append(phase)
 
     def stalled(self, seconds: float) -> None:
-        """Leave out a time in which nobody asked or listened: it says nothing about the server."""
+        """Exclude a time in which the prober was not scheduled: it has no meaning for the server."""
         self._stalled = max(self._stalled, seconds)
         for gap in self._gaps.values():
             gap.since += seconds
@@ -103,7 +103,7 @@ class Tally:
             kept.append(probed.failure(outcome.error))
 
     def snapshot(self, now: float, watches: Watches, *, final: bool = True) -> Availability:
-        """All that was counted, with the gaps that are still open; unless it is final, in short (see Availability)."""
+        """All counts, with the gaps that are still open; unless `final`, in short form (see Availability)."""
         for gap in self._gaps.values():
             self._credit(gap, now)
         return Availability(

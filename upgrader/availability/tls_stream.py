@@ -1,7 +1,7 @@
 """A TLS connection on asyncio's loop, without asyncio's own TLS layer.
 
-That layer copies every byte through two protocols and costs three times what the rest of a small request does. Here
-the loop only says when the socket is ready, and OpenSSL reads and writes it.
+That layer copies every byte through two protocols, and costs three times as much as the rest of a small request. Here
+the loop only reports when the socket is ready, and OpenSSL reads and writes it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class TlsStream:
         self._socket = connected
         self._loop = asyncio.get_running_loop()
         self._reading: asyncio.Future[None] | None = None
-        self._come: bytes | None = None
-        """What has been read, and nobody has received yet."""
+        self._arrived: bytes | None = None
+        """Data that has been read, but not received yet."""
         self._listening = False
         self._on_data: Callable[[], None] | None = None
         self._poll = select.poll()
@@ -37,7 +37,7 @@ class TlsStream:
 
     @classmethod
     async def open(cls, endpoint: ApiEndpoint, tls: ssl.SSLContext) -> TlsStream:
-        """Connect and verify who answers. Cancelling it leaves nothing open. Raises OSError (ssl.SSLError is one)."""
+        """Connect and verify the server. Cancelling it leaves nothing open. Raises OSError (ssl.SSLError is one)."""
         plain = await _connected(endpoint.host, endpoint.port)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -55,7 +55,7 @@ class TlsStream:
 
     @property
     def protocol(self) -> str:
-        """What was agreed on by ALPN; "" for nothing."""
+        """The protocol that ALPN selected; "" for none."""
         return self._socket.selected_alpn_protocol() or ""
 
     async def send(self, data: bytes) -> None:
@@ -69,40 +69,40 @@ class TlsStream:
                 await self._ready(write=False)
 
     async def receive(self, *, soon: bool) -> bytes:
-        """What has come, as soon as anything has; b"" at the end.
+        """The next data, as soon as there is any; b"" at the end.
 
-        `soon`: it may well be there already. Otherwise the loop is asked first: to read in vain costs more.
+        `soon`: data is probably there already. Otherwise wait for the loop first: an unsuccessful read costs more.
         """
-        if self._come is None and (soon or self._socket.pending()):
-            self._come = self.take()
-        if self._come is None:
+        if self._arrived is None and (soon or self._socket.pending()):
+            self._arrived = self.take()
+        if self._arrived is None:
             self._reading = self._loop.create_future()
             self._listen()
             try:
                 await self._reading
             finally:
                 self._reading = None
-        data, self._come = self._come, None
+        data, self._arrived = self._arrived, None
         return data or b""
 
     def listen(self, on_data: Callable[[], None]) -> None:
-        """Call `on_data` whenever there is something to `take`, until the stream is closed; instead of `receive`."""
+        """Call `on_data` whenever there is data to `take`, until the stream is closed; instead of `receive`."""
         self._on_data = on_data
         self._listen()
 
     def take(self) -> bytes | None:
-        """What has come; None when that is nothing yet, b"" at the end."""
+        """The next data; None when there is none yet, b"" at the end."""
         try:
             return self._socket.recv(_CHUNK)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):  # the latter for no more than an answer to a new key
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):  # the latter only for a key update
             return None
         except ssl.SSLZeroReturnError:
             return b""
 
     @property
     def stale(self) -> bool:
-        """Whether an idle stream has been closed by the other end (or says what nobody asked it)."""
-        if self._come is None and not self._poll.poll(0) and not self._socket.pending():
+        """Whether the server has closed an idle stream (or sent unexpected data)."""
+        if self._arrived is None and not self._poll.poll(0) and not self._socket.pending():
             return False
         try:
             self._socket.recv(1)
@@ -113,10 +113,10 @@ class TlsStream:
         return True
 
     def close(self) -> None:
-        """Let go of it; may be called again."""
+        """Close it; may be called again."""
         descriptor = self._socket.fileno()
         if descriptor >= 0:
-            # Before its number goes to another connection.
+            # Before another connection gets the same descriptor.
             self._loop.remove_reader(descriptor)
             self._loop.remove_writer(descriptor)
         self._socket.close()
@@ -132,7 +132,7 @@ class TlsStream:
                 await self._ready(write=True)
 
     async def _ready(self, *, write: bool) -> None:
-        """Wait until the handshake, or what is sent, can go on."""
+        """Wait until the handshake, or a write, can continue."""
         descriptor = self._socket.fileno()
         if descriptor < 0:
             raise OSError("the connection was closed meanwhile")
@@ -149,25 +149,25 @@ class TlsStream:
 
     def _listen(self) -> None:
         if not self._listening:
-            # It stays so from one answer to the next: asking the kernel anew for each would cost more than reading.
+            # The registration stays from one answer to the next: a new one for each would cost more than the read.
             self._loop.add_reader(self._socket.fileno(), self._readable)
             self._listening = True
 
     def _readable(self) -> None:
-        """Something has come. It is read here and now: the loop would tell of it again until the reader's turn."""
+        """Data has arrived. Read it at once: otherwise the loop would report it again until the reader runs."""
         reading = self._reading
         if reading is None and self._on_data is not None:
             self._on_data()
-        elif reading is None or reading.done():  # nobody reads now
+        elif reading is None or reading.done():  # no reader waits
             self._loop.remove_reader(self._socket.fileno())
             self._listening = False
         else:
             try:
-                self._come = self.take()
+                self._arrived = self.take()
             except OSError as error:
                 reading.set_exception(error)
                 return
-            if self._come is not None:
+            if self._arrived is not None:
                 reading.set_result(None)
 
 
@@ -194,7 +194,7 @@ async def _connected(host: str, port: int) -> socket.socket:
 
 
 async def _addresses(host: str, port: int) -> list[tuple[int, tuple[str, int]]]:
-    with contextlib.suppress(ValueError):  # not an address, so a name
+    with contextlib.suppress(ValueError):  # not an address, but a name
         version = ipaddress.ip_address(host).version
         return [(socket.AF_INET if version == 4 else socket.AF_INET6, (host, port))]
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)

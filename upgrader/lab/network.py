@@ -63,8 +63,8 @@ def cni_config(pod_cidr: str) -> str:
 
 
 def _links() -> set[str]:
-    said = subprocess.run(["ip", "-j", "link"], capture_output=True, text=True, check=True).stdout
-    return {link["ifname"] for link in json.loads(said)}
+    links = subprocess.run(["ip", "-j", "link"], capture_output=True, text=True, check=True).stdout
+    return {link["ifname"] for link in json.loads(links)}
 
 
 def _ip(*arguments: str) -> None:

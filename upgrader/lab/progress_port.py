@@ -28,10 +28,10 @@ class LabProgress(Protocol):
 
 class _SilentTask:
     def total(self, units: int) -> None:
-        """Nobody looks."""
+        """Shows nothing."""
 
     def advance(self, units: int = 1) -> None:
-        """Nobody looks."""
+        """Shows nothing."""
 
 
 class Silent:

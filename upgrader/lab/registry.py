@@ -143,6 +143,6 @@ def _read(file: Path) -> Placement:
 
 def _networks_in_use() -> list[ipaddress.IPv4Network]:
     """Destinations of the machine's routes, without the default route."""
-    said = subprocess.run(["ip", "-j", "-4", "route"], capture_output=True, text=True, check=True).stdout
-    destinations = [route["dst"] for route in json.loads(said or "[]")]
+    routes = subprocess.run(["ip", "-j", "-4", "route"], capture_output=True, text=True, check=True).stdout
+    destinations = [route["dst"] for route in json.loads(routes or "[]")]
     return [ipaddress.IPv4Network(dst, strict=False) for dst in destinations if dst != "default"]

@@ -57,7 +57,7 @@ class Termination:
             reason=state.get("reason", ""),
             message=state.get("message", ""),
             signal=int(state.get("signal", 0)),
-            # What never started is said to have done so in 1970.
+            # The API gives 1970 as the start of what never started.
             lasted_seconds=(ended - began).total_seconds() if began and ended and began.year > 1970 else None,
         )
 

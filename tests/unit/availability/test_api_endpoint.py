@@ -41,7 +41,7 @@ def test_a_token_file_is_read(api: ApiServer) -> None:
     ("section", "kind", "keys", "message"),
     [
         ("clusters", "cluster", {"server": "http://127.0.0.1"}, "is not an https:// address"),
-        ("clusters", "cluster", {"insecure-skip-tls-verify": True}, "nobody knows who answers"),
+        ("clusters", "cluster", {"insecure-skip-tls-verify": True}, "could pose as the API server"),
         ("clusters", "cluster", {"certificate-authority": "nope"}, "can't be used"),
         ("clusters", "cluster", {"certificate-authority-data": "nope"}, "can't be used"),
         ("users", "user", {"token": None}, "neither a client certificate nor a token"),

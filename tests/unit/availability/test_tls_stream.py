@@ -27,7 +27,7 @@ def test_what_comes_as_its_reader_gives_up_is_not_lost(api: ApiServer) -> None:
     async def work() -> bytes:
         stream = await opened(api)
         reader = asyncio.create_task(stream.receive(soon=False))
-        while stream._come is None:
+        while stream._arrived is None:
             await asyncio.sleep(0)
         reader.cancel()
         await asyncio.gather(reader, return_exceptions=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -117,3 +118,22 @@ def test_api_away_is_unknown(gate: ApiServerGate, kube: FakeKube) -> None:
     """The gate of the API itself must not fall over when the API is away."""
     kube.unavailable = True
     assert gate.check().kind is VerdictKind.UNKNOWN
+
+
+def test_any_version_will_do_where_none_is_expected(kube: FakeKube, gate: ApiServerGate) -> None:
+    """Without an expected version, no instance is asked for its own."""
+    del kube.raw_answers["/version"]
+    verdict = replace(gate, version=None).check()
+    assert verdict.kind is VerdictKind.HOLDS
+    assert "2 of 2 instances ready;" in verdict.reason
+
+
+def test_refused_round_trip_is_unknown(kube: FakeKube, gate: ApiServerGate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API that refuses the probe's write, for lack of a permission, say, can't be judged."""
+
+    def refuse(*_: object) -> None:
+        raise ApiError("configmaps is forbidden")
+
+    monkeypatch.setattr(kube, "create", refuse)
+    verdict = gate.check()
+    assert (verdict.kind, verdict.reason) == (VerdictKind.UNKNOWN, "kube-apiserver: configmaps is forbidden")

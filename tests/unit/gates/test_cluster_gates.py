@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_daemonset, add_node, add_pod, crashed, running
+from upgrader.errors import ApiUnavailable
 from upgrader.gates import kinds
 from upgrader.gates.checkpoint_gate import CheckpointGate
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
@@ -15,6 +18,7 @@ from upgrader.model.cluster import Cluster
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
 from upgrader.pipeline import Gate
+from upgrader.ports import KubeObject
 
 REF = WorkloadRef("DaemonSet", "kube-system", "pod-checkpointer")
 
@@ -159,4 +163,20 @@ def test_node_problem_names_the_command_that_shows_more(nodes: NodesGate, kube: 
 def test_unanswered_question_names_what_to_check(nodes: NodesGate, kube: FakeKube) -> None:
     """Where the API's error has no remedy of its own, the API server is what to check."""
     kube.unavailable = True
-    assert "kubectl get --raw /readyz" in nodes.check().remedy
+    assert "kubectl get --raw '/readyz?verbose'" in nodes.check().remedy
+
+
+def test_checkpoints_that_cannot_be_listed_are_unknown(
+    checkpoint: CheckpointGate, kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API may fail between two reads: what the first one found is no answer to the second."""
+    every = kube.list
+
+    def only_workloads(*arguments: Any, labels: str = "", **more: Any) -> tuple[KubeObject, ...]:
+        if labels == CHECKPOINT_OF:
+            raise ApiUnavailable("connection reset")
+        return every(*arguments, labels=labels, **more)
+
+    monkeypatch.setattr(kube, "list", only_workloads)
+    verdict = checkpoint.check()
+    assert (verdict.kind, verdict.reason) == (VerdictKind.UNKNOWN, "checkpoints: connection reset")

@@ -18,6 +18,8 @@ from tests.unit.gates.builders import (
     running,
     waiting,
 )
+from upgrader.errors import ApiError
+from upgrader.gates.kinds import WORKLOADS
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
@@ -277,3 +279,56 @@ def test_secrets_are_masked(kube: FakeKube) -> None:
     assert "abcdefghijklmnop" not in text
     assert "hunter2" not in text
     assert "Bearer [masked]" in text
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        ({"exitCode": 128, "reason": "StartError", "message": "no such device"}, "(StartError): no such device"),
+        ({"exitCode": 0, "signal": 9, "reason": "Error"}, "was killed by signal 9"),
+    ],
+)
+def test_end_of_a_container_is_named(kube: FakeKube, end: dict[str, Any], cause: str) -> None:
+    """A program that the runtime can't start, and one that a signal ended, are no mere exit codes."""
+    rolling(kube, container("main", {"terminated": end}, ready=False))
+    assert cause in look(kube).reason
+
+
+def test_init_container_that_runs_is_what_the_pod_waits_for(kube: FakeKube) -> None:
+    """While an init container runs, the others are not started: it is named, and its previous end with it."""
+    last = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    init = container("migrate", {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, ready=False, last=last)
+    rolling(kube, waiting("PodInitializing"), init=(init,))
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.PENDING
+    assert "container migrate" in verdict.reason
+    assert "is still running, and the pod waits for it (before, it exited with 1)" in verdict.reason
+
+
+def test_ready_container_is_not_blamed(kube: FakeKube) -> None:
+    """Of two containers, the one that isn't ready is at fault, whatever their order."""
+    rolling(kube, running("fine"), running("slow", ready=False))
+    assert "container slow" in look(kube).reason
+
+
+def test_log_that_cannot_be_read_does_not_hide_the_fault(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet may not answer: the reason stays, and the evidence says what is missing."""
+
+    def refuse(*_: object, **__: object) -> str:
+        raise ApiError("the kubelet does not answer")
+
+    rolling(kube, crashed(1))
+    monkeypatch.setattr(kube, "logs", refuse)
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert "exits with 1" in verdict.reason
+    assert "log of main: (the log can't be read: the kubelet does not answer)" in verdict.details
+
+
+def test_pods_that_cannot_be_created_are_explained(kube: FakeKube) -> None:
+    """The controller's own condition says why, as a quota or a webhook refuses them."""
+    add_deployment(kube, updatedReplicas=0)
+    found: Any = kube.get(WORKLOADS["Deployment"], "web", "kube-system")
+    found["status"]["conditions"] = [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}]
+    kube.put(WORKLOADS["Deployment"], found)
+    assert look(kube).reason == "Deployment kube-system/web: its pods can't be created: exceeded quota"

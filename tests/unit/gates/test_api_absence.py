@@ -1,0 +1,49 @@
+"""When an API that doesn't answer counts as lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
+from upgrader.errors import ApiError, ApiLost, ApiUnavailable
+from upgrader.gates.api_absence import ApiAbsence, api_problem, unanswered
+from upgrader.model.outcome import VerdictKind, pending, unknown
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [("ok", ""), (ApiError("[-]etcd failed"), "[-]etcd failed"), (ApiError(""), "it gave no reason")],
+)
+def test_problem_is_what_readyz_answers(kube: FakeKube, answer: str | Exception, problem: str) -> None:
+    """Ready means no problem; an error without a message is one too."""
+    kube.raw_answers["/readyz"] = answer
+    assert api_problem(kube) == problem
+
+
+def test_lost_api_has_a_remedy(kube: FakeKube, clock: FakeClock) -> None:
+    """The error at the limit says for how long, and where to find out why."""
+    absence = ApiAbsence(kube, clock, 30.0)
+    kube.unavailable = True
+    absence.check([unknown("no answer")])
+    clock.sleep(30)
+    with pytest.raises(ApiLost, match="for 30 s") as caught:
+        absence.check([unknown("no answer")])
+    assert "crictl" in caught.value.remedy
+
+
+def test_api_is_asked_only_when_a_check_is_unknown(kube: FakeKube, clock: FakeClock) -> None:
+    """Verdicts that the API gave show that it answers, whatever they are."""
+    absence = ApiAbsence(kube, clock, 0.0)
+    kube.unavailable = True
+    absence.check([pending("starting")])
+
+
+def test_unanswered_check_keeps_the_errors_remedy() -> None:
+    """The adapter knows best what to check about a connection."""
+    verdict = unanswered("nodes", ApiUnavailable("refused", remedy="check the address"))
+    assert (verdict.kind, verdict.reason, verdict.remedy) == (
+        VerdictKind.UNKNOWN,
+        "nodes: refused",
+        "check the address",
+    )
