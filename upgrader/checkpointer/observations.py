@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from upgrader.node.workload import Workload
+from upgrader.node.workload_policy import Workload
 
 
 class ApiState(enum.Enum):
