@@ -50,7 +50,7 @@ class ConditionWriter(Protocol):
 
 @dataclass
 class Loop:
-    """One instance. `own`: whether a pod is the checkpointer's own. `standby pod`: this is the static pod."""
+    """One instance. `own`: whether a pod is the checkpointer's own. `standby`: it runs in the standby pod."""
 
     store: Store
     lock: NodeLock

@@ -4,8 +4,7 @@ Level-triggered, as the pod-checkpointer is: it is computed again after every ex
 stopped at any moment and begun again. Both write the same files by the same rules, so it doesn't matter who comes
 first:
 
-R1. *At most one standby pod.* A workload has one manifest path on a controller; what is put there replaces what was
-there.
+R1. *At most one standby pod.* A workload has one manifest path on a controller: a new one replaces the last.
 R2. *A standby pod that is in place gets its time*, whoever put it there. Only where it doesn't serve for all of it,
     though its etcd is healthy, is the next older intact generation put in its place: without etcd no kube-apiserver
     comes up, and no generation is to blame.
