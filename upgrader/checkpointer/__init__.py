@@ -12,7 +12,7 @@ observation   one observation of the API server and of the node; both say "unkno
 reporting     what an instance says of itself: health checks and metrics
 storage       generations on disk, and the manifests that the kubelet reads
 static_pods   a pod → a static pod that needs no API
-observed      the values that these share
+observations  the values that these share
 ============  ============================================================================================
 
 `decision`, `observation` and `reporting` don't know each other: `loop` hands values from one to the next. Of the rest

@@ -15,15 +15,15 @@ from upgrader.checkpointer.decision.durations import History, advance
 from upgrader.checkpointer.decision.invariants import checked
 from upgrader.checkpointer.decision.rules import Desired, decide
 from upgrader.checkpointer.logs import LOG
-from upgrader.checkpointer.observation.observer import CHANGED, Look, Observer, lease_of
-from upgrader.checkpointer.observed import ApiState, ParentPod, Settings
+from upgrader.checkpointer.observation.observer import CHANGED, ObservedNode, Observer, lease_of
+from upgrader.checkpointer.observations import ApiState, ParentPod, Settings
 from upgrader.checkpointer.reporting.pass_report import Board, Counters, Report, WorkloadReport
 from upgrader.checkpointer.static_pods.pods import Pod, condition, owner_kind, template_hash
 from upgrader.checkpointer.storage.node_lock import NodeLock, changing
 from upgrader.checkpointer.storage.store import Store
+from upgrader.node.disk_inventory import StoredWorkload
 from upgrader.node.generation import Origin, Record
-from upgrader.node.inventory import StoredWorkload
-from upgrader.node.workload import Policy, Workload
+from upgrader.node.workload_policy import Policy, Workload
 
 _HASTE = 10
 """While the API is unreachable and no standby pod stands in yet, passes follow each other this much quicker: after a
@@ -31,14 +31,14 @@ power cut, the time between the first two is time without an API. Once a standby
 to it.
 """
 
-_GAP = 0.1
-"""Seconds between two passes, at least: a person who waits for the right to change files must get a turn."""
+_GAP_SECONDS = 0.1
+"""Seconds between two passes, at least: an operator who waits for the right to change files must get a turn."""
 
-_CHANGE_WAIT = 5.0
-"""Seconds for which a pass waits for somebody else who changes files just now."""
+_CHANGE_WAIT_SECONDS = 5.0
+"""Seconds for which a pass waits for another process that changes files."""
 
 _YIELDING = 3
-"""Passes for which a standby pod that let the lock go leaves it to the DaemonSet's pod, which looks once every pass."""
+"""Passes for which a standby pod that let the lock go leaves it to the DaemonSet's pod, which tries once every pass."""
 
 
 class ConditionWriter(Protocol):
@@ -50,7 +50,7 @@ class ConditionWriter(Protocol):
 
 @dataclass
 class Loop:
-    """One instance. `own`: whether a pod is the checkpointer's own. `standby pod`: this is the static pod."""
+    """One instance. `own`: whether a pod is the checkpointer's own. `standby`: it runs in the standby pod."""
 
     store: Store
     lock: NodeLock
@@ -58,7 +58,7 @@ class Loop:
     conditions: ConditionWriter
     board: Board
     settings: Settings
-    interval: float
+    interval_seconds: float
     node: str
     own: Callable[[Pod], bool]
     standby: bool = False
@@ -74,8 +74,8 @@ class Loop:
             while not stop.is_set():
                 started = self.clock()
                 report = self.once()
-                pause = self.interval / _HASTE if report.urgent else self.interval
-                stop.wait(max(_GAP, started + pause - self.clock()))
+                pause = self.interval_seconds / _HASTE if report.urgent else self.interval_seconds
+                stop.wait(max(_GAP_SECONDS, started + pause - self.clock()))
         finally:
             self.lock.release()
 
@@ -86,7 +86,7 @@ class Loop:
         try:
             acting = started >= self._yielding_until and self.lock.acquire()
             if acting:
-                with changing(self.store.change_lock, _CHANGE_WAIT):
+                with changing(self.store.change_lock, _CHANGE_WAIT_SECONDS):
                     report = self._act()
             else:
                 report = self._stand_by()
@@ -110,31 +110,31 @@ class Loop:
         failures = list(self.store.prepare())
         disk = self.store.read()
         failures += [s.trouble for s in disk.values() if s.trouble]
-        look = self.observer.look(disk)
-        self._say("complaints", "; ".join(look.complaints))
-        self._history = advance(self._history, look.seen, disk, self.settings.ready_for)
-        inventories = {w: s.inventory(look.images) for w, s in disk.items()}
-        plan = decide(self._history, look.seen.parents, inventories, self.settings)
+        node = self.observer.observe(disk)
+        self._say("complaints", "; ".join(node.complaints))
+        self._history = advance(self._history, node.seen, disk, self.settings.ready_for)
+        inventories = {w: s.inventory(node.images) for w, s in disk.items()}
+        plan = decide(self._history, node.seen.parents, inventories, self.settings)
         desired, violations = checked(plan, self._history, inventories, self.settings)
         failures += map(str, violations)
         self._counters = replace(
             self._counters, invariant_violations=self._counters.invariant_violations + len(violations)
         )
-        failures += self._apply(desired, look, disk)
+        failures += self._apply(desired, node, disk)
         disk_after = self.store.read()
-        pending = self._pending(look, disk_after)
-        self._tell(look, pending, disk_after)
-        self._yield(look, disk)
+        pending = self._pending(node, disk_after)
+        self._tell(node, pending, disk_after)
+        self._yield(node, disk)
         return Report(
             self.clock(),
             acting=True,
-            api=look.seen.api,
-            runtime_known=look.seen.runtime is not None,
-            pending=self._unsafe(pending, look, disk_after),
+            api=node.seen.api,
+            runtime_known=node.seen.runtime is not None,
+            pending=self._unsafe(pending, node, disk_after),
             workloads={w: _workload_report(s, desired.reasons.get(w, "")) for w, s in disk_after.items()},
             down=self._down(disk),
             failure="; ".join(failures),
-            urgent=look.seen.api is ApiState.AWAY and not failures and not _stands_in(disk_after),
+            urgent=node.seen.api is ApiState.AWAY and not failures and not _stands_in(disk_after),
         )
 
     def _down(self, disk: Mapping[Workload, StoredWorkload]) -> tuple[str, ...]:
@@ -148,20 +148,20 @@ class Loop:
                 down.append(f"{workload}: its standby pod, generation {standby.number}, does not stay up")
         return tuple(down)
 
-    def _yield(self, look: Look, disk: Mapping[Workload, StoredWorkload]) -> None:
+    def _yield(self, node: ObservedNode, disk: Mapping[Workload, StoredWorkload]) -> None:
         """The standby pod lets a Ready pod of the DaemonSet act, once there is nothing left that it has to see through.
 
         Otherwise the lock would stay with the old version for the whole of an upgrade.
         """
-        ready = any(p.ready and not p.terminating and self.own(look.pods[p.uid]) for p in look.seen.parents)
+        ready = any(p.ready and not p.terminating and self.own(node.pods[p.uid]) for p in node.seen.parents)
         if self.standby and ready and not _stands_in(disk):
             self.lock.release()
-            self._yielding_until = self.clock() + _YIELDING * self.interval
+            self._yielding_until = self.clock() + _YIELDING * self.interval_seconds
 
-    def _apply(self, desired: Desired, look: Look, disk: Mapping[Workload, StoredWorkload]) -> list[str]:
+    def _apply(self, desired: Desired, node: ObservedNode, disk: Mapping[Workload, StoredWorkload]) -> list[str]:
         """Make the disk as desired. One workload's trouble doesn't stop the others; all troubles are returned."""
         failures: list[str] = []
-        for work in self._work(desired, look, disk):
+        for work in self._work(desired, node, disk):
             try:
                 work()
             except StoreError as error:
@@ -172,7 +172,7 @@ class Loop:
         return failures
 
     def _work(
-        self, desired: Desired, look: Look, disk: Mapping[Workload, StoredWorkload]
+        self, desired: Desired, node: ObservedNode, disk: Mapping[Workload, StoredWorkload]
     ) -> Iterator[Callable[[], None]]:
         """What there is to do, in order: what a power cut may need first comes first."""
         for workload, number in desired.failed.items():
@@ -182,7 +182,7 @@ class Loop:
         for pod in desired.capture:
             stored = disk.get(pod.workload)
             if stored is None or not stored.trouble:
-                yield partial(self._capture, pod, look)
+                yield partial(self._capture, pod, node)
         for workload, number in desired.prune:
             yield partial(self._prune, workload, number)
 
@@ -204,8 +204,8 @@ class Loop:
             self._counters = replace(self._counters, activations=self._counters.activations + 1)
             LOG.warning("standby pod put in place", extra=extra)
 
-    def _capture(self, parent: ParentPod, look: Look) -> None:
-        pod = look.pods[parent.uid]
+    def _capture(self, parent: ParentPod, node: ObservedNode) -> None:
+        pod = node.pods[parent.uid]
         lease = lease_of(pod)
         policy = Policy.ALWAYS if self.own(pod) else Policy.LEASE if lease else Policy.API_AWAY
         owner = self.observer.owner(pod)
@@ -219,16 +219,16 @@ class Loop:
             owner_kind=owner_kind(pod),
             helm_release=owner.release if owner else "",
         )
-        number = self.store.capture(look.candidates[parent.uid], policy, lease, origin)
+        number = self.store.capture(node.candidates[parent.uid], policy, lease, origin)
         self._counters = replace(self._counters, captures=self._counters.captures + 1)
         LOG.info(
             "generation captured", extra={"workload": str(parent.workload), "generation": number, "pod": parent.name}
         )
 
-    def _pending(self, look: Look, disk: Mapping[Workload, StoredWorkload]) -> dict[ParentPod, tuple[str, str]]:
+    def _pending(self, node: ObservedNode, disk: Mapping[Workload, StoredWorkload]) -> dict[ParentPod, tuple[str, str]]:
         """Pods without a current checkpoint, each with (reason, text)."""
         pending: dict[ParentPod, tuple[str, str]] = {}
-        for parent in look.seen.parents:
+        for parent in node.seen.parents:
             stored = disk.get(parent.workload)
             last = stored.newest if stored else None
             if parent.terminating:
@@ -236,14 +236,14 @@ class Loop:
             if (
                 parent.problem is not None
                 and parent.problem[0] == CHANGED
-                and self._kept_as_started(parent, look, last)
+                and self._kept_as_started(parent, node, last)
             ):
                 continue
             if parent.problem is not None:
                 pending[parent] = parent.problem
             elif not parent.ready:
-                pending[parent] = ("PodNotReady", look.doubts.get(parent.uid, "only a Ready pod is checkpointed"))
-            elif parent.digest is None and self.own(look.pods[parent.uid]):
+                pending[parent] = ("PodNotReady", node.doubts.get(parent.uid, "only a Ready pod is checkpointed"))
+            elif parent.digest is None and self.own(node.pods[parent.uid]):
                 pending[parent] = ("Proving", "waiting until it has acted itself")
             elif parent.digest is None:
                 pending[parent] = ("Unreadable", "a Secret or ConfigMap that the pod refers to can't be read")
@@ -252,29 +252,29 @@ class Loop:
         return pending
 
     def _unsafe(
-        self, pending: Mapping[ParentPod, tuple[str, str]], look: Look, disk_after: Mapping[Workload, StoredWorkload]
+        self, pending: Mapping[ParentPod, tuple[str, str]], node: ObservedNode, disk: Mapping[Workload, StoredWorkload]
     ) -> dict[str, str]:
         """What keeps us from being Ready: pods without a current checkpoint, and our own standby pod while there is
         none.
 
         That our own standby pod is of an older version is no reason: it is replaced only once we have been Ready.
         """
-        unsafe = {f"{p.namespace}/{p.name}": why for p, (_, why) in pending.items() if not self.own(look.pods[p.uid])}
-        for parent in look.seen.parents:
-            stored = disk_after.get(parent.workload)
-            if self.own(look.pods[parent.uid]) and not parent.terminating and not (stored and stored.active):
+        unsafe = {f"{p.namespace}/{p.name}": why for p, (_, why) in pending.items() if not self.own(node.pods[p.uid])}
+        for parent in node.seen.parents:
+            stored = disk.get(parent.workload)
+            if self.own(node.pods[parent.uid]) and not parent.terminating and not (stored and stored.active):
                 unsafe[f"{parent.namespace}/{parent.name}"] = "its own standby pod is not in place yet"
         return unsafe
 
-    def _kept_as_started(self, parent: ParentPod, look: Look, last: Record | None) -> bool:
+    def _kept_as_started(self, parent: ParentPod, node: ObservedNode, last: Record | None) -> bool:
         """Whether the last-known-good is of the same pod template: then it is what the pod still runs with."""
-        return last is not None and last.origin.template_hash == template_hash(look.pods[parent.uid]) != ""
+        return last is not None and last.origin.template_hash == template_hash(node.pods[parent.uid]) != ""
 
     def _tell(
-        self, look: Look, pending: Mapping[ParentPod, tuple[str, str]], disk: Mapping[Workload, StoredWorkload]
+        self, node: ObservedNode, pending: Mapping[ParentPod, tuple[str, str]], disk: Mapping[Workload, StoredWorkload]
     ) -> None:
         """Write our condition on every pod whose state has changed. It only informs, so a failure is only logged."""
-        for parent in look.seen.parents:
+        for parent in node.seen.parents:
             if parent.terminating:
                 continue
             reason, text = pending.get(parent, ("Current", ""))
@@ -282,7 +282,7 @@ class Loop:
             if parent not in pending and stored is not None and stored.newest is not None:
                 text = f"generation {stored.newest.number}"
             wanted = ("False" if parent in pending else "True", reason, text)
-            if condition(look.pods[parent.uid]) == wanted:
+            if condition(node.pods[parent.uid]) == wanted:
                 continue
             try:
                 self.conditions.set_condition(parent.namespace, parent.name, *wanted, _now())

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from upgrader.node.workload import Policy
+from upgrader.node.workload_policy import Policy
 
 
 class Startable(Protocol):

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from upgrader.node.workload import Policy
+from upgrader.node.workload_policy import Policy
 
 RECORD, MANIFEST, VOLUMES = "generation.json", "manifest.json", "volumes"
 _SCHEMA = 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.node.names import CHECKPOINT_OF, MANIFEST_PREFIX
-from upgrader.node.workload import Workload
+from upgrader.node.workload_policy import Workload
 
 KUBE_APISERVER = Workload("kube-system", "kube-apiserver")
 """The workload whose standby pod brings the API back."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from upgrader.checkpointer.static_pods.sanitise import Candidate, candidate
-from upgrader.node.workload import Workload
+from upgrader.node.workload_policy import Workload
 
 API = Workload("kube-system", "kube-apiserver")
 Json = dict[str, Any]

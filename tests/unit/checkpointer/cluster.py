@@ -10,13 +10,13 @@ from tests.unit.checkpointer.builders import Json, pod
 from upgrader.checkpointer.checkpointer_errors import ApiUnknown, RuntimeUnknown
 from upgrader.checkpointer.loop import Loop
 from upgrader.checkpointer.observation.observer import Observer
-from upgrader.checkpointer.observed import Content, Owner, Settings
+from upgrader.checkpointer.observations import Content, Owner, Settings
 from upgrader.checkpointer.reporting.pass_report import Board
 from upgrader.checkpointer.static_pods.pods import Pod
 from upgrader.checkpointer.storage.node_lock import NodeLock
 from upgrader.checkpointer.storage.store import Store
 from upgrader.node.cri import Container, Sandbox
-from upgrader.node.workload import Workload
+from upgrader.node.workload_policy import Workload
 
 OWN = Workload("kube-system", "pod-checkpointer")
 
@@ -133,7 +133,7 @@ def instance(root: Path, cluster: Cluster, name: str = "pod-checkpointer-abcde",
         conditions=cluster,
         board=Board(),
         settings=Settings(ready_for=10, grace=10, release_after=10),
-        interval=2,
+        interval_seconds=2,
         node="controller-1",
         own=own,
         standby=standby,

@@ -1,4 +1,4 @@
-"""The commands for a person on the node."""
+"""The commands for an operator on the node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from upgrader.checkpointer.commands.entry import main
 from upgrader.checkpointer.storage.node_lock import changing
 from upgrader.checkpointer.storage.store import Store
 from upgrader.node.generation import Origin
-from upgrader.node.workload import Policy
+from upgrader.node.workload_policy import Policy
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_restore_waits_for_a_pass(
     root: Path, missing: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """While another process changes files, nothing is changed, and that is said."""
-    monkeypatch.setattr(node_commands, "_CHANGE_WAIT", 0.0)
+    monkeypatch.setattr(node_commands, "_CHANGE_WAIT_SECONDS", 0.0)
     store = Store(root)
     store.deactivate(API)
     with changing(store.change_lock, 0.0) as alone:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from tests.unit.checkpointer.builders import API
 from upgrader.checkpointer.decision.durations import History, advance
 from upgrader.checkpointer.decision.rules import Desired, decide
-from upgrader.checkpointer.observed import ApiState, LeaseSeen, Observation, ParentPod, Presence, Settings
+from upgrader.checkpointer.observations import ApiState, LeaseSeen, Observation, ParentPod, Presence, Settings
 from upgrader.node.choice import Generation, WorkloadInventory
-from upgrader.node.workload import Policy
+from upgrader.node.workload_policy import Policy
 
 SETTINGS = Settings(ready_for=30, grace=20, release_after=30, keep=3)
 GOOD = WorkloadInventory(Policy.API_AWAY, (Generation(1, "old"), Generation(2, "good")))
@@ -95,7 +95,7 @@ def test_the_newest_proven_pod_wins() -> None:
 
 
 def test_going_back_makes_the_old_content_the_last_good_again() -> None:
-    """After a roll-back the older content is captured once more, as the newest."""
+    """After a rollback the older content is captured once more, as the newest."""
     old = replace(POD, digest="old")
     assert Node().look(parents=(old,), seconds=40).capture == (old,)
 

@@ -13,11 +13,11 @@ from tests.unit.checkpointer.cluster import OWN, Cluster, instance, own_pod, pas
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.loop import Loop
 from upgrader.checkpointer.observation.kubelet_kubeconfig import load
-from upgrader.checkpointer.observed import Content
+from upgrader.checkpointer.observations import Content
 from upgrader.checkpointer.reporting.health_server import Health
 from upgrader.checkpointer.reporting.metrics import render
 from upgrader.checkpointer.static_pods.pods import asks
-from upgrader.node.workload import Workload
+from upgrader.node.workload_policy import Workload
 
 OLD = "2025-01-01T00:00:00Z"
 
@@ -123,7 +123,7 @@ def test_failed_writes_are_never_retried(tmp_path: Path, cluster: Cluster, monke
 
 
 def test_writes_only_on_a_change_of_action(tmp_path: Path, cluster: Cluster) -> None:
-    """A manifest that somebody damages or deletes while its standby pod is needed is put right at the next look."""
+    """A manifest that somebody damages or deletes while its standby pod is needed is put right at the next pass."""
     loop = kept(tmp_path, cluster)
     cluster.error, cluster.sandboxes = ApiAway("refused"), []
     passes(loop, cluster, 40)

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.checkpointer.builders import API, pod
 from upgrader.checkpointer.checkpointer_errors import Refused
 from upgrader.checkpointer.static_pods.pods import asks, belongs, predates, workload_of
-from upgrader.node.workload import Workload
+from upgrader.node.workload_policy import Workload
 
 TEMPLATE = {"pod-template-hash": "abc"}
 REVISION = {"controller-revision-hash": "abc"}

@@ -11,9 +11,17 @@ from tests.unit.checkpointer.builders import API
 from upgrader.checkpointer.decision.durations import History, advance
 from upgrader.checkpointer.decision.invariants import checked
 from upgrader.checkpointer.decision.rules import Desired, decide
-from upgrader.checkpointer.observed import ApiState, LeaseSeen, Observation, ParentPod, Presence, Settings, StandbySeen
+from upgrader.checkpointer.observations import (
+    ApiState,
+    LeaseSeen,
+    Observation,
+    ParentPod,
+    Presence,
+    Settings,
+    StandbySeen,
+)
 from upgrader.node.choice import Generation, WorkloadInventory
-from upgrader.node.workload import Policy
+from upgrader.node.workload_policy import Policy
 
 SETTINGS = Settings(ready_for=6, grace=4, release_after=6, keep=2)
 

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from upgrader.checkpointer.observed import ApiState
+from upgrader.checkpointer.observations import ApiState
 from upgrader.checkpointer.reporting.health_server import Answer, Health, ask_peer, serve
 from upgrader.checkpointer.reporting.metrics import render
 from upgrader.checkpointer.reporting.pass_report import Board, Counters, Report, WorkloadReport
-from upgrader.node.workload import Workload
+from upgrader.node.workload_policy import Workload
 
 GOOD = Report(100.0, acting=True, api=ApiState.ANSWERING, runtime_known=True)
 

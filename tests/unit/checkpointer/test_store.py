@@ -19,7 +19,7 @@ from upgrader.checkpointer.static_pods.sanitise import Candidate
 from upgrader.checkpointer.storage import files
 from upgrader.checkpointer.storage.store import Store
 from upgrader.node.generation import Origin
-from upgrader.node.workload import Policy, Workload
+from upgrader.node.workload_policy import Policy, Workload
 
 ORIGIN = Origin("kube-apiserver-abc-x1", "uid-1", "controller-1", "abc", "4", "2026-01-01T00:00:00Z")
 

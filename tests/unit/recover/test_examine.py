@@ -25,7 +25,7 @@ from upgrader.checkpointer.storage.store import Store
 from upgrader.errors import HostError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.node.generation import Origin
-from upgrader.node.workload import Policy
+from upgrader.node.workload_policy import Policy
 from upgrader.ports import CommandResult
 from upgrader.recover.facts.examine import examine, examine_all
 from upgrader.recover.facts.host_facts import Certificate, EtcdServer, Generation, HostFacts, Manifests, Unit, Unknown

@@ -1,4 +1,4 @@
-"""The command line: `run` on the node, and what a person on it needs."""
+"""The command line: `run` on the node, and what an operator on it needs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from upgrader.checkpointer.loop import Loop
 from upgrader.checkpointer.observation.api_client import Api
 from upgrader.checkpointer.observation.local_node import Machine
 from upgrader.checkpointer.observation.observer import Observer
-from upgrader.checkpointer.observed import Settings
+from upgrader.checkpointer.observations import Settings
 from upgrader.checkpointer.reporting.health_server import Health, ask_peer, serve
 from upgrader.checkpointer.reporting.pass_report import Board
 from upgrader.checkpointer.static_pods.pods import Pod
 from upgrader.checkpointer.storage.node_lock import NodeLock
 from upgrader.checkpointer.storage.store import Store
 
-_TIMEOUT = 3.0
+_TIMEOUT_SECONDS = 3.0
 _SOCKET = "/run/containerd/containerd.sock"
 _STALE_PASSES = 15
 
@@ -125,7 +125,7 @@ def _run(options: argparse.Namespace) -> int:
     port, peer = (options.copy_port, options.port) if standby_of else (options.port, options.copy_port)
     settings = Settings(options.ready_for, options.grace, options.release_after, options.keep)
     board = Board()
-    api = Api(options.kubeconfig, node, _TIMEOUT)
+    api = Api(options.kubeconfig, node, _TIMEOUT_SECONDS)
     own = partial(_is_own, namespace=namespace, image_owner=standby_of or name.rpartition("-")[0])
     store = Store(options.root)
     lock = NodeLock(store.folder / "lock", port)
@@ -133,12 +133,12 @@ def _run(options: argparse.Namespace) -> int:
         store=store,
         lock=lock,
         observer=Observer(
-            api, Machine(options.runtime_socket, _TIMEOUT, store), own, name, {options.port: options.copy_port}
+            api, Machine(options.runtime_socket, _TIMEOUT_SECONDS, store), own, name, {options.port: options.copy_port}
         ),
         conditions=api,
         board=board,
         settings=settings,
-        interval=options.interval,
+        interval_seconds=options.interval,
         node=node,
         own=own,
         standby=bool(standby_of),

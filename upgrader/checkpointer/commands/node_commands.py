@@ -1,4 +1,4 @@
-"""`status`, `generations` and `restore`: for a person on the node."""
+"""`status`, `generations` and `restore`: for an operator on the node."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from upgrader.checkpointer.checkpointer_errors import RuntimeUnknown, StoreError
 from upgrader.checkpointer.observation.running_pods import images_present
 from upgrader.checkpointer.storage.node_lock import changing
 from upgrader.checkpointer.storage.store import Store
-from upgrader.node.inventory import StoredWorkload
-from upgrader.node.workload import Policy, Workload
+from upgrader.node.disk_inventory import StoredWorkload
+from upgrader.node.workload_policy import Policy, Workload
 
-_TIMEOUT = 3.0
-_CHANGE_WAIT = 30.0
+_TIMEOUT_SECONDS = 3.0
+_CHANGE_WAIT_SECONDS = 30.0
 
 
 def status(options: argparse.Namespace) -> int:
@@ -72,9 +72,9 @@ def restore(options: argparse.Namespace) -> int:
     not.
     """
     store = Store(options.root)
-    with changing(store.change_lock, _CHANGE_WAIT) as alone:
+    with changing(store.change_lock, _CHANGE_WAIT_SECONDS) as alone:
         if not alone:
-            raise StoreError(f"{store.change_lock} was held by another process for {_CHANGE_WAIT:g} s; try again")
+            raise StoreError(f"{store.change_lock}: held by another process for {_CHANGE_WAIT_SECONDS:g} s; try again")
         disk_after = store.read()
         workload = _named(options.workload, disk_after)
         number = _choose(workload, disk_after[workload], _present(disk_after, options.runtime_socket), options)
@@ -83,14 +83,14 @@ def restore(options: argparse.Namespace) -> int:
     sys.stdout.write(
         f"{workload}: generation {number} {'is put' if changed else 'was already'} in place, at "
         f"{store.manifest_path(workload)}; the kubelet starts it.\n"
-        "The pod-checkpointer takes it away once the API answers and the workload's own pod has stayed Ready; "
+        "The pod-checkpointer removes it once the API answers and the workload's own pod has stayed Ready; "
         "where none runs, remove that file then.\n"
     )
     return 0
 
 
 def _named(name: str, disk_after: Mapping[Workload, StoredWorkload]) -> Workload:
-    """The workload that a person means: NAMESPACE/NAME, or NAME where only one has it."""
+    """The workload that was meant: NAMESPACE/NAME, or NAME where only one has it."""
     found = [w for w in disk_after if name in (str(w), w.name)]
     if len(found) != 1:
         known = ", ".join(map(str, disk_after)) or "none"
@@ -126,10 +126,10 @@ def _choose(
 
 
 def _present(disk_after: Mapping[Workload, StoredWorkload], socket: str) -> Mapping[str, bool]:
-    """Image → whether the node has it; empty, and said, when the runtime can't be asked."""
+    """Image → whether the node has it; empty, and reported, when the runtime can't be asked."""
     names = frozenset[str]().union(*(s.images for s in disk_after.values()))
     try:
-        return images_present(socket, _TIMEOUT, names) if names else {}
+        return images_present(socket, _TIMEOUT_SECONDS, names) if names else {}
     except RuntimeUnknown as error:
         sys.stderr.write(f"pod-checkpointer: {error}\n")
         return {}

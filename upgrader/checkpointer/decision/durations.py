@@ -2,7 +2,7 @@
 
 `advance` folds one observation after the other; all times are monotonic seconds, so a clock jump changes nothing. A
 gap in knowledge ends a duration of the kind that permits something ("has been Ready since"), never extends one: an
-unknown is neither Ready, nor absent, nor answering, nor away.
+unknown is neither Ready, nor absent, nor answering, nor unreachable.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from upgrader.checkpointer.observed import ApiState, LeaseSeen, Observation, Presence
-from upgrader.node.workload import Workload
+from upgrader.checkpointer.observations import ApiState, LeaseSeen, Observation, Presence
+from upgrader.node.workload_policy import Workload
 
 _NO_PODS = Presence()
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """One workload over time. Each `…_since` is the start of an unbroken run of looks that all saw it so, or None.
+    """One workload over time. Each `…_since` is the start of an unbroken run of passes that all saw it so, or None.
 
     `ready_since` is for each (pod UID, digest), so that a changed Secret starts its own time. `absent_passes`
-    counts looks. `seen_up`: some pod of the workload had a living sandbox since this process looks, so a kubelet
+    counts passes. `seen_up`: some pod of the workload had a living sandbox since this process started, so a kubelet
     knows it. `unstable_since`: since when nothing stayed up with the same containers for a `ready_for`.
     """
 
@@ -170,7 +170,7 @@ def _lease(line: Timeline, workload: Workload, seen: Observation) -> Timeline:
     stale_since = seen.now if renewed or line.lease_stale_since is None else line.lease_stale_since
     # Held elsewhere only while it is being renewed: a dead holder's name stays in a Lease for ever.
     elsewhere = not lease.ours and (
-        renewed or (line.lease_elsewhere_since is not None and seen.now - stale_since < _RENEWED)
+        renewed or (line.lease_elsewhere_since is not None and seen.now - stale_since < _RENEWED_SECONDS)
     )
     return replace(
         line,
@@ -180,5 +180,5 @@ def _lease(line: Timeline, workload: Workload, seen: Observation) -> Timeline:
     )
 
 
-_RENEWED = 15.0
+_RENEWED_SECONDS = 15.0
 """Seconds within which a held lease must be renewed: the default lease duration of Kubernetes' leader election."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from upgrader.checkpointer.decision.durations import History
 from upgrader.checkpointer.decision.rules import Desired
-from upgrader.checkpointer.observed import Settings
+from upgrader.checkpointer.observations import Settings
 from upgrader.node.choice import WorkloadInventory
-from upgrader.node.workload import Policy, Workload
+from upgrader.node.workload_policy import Policy, Workload
 
 Disk = Mapping[Workload, WorkloadInventory]
 

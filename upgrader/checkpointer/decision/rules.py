@@ -1,23 +1,23 @@
 """The pure core: from what has been so, and what is on disk, to which files there should be.
 
-`decide` is level-triggered: it is computed again on every look, from durations and the disk alone, never from what it
+`decide` is level-triggered: it is computed again on every pass, from durations and the disk alone, never from what it
 decided before. Applying a part of its answer, or none, or being killed between two file operations, leaves a disk from
-which the next look decides the rest. What it promises (`invariants` checks it before
-each change), and why it holds:
+which the next pass decides the rest. What it promises (`invariants` checks it on
+each pass), and why it holds:
 
 I1. *The last-known-good is only ever replaced by something that was Ready for the set time.* A generation is captured
-    only for a (pod, digest) whose unbroken run of looks "the API answered, this pod was Ready and not terminating, and
-    this is what it was made of" lasts `ready_for`. Any other look ends the run (`history`). A crash-looping pod
+    only for a (pod, digest) whose unbroken run of passes "the API answered, this pod was Ready and not terminating, and
+    this is what it was made of" lasts `ready_for`. Any other pass ends the run (`durations`). A crash-looping pod
     therefore never becomes a generation, and a changed Secret has to prove itself as a changed image does. The one
     exception is the checkpointer's own first standby pod, which replaces nothing: that it acts is its proof
-    (`observe`).
-I2. *Nothing is deleted on an unknown.* A manifest of ours is deactivated, and a generation pruned, only in a look in
+    (`observer`).
+I2. *Nothing is deleted on an unknown.* A manifest of ours is deactivated, and a generation pruned, only in a pass in
     which the API answers and the runtime is known. Otherwise what is there stays as it is.
 I3. *At most one instance of a workload is started here by us.* A workload has one manifest path, so one manifest. While
     it is in place it is switched to another generation only when the one there has verifiably failed (below), or is
     damaged and not up; the kubelet ends a static pod before it starts its successor of the same name. The
     checkpointer's own is the exception.
-I4. *A standby pod starts only against evidence.* Unreachable or expired is counted in consecutive looks, and the
+I4. *A standby pod starts only against evidence.* Unreachable or expired is counted in consecutive passes, and the
     workload's own pods must be known to be absent, or known to be unable to stay up. No answer from the runtime is no
     evidence.
 I5. *A standby pod never leaves before its parent stands.* It is deactivated only after the API has answered, and the
@@ -30,20 +30,22 @@ I7. *Each generation is tried once.* A standby pod that fails is marked on disk 
 
 When a standby pod starts:
 
-`API_AWAY` (kube-apiserver). Three cases. *Cold*: nothing of the workload has had a living sandbox since we look, twice
-in a row, and the API was unreachable both times. A kubelet that starts without an API knows only static pods, so no
-waiting can help: a controller that lost its power gets its API back at once. *Gone*: its containers ran before and now
-none does, for `grace`; a living kubelet gets that long to restart them by itself. *Crash loop*: nothing stays up, for
-`crash_grace`. While an API is merely being rolled, the old pod runs and stays up, so none of the three holds.
+`API_AWAY` (kube-apiserver). Three cases. *Cold*: nothing of the workload has had a living sandbox since this
+process started, twice in a row, and the API was unreachable both times. A kubelet that starts without an API knows
+only static pods, so no waiting can help: a controller that lost its power gets its API back at once. *Gone*: its
+containers ran before and now none does, for `grace`; a living kubelet gets that long to restart them by itself.
+*Crash loop*: nothing stays up, for `crash_grace`. While an API is merely being rolled, the old pod runs and stays
+up, so none of the three holds.
 
 `LEASE` (controller-manager, scheduler). They aren't needed to bring the API back, and after a power cut their pods,
-which are still bound to this node, are restarted by the kubelet as soon as the API answers. They are needed when the
-API answers and nothing in the cluster runs them: pods that were deleted or evicted are created and bound again only by
-these two. The sign of that is a lease that nobody has renewed for `crash_grace`, which is far longer than a restart or
-a leader election takes. The standby pod takes part in the election like any instance, so starting it needlessly costs
-memory, not correctness. It is deactivated when the parent here has been Ready, or somebody else has held the lease, for
-`release_after`. Where the API says that the owner doesn't exist, and has said so for `release_after`, nobody is meant
-to run it: its standby pod neither starts nor stays. That of kube-apiserver never goes on such a word.
+which are still bound to this node, are restarted by the kubelet as soon as the API answers. They are needed when
+the API answers and nothing in the cluster runs them: pods that were deleted or evicted are created and bound again
+only by these two. The sign of that is a lease that was not renewed for `crash_grace`, which is far longer than a
+restart or a leader election takes. The standby pod takes part in the election like any instance, so starting it
+needlessly costs memory, not correctness. It is deactivated when the parent here has been Ready, or another instance
+has held the lease, for `release_after`. Where the API says that the owner doesn't exist, and has said so for
+`release_after`, it is not meant to run: its standby pod neither starts nor stays. That of kube-apiserver never goes
+on such a word.
 
 A standby pod has failed when it was needed and nothing else could be the reason: for `crash_grace` the kubelet has had
 a sandbox for it and it didn't stay up, while what it depends on (etcd) answered. Then the next older intact generation
@@ -60,9 +62,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from upgrader.checkpointer.decision.durations import History
-from upgrader.checkpointer.observed import ParentPod, Settings
+from upgrader.checkpointer.observations import ParentPod, Settings
 from upgrader.node.choice import Generation, WorkloadInventory, best
-from upgrader.node.workload import Policy, Workload
+from upgrader.node.workload_policy import Policy, Workload
 
 _LOOKS = 2
 

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiError, ApiUnknown
 from upgrader.checkpointer.observation.kubelet_kubeconfig import Endpoint, load
-from upgrader.checkpointer.observed import Content, Owner
+from upgrader.checkpointer.observations import Content, Owner
 from upgrader.checkpointer.static_pods.pods import Pod
 from upgrader.node.names import CONDITION, HELM_RELEASE, HELM_REVISION
 
@@ -22,13 +22,13 @@ _TOO_MANY = 429
 
 
 class Api:
-    """A kept connection with the kubelet's credential. `timeout`: seconds for connecting, and for each read.
+    """A kept connection with the kubelet's credential. `timeout_seconds`: seconds for connecting, and for each read.
 
     Every method raises ApiAway when nothing answers, ApiUnknown when an answer comes from which nothing follows.
     """
 
-    def __init__(self, kubeconfig: Path, node: str, timeout: float) -> None:
-        self._kubeconfig, self._node, self._timeout = kubeconfig, node, timeout
+    def __init__(self, kubeconfig: Path, node: str, timeout_seconds: float) -> None:
+        self._kubeconfig, self._node, self._timeout_seconds = kubeconfig, node, timeout_seconds
         self._endpoint: Endpoint | None = None
         self._stamp: tuple[tuple[int, int], ...] = ()
         self._connection: http.client.HTTPSConnection | None = None
@@ -154,7 +154,9 @@ class Api:
             self._stamp = self._endpoint.stamp()
         if self._connection is None:
             at = self._endpoint
-            self._connection = http.client.HTTPSConnection(at.host, at.port, timeout=self._timeout, context=at.context)
+            self._connection = http.client.HTTPSConnection(
+                at.host, at.port, timeout=self._timeout_seconds, context=at.context
+            )
         return self._connection
 
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-_TIMEOUT = 1.0
+_TIMEOUT_SECONDS = 1.0
 _FLAGS = ("etcd-servers", "etcd-cafile", "etcd-certfile", "etcd-keyfile")
 Json = Mapping[str, Any]
 
@@ -64,9 +64,9 @@ def _on_node(path: str, mounts: Mapping[str, str]) -> str:
 def _healthy(host: str, port: int, context: ssl.SSLContext | None) -> bool:
     try:
         if context is None:
-            socket.create_connection((host, port), timeout=_TIMEOUT).close()
+            socket.create_connection((host, port), timeout=_TIMEOUT_SECONDS).close()
             return True
-        connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=context)
+        connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_SECONDS, context=context)
         try:
             connection.request("GET", "/health")
             return bool(json.loads(connection.getresponse().read(4096)).get("health") == "true")

@@ -22,14 +22,14 @@ class GrpcError(Exception):
 
 
 class Channel:
-    """A connection that lives for a few calls. `timeout`: seconds for each call, all waiting included."""
+    """A connection that lives for a few calls. `timeout_seconds`: seconds for each call, all waiting included."""
 
-    def __init__(self, path: str, timeout: float) -> None:
-        self._timeout = timeout
+    def __init__(self, path: str, timeout_seconds: float) -> None:
+        self._timeout_seconds = timeout_seconds
         self._path = path
         self._h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding="utf-8"))
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(timeout)
+        self._socket.settimeout(timeout_seconds)
         try:
             self._socket.connect(path)
             self._h2.initiate_connection()
@@ -77,12 +77,12 @@ class Channel:
         return bytes(body[5:])
 
     def _receive(self, method: str, stream: int) -> tuple[bytearray, dict[str, str]]:
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self._timeout_seconds
         body, headers = bytearray(), dict[str, str]()
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise GrpcError(f"{self._path} {method}: no answer within {self._timeout:g} s")
+                raise GrpcError(f"{self._path} {method}: no answer within {self._timeout_seconds:g} s")
             self._socket.settimeout(left)
             data = self._socket.recv(_FRAME)
             if not data:

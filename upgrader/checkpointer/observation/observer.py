@@ -1,4 +1,4 @@
-"""One look: what the API server and the container runtime say now."""
+"""One observation: what the API server and the container runtime say now."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiError, Refused, RuntimeUnknown
 from upgrader.checkpointer.observation.provenance import Key, Provenance
 from upgrader.checkpointer.observation.running_pods import presence, standby_presence
-from upgrader.checkpointer.observed import (
+from upgrader.checkpointer.observations import (
     ApiState,
     Content,
     LeaseSeen,
@@ -32,11 +32,11 @@ from upgrader.checkpointer.static_pods.pods import (
 )
 from upgrader.checkpointer.static_pods.sanitise import Candidate, candidate
 from upgrader.node.cri import Sandbox
-from upgrader.node.inventory import StoredWorkload
+from upgrader.node.disk_inventory import StoredWorkload
 from upgrader.node.names import LEASE, POD_SUFFIX
-from upgrader.node.workload import Policy, Workload
+from upgrader.node.workload_policy import Policy, Workload
 
-_REFRESH = 30.0
+_REFRESH_SECONDS = 30.0
 """Seconds for which a Secret or ConfigMap is taken as read; the kubelet itself refreshes volumes about once a minute.
 """
 
@@ -45,7 +45,7 @@ CHANGED = "ContentChanged"
 
 
 class ApiReader(Protocol):
-    """What a look needs of the API server; each raises ApiError."""
+    """What an observation needs of the API server; each raises ApiError."""
 
     def pods(self) -> list[Pod]:
         """All pods bound to this node."""
@@ -61,7 +61,7 @@ class ApiReader(Protocol):
 
 
 class Node(Protocol):
-    """What a look needs of the node itself."""
+    """What an observation needs of the node itself."""
 
     def sandboxes(self) -> list[Sandbox]:
         """All sandboxes with their containers. Raises RuntimeUnknown."""
@@ -79,8 +79,8 @@ class Node(Protocol):
 
 
 @dataclass(frozen=True)
-class Look:
-    """A look with its raw material. `pods` and `candidates` by pod UID. `images`: image → whether it is here;
+class ObservedNode:
+    """An observation with its raw material. `pods` and `candidates` by pod UID. `images`: image → whether it is here;
     lacks what isn't known. `doubts`: pod UID → why it doesn't count as Ready although the API says so.
     `complaints`: what could not be seen, and why.
     """
@@ -95,7 +95,7 @@ class Look:
 
 @dataclass
 class Observer:
-    """Looks at both sources. `own_ports`: DaemonSet's port → its standby pod's.
+    """Observes both sources. `own_ports`: DaemonSet's port → its standby pod's.
 
     `instance`: name of the pod that this process runs in. Of the checkpointer's own pods only that one is a
     candidate: a new version replaces its predecessor's standby pod by acting well itself, not by standing by while the
@@ -112,7 +112,7 @@ class Observer:
     _provenance: Provenance = field(default_factory=Provenance)
     _images: dict[str, tuple[float, bool]] = field(default_factory=dict)
 
-    def look(self, disk: Mapping[Workload, StoredWorkload]) -> Look:
+    def observe(self, disk: Mapping[Workload, StoredWorkload]) -> ObservedNode:
         """One observation. Raises nothing for a source that can't be seen: that is part of the observation."""
         complaints: list[str] = []
         pods: list[Pod] = []
@@ -136,7 +136,7 @@ class Observer:
         standbys = {} if sandboxes is None else self._standbys(disk, sandboxes, state)
         images = {} if sandboxes is None else self._have(disk, state, complaints)
         self._forget()
-        return Look(
+        return ObservedNode(
             Observation(self.clock(), state, parents, runtime, leases, standbys, ownerless),
             by_uid,
             candidates,
@@ -261,14 +261,14 @@ class Observer:
 
     def _content(self, key: Key) -> Content | None:
         now, known = self.clock(), self._contents.get(key)
-        if known is None or now - known[0] >= _REFRESH:
+        if known is None or now - known[0] >= _REFRESH_SECONDS:
             known = self._contents[key] = (now, self.api.content(*key))
             self._provenance.see_content(key, known[1].data if known[1] else {}, now)
         return known[1]
 
     def _forget(self) -> None:
         now = self.clock()
-        for key in [k for k, (at, _) in self._contents.items() if now - at >= 2 * _REFRESH]:
+        for key in [k for k, (at, _) in self._contents.items() if now - at >= 2 * _REFRESH_SECONDS]:
             del self._contents[key]
 
     def _sandboxes(self, complaints: list[str]) -> list[Sandbox] | None:
@@ -294,9 +294,9 @@ class Observer:
         return standbys
 
     def _have(self, disk: Mapping[Workload, StoredWorkload], state: ApiState, complaints: list[str]) -> dict[str, bool]:
-        """Which images of the generations are here; asked again at each look while a standby pod may have to start."""
+        """Which images of the generations are here; asked again on each pass while a standby pod may have to start."""
         now, wanted = self.clock(), frozenset[str]().union(*(s.images for s in disk.values()))
-        lasts = _REFRESH if state is ApiState.ANSWERING else 0.0
+        lasts = _REFRESH_SECONDS if state is ApiState.ANSWERING else 0.0
         stale = [i for i in wanted if i not in self._images or now - self._images[i][0] >= lasts]
         try:
             found = self.machine.images(stale) if stale else {}
@@ -311,9 +311,7 @@ class Observer:
     def _leases(
         self, disk: Mapping[Workload, StoredWorkload], parents: tuple[ParentPod, ...], complaints: list[str]
     ) -> dict[Workload, LeaseSeen]:
-        """Leases of workloads that may need a standby pod, or have one: a Ready pod here shows that somebody runs
-        it.
-        """
+        """Leases of workloads that may need a standby pod, or have one: a Ready pod here shows that it runs."""
         ready = {p.workload for p in parents if p.ready}
         leases: dict[Workload, LeaseSeen] = {}
         for workload, stored in disk.items():

@@ -14,7 +14,7 @@ from typing import Any
 
 from upgrader.checkpointer.static_pods.pods import Pod
 
-_TIMEOUT = 3.0
+_TIMEOUT_SECONDS = 3.0
 _OK = range(200, 400)
 
 
@@ -38,7 +38,7 @@ def unready(pod: Pod) -> str:
 
 
 def _connect(host: str, port: int) -> str:
-    socket.create_connection((host, port), timeout=_TIMEOUT).close()
+    socket.create_connection((host, port), timeout=_TIMEOUT_SECONDS).close()
     return ""
 
 
@@ -48,9 +48,9 @@ def _get(host: str, port: int, action: Mapping[str, Any]) -> str:
         # As the kubelet does: pods serve probes with certificates of their own making. Nothing secret is sent.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=context)
+        connection = http.client.HTTPSConnection(host, port, timeout=_TIMEOUT_SECONDS, context=context)
     else:
-        connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
+        connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_SECONDS)
     try:
         headers = {h["name"]: h.get("value", "") for h in action.get("httpHeaders") or []}
         connection.request("GET", action.get("path") or "/", headers=headers)

@@ -7,31 +7,34 @@ from typing import TypeVar
 
 from upgrader.checkpointer.checkpointer_errors import RuntimeUnknown
 from upgrader.checkpointer.observation.grpc import Channel, GrpcError
-from upgrader.checkpointer.observed import Presence
+from upgrader.checkpointer.observations import Presence
 from upgrader.checkpointer.static_pods.pods import belongs
 from upgrader.node.cri import Runtime, Sandbox
 from upgrader.node.names import CHECKPOINT_OF
-from upgrader.node.workload import Workload
+from upgrader.node.workload_policy import Workload
 
 T = TypeVar("T")
 
 
-def list_sandboxes(socket_path: str, timeout: float) -> list[Sandbox]:
+def list_sandboxes(socket_path: str, timeout_seconds: float) -> list[Sandbox]:
     """All sandboxes with their containers. Raises RuntimeUnknown; never a partial list."""
-    return _ask(socket_path, timeout, "what runs", Runtime.sandboxes)
+    return _ask(socket_path, timeout_seconds, "what runs", Runtime.sandboxes)
 
 
-def images_present(socket_path: str, timeout: float, images: Iterable[str]) -> dict[str, bool]:
+def images_present(socket_path: str, timeout_seconds: float, images: Iterable[str]) -> dict[str, bool]:
     """Which images the node has, by the names that pods call them. Raises RuntimeUnknown."""
     wanted = sorted(set(images))
     return _ask(
-        socket_path, timeout, "which images it has", lambda r: {name: r.image(name) is not None for name in wanted}
+        socket_path,
+        timeout_seconds,
+        "which images it has",
+        lambda r: {name: r.image(name) is not None for name in wanted},
     )
 
 
-def _ask(socket_path: str, timeout: float, what: str, question: Callable[[Runtime], T]) -> T:
+def _ask(socket_path: str, timeout_seconds: float, what: str, question: Callable[[Runtime], T]) -> T:
     try:
-        with Channel(socket_path, timeout) as channel:
+        with Channel(socket_path, timeout_seconds) as channel:
             return question(Runtime(channel.call))
     except (GrpcError, ValueError) as error:
         raise RuntimeUnknown(f"the container runtime can't be asked {what}: {error}") from error

@@ -18,18 +18,18 @@ from upgrader.checkpointer.reporting.pass_report import Board
 
 Answer = tuple[int, str]
 _OK, _NOT_OK = 200, 503
-_PEER_TIMEOUT = 2.0
+_PEER_TIMEOUT_SECONDS = 2.0
 
 
 class Health:
-    """The answers. `stale_after`: seconds without a pass after which the loop counts as stuck. `peer`: see
+    """The answers. `stale_after_seconds`: without a pass after which the loop counts as stuck. `peer`: see
     `ask_peer`.
     """
 
     def __init__(
-        self, board: Board, clock: Callable[[], float], stale_after: float, peer: Callable[[], Answer]
+        self, board: Board, clock: Callable[[], float], stale_after_seconds: float, peer: Callable[[], Answer]
     ) -> None:
-        self._board, self._clock, self._stale_after, self._peer = board, clock, stale_after, peer
+        self._board, self._clock, self._stale_after_seconds, self._peer = board, clock, stale_after_seconds, peer
 
     def healthz(self) -> Answer:
         """Whether the loop is alive, acting or not."""
@@ -37,7 +37,7 @@ class Health:
         if report is None:
             return _NOT_OK, "no pass yet"
         age = self._clock() - report.at
-        return (_OK, "ok") if age <= self._stale_after else (_NOT_OK, f"the last pass was {age:.0f} s ago")
+        return (_OK, "ok") if age <= self._stale_after_seconds else (_NOT_OK, f"the last pass was {age:.0f} s ago")
 
     def readyz(self) -> Answer:
         """Whether every pod on this node that asks for a checkpoint has a current, verified one."""
@@ -68,7 +68,7 @@ class Health:
 
 def ask_peer(host: str, port: int) -> Answer:
     """The other instance's readiness."""
-    connection = http.client.HTTPConnection(host, port, timeout=_PEER_TIMEOUT)
+    connection = http.client.HTTPConnection(host, port, timeout=_PEER_TIMEOUT_SECONDS)
     try:
         connection.request("GET", "/readyz?peer")
         response = connection.getresponse()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from upgrader.checkpointer.observed import ApiState
+from upgrader.checkpointer.observations import ApiState
 from upgrader.checkpointer.reporting.pass_report import Counters, Report
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _OF_WORKLOADS = {
 
 def render(report: Report | None, counters: Counters, now: float) -> str:
     """All metrics, with the process's own memory and CPU time, as text. `now`: monotonic seconds."""
-    # Imported here: a scrape can wait for it, the first look after a power cut can't.
+    # Imported here: a scrape can wait for it, the first pass after a power cut can't.
     from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
     from prometheus_client.registry import Collector
 

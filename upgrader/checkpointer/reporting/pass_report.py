@@ -6,8 +6,8 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from upgrader.checkpointer.observed import ApiState
-from upgrader.node.workload import Workload
+from upgrader.checkpointer.observations import ApiState
+from upgrader.node.workload_policy import Workload
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class WorkloadReport:
 class Report:
     """`at`: monotonic seconds of the pass. `pending`: pods without a current checkpoint, each with the reason.
     `down`: standby pods that should run and don't.
-    `urgent`: the API is unreachable and no standby pod stands in: the next look may be what brings it back.
+    `urgent`: the API is unreachable and no standby pod stands in: the next pass may be what brings it back.
     """
 
     at: float

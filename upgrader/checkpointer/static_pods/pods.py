@@ -9,7 +9,7 @@ from typing import Any
 
 from upgrader.checkpointer.checkpointer_errors import Refused
 from upgrader.node.names import ASKS, CHECKPOINT_OF, CONDITION
-from upgrader.node.workload import Workload
+from upgrader.node.workload_policy import Workload
 
 Pod = Mapping[str, Any]
 

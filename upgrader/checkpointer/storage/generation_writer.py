@@ -7,7 +7,7 @@ from pathlib import Path
 from upgrader.checkpointer.static_pods.sanitise import Candidate
 from upgrader.checkpointer.storage import files
 from upgrader.node.generation import MANIFEST, RECORD, VOLUMES, Origin, Record, encode, fingerprints
-from upgrader.node.workload import Policy
+from upgrader.node.workload_policy import Policy
 
 
 def write(folder: Path, number: int, candidate: Candidate, policy: Policy, lease: str, origin: Origin) -> None:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_POLL = 0.02
+_POLL_SECONDS = 0.02
 
 
 @contextmanager
-def changing(path: Path, wait: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[bool]:
-    """Hold the lock on the right to change files, so that a person's `restore` and a pass don't interleave. Waits up
-    to `wait` seconds for another holder, and says whether the lock is held: what is done without it is still atomic
+def changing(path: Path, wait_seconds: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[bool]:
+    """Hold the lock on the right to change files, so that an operator's `restore` and a pass don't interleave. Waits up
+    to `wait_seconds` for another holder, and says whether the lock is held: what is done without it is still atomic
     file by file, so that a holder that hangs can't keep the node from being served.
     """
     try:
@@ -26,7 +26,7 @@ def changing(path: Path, wait: float, sleep: Callable[[float], None] = time.slee
         yield False
         return
     try:
-        yield _locked(handle, int(wait / _POLL), sleep)
+        yield _locked(handle, int(wait_seconds / _POLL_SECONDS), sleep)
     finally:
         os.close(handle)
 
@@ -37,7 +37,7 @@ def _locked(handle: int, polls: int, sleep: Callable[[float], None]) -> bool:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if left:
-                sleep(_POLL)
+                sleep(_POLL_SECONDS)
         else:
             return True
     return False
@@ -89,7 +89,7 @@ class NodeLock:
             self._handle = None
 
     def _is_current(self, handle: int) -> bool:
-        """Whether the path still leads to the locked file: after somebody deleted it, two instances could hold "the"
+        """Whether the path still leads to the locked file: after it was deleted, two instances could hold "the"
         lock.
         """
         try:

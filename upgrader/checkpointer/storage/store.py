@@ -15,11 +15,11 @@ from typing import Any
 from upgrader.checkpointer.checkpointer_errors import StoreError
 from upgrader.checkpointer.static_pods.sanitise import Candidate
 from upgrader.checkpointer.storage import files, generation_writer
+from upgrader.node.disk_inventory import Inventory, StoredWorkload
 from upgrader.node.generation import MANIFEST, Origin
-from upgrader.node.inventory import Inventory, StoredWorkload
 from upgrader.node.layout import is_foreign
 from upgrader.node.names import CHECKPOINT_OF, MANIFEST_PREFIX
-from upgrader.node.workload import Policy, Workload
+from upgrader.node.workload_policy import Policy, Workload
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Store(Inventory):
         self._write_failed(workload, {**self.read_failed(workload)[0], number: reason})
 
     def clear_failed(self, workload: Workload, number: int) -> None:
-        """Forget it: a person wants it tried again. Raises StoreError."""
+        """Forget it: an operator wants it tried again. Raises StoreError."""
         failed, _ = self.read_failed(workload)
         if failed.pop(number, None) is not None:
             self._write_failed(workload, failed)

@@ -1,7 +1,7 @@
 """From facts to what is wrong, in plain words, the cause first; and to what a recovery may do about it.
 
 Layers are asked from the bottom up: clock and certificates, disks, the container runtime, the kubelet, the folder of
-static pods, etcd, kube-apiserver. What a deeper cause explains is not told as a cause of its own.
+static pods, etcd, kube-apiserver. What a deeper cause explains is not reported as a cause of its own.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class ApiSeen:
 class Controller:
     """One controller's part.
 
-    `serves`: whether its kube-apiserver answers there, None when unknown. `start`: units to be started, in this order.
-    `active`: the generation of kube-apiserver that is in place already. `restore`: the one that would be put in place;
-    None when there is nothing to put, or no need. `blocked`: why a recovery can't help this controller before a person
-    has; empty when it can.
+    `serves`: whether its kube-apiserver answers there, None when unknown. `start`: units to be started, in this
+    order. `active`: the generation of kube-apiserver that is in place already. `restore`: the one that would be put
+    in place; None when there is nothing to put, or no need. `blocked`: why a recovery can't help this controller
+    before manual action; empty when it can.
     """
 
     host: Host
@@ -65,7 +65,7 @@ class Diagnosis:
 
     @property
     def blocked(self) -> str:
-        """Why nobody but a person can help; empty while one controller may be recovered."""
+        """Why manual action is required; empty while one controller may be recovered."""
         reasons = [c.blocked for c in self.controllers]
         return reasons[0] if reasons and all(reasons) else ""
 
@@ -85,7 +85,7 @@ def diagnose(examined: Sequence[Examined], api: ApiSeen) -> Diagnosis:
 
 def _between(api: ApiSeen) -> Finding:
     title = "kube-apiserver serves on every controller, but the API can't be reached from here"
-    remedy = "Look at the load balancer, the network in between, and the kubeconfig's server and CA."
+    remedy = "Check the load balancer, the network in between, and the kubeconfig's server and CA."
     return Finding("api.unreachable", "error", title, api.said, remedy)
 
 

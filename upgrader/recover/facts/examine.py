@@ -34,7 +34,7 @@ def examine(hosts: Hosts, host: Host, now: Callable[[], float] = time.time) -> H
             remedy="Install python3 on it: Ansible, and the examination of a controller, need it.",
         )
     if done.exit_status:
-        last = done.stderr.strip().rpartition("\n")[2] or "it said nothing"
+        last = done.stderr.strip().rpartition("\n")[2] or "no output"
         raise HostError(f"{host.name}: the examination ended with {done.exit_status}: {last}")
     try:
         return decode(json.loads(done.stdout), sent, received)

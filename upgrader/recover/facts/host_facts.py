@@ -309,7 +309,7 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class Examined:
-    """A controller that was looked at: its facts, or why there are none (it could not be reached, …)."""
+    """A controller that was examined: its facts, or why there are none (it could not be reached, …)."""
 
     host: Host
     facts: HostFacts | None

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from upgrader.node.inventory import Inventory
+from upgrader.node.disk_inventory import Inventory
 from upgrader.recover.onhost import apiserver_answer, checkpoint_facts, container_facts, etcd_facts, machine_facts
 from upgrader.recover.onhost.questions import together
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from upgrader.node.cri import Image, Runtime
+from upgrader.node.disk_inventory import Inventory, StoredWorkload
 from upgrader.node.generation import NotUnderstood, Record, StoredGeneration, read_record
-from upgrader.node.inventory import Inventory, StoredWorkload
 from upgrader.node.layout import KUBE_APISERVER
-from upgrader.node.workload import Workload
+from upgrader.node.workload_policy import Workload
 from upgrader.recover.onhost.questions import Failed, unknown
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ _METRICS = "http://127.0.0.1:2381"
 
 _NO_MEMBERS = "it tells its members only when a majority of them runs"
 _TOLD = ("name", "initial-advertise-peer-urls", "initial-cluster")
-"""What somebody needs who restores a backup."""
+"""What restoring a backup needs."""
 
 
 def facts(root: str) -> dict[str, Any]:

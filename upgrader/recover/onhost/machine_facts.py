@@ -21,7 +21,7 @@ def unit(name: str) -> dict[str, Any]:
     text = command("systemctl", "show", name, "--no-pager", "--property=" + _PROPERTIES)
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     if not values.get("ActiveState"):
-        raise Failed(f"systemctl said nothing about {name}")
+        raise Failed(f"systemctl reports nothing about {name}")
     found = {
         "name": name,
         "state": values["ActiveState"],

@@ -1,17 +1,17 @@
 """The pure core of a recovery: from what the controllers say, and what was tried already, to what to do next.
 
-Level-triggered, as the pod-checkpointer is: it is computed again after every look, so that a recovery may be stopped at
-any moment and begun again. Both write the same files by the same rules, so it doesn't matter who comes first:
+Level-triggered, as the pod-checkpointer is: it is computed again after every examination, so that a recovery may be
+stopped at any moment and begun again. Both write the same files by the same rules, so it doesn't matter who comes
+first:
 
-R1. *At most one standby pod.* A workload has one manifest path on a controller; what is put there replaces what was
-there.
+R1. *At most one standby pod.* A workload has one manifest path on a controller: a new one replaces the last.
 R2. *A standby pod that is in place gets its time*, whoever put it there. Only where it doesn't serve for all of it,
     though its etcd is healthy, is the next older intact generation put in its place: without etcd no kube-apiserver
     comes up, and no generation is to blame.
 R3. *What comes up by itself is left alone*: an instance that has started a moment ago gets the same chance.
 R4. *One controller after the other.* One kube-apiserver is an API; with it the others get their own pods back.
 R5. *What is known to fail isn't started*: neither what was tried here in vain, nor what the pod-checkpointer marked.
-    Where that leaves none, the operator is told. The pod-checkpointer itself starts the newest as a last resort.
+    Where that leaves none, the operator is informed. The pod-checkpointer itself starts the newest as a last resort.
 R6. *Unknown is no reason to act.* Where it isn't known whether kube-apiserver serves, nothing is put in place; where it
     isn't known what runs, it is taken to have started just now.
 """
@@ -82,7 +82,7 @@ class Attempts:
     reached: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def tried(self, host: Host) -> set[int]:
-        """The generations that have been in place on a host since this recovery looks."""
+        """The generations that have been in place on a host since this recovery started."""
         return {number for name, number in self.standbys if name == host.name}
 
 
@@ -110,8 +110,8 @@ def next_actions(
 
 
 def remember(attempts: Attempts, controllers: Iterable[Controller], done: Iterable[Action], now: float) -> Attempts:
-    """The attempts after a look and what was done about it: also the standby pods that somebody else put in place
-    count.
+    """The attempts after an examination and what was done about it: also the standby pods that the pod-checkpointer
+    put in place count.
     """
     standbys, units, reached = dict(attempts.standbys), dict(attempts.units), dict(attempts.reached)
     for controller in controllers:
@@ -155,7 +155,7 @@ def _standby(controller: Controller, facts: HostFacts, attempts: Attempts, now: 
 
 
 def _just_started(facts: HostFacts, reached_seconds: float) -> bool:
-    """Whether an instance started a moment ago, as far as can be known; else since we look at this host."""
+    """Whether an instance started a moment ago, as far as can be known; else since this host was first examined."""
     if isinstance(facts.containers, Unknown):
         return reached_seconds < PARENT_SECONDS
     return any(

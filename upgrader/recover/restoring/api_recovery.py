@@ -1,4 +1,4 @@
-"""Brings the API back over SSH, from the last-known-good generations that the controllers keep."""
+"""Restores the API over SSH, from the last-known-good generations that the controllers keep."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ API_SECONDS = 300.0
 """How long the API may take to be back: room for a controller that boots, and for every generation to be tried."""
 
 _ANSWER_SECONDS = 5.0
-"""How long the API is asked between two looks at the controllers."""
+"""How long the API is asked between two examinations of the controllers."""
 
 _HOPELESS_LOOKS = 3
-"""Looks in a row that must find that only a person can help: one may be a glimpse of a machine that boots."""
+"""Consecutive examinations that must find that manual action is required: one may be of a machine that is booting."""
 
 
 class ApiRecovery:
@@ -52,7 +52,7 @@ class ApiRecovery:
             if self._clock.monotonic() - began >= API_SECONDS or (reached and hopeless >= _HOPELESS_LOOKS):
                 raise _failed(diagnosis, attempts, self._clock.monotonic() - began)
             if self._answers_soon():
-                note(f"the API server answers again, {self._clock.monotonic() - began:.0f} s after the first look")
+                note(f"the API server answers again, {self._clock.monotonic() - began:.0f} s after the first check")
                 return
 
     def _act(self, diagnosis: Diagnosis, attempts: Attempts, now: float, notes: _Notes) -> Attempts:
@@ -64,7 +64,7 @@ class ApiRecovery:
             except HostError as error:
                 notes.say(error.message)
                 if isinstance(action, StartStandby):
-                    continue  # it isn't the generation's fault: the next look may put it in place
+                    continue  # it isn't the generation's fault: the next pass may put it in place
             attempts = remember(attempts, (), (action,), now)
         return attempts
 

@@ -37,14 +37,14 @@ class HostActions:
                 self._put(host, generation.manifest, path)
 
     def deactivate(self, host: Host, path: str) -> None:
-        """Take a standby pod's manifest away: the kubelet ends its pod. One that isn't there is fine."""
+        """Remove a standby pod's manifest: the kubelet ends its pod. One that isn't there is fine."""
         self._must_be_ours(host, path)
         self.hosts.run(host, ["sh", "-c", _REMOVE, "sh", path])
 
     def _put(self, host: Host, source: str, path: str) -> None:
         content = self.hosts.read(host, source)
         if content is None:
-            raise HostError(f"{host.name}: {source} is gone", remedy="Look again: another generation may be there.")
+            raise HostError(f"{host.name}: {source} is gone", remedy="Run again: another generation may be there.")
         self._must_be_ours(host, path)
         self.hosts.run(host, ["mkdir", "-p", "-m", "0700", posixpath.dirname(path)])
         self.hosts.write(host, path, content)

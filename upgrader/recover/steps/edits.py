@@ -1,4 +1,4 @@
-"""Takes out of a live workload what somebody has added by hand.
+"""Takes out of a live workload what was added by hand.
 
 Helm's rollback takes back every field that it ever set. Server-side apply leaves alone what is not Helm's: a container,
 a volume or a variable that `kubectl edit` has added stays, and so does the crash that it causes.

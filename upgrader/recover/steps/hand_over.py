@@ -47,13 +47,15 @@ has failed a few times again after 10, 20 or 40 s.
 
 
 def holds_port(verdict: Verdict) -> bool:
-    """Whether a workload fails because somebody else listens on its port."""
+    """Whether a workload fails because another process listens on its port."""
     return any("address already in use" in words for words in (verdict.reason, *verdict.details))
 
 
 @dataclass(frozen=True)
 class HandOverStep:
-    """Waits for the workload, and for its standby pods to go; ends a standby pod itself where nobody else does."""
+    """Waits for the workload, and for its standby pods to go; ends a standby pod itself where no pod-checkpointer
+    does.
+    """
 
     hosts: Hosts
     helm: Helm
@@ -134,9 +136,7 @@ class _Watch:
         return {pod.node for pod in reading.newest if pod.ready} if reading else set()
 
     def _end_standby(self, node: str, ready_seconds: float) -> None:
-        """End a standby pod whose pod stands, unless the pod-checkpointer does it: it looks closer than we can from
-        here.
-        """
+        """End a standby pod whose pod stands, unless the pod-checkpointer does it: it sees more than we can."""
         beside = self._has_checkpointer(node)
         host = self._host(node)
         if host is None or ready_seconds < (BESIDE_SECONDS if beside else ALONE_SECONDS) or not self._runs(node):

@@ -34,7 +34,7 @@ of.
 _SURE_LOOKS = 2
 _FRESH_LOOKS = 15
 """Looks, a second apart, that must find healthy what isn't known to work: what the API says of a pod may be from before
-the power cut, until the kubelet has told again.
+the power cut, until the kubelet has reported again.
 """
 _ROLLBACK_TRIES = 3
 _API_SECONDS = 60.0
@@ -57,10 +57,10 @@ class ReleaseRecoveryStep:
     name: str = RELEASE
 
     def summary(self) -> str:
-        return "its release goes back to what the last-known-good generation was made of, if need be"
+        return "its release is rolled back to what the last-known-good generation was made of, if needed"
 
     def capture(self) -> None:
-        """Nothing to take back: nobody wants the revision again that took the API away."""
+        """Nothing to take back: the revision that made the API unreachable is not wanted again."""
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """Nothing to take back."""

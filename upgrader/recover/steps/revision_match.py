@@ -1,4 +1,4 @@
-"""Which Helm revision a checkpoint came from, judged by content: what runs is what counts, not what somebody noted."""
+"""Which Helm revision a checkpoint came from, judged by content: what runs is what counts, not what was noted."""
 
 from __future__ import annotations
 

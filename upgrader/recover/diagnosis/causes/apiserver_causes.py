@@ -24,7 +24,7 @@ def apiserver(name: str, facts: HostFacts, explained: bool) -> Iterator[Cause]:
     serves = isinstance(facts.api, Endpoint) and facts.api.answers
     if isinstance(facts.containers, Unknown):
         if facts.runtime.answers:
-            title = f"{name}: the containers of kube-apiserver can't be looked at"
+            title = f"{name}: the containers of kube-apiserver can't be read"
             yield Cause(Finding("apiserver.unknown", "unknown", title, facts.containers.why))
         return
     recent = [c for c in facts.containers if _counts(c, facts)]

@@ -18,7 +18,7 @@ class Cause:
     """A finding with its place among others.
 
     `explains`: kube-apiserver can't serve here while this is so, so that its absence is no finding of its own.
-    `blocks`: nor could a standby pod that a recovery puts in place; a person has to fix this first. `stops`: nothing
+    `blocks`: nor could a standby pod that a recovery puts in place; manual action is required first. `stops`: nothing
     must be done here before, even where kube-apiserver serves: what it serves is wrong.
     """
 

@@ -1,6 +1,6 @@
 """Causes in etcd: lost data, no quorum, alarms, a member that doesn't run.
 
-Its data is never touched: a person decides.
+Its data is never touched: the operator decides.
 """
 
 from __future__ import annotations
@@ -70,18 +70,16 @@ def _answers(name: str, server: EtcdServer, answering: frozenset[str]) -> Iterat
         down = ", ".join(m.name or m.id for m in voters if m.id not in answering)
         count = f"{len(up)} of {len(voters)} members answer, {len(voters) // 2 + 1} are needed"
         title = f"{name}: etcd has no leader: {count if voters else 'it waits for a majority of its members'}"
-        remedy = f"Bring back: {down}." if down else "Look at the network between the members, port 2380."
+        remedy = f"Bring back: {down}." if down else "Check the network between the members, port 2380."
         yield Cause(Finding("etcd.no-quorum", "error", title, f"It says: {server.said}", remedy), explains=True)
         return
     title = f"{name}: etcd is not healthy: {server.said}"
-    yield Cause(
-        Finding("etcd.unhealthy", "error", title, "", "Look at its log, and at the disk's speed."), explains=True
-    )
+    yield Cause(Finding("etcd.unhealthy", "error", title, "", "Check its log, and at the disk's speed."), explains=True)
 
 
 def _alarm(name: str, server: EtcdServer, kind: str, member: str) -> Iterator[Cause]:
     if member != server.id:
-        return  # told where it was raised
+        return  # reported where it was raised
     if kind == "NOSPACE":
         title = f"{name}: etcd is full ({size(server.db_size)} of {size(server.db_quota)}) and refuses every write"
         remedy = (
@@ -98,7 +96,7 @@ def _alarm(name: str, server: EtcdServer, kind: str, member: str) -> Iterator[Ca
 
 
 def _lost(name: str, found: Etcd, what: str, answering: frozenset[str]) -> Cause:
-    """The one thing that no checkpoint brings back. `upgrader` never writes there: the steps are for a person."""
+    """The one thing that no checkpoint brings back. `upgrader` never writes there: the steps are for the operator."""
     if answering:
         title = f"{name}: {what}; the other members still have it"
         remedy = (

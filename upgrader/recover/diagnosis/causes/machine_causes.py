@@ -72,9 +72,9 @@ def _certificates(name: str, facts: HostFacts, bad: Sequence[Certificate]) -> It
         needed = any(c.path in _NEEDED for c in group)
         title = f"{name}: {_counted(group)} {'not yet valid' if early else 'expired'}"
         remedy = (
-            f"Set the clocks right, or make them again: `kubeadm certs renew all` on {name}."
+            f"Set the clocks right, or renew them: `kubeadm certs renew all` on {name}."
             if early
-            else f"`kubeadm certs renew all` on {name}, then run this again: what uses them has to start again."
+            else f"`kubeadm certs renew all` on {name}, then run this again: what uses them has to restart."
         )
         severity: Severity = "error" if needed and not serves else "warning"
         identity = "certificates.not-yet-valid" if early else "certificates.expired"
@@ -124,7 +124,7 @@ def _disk(identity: str, title: str, why: str, remedy: str, needed: bool) -> Cau
 def services(name: str, facts: HostFacts) -> Iterator[Cause]:
     """The container runtime before the kubelet, which needs it."""
     runtime = facts.containerd
-    yield from _service(name, facts, runtime, "no container can be started, nor looked at")
+    yield from _service(name, facts, runtime, "no container can be started or inspected")
     if isinstance(runtime, Unit) and runtime.running and not facts.runtime.answers:
         title = f"{name}: {runtime.name} runs but does not answer: {facts.runtime.said}"
         remedy = f"`systemctl restart {runtime.name}` on {name} leaves running containers alone."
@@ -150,7 +150,7 @@ def _service(name: str, facts: HostFacts, unit: Unit | Unknown, effect: str) -> 
     words = last_words([line for line in unit.said if not line.startswith(f"{unit.name}.service:")])
     said = "\n".join(unit.said[-6:])
     if unit.state == "inactive":
-        # In order, by somebody or by a unit that it belongs to: what it said at its end is no cause.
+        # In order, by an operator or by a unit that it belongs to: what it said at its end is no cause.
         state = "is stopped"
         said = f"Since {moment(unit.since)}, {duration(facts.taken - unit.since)} ago." if unit.since else ""
     elif unit.state == "failed" or unit.sub_state == "auto-restart":
@@ -159,7 +159,7 @@ def _service(name: str, facts: HostFacts, unit: Unit | Unknown, effect: str) -> 
         state = f"is {unit.state} ({unit.sub_state})"
     masked = "masked" in (unit.enabled, unit.loaded)
     remedy = f"`systemctl {'unmask --now' if masked else 'start'} {unit.name}` on {name}"
-    remedy += "; `upgrader recover` does that." if not masked else ": somebody made it impossible to start."
+    remedy += "; `upgrader recover` does that." if not masked else ": it was masked on purpose."
     title = f"{name}: {unit.name} {state}{' and masked' if masked else ''}: {effect}"
     finding = Finding(f"{unit.name}.down", "error", title, said, remedy)
     yield Cause(finding, explains=True, blocks=masked)

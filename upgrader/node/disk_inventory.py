@@ -11,7 +11,7 @@ from upgrader.node import generation
 from upgrader.node.choice import Generation, WorkloadInventory
 from upgrader.node.generation import MANIFEST, Record, StoredGeneration
 from upgrader.node.layout import Layout
-from upgrader.node.workload import Policy, Workload
+from upgrader.node.workload_policy import Policy, Workload
 
 
 @dataclass(frozen=True)

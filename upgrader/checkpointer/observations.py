@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from upgrader.node.workload import Workload
+from upgrader.node.workload_policy import Workload
 
 
 class ApiState(enum.Enum):
@@ -99,7 +99,7 @@ class Observation:
     """One look. `now` is monotonic seconds. `parents` counts only while the API answers.
 
     `runtime` is None when the container runtime couldn't be asked; a workload that isn't in it has no pod.
-    A workload that isn't in `leases` has a lease of which nothing is known; one that isn't in `standby pods` has no
+    A workload that isn't in `leases` has a lease of which nothing is known; one that isn't in `standbys` has no
     manifest in place, or the runtime is unknown. `ownerless`: workloads of which the API says that they don't exist.
     """
 
