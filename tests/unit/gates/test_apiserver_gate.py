@@ -123,7 +123,7 @@ def test_api_away_is_unknown(gate: ApiServerGate, kube: FakeKube) -> None:
 def test_any_version_will_do_where_none_is_expected(kube: FakeKube, gate: ApiServerGate) -> None:
     """Without an expected version, no instance is asked for its own."""
     del kube.raw_answers["/version"]
-    verdict = replace(gate, version=None).check()
+    verdict = replace(gate, target=None).check()
     assert verdict.kind is VerdictKind.HOLDS
     assert "2 of 2 instances ready;" in verdict.reason
 
