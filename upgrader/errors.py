@@ -7,10 +7,10 @@
     ├── LabError                  2  the local lab can't do what was asked
     ├── StepFailed                4  a step did not reach its goal (the engine rolls back)
     │   ├── GateFailed            4  …applied, but a gate did not hold in time
-    │   ├── ApiLost               4  …the API has been away for longer than is waited for
+    │   ├── ApiLost               4  …the API was unreachable for too long
     │   └── WorkloadFailed        4  …a workload can't become ready, and this is why
-    ├── RollbackFailed            5  the way back failed as well: a person is needed
-    ├── ChangedMeanwhile          5  somebody else has changed what an interrupted run was about
+    ├── RollbackFailed            5  the rollback failed as well: manual action required
+    ├── ChangedMeanwhile          5  what an interrupted run was changing was changed outside of it
     ├── HelmError                 5  Helm refused or failed
     │   └── ReleaseLocked         3  a release is stuck in pending-*
     ├── ApiError                  5  the Kubernetes API answered, but not with what was asked for
@@ -18,8 +18,8 @@
     ├── HostError                 5  a host could not be reached, or a command on it failed
     │   └── HostUnreachable       3  …not reached at all
     ├── PlaybookError             5  a playbook failed, on these hosts and tasks
-    ├── JournalError              5  what the run does can't be written down any more
-    ├── Locked                    6  somebody else is upgrading this cluster
+    ├── JournalError              5  the run's journal can't be written
+    ├── Locked                    6  another process is upgrading this cluster
     └── Interrupted             130  stopped by the operator; resumable
 
 An error says what happened and to which object (`message`), and what to do next (`remedy`).
@@ -53,7 +53,7 @@ __all__ = [
 
 
 class UpgraderError(Exception):
-    """What happened, and what to do about it; `exit_code` is the process's when nobody catches it."""
+    """What happened, and what to do about it; `exit_code` is what the process ends with."""
 
     exit_code = 1
 
@@ -98,7 +98,7 @@ class GateFailed(StepFailed):
 
 
 class ApiLost(StepFailed):
-    """While a step or its gates were waited for, the API has been away for so long that waiting is in vain."""
+    """The API was unreachable for too long while a step or its gates waited."""
 
 
 class WorkloadFailed(StepFailed):
@@ -106,19 +106,19 @@ class WorkloadFailed(StepFailed):
 
 
 class RollbackFailed(UpgraderError):
-    """The way back failed too; a person has to look."""
+    """The rollback failed as well; manual action is required."""
 
     exit_code = 5
 
 
 class ChangedMeanwhile(UpgraderError):
-    """Somebody else has changed what an interrupted run was about; it is left as it is, and so is the run."""
+    """What an interrupted run was changing was changed outside of it; neither that nor the run is touched."""
 
     exit_code = 5
 
 
 class HelmError(UpgraderError):
-    """Helm refused or failed; the message holds its own words."""
+    """Helm refused or failed; the message holds Helm's own."""
 
     exit_code = 5
 
@@ -137,7 +137,7 @@ class ApiError(UpgraderError):
 
 
 class ApiUnavailable(ApiError):
-    """The Kubernetes API did not answer: what it would have said is unknown."""
+    """The Kubernetes API did not answer: the cluster's state is unknown."""
 
 
 class HostError(UpgraderError):
@@ -159,7 +159,7 @@ class PlaybookError(UpgraderError):
 
 
 class JournalError(UpgraderError):
-    """What the run does can't be written down any more, so it stopped where it was."""
+    """The run's journal, or a replica of it, can't be written or read. A run whose journal can't be written stops."""
 
     exit_code = 5
 

@@ -15,7 +15,7 @@ Manifest = Mapping[str, Any]
 
 
 def objects_in(manifest: str) -> dict[str, Manifest]:
-    """Each object by `Kind namespace/name`, in the manifest's order, without the note of the release's revision."""
+    """Each object by `Kind namespace/name`, in the manifest's order, without the annotation of the revision."""
     found = {}
     for document in yaml.load_all(without_revision(manifest), Loader=_LOADER):
         if document:
@@ -25,5 +25,5 @@ def objects_in(manifest: str) -> dict[str, Manifest]:
     return found
 
 
-# libyaml's loader is ten times faster, and a plan reads nine manifests; the pure one is the same, slower.
+# libyaml's loader is ten times faster than the pure Python one, and a plan reads nine manifests.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,4 +1,4 @@
-"""What a cluster was seen to be, at one moment."""
+"""The observed state of a cluster."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class ObservedRelease:
 
     @property
     def pending(self) -> bool:
-        """Whether an interrupted Helm left the newest revision half done."""
+        """Whether an interrupted Helm operation left the newest revision pending."""
         return bool(self.history) and self.history[-1].pending
 
     @property
     def settled(self) -> bool:
-        """Whether the newest revision is the deployed one: no failed or interrupted attempt lies above it."""
+        """Whether the newest revision is the deployed one: no failed or interrupted attempt came after it."""
         return bool(self.history) and self.history[-1].status == "deployed"
 
 

@@ -1,4 +1,4 @@
-"""Helm releases: what should be installed, what is, and which revision is a way back."""
+"""Helm releases: the intended release, its revisions, and the revision to roll back to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RevisionStatus = Literal[
 
 @dataclass(frozen=True)
 class ReleaseSpec:
-    """A release as it should be: a chart (a local folder or a packed chart) with one merged tree of values."""
+    """The intended release: a chart (a local folder or a packed chart) with one merged tree of values."""
 
     name: str
     namespace: str
@@ -53,12 +53,12 @@ class Revision:
 
     @property
     def good(self) -> bool:
-        """Whether it once was deployed, so that it is a way back.
+        """Whether it was ever deployed, so that it is safe to roll back to.
 
-        Helm marks a revision `superseded` when a later one has replaced it, and `deployed` and `superseded` are the
-        only two that worked. There are two traps, which only the description still tells: a *first install* that
-        failed becomes `superseded` once a later revision succeeds, and so does an *interrupted* one when a rollback
-        from it fails.
+        Helm marks a revision `superseded` when a later one has replaced it, and only `deployed` and `superseded`
+        revisions worked. There are two exceptions, which only the description shows: a *first install* that failed
+        becomes `superseded` once a later revision succeeds, and so does an *interrupted* one when a rollback from it
+        fails.
         """
         unproven = self.failed_once or self.description.startswith("Preparing ")
         return self.status == "deployed" or (self.status == "superseded" and not unproven)
@@ -73,19 +73,19 @@ class Revision:
         return (now - self.updated).total_seconds() if self.updated else 0.0
 
     def abandoned(self, now: datetime, helm_timeout_seconds: float) -> bool:
-        """Whether it is pending, and no Helm can still be at work on it: Helm gives up after its timeout.
+        """Whether it is pending, and no Helm process can still be working on it: Helm gives up after its timeout.
 
-        A younger one may be somebody's `helm upgrade` at this very moment.
+        A younger one may be a `helm upgrade` that is still running.
         """
         return self.pending and self.age_seconds(now) >= helm_timeout_seconds
 
 
 @dataclass(frozen=True)
 class RestorePoint:
-    """The place that a step goes back to.
+    """The state that undoing a step restores.
 
-    For a release, its last good revision; None when it did not exist, so that going back means uninstalling it.
-    For a playbook (`release` ""), the playbook that takes it back; "" when there is none.
+    For a release, its last good revision; None when it was not installed, so that undoing means uninstalling it.
+    For a playbook (`release` ""), the playbook that undoes it; "" when there is none.
     """
 
     release: str = ""
@@ -93,22 +93,22 @@ class RestorePoint:
     revision: int | None = None
     playbook: str = ""
     begun: int = 0
-    """How often the step's own playbook had been begun before, by the controllers' markers."""
+    """How often the step's own playbook had been started before, by the markers on the controllers."""
 
     def __str__(self) -> str:
         if not self.release:
-            return self.playbook or "as it was"
+            return self.playbook or "the previous state"
         return f"revision {self.revision}" if self.revision is not None else "not installed"
 
 
 def last_good(history: tuple[Revision, ...]) -> Revision | None:
-    """The revision to go back to: the newest good one. "The one before" may be a failed one."""
+    """The revision to roll back to: the newest good one, as the previous one may have failed."""
     return max((revision for revision in history if revision.good), key=lambda r: r.number, default=None)
 
 
 def without_revision(manifest: str) -> str:
-    """The manifest without the note of the revision that it was rendered for, which alone makes no difference."""
-    return _REVISION_NOTE.sub("", manifest)
+    """The manifest without the annotation of the revision that it was rendered for: it alone is no difference."""
+    return _REVISION_ANNOTATION.sub("", manifest)
 
 
-_REVISION_NOTE = re.compile(r"^ *checkpointer\.upgrader\.io/helm-revision:.*\n", re.MULTILINE)
+_REVISION_ANNOTATION = re.compile(r"^ *checkpointer\.upgrader\.io/helm-revision:.*\n", re.MULTILINE)

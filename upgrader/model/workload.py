@@ -1,7 +1,6 @@
 """Frozen readings of Deployments, DaemonSets and their pods, parsed from the API's JSON.
 
-Only what health is judged by is kept. Missing fields read as the API means them: absent counts are 0, an absent
-condition is not true.
+Only the fields that health checks need are kept. Absent counts are 0; an absent condition is not true.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, Literal
 __all__ = ["CHECKPOINT_OF", "Container", "Pod", "Termination", "Workload", "WorkloadKind", "WorkloadRef", "parse_time"]
 
 CHECKPOINT_OF = "checkpointer.upgrader.io/checkpoint-of"
-"""Label of the pod-checkpointer's static copies: they stand in for a workload, and are never a part of it."""
+"""Label of the pod-checkpointer's standby pods, which are never part of the workload that they replace."""
 
 WorkloadKind = Literal["Deployment", "DaemonSet"]
 
@@ -40,11 +39,11 @@ class Termination:
     message: str
     signal: int = 0
     lasted_seconds: float | None = None
-    """How long the container had run; None when it never did, or the kubelet can't tell."""
+    """How long the container had run; None when it never did, or the kubelet doesn't know."""
 
     @property
     def error(self) -> bool:
-        """Whether it ended otherwise than by its own will with success."""
+        """Whether it ended with a non-zero exit code or by a signal."""
         return self.exit_code != 0 or self.signal != 0
 
     @classmethod
@@ -58,7 +57,7 @@ class Termination:
             reason=state.get("reason", ""),
             message=state.get("message", ""),
             signal=int(state.get("signal", 0)),
-            # What never started is said to have done so in 1970.
+            # For a container that never started, the API reports 1970.
             lasted_seconds=(ended - began).total_seconds() if began and ended and began.year > 1970 else None,
         )
 
@@ -73,13 +72,13 @@ class Container:
     ready: bool
     restarts: int
     running_since: datetime | None
-    """When the present instance started; None when it isn't running."""
+    """When the current instance started; None when it isn't running."""
     waiting_reason: str = ""
     waiting_message: str = ""
     terminated: Termination | None = None
-    """The present instance's end, while there is no new one."""
+    """How the current instance ended, until a new one starts."""
     last: Termination | None = None
-    """The previous instance's end."""
+    """How the previous instance ended."""
 
     @classmethod
     def parse(cls, status: Mapping[str, Any], *, init: bool) -> Container:
@@ -125,12 +124,12 @@ class Pod:
 
     @property
     def finished(self) -> bool:
-        """Whether it ran to its end: it takes no part in the workload's health any more."""
+        """Whether it ended, and no longer counts for the workload's health."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether it is the pod-checkpointer's copy of some workload."""
+        """Whether it is a standby pod of the pod-checkpointer."""
         return CHECKPOINT_OF in self.labels
 
     @classmethod
@@ -162,7 +161,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Workload:
-    """A Deployment or DaemonSet: what it wants, and what its controller counts."""
+    """A Deployment or DaemonSet: its spec, and what its controller counts."""
 
     ref: WorkloadRef
     uid: str
@@ -177,11 +176,11 @@ class Workload:
     ready: int
     available: int
     trouble: str
-    """Why its controller can't make pods (quota, a webhook, …), else ""."""
+    """Why its controller can't create pods (quota, a webhook, …), else ""."""
 
     @property
     def observed(self) -> bool:
-        """Whether the controller has seen the present spec: before that, all counts are of the one before."""
+        """Whether the controller has observed the current spec; until then, all counts are of the previous one."""
         return self.observed_generation >= self.generation
 
     @classmethod

@@ -92,7 +92,7 @@ def test_holder_whose_folder_lock_we_hold_is_dead() -> None:
     take(kube, clock, ANNA)
     again = take(kube, clock, Holder("anna@laptop (process 8) c3", ANNA.folder_lock))
     assert clock.monotonic() == 0
-    assert again.taken_over is not None and "process is gone" in again.taken_over.why
+    assert again.taken_over is not None and "process has ended" in again.taken_over.why
 
 
 def test_unknown_folder_locks_prove_nothing() -> None:

@@ -59,7 +59,7 @@ def test_a_rivals_journal_is_never_replaced(places: Places, copies: JournalRepli
     ours = journal_of(tmp_path / "2", RUN, STARTED, *[StepApplied("a", 1.0)] * 9)
     copies.write(RUN, theirs)
     laptop = ClusterReplicas(places.kube) if copies is places.cluster else copies
-    with pytest.raises(JournalError, match="another machine has gone on with it"):
+    with pytest.raises(JournalError, match="another machine has resumed it"):
         laptop.write(RUN, ours)
     assert copies.read(RUN) == theirs
 

@@ -80,7 +80,7 @@ def test_found_with_the_api_away(world: World) -> None:
     found = world.find()
     assert found.runs[-1].content == world.middle
     assert len(found.problems) == 2
-    assert any("the cluster could not be looked into" in problem for problem in found.problems)
+    assert any("the cluster could not be searched" in problem for problem in found.problems)
     assert any("controller-2" in problem for problem in found.problems)
 
 
@@ -126,7 +126,7 @@ def test_two_that_went_on_are_for_a_person(world: World) -> None:
     world.on_controller(world.journal(STARTED, StepApplied("other", 1.0)))
     run = world.run()
     assert "its journals differ in the cluster and in controller-1" in run.problem
-    with pytest.raises(JournalError, match="two machines have gone on with it"):
+    with pytest.raises(JournalError, match="two machines have resumed it"):
         bring_home(run, world.runs)
     assert not (world.runs / RUN).exists()
 

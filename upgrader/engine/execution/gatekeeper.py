@@ -1,4 +1,4 @@
-"""Asks gates until they hold, or until it is certain that they won't."""
+"""Checks gates until they pass, or until it is certain that they won't."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from upgrader.ports import Clock, Reporter
 __all__ = ["FAIL_AFTER_BROKEN", "hold_all"]
 
 FAIL_AFTER_BROKEN = 3
-"""Consecutive `broken` checks after which a gate fails ahead of its deadline: a single one may be a passing state."""
+"""Consecutive `broken` checks after which a gate fails ahead of its deadline: a single one may be transient."""
 
 _UNSTABLE = "The last check succeeded: if the cluster is only slow, raise `gates.deadline` in upgrader.yaml."
 
 
 @dataclass
 class _Count:
-    """What the looks at one gate have come to so far."""
+    """The checks of one gate so far."""
 
     run: GateRun
-    looks: int = 0
+    checks: int = 0
     holding: int = 0
     broken: int = 0
     passed: bool = False
 
 
 def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: Reporter, absence: ApiAbsence) -> None:
-    """Look at every gate, round after round, until in one and the same round each has held often enough in a row.
+    """Check every gate, round after round, until each has succeeded often enough in a row in the same round.
 
-    A gate that has held and then stops holding counts anew, also while another is waited for: what must be healthy
-    must be healthy together. `pending` and `unknown` both start a count anew; they differ in the message, for what is
-    unknown at the deadline is said to be unknown, not to be unhealthy. Raises GateFailed for the first that fails,
-    ApiLost when `absence` finds that there is nobody to ask any more.
+    A gate that stops holding starts its count again, also while another is waited for: all must be healthy at the same
+    time. `pending` and `unknown` both restart a count; they differ in the message: what is unknown at the deadline is
+    reported as unknown, not as unhealthy. Raises GateFailed for the first gate that fails, ApiLost when `absence` finds
+    that the API is lost.
     """
     counts = [_Count(run) for run in gates]
     if not counts:
         return
     started = clock.monotonic()
     while True:
-        absence.check([_look(step, count, started, clock, reporter) for count in counts])
+        absence.check([_check(step, count, started, clock, reporter) for count in counts])
         if all(count.passed for count in counts):
             return
         clock.sleep(min(count.run.policy.interval_seconds for count in counts))
 
 
-def _look(step: str, count: _Count, started: float, clock: Clock, reporter: Reporter) -> Verdict:
+def _check(step: str, count: _Count, started: float, clock: Clock, reporter: Reporter) -> Verdict:
     run, policy = count.run, count.run.policy
     verdict = run.gate.look()
-    count.looks += 1
+    count.checks += 1
     count.holding = count.holding + 1 if verdict.kind is VerdictKind.HOLDS else 0
     count.broken = count.broken + 1 if verdict.kind is VerdictKind.BROKEN else 0
     spent = clock.monotonic() - started
@@ -61,7 +61,7 @@ def _look(step: str, count: _Count, started: float, clock: Clock, reporter: Repo
         left = max(0.0, policy.deadline_seconds - spent)
         reporter.emit(GateChecked(step, run.gate.name, verdict, count.holding, policy.consecutive, left))
     if held and not count.passed:
-        reporter.emit(GatePassed(step, run.gate.name, spent, count.looks))
+        reporter.emit(GatePassed(step, run.gate.name, spent, count.checks))
     count.passed = held
     if count.broken >= FAIL_AFTER_BROKEN:
         raise _failed(run, verdict, f"broken after {spent:.0f} s")
