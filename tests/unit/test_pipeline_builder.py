@@ -83,4 +83,4 @@ def test_no_gate_is_lost() -> None:
 def test_step_whose_gates_are_held_elsewhere_says_so() -> None:
     """The report of such a step isn't a tick without a reason."""
     first = assembled("unchanged", "upgrade", "upgrade").steps[0]
-    assert first.step.summary() == "nothing to change; its gates are held with kube-apiserver's"
+    assert first.step.summary() == "nothing to change; its gates are checked with kube-apiserver's"

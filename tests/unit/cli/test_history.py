@@ -106,7 +106,7 @@ def test_status_works_without_the_api(folder: Path) -> None:
     )
     a_run(folder, *BEGIN)
     said = upgrader(folder, "status").stdout
-    assert "the cluster's lock is not known" in said and "127.0.0.1" in said
+    assert "the cluster's lock could not be read" in said and "127.0.0.1" in said
     assert "last: kube-apiserver" in said
 
 

@@ -160,7 +160,7 @@ def test_resume_says_what_is_next_and_asks(site: Site) -> None:
     """The run and its steps are shown, what comes next is said, and without a yes nothing is done."""
     site.run(OLDER, BEGUN)
     said = site.invoke("resume", answer="n\n")
-    assert "a was interrupted" in said.stderr and OLDER in said.stderr
+    assert "inspect a, which was interrupted" in said.stderr and OLDER in said.stderr
     assert site.done == []
     assert site.invoke("resume", answer="y\n").exit_code == 0
     steps, why = site.done[0]
@@ -179,7 +179,7 @@ def test_other_steps_are_refused(site: Site) -> None:
     """A run whose pipeline has changed is not gone forward with; the error names both."""
     site.run(OLDER, BEGUN)
     site.names = ("a", "c")
-    assert "it was a, b, c, and is a, c" in site.refused("resume", "--yes").message
+    assert "it was a, b, c, and is now a, c" in site.refused("resume", "--yes").message
 
 
 def test_other_inputs_are_refused_unless_they_are_accepted(site: Site) -> None:
@@ -187,7 +187,7 @@ def test_other_inputs_are_refused_unless_they_are_accepted(site: Site) -> None:
     site.inputs = (StepInput("b", "what it was"),)
     site.run(OLDER, BEGUN)
     error = site.refused("resume", "--yes")
-    assert error.message.endswith("changed of: b") and "--accept-changes" in error.remedy
+    assert error.message.endswith("began: b") and "--accept-changes" in error.remedy
     assert site.invoke("resume", "--yes", "--accept-changes").exit_code == 0
     assert len(site.done) == 1
 
@@ -235,7 +235,7 @@ def test_rollback_shows_its_steps_and_asks(site: Site) -> None:
     """Each step that would be taken back is shown with its goal; without a yes nothing is done."""
     site.run(OLDER, BEGUN, StepApplied("a", 1.0), StepEnded("a", "passed", 2.0), RunEnded(OLDER, "succeeded", 3.0))
     said = site.invoke("rollback", answer="n\n")
-    assert "goes back to revision 1" in said.stderr
+    assert "roll back to revision 1" in said.stderr
     assert site.done == []
     assert site.invoke("rollback", "--yes").exit_code == 0
     steps, why = site.done[0]
