@@ -16,7 +16,7 @@ WIDTH = 140
 
 
 def test_a_bad_flag() -> None:
-    """The state in a line, the cause with its remedy, and which copy would be restored."""
+    """The state in a line, the cause with its remedy, and which checkpoint would be restored."""
     drawn = text(draw_diagnosis(look(replace(SICK, containers=(CRASHED,)))), width=WIDTH)
     assert drawn.splitlines()[:3] == [
         " ✘ The API does not answer: connection refused",
