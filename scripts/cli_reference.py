@@ -13,7 +13,7 @@ __all__ = ["render"]
 _HEAD = """\
 # Command line
 
-Made from `upgrader --help`; `make docs` makes it anew.
+Made from `upgrader --help` by `make docs`.
 """
 
 

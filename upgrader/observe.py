@@ -1,4 +1,4 @@
-"""Looks at a cluster and says what is there; changes nothing."""
+"""Reads the state of a cluster; changes nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ NODES = Kind("v1", "nodes", namespaced=False)
 
 
 def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec]) -> Observed:
-    """Read versions, nodes and releases. Raises ApiUnavailable, ApiError or HelmError when it can't know."""
+    """Read versions, nodes and releases. Raises ApiUnavailable, ApiError or HelmError."""
     with ThreadPoolExecutor(1) as pool:
-        # Side by side: each waits for other processes most of the time, and an operator waits for both.
+        # In parallel: both mostly wait for other processes.
         versions = pool.submit(_versions, kube)
         found = {spec.name: observe_release(helm, spec) for spec in releases}
         server, kubelets = versions.result()

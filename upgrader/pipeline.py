@@ -39,9 +39,9 @@ class Step(Protocol):
         ...
 
     def capture(self) -> RestorePoint | None:
-        """Where `undo` goes back to; None when the step changes nothing that would have to be undone. Reads only.
+        """What `undo` restores; None when the step changes nothing that needs undoing. Reads only.
 
-        Raises Inhibited when there is no safe place to go back to.
+        Raises Inhibited when there is no safe restore point.
         """
         ...
 
@@ -50,7 +50,7 @@ class Step(Protocol):
         ...
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Go back to `point`, from whatever state the step was left in. Idempotent. Raises UpgraderError."""
+        """Restore `point`, whatever state the step is in. Idempotent. Raises UpgraderError."""
         ...
 
 
@@ -64,32 +64,32 @@ class GateRun:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What became of an interrupted step: whether its change is in, and in words what was found."""
+    """The state of an interrupted step: whether its change is in place, and what was found."""
 
     applied: bool
     found: str
 
 
 class StepInspector(Protocol):
-    """How to learn what became of a step whose process ended in its middle. `point` is what it had captured."""
+    """Inspects a step whose process was interrupted. `point` is the restore point that it had captured."""
 
     def await_idle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
-        """Wait for what may still work on the step, and free what was left stuck; then nothing is under way.
+        """Wait until nothing works on the step any more, and free what is stuck.
 
-        Raises UpgraderError when that can't be reached.
+        Raises UpgraderError when that fails.
         """
         ...
 
     def inspect(self, point: RestorePoint | None) -> Inspection:
-        """Whether the change is in; reads only. Raises ChangedMeanwhile when another change was made on top of it."""
+        """Whether the change is in place; reads only. Raises ChangedMeanwhile when it was changed outside the run."""
         ...
 
 
 class _Idempotent:
-    """For a step that can be repeated from whatever state it was left in, and whose work ends with its process."""
+    """For a step that can be repeated from any state, and whose work ends with its process."""
 
     def await_idle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
-        """Nothing is under way."""
+        """Nothing to wait for."""
 
     def inspect(self, point: RestorePoint | None) -> Inspection:
         return Inspection(False, "it can be repeated from any state")
@@ -100,7 +100,7 @@ IDEMPOTENT: StepInspector = _Idempotent()
 
 @dataclass(frozen=True)
 class PipelineStep:
-    """A step, what it is, the gates that must hold after it, and those that must hold after it was undone."""
+    """A step, with the gates that must pass after it, and those that must pass after its undo."""
 
     step: Step
     gates: tuple[GateRun, ...]
@@ -109,7 +109,7 @@ class PipelineStep:
     changes: bool = True
     """Whether `apply` changes anything; False for a step that only has its gates checked."""
     watched: Callable[[Callable[[], None]], Step] | None = None
-    """Makes the same step with one more check while it waits, which ends the wait by raising StepFailed."""
+    """Makes the same step with an extra check while it waits; the check ends the wait by raising StepFailed."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ PLAYBOOK_SECONDS = 1800.0
 
 @dataclass(frozen=True)
 class PipelineBuilder:
-    """Which step carries out what, behind which gates, on one cluster."""
+    """Builds the steps and their gates for one cluster."""
 
     settings: Settings
     cluster: Cluster
@@ -45,7 +45,7 @@ class PipelineBuilder:
         return GateCatalog(self.tools.kube, self.tools.clock, self.cluster, self.settings.gates)
 
     def forward(self, plan: Plan, wrap: Mapping[str, Callable[[ChartStep], Step]] | None = None) -> Pipeline:
-        """A step for each planned step; `wrap` says, by release, what stands around its chart's step."""
+        """A step for each planned step; `wrap` wraps the chart's step of a release, by name."""
         extra = {item.name: tuple(map(self.gates.of_workload, item.gates)) for item in self.settings.pipeline}
         wraps = wrap or {}
         freed = [self._free(step, plan) for step in plan.steps if isinstance(step, PlannedRelease) and step.pending]
@@ -53,18 +53,18 @@ class PipelineBuilder:
         return Pipeline((*freed, *_gates_behind_the_first_change(steps)))
 
     def rollback(self, state: RunState) -> Pipeline:
-        """The steps that the run has still to undo, each with the gates of what it goes back to.
+        """The steps that are left to undo, each with the gates of its restore point.
 
-        Made from the journal and from Helm's own records alone: values that were edited since, a chart that was
-        removed, or a pipeline with other steps don't matter.
+        Built only from the journal and Helm's own records: edited values, a removed chart or a changed pipeline don't
+        matter.
         """
         return Pipeline(tuple(self._undo(step, state.current) for step in state.rollback_order if step.to_undo))
 
     def replan(self, state: RunState, intended: Sequence[IntendedStep], observed: Observed) -> Plan:
-        """The plan of a run as it was made when the run began, if the pipeline is still the same.
+        """Plan a run again as at its start, if the pipeline is still the same.
 
-        What was begun since is planned as if it hadn't been: what it was is in its restore point. Raises HelmError when
-        Helm has forgotten that revision.
+        Steps that have begun are planned from their restore points. Raises HelmError when Helm no longer has such a
+        revision.
         """
         now = plan_run(intended, observed, self.settings.target)
         steps = tuple(self._as_planned(step, state) for step in now.steps)
@@ -106,7 +106,7 @@ class PipelineBuilder:
         return PipelineStep(self._chart(spec, step.summary, ""), (), undo_gates, self._inspector(spec))
 
     def _free(self, step: PlannedRelease, plan: Plan) -> PipelineStep:
-        """Free a release, behind the gates of the revision that it goes back to."""
+        """Free a release, with the gates of the revision that it rolls back to."""
         spec, tools, timeout = step.spec, self.tools, self.settings.helm_timeout_seconds
         free = FreeReleaseStep(spec.name, spec.namespace, tools.helm, tools.clock, timeout)
         return PipelineStep(free, self._release_gates(spec, step.before, plan.current), (), self._inspector(spec))
@@ -148,10 +148,10 @@ def _as_it_is(chart: ChartStep) -> Step:
 
 
 def _gates_behind_the_first_change(steps: list[PipelineStep]) -> Iterator[PipelineStep]:
-    """The steps, with the gates of those before the first change moved behind it.
+    """Move the gates of the steps before the first change behind that change.
 
-    What is unhealthy before anything was changed may be just what the run is meant to fix: a kube-apiserver that
-    crash-loops keeps the pod-checkpointer from being Ready. Whether a run may begin is for the checks to decide.
+    What is unhealthy before any change may be what the run is meant to fix: a kube-apiserver that crash-loops keeps
+    the pod-checkpointer from being Ready. The preflight checks decide whether a run may begin.
     """
     first = next((index for index, item in enumerate(steps) if item.changes), 0)
     if first == 0:

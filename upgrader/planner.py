@@ -1,4 +1,4 @@
-"""From what is and what should be to a plan. Pure: no I/O, same input, same plan."""
+"""Makes a plan from the observed and the intended state. Pure: no I/O; the same input gives the same plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERSIONED_RELEASES = ("kube-apiserver", "kubernetes")
 
 @dataclass(frozen=True)
 class IntendedRelease:
-    """A release as it should be, with the manifest that its chart renders to."""
+    """The intended release, with its rendered manifest."""
 
     spec: ReleaseSpec
     manifest: str
@@ -35,7 +35,7 @@ IntendedStep = IntendedRelease | PlannedPlaybook
 
 
 def wanted_steps(settings: Settings, charts: Path) -> Iterator[ReleaseSpec | PlannedPlaybook]:
-    """The pipeline as it should be at the target; `charts` is the folder of the built-in charts."""
+    """The intended pipeline at the target version; `charts` is the folder of the built-in charts."""
     for item in settings.pipeline:
         if isinstance(item, PlaybookSettings):
             yield PlannedPlaybook(item.playbook)
@@ -93,7 +93,7 @@ def _lines(manifest: Manifest) -> list[str]:
 
 
 def _masked(manifest: Manifest) -> dict[str, Any]:
-    """Secrets are shown by key and length alone: a plan is pasted into chats and CI logs."""
+    """Show Secrets by key and length only: plans are pasted into chats and CI logs."""
     shown = dict(manifest)
     if shown.get("kind") == "Secret":
         for part in ("data", "stringData"):

@@ -69,16 +69,16 @@ class Helm(Protocol):
 
         `watch` is called about once a second while Helm works. When it raises, Helm is stopped and that
         exception is what the caller sees. Raises HelmError when Helm fails; by then Helm may or may not have
-        rolled back: look at `history`.
+        rolled back: check `history`.
         """
         ...
 
     def rollback(
         self, release: str, namespace: str, revision: int, *, timeout_seconds: float, wait: bool = True
     ) -> Revision:
-        """Go back to a revision, also over what was edited by hand; works on a release stuck in `pending-upgrade` too.
+        """Roll back to a revision, over manual edits too; also works on a release stuck in `pending-upgrade`.
 
-        Returns when every workload is ready, or, without `wait`, as soon as all is written. Raises HelmError.
+        Returns when every workload is ready; without `wait`, as soon as all is written. Raises HelmError.
         """
         ...
 
@@ -88,13 +88,13 @@ class Helm(Protocol):
 
 
 class Kube(Protocol):
-    """The Kubernetes API of one cluster. Every call has a deadline of its own (10 s where none is said).
+    """The Kubernetes API of one cluster. Every call has its own deadline (10 s by default).
 
     Every method raises ApiUnavailable when the API doesn't answer, ApiError when it refuses.
     """
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
-        """One object; None only when the API says that there is none (404)."""
+        """One object; None only when the API answers 404."""
         ...
 
     def list(self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
@@ -110,7 +110,7 @@ class Kube(Protocol):
         ...
 
     def replace(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
-        """Make an existing object exactly what the manifest says (PUT), whoever owned its fields."""
+        """Replace an existing object with the manifest (PUT), regardless of field ownership."""
         ...
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
@@ -193,19 +193,19 @@ class Playbooks(Protocol):
 
 
 class Recovery(Protocol):
-    """The way to an API server that doesn't come back by itself: it can't be Helm's, which needs the API."""
+    """Restores an API server that doesn't recover by itself. Helm can't: it needs the API."""
 
     def bring_api_back(self, note: Callable[[str], None]) -> None:
-        """Over SSH, start what each controller needs from its last-known-good copies; returns once `/readyz` holds.
+        """Over SSH, start what each controller needs from its checkpoints; return once `/readyz` succeeds.
 
         `note` takes lines of progress. Idempotent, and bounded in time; changes nothing where the API answers. Raises
-        UpgraderError when it could not be done: the message says what is wrong, the remedy what a person has to do.
+        UpgraderError when it fails: the message names the cause, the remedy the manual action.
         """
         ...
 
 
 class Clock(Protocol):
-    """Time, which tests can hold."""
+    """Time, which tests can control."""
 
     def now(self) -> datetime:
         """The wall clock, in UTC."""
@@ -221,10 +221,10 @@ class Clock(Protocol):
 
 
 class Reporter(Protocol):
-    """Who is told what happens: a console, a log, a test."""
+    """Receives the events of a run: a console, a log, a test."""
 
     def emit(self, event: Event) -> None:
-        """Take note of an event; must never raise."""
+        """Handle an event; must never raise."""
         ...
 
 

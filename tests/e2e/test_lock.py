@@ -39,5 +39,5 @@ def test_second_run_is_turned_away_and_a_killed_one_is_no_obstacle(cluster: LabC
     again = cluster.upgrader("run", "--to", OLD, "--yes")
     assert again.exit_code == 0, again
     taken = [record["data"] for record in cluster.journal() if record["type"] == "LockTakenOver"]
-    assert len(taken) == 1 and taken[0]["why"] == "its process is gone"
+    assert len(taken) == 1 and taken[0]["why"] == "its process has ended"
     assert holder(cluster) == ""

@@ -13,7 +13,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 def test_conftests_are_imported_only_within_their_folder() -> None:
-    """A folder's conftest serves that folder; what others need too stands in a module with a name, or in testkit/."""
+    """A folder's conftest serves that folder; shared helpers are in a named module, or in testkit/."""
     foreign = [
         f"{path.relative_to(TESTS)} imports {module}"
         for path in sorted(TESTS.rglob("*.py"))

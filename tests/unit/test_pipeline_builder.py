@@ -1,4 +1,4 @@
-"""From a plan to steps, and where the gates stand."""
+"""From a plan to steps, and where their gates are."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def gates(pipeline: Pipeline) -> dict[str, list[str]]:
 
 
 def test_gates_of_what_does_not_change_are_held_behind_the_first_change() -> None:
-    """A checkpointer that isn't Ready because of the crash-looper that a run cures doesn't stop that run."""
+    """A checkpointer that isn't Ready because of the crash loop that a run fixes doesn't stop that run."""
     found = gates(assembled("unchanged", "upgrade", "upgrade"))
     assert found["pod-checkpointer"] == []
     assert found["kube-apiserver"] == [
@@ -67,7 +67,7 @@ def test_gates_of_what_does_not_change_are_held_behind_the_first_change() -> Non
     "actions", [("unchanged", "unchanged", "unchanged"), ("upgrade", "unchanged", "upgrade"), ("upgrade",) * 3]
 )
 def test_after_a_change_every_step_is_gated_where_it_stands(actions: tuple[Action, ...]) -> None:
-    """What is unhealthy after a change may come from it, and nothing is built on that; no change: all are looked at."""
+    """What is unhealthy after a change stops the run; without a change, all gates are checked."""
     found = gates(assembled(*actions))
     assert "checkpoint" in found["pod-checkpointer"]
     assert found["kube-apiserver"][:2] == ["deployment/kube-apiserver", "apiserver"]
@@ -75,12 +75,12 @@ def test_after_a_change_every_step_is_gated_where_it_stands(actions: tuple[Actio
 
 
 def test_no_gate_is_lost() -> None:
-    """However many steps come before the first change, each of their gates is held behind it."""
+    """However many steps come before the first change, each of their gates is checked after it."""
     every = {name for names in gates(assembled("unchanged", "unchanged", "unchanged")).values() for name in names}
     assert set(gates(assembled("unchanged", "unchanged", "upgrade"))["kubernetes"]) == every
 
 
 def test_step_whose_gates_are_held_elsewhere_says_so() -> None:
-    """The report of such a step isn't a tick without a reason."""
+    """The report of such a step says where its gates were checked."""
     first = assembled("unchanged", "upgrade", "upgrade").steps[0]
-    assert first.step.summary() == "nothing to change; its gates are held with kube-apiserver's"
+    assert first.step.summary() == "nothing to change; its gates are checked with kube-apiserver's"

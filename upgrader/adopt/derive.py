@@ -1,4 +1,4 @@
-"""Values for the charts, derived from kubeadm's facts and proved by rendering: every flag comes out the same."""
+"""Derives values for the charts from kubeadm's facts, and verifies by rendering that every flag stays the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RELEASES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True)
 class FlagChange:
-    """A flag that the chart's pod has and the static pod hasn't, or has otherwise: what makes the hand-over work."""
+    """A flag that the chart's pod adds to those of the static pod, or changes, to make the hand-over work."""
 
     component: str
     name: str
@@ -41,7 +41,7 @@ class FlagChange:
 
 @dataclass(frozen=True)
 class Derived:
-    """Release → complete values, and what is different all the same."""
+    """Release → complete values, and the flags that still differ."""
 
     values: Mapping[str, Values]
     changes: tuple[FlagChange, ...]
@@ -50,7 +50,7 @@ class Derived:
 def derive_values(
     facts: KubeadmFacts, addresses: tuple[str, ...], own: Mapping[str, Mapping[str, Any]], helm: Helm, charts: Path
 ) -> Derived:
-    """What the operator's own values say (`own`, by release) stands; the rest is kubeadm's.
+    """The operator's own values (`own`, by release) win; the rest is kubeadm's.
 
     Raises Inhibited when a flag of a static pod would be lost or would change, or differs between controllers.
     """
@@ -62,14 +62,14 @@ def derive_values(
         for component, path in components.items():
             lost = missing_flags(facts.component(component), rendered_flags(bare, component))
             part = _at(values[release], path)
-            # What the operator has put into extraArgs on purpose wins over the static pod.
+            # The operator's own extraArgs win over the static pod.
             args = {**extra_args(lost), **part.get("extraArgs", {})}
             if args:
                 part["extraArgs"] = args
         full = helm.render(ReleaseSpec(release, "kube-system", charts / release, values[release]))
         for component, path in components.items():
             rendered = rendered_flags(full, component)
-            _prove(facts, component, rendered, _at(own.get(release, {}), path))
+            _verify(facts, component, rendered, _at(own.get(release, {}), path))
             changes += _changes(component, facts.component(component).flags, rendered)
     return Derived(values, tuple(changes))
 
@@ -87,14 +87,14 @@ def _changes(component: str, before: Flags, after: Flags) -> Iterator[FlagChange
             yield FlagChange(component, name, before.get(name, ()), after[name])
 
 
-def _prove(facts: KubeadmFacts, component: str, rendered: Flags, chosen: Mapping[str, Any]) -> None:
+def _verify(facts: KubeadmFacts, component: str, rendered: Flags, chosen: Mapping[str, Any]) -> None:
     static = facts.component(component)
     lost = {name for name in missing_flags(static, rendered) if name not in chosen.get("extraArgs", {})}
     if lost:
         flags = ", ".join(f"--{name}={','.join(static.flags[name])}" for name in sorted(lost))
         raise Inhibited(
             f"{component}'s static pod has flags that the chart can't take over: {flags}",
-            remedy="Take them out of the static pod, or set them in the release's `extraArgs`.",
+            remedy="Remove them from the static pod, or set them in the release's `extraArgs`.",
         )
 
 
@@ -113,5 +113,5 @@ def _same_everywhere(facts: KubeadmFacts) -> None:
                 raise Inhibited(
                     f"{component} on {controller.host.name} differs from {facts.controllers[0].host.name} in "
                     f"{', '.join(f'--{name}' for name in sorted(differing))}",
-                    remedy="Make the static pods of all controllers alike first.",
+                    remedy="Give the static pods of all controllers the same flags first.",
                 )

@@ -18,10 +18,10 @@ def count_endpoints(kube: Kube) -> int:
 
 
 def wait_for_endpoints(kube: Kube, clock: Clock, wanted: int) -> str:
-    """Wait for half a minute at most until there are so many; returns "" or how many there are then.
+    """Wait up to half a minute for `wanted` addresses; returns "", or how many there are then.
 
-    A kube-apiserver that ends takes its address out, also where another one serves at the same address: that one puts
-    it back when it next looks, up to 10 s later.
+    A kube-apiserver that ends removes its address, even if another one serves at the same address: that one adds it
+    again at its next check, up to 10 s later.
     """
 
     def missing() -> str:

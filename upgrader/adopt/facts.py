@@ -1,4 +1,4 @@
-"""What a kubeadm cluster is like, before it is adopted: its static pods, and how kubeadm configured it."""
+"""The state of a kubeadm cluster before its adoption: its static pods, and how kubeadm configured it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 MANIFESTS = "/etc/kubernetes/manifests"
 ADOPTED = "/etc/kubernetes/upgrader/adopted"
-"""Where the manifests wait that adoption took out of the kubelet's sight."""
+"""Where adoption keeps the manifests that it moved out of the kubelet's folder."""
 
 _CONFIG_MAPS = Kind("v1", "configmaps")
 _SERVICES = Kind("v1", "services")
@@ -53,7 +53,7 @@ class StaticPod:
 
 @dataclass(frozen=True)
 class ControllerFacts:
-    """One controller's static pods: `active` ones run, `adopted` ones were moved away by an earlier adoption."""
+    """One controller's static pods: `active` ones run, `adopted` ones were retired by an earlier adoption."""
 
     host: Host
     active: Mapping[str, StaticPod]
@@ -91,7 +91,7 @@ class KubeadmFacts:
 
 
 def read_facts(kube: Kube, hosts: Hosts, cluster: Cluster) -> KubeadmFacts:
-    """Look at the cluster and at every controller. Raises ApiError, HostError, or Inhibited where kubeadm wasn't."""
+    """Read the cluster and every controller. Raises ApiError, HostError, or Inhibited where kubeadm was not used."""
     configuration = _config_map(kube, "kubeadm-config")["ClusterConfiguration"]
     proxy = _config_map(kube, "kube-proxy")
     service = _existing(kube, _SERVICES, "kube-dns")

@@ -1,4 +1,4 @@
-"""kube-apiserver's instances come and go one after the other, where kubeadm's serve beside them."""
+"""Starts and stops kube-apiserver's instances one after the other, beside kubeadm's."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _END_SECONDS = 120.0
 class InTurnStep:
     """Installs kube-apiserver's chart with one instance, then with one more, until each controller has its own.
 
-    A kube-apiserver that starts takes all the CPU that it gets, for seconds. When all start at once, none of those that
-    serve is as quick as before, and a load balancer's health checks may give up on all of them.
+    A starting kube-apiserver takes all the CPU that it gets, for seconds. If all start at once, they slow down those
+    that serve, and a load balancer's health checks may fail for all of them.
     """
 
     chart: ChartStep
@@ -45,8 +45,8 @@ class InTurnStep:
         return self.chart.capture()
 
     def apply(self, note: Callable[[str], None]) -> None:
-        """The last installation is the release as the operator's values have it. Stopped half-way, it goes on."""
-        for count in range(self._there() + 1, self.instances):
+        """The last installation has the operator's own values. An interrupted one continues where it was."""
+        for count in range(self._installed() + 1, self.instances):
             note(f"{count} of {self.instances} instances")
             self._with(count).apply(note)
         self.chart.apply(note)
@@ -54,7 +54,7 @@ class InTurnStep:
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         self.chart.undo(point, note)
 
-    def _there(self) -> int:
+    def _installed(self) -> int:
         found = self.kube.get(_DEPLOYMENTS, self.name, self.chart.spec.namespace)
         return int(found["spec"].get("replicas", 1)) if found else 0
 
@@ -65,10 +65,10 @@ class InTurnStep:
 
 @dataclass(frozen=True)
 class WithdrawStep:
-    """Takes the release's instances away but for one, each when the endpoint of the one before is back.
+    """Stops the release's instances, except one, each when the endpoint of the previous one is back.
 
-    kubeadm's kube-apiserver serves on each controller by now. But an instance that ends takes the controller's address
-    out of Service `kubernetes` for up to 10 s: were all uninstalled at the same time, no pod would find the API.
+    kubeadm's kube-apiserver serves on each controller by now. But an instance that ends removes the controller's
+    address from Service `kubernetes` for up to 10 s: if all ended at once, no pod would find the API.
     """
 
     kube: Kube
@@ -76,10 +76,10 @@ class WithdrawStep:
     name: str = "withdraw kube-apiserver"
 
     def summary(self) -> str:
-        return "end the instances of kube-apiserver's release one after the other, but for the last"
+        return "stop the instances of kube-apiserver's release one after the other, except the last"
 
     def capture(self) -> None:
-        """Nothing to take back: kubeadm's own instances serve."""
+        """Nothing to undo: kubeadm's own instances serve."""
         return
 
     def apply(self, note: Callable[[str], None]) -> None:
@@ -94,15 +94,15 @@ class WithdrawStep:
             self.kube.apply(_DEPLOYMENTS, {**scaled, "spec": {"replicas": count}}, _SYSTEM)
             self._await(workload.selector, count)
             if left := wait_for_endpoints(self.kube, self.clock, endpoints):
-                note(f"going on with {left}")
+                note(f"continuing with {left}")
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing to take back."""
+        """Nothing to undo."""
 
     def _await(self, selector: str, count: int) -> None:
         def missing() -> str:
-            there = len(self.kube.list(_PODS, _SYSTEM, labels=selector))
-            return "" if there <= count else f"{there} pods are left, not {count}"
+            left = len(self.kube.list(_PODS, _SYSTEM, labels=selector))
+            return "" if left <= count else f"{left} pods are left, not {count}"
 
         if state := wait_until(self.clock, missing, seconds=_END_SECONDS):
             raise StepFailed(

@@ -1,4 +1,4 @@
-"""Steps that take kubeadm's static pods out of the kubelet's sight, put them back, or give one a flag."""
+"""Steps that move the manifests of kubeadm's static pods out of the kubelet's folder and back, or add a flag to one."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _GRACEFUL = {
     "shutdown-send-retry-after": "true",
     "shutdown-watch-termination-grace-period": "10s",
 }
-"""With these, a kube-apiserver ends watches and kept connections in good order. The chart's own has them too."""
+"""With these, a kube-apiserver ends watches and kept connections gracefully. The chart's own has them too."""
 
 
 @dataclass(frozen=True)
 class StaticPods:
     """kubeadm's static pods on some controllers; works on one controller after the other.
 
-    `version` is the one that runs now: a manifest that was taken away before an upgrade comes back with the image of
-    today, for an API server must never meet data that a newer minor has written.
+    `version` is the one that runs now: a manifest that was retired before an upgrade is restored with the current
+    image, as an API server must never read data that a newer minor has written.
     """
 
     hosts: Hosts
@@ -47,16 +47,16 @@ class StaticPods:
     version: KubernetesVersion
 
     def retire(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
-        """Move their manifests out of the kubelet's sight, and wait until the pods have ended.
+        """Move their manifests out of the kubelet's folder, and wait until the pods have ended.
 
-        The next controller has to wait until this one's successor is an endpoint again: were all out at the same time,
-        no pod would find the API.
+        The next controller waits until this one's successor is an endpoint again: if all were missing at once, no pod
+        would find the API.
         """
         endpoints = count_endpoints(self.kube) if _API_SERVER in components and len(self.controllers) > 1 else 0
         for host in self.controllers:
             self._move_all(host, components, MANIFESTS, ADOPTED, note)
             if endpoints and (left := wait_for_endpoints(self.kube, self.clock, endpoints)):
-                note(f"{host.name}: going on with {left}")
+                note(f"{host.name}: continuing with {left}")
 
     def restore(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
         """Move their manifests back, and wait until the pods are Ready."""
@@ -80,13 +80,13 @@ class StaticPods:
         if content is None:
             return
         image = yaml.safe_load(content)["spec"]["containers"][0]["image"]
-        today = at_version(image, self.version)
-        if image != today:
-            note(f"{host.name}: {component} comes back as {today}, not as {image}")
-            self.hosts.write(host, path, content.replace(image.encode(), today.encode()))
+        current = at_version(image, self.version)
+        if image != current:
+            note(f"{host.name}: {component} is restored as {current}, not as {image}")
+            self.hosts.write(host, path, content.replace(image.encode(), current.encode()))
 
     def _await(self, host: Host, component: str, *, present: bool) -> None:
-        """Wait until the mirror pod is gone, or there and Ready. An API that doesn't answer is waited for."""
+        """Wait until the mirror pod is gone, or exists and is Ready. Waits for an unreachable API, too."""
         pod, limit = f"{component}-{host.name}", _READY_SECONDS if present else _GONE_SECONDS
 
         def missing() -> str:
@@ -105,14 +105,14 @@ class StaticPods:
 
 @dataclass(frozen=True)
 class RetireStep:
-    """Takes static pods away, now that the charts' own pods do their work; undo puts them back."""
+    """Retires static pods, now that the charts' own pods do their work; undo restores them."""
 
     name: str
     pods: StaticPods
     components: tuple[str, ...]
 
     def summary(self) -> str:
-        return f"take the static pods away: {', '.join(self.components)}"
+        return f"retire the static pods: {', '.join(self.components)}"
 
     def capture(self) -> RestorePoint:
         return RestorePoint()
@@ -126,14 +126,14 @@ class RetireStep:
 
 @dataclass(frozen=True)
 class RestoreStep:
-    """Puts kubeadm's static pods back; undo takes them away again."""
+    """Restores kubeadm's static pods; undo retires them again."""
 
     name: str
     pods: StaticPods
     components: tuple[str, ...]
 
     def summary(self) -> str:
-        return f"put kubeadm's static pods back: {', '.join(self.components)}"
+        return f"restore kubeadm's static pods: {', '.join(self.components)}"
 
     def capture(self) -> RestorePoint:
         return RestorePoint()
@@ -147,9 +147,9 @@ class RestoreStep:
 
 @dataclass(frozen=True)
 class PortSharingStep:
-    """Gives kube-apiserver's static pod `--permit-port-sharing`, so that the chart's pod can take its port over.
+    """Gives kube-apiserver's static pod `--permit-port-sharing`, so that the chart's pod can take over its port.
 
-    The kubelet stops the old pod before it starts the new one: on a single controller the API is away meanwhile.
+    The kubelet stops the old pod before it starts the new one: on a single controller, the API is interrupted.
     """
 
     hosts: Hosts
@@ -159,10 +159,10 @@ class PortSharingStep:
     name: str = "port-sharing"
 
     def summary(self) -> str:
-        return "restart kube-apiserver's static pod with --permit-port-sharing (the API is away for about 40 s)"
+        return "restart kube-apiserver's static pod with --permit-port-sharing (about 40 s without its API)"
 
     def capture(self) -> None:
-        """The flag stays: it does no harm, and taking it out would take the API away once more."""
+        """The flag stays: it does no harm, and removing it would interrupt the API again."""
         return
 
     def apply(self, note: Callable[[str], None]) -> None:
@@ -177,14 +177,14 @@ class PortSharingStep:
                 continue
             note(f"{host.name}: kube-apiserver restarts with --permit-port-sharing")
             command.append(_SHARING)
-            # It restarts anyway: let it end more gracefully than it did now, when its successor takes over.
+            # It restarts anyway: also make it end gracefully when its successor takes over.
             given = {word.partition("=")[0] for word in command}
             command += [f"--{name}={value}" for name, value in _GRACEFUL.items() if f"--{name}" not in given]
             self.hosts.write(host, path, yaml.safe_dump(pod, sort_keys=False).encode())
             self._await_restart(host)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing to take back."""
+        """Nothing to undo."""
 
     def _await_restart(self, host: Host) -> None:
         def missing() -> str:
@@ -202,9 +202,9 @@ class PortSharingStep:
 
 
 def _move(hosts: Hosts, host: Host, component: str, source: str, target: str) -> bool:
-    """Move one manifest; False when it isn't in `source` (any more). One rename, so nothing is ever half there.
+    """Move one manifest; False when it isn't in `source` (any more). One rename, so no file is ever incomplete.
 
-    The kubelet reads every file in its folder, so the copy must not lie there under any name.
+    The kubelet reads every file in its folder, so a copy must not be there under any name.
     """
     file = f"{component}.yaml"
     script = 'set -eu; [ -e "$1/$3" ] || exit 0; mkdir -p -m 0700 "$2"; mv -f "$1/$3" "$2/$3"; sync -f "$2"; echo moved'

@@ -1,4 +1,4 @@
-"""kubeadm's own kube-proxy and CoreDNS objects, kept as they were so that adoption can be undone."""
+"""Keeps kubeadm's own kube-proxy and CoreDNS objects, so that adoption can be undone."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class SaveOriginalsStep:
         self.kube.create(_CONFIG_MAPS, manifest, _SYSTEM)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """They stay: nothing reads them, and the next adoption may need them."""
+        """They stay: they do no harm, and the next adoption may need them."""
 
     def _read(self, kind: Kind, name: str) -> KubeObject | None:
         found = self.kube.get(kind, name, _SYSTEM if kind.namespaced else "")
@@ -73,7 +73,7 @@ class SaveOriginalsStep:
 
 
 def put_back(kube: Kube, version: KubernetesVersion, note: Callable[[str], None]) -> None:
-    """Make the objects that were taken over what they were, with kube-proxy's image at the version that runs now.
+    """Restore the objects that were taken over, with kube-proxy's image at the version that runs now.
 
     Raises StepFailed when they were never kept.
     """
@@ -81,7 +81,7 @@ def put_back(kube: Kube, version: KubernetesVersion, note: Callable[[str], None]
     if stored is None:
         raise StepFailed(
             f"ConfigMap {_SYSTEM}/{STORE} does not exist: kubeadm's own kube-proxy and CoreDNS are not known",
-            remedy="Write them anew, on a controller: kubeadm init phase addon all",
+            remedy="Create them again, on a controller: kubeadm init phase addon all",
         )
     kinds = {(kind.api_version, _singular(kind)): kind for kind, _ in _TAKEN_OVER}
     for manifest in json.loads(stored["data"]["originals.json"]):
@@ -96,7 +96,7 @@ def put_back(kube: Kube, version: KubernetesVersion, note: Callable[[str], None]
             if error.status != 404:
                 raise
             kube.create(kind, manifest, namespace)
-    note("kube-proxy and CoreDNS are as kubeadm made them")
+    note("kube-proxy and CoreDNS are restored as kubeadm made them")
 
 
 def forget(kube: Kube) -> None:

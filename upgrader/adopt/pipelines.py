@@ -48,10 +48,10 @@ def adopt_pipeline(
     version: KubernetesVersion,
     always: tuple[GateRun, ...],
 ) -> Pipeline:
-    """Port sharing where it is missing, the releases in their order, static pods away as soon as they are replaced.
+    """Port sharing where it is missing, the releases in their order, each static pod retired once it is replaced.
 
-    `charts` are the steps of the three releases, wrapped by `adopting`; `always` gates what has none of its own.
-    kube-apiserver's static pod goes only once the checkpointer holds a copy of its successor.
+    `charts` are the steps of the three releases, wrapped by `adopting`; `always` gates the steps without own gates.
+    kube-apiserver's static pod is retired only once the checkpointer has a checkpoint of its successor.
     """
     checkpointer, api_server, kubernetes = (item for item in charts.steps if item.step.name in BUILT_IN_CHARTS)
     pods = StaticPods(tools.hosts, tools.kube, tools.clock, cluster.controllers, version)
@@ -79,8 +79,8 @@ def undo_pipeline(
 ) -> Pipeline:
     """Everything back to kubeadm's static pods: each is running again before its replacement is removed.
 
-    The checkpointer goes before kube-apiserver's release, so that it can't mistake the removal for a failure. `addons`
-    are the gates of kube-proxy and CoreDNS, which roll back to what kubeadm made.
+    The checkpointer is removed before kube-apiserver's release, so that it can't mistake that removal for a failure.
+    `addons` are the gates of kube-proxy and CoreDNS, which roll back to what kubeadm made.
     """
     pods = StaticPods(tools.hosts, tools.kube, tools.clock, cluster.controllers, version)
     withdraw = (_gated(WithdrawStep(tools.kube, tools.clock), always),) if len(cluster.controllers) > 1 else ()

@@ -21,7 +21,7 @@ _UNINSTALL_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class TakeOverStep:
-    """Installs a release over objects that kubeadm made; undo also puts those back as they were."""
+    """Installs a release over objects that kubeadm made; undo also restores those."""
 
     chart: ChartStep
     kube: Kube
@@ -48,7 +48,7 @@ class TakeOverStep:
 
 @dataclass(frozen=True)
 class UninstallStep:
-    """Removes a release; for `kubernetes`, what it had taken over is put back as kubeadm made it."""
+    """Removes a release; for `kubernetes`, also restores what it had taken over as kubeadm made it."""
 
     release: str
     helm: Helm
@@ -61,7 +61,7 @@ class UninstallStep:
         return f"uninstall {self.release}"
 
     def summary(self) -> str:
-        back = "; kube-proxy and CoreDNS go back to kubeadm's objects" if self.took_over_at else ""
+        back = "; restores kubeadm's kube-proxy and CoreDNS" if self.took_over_at else ""
         return f"helm uninstall {self.release}{back}"
 
     def capture(self) -> RestorePoint:
@@ -81,7 +81,7 @@ class UninstallStep:
 
 @dataclass(frozen=True)
 class ForgetCheckpointsStep:
-    """Removes the checkpoints from the controllers' disks: with the checkpointer gone, nobody else would."""
+    """Removes the checkpoints from the controllers' disks, which the checkpointer can no longer do."""
 
     hosts: Hosts
     controllers: tuple[Host, ...]
@@ -99,4 +99,4 @@ class ForgetCheckpointsStep:
             self.hosts.run(host, ["sh", "-c", script])
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing to take back: a checkpointer writes its checkpoints anew."""
+        """Nothing to undo: a checkpointer writes its checkpoints again."""

@@ -1,8 +1,8 @@
-"""From kubeadm's facts to the charts' values. Pure.
+"""Makes the charts' values from kubeadm's facts. Pure.
 
-Each chart has values of its own for what a cluster must know; every other flag of a static pod goes to `extraArgs`,
-so that nothing an operator once configured is lost. Which flags those are, is found by rendering the chart without
-them (`missing_flags`), not by a list that would go stale.
+Each chart has its own values for what a cluster must configure; every other flag of a static pod goes to `extraArgs`,
+so that nothing an operator configured is lost. Rendering the chart without them shows which flags those are
+(`missing_flags`); a list would go stale.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["HANDED_OVER", "base_values", "extra_args", "merged", "missing_flags"
 HANDED_OVER = frozenset(
     {"bind-address", "advertise-address", "secure-port", "permit-port-sharing", "endpoint-reconciler-type"}
 )
-"""Flags that the charts set on purpose in another way, for that is how one pod takes over from another."""
+"""Flags that the charts set differently on purpose, so that one pod can take over from another."""
 
 Values = dict[str, Any]
 
@@ -109,7 +109,7 @@ def _image(reference: str, version: str) -> Values:
     if not colon or "/" in tag:
         repository, tag = name, ""
     image: Values = {"repository": repository}
-    # A version of Kubernetes is never written down here: it would hold the image back at the next upgrade.
+    # A version of Kubernetes is never written here: it would keep the image at that version in the next upgrade.
     if not (version and _VERSION.fullmatch(tag)):
         image["tag"] = tag
     if digest:

@@ -51,7 +51,7 @@ class ProposedAdoption:
             )
 
     def execute(self) -> FinishedRun:
-        """Carry it out."""
+        """Execute it."""
         self.check_allowed()
         # Every step of the undo leaves a working control plane, and none can be undone without adopting again.
         on_failure: OnFailure | None = "stop" if self.kind is RunKind.ADOPT_UNDO else None
@@ -62,7 +62,7 @@ class ProposedAdoption:
 
 @dataclass(frozen=True)
 class Adoption:
-    """What kubeadm's own files say, and the values files that follow from them. The folder is locked."""
+    """What kubeadm's own files contain, and the values files derived from them. The folder is locked."""
 
     folder: Path
     front_end: FrontEnd

@@ -37,12 +37,12 @@ __all__ = ["FinishedRun", "continue_run", "execute_run"]
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that came to an end of its own, and its folder; `error` is what its outcome means to a caller."""
+    """A run that ended, and its folder; `error` is its outcome as an error for the caller."""
 
     state: RunState
     folder: Path
     error: UpgraderError | None = None
-    """StepFailed, RollbackFailed or Interrupted; None for a success, and for a rollback that was requested."""
+    """StepFailed, RollbackFailed or Interrupted; None for a success and for a requested rollback."""
 
 
 def execute_run(
@@ -57,9 +57,8 @@ def execute_run(
 ) -> FinishedRun:
     """Run a pipeline to its end. `on_failure` None means policy's.
 
-    `plan` is what an upgrade was made from: it is recorded, for whoever has to resume the run, and a step that disturbs
-    the API's clients more than the settings allow has failed. `held` is the cluster's lock; only what has to work
-    without the API goes without.
+    `plan` is an upgrade's: it is recorded, so that the run can be resumed, and a step that disturbs the API's clients
+    more than the settings allow fails. `held` is the cluster's lock; None only for what must work without the API.
     """
     settings, clock = session.settings, session.tools.clock
     target = plan.target if plan else None
@@ -104,12 +103,12 @@ def continue_run(
 
 @dataclass(frozen=True)
 class _Job:
-    """What the runner has to do; `earlier` is what other processes did of the run."""
+    """What the runner has to do; `earlier` is the run's state from other processes."""
 
     folder: Path
     pipeline: Pipeline
     enforce_availability: bool
-    """Whether a step that disturbs the API's clients too much has failed."""
+    """Whether a step that disturbs the API's clients too much fails."""
     earlier: RunState | None
     work: Callable[[Runner, Pipeline], RunResult]
 
@@ -117,7 +116,7 @@ class _Job:
 def _reported(
     session: Session, front_end: FrontEnd, job: _Job, journal: Journal, held: HeldLock | None
 ) -> tuple[RunResult, RunState]:
-    """Do the job, and leave a report, however it ends."""
+    """Do the job, and write a report however it ends."""
     try:
         result = _run(session, front_end, job, journal, held)
     except BaseException:
@@ -159,13 +158,13 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
             pipeline = guarded(pipeline, probe.counts, settings.limits)
         with probing(probe, reporter):
             result = job.work(runner, pipeline)
-        for words in cordoned(tools.kube):
-            reporter.emit(Note(words))
+        for warning in cordoned(tools.kube):
+            reporter.emit(Note(warning))
         return result
 
 
 def _error(result: RunResult, kind: RunKind) -> UpgraderError | None:
-    """Only an upgrade is resumed; every other kind is idempotent as a whole, and is simply run again."""
+    """Only an upgrade is resumed; every other kind is idempotent, and is run again."""
     upgrade = kind is RunKind.UPGRADE
     match result.outcome:
         case "succeeded":
@@ -175,14 +174,14 @@ def _error(result: RunResult, kind: RunKind) -> UpgraderError | None:
             return StepFailed(message, remedy=result.remedy)
         case "failed":
             remedy = result.remedy or "Check the cluster before anything else."
-            again = "\nThen `upgrader resume` tries again what failed." if upgrade else ""
+            again = "\nThen run `upgrader resume` to retry what failed." if upgrade else ""
             return RollbackFailed(result.reason, remedy=f"{remedy}{again}")
         case "interrupted":
             return Interrupted(result.reason, remedy=result.remedy if upgrade else "Run the same command again.")
 
 
 class _CompositeReporter:
-    """A reporter that tells several; the journal first, for what is shown must be on disk."""
+    """Sends events to several reporters; the journal comes first, so that what is shown is on disk."""
 
     def __init__(self, *reporters: Reporter) -> None:
         self._reporters = reporters

@@ -28,14 +28,14 @@ class ExistingRun:
     held: HeldLock
     state: RunState
     folder: Path
-    """The run's."""
+    """The run's own folder."""
 
 
 @contextmanager
 def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_over: bool) -> Iterator[ExistingRun]:
     """Lock the cluster, and find the run (None: the newest upgrade). Raises UsageError where it can't be continued.
 
-    Its journal is read before the lock of a dead holder is taken, and again behind the lock, as it may have grown.
+    Its journal is read before the lock of a dead holder is taken, and again under the lock, as it may have grown.
     """
     with open_session(folder) as session, folder_lock(folder, lock_holder()):
         known = session.find_runs()
@@ -52,7 +52,7 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
         except ApiUnavailable as error:
             raise ApiUnavailable(
                 error.message,
-                remedy="Restore the API with `upgrader recover`, then run this again: the run is where it was.",
+                remedy="Restore the API with `upgrader recover`, then run this again. The run was not changed.",
             ) from error
 
 
@@ -67,12 +67,12 @@ def _choose(found: DiscoveredRuns, name: str | None) -> DiscoveredRun:
         raise UsageError(f"there is no run {name}", remedy="`upgrader history` lists all runs.")
     kind = run.state.kind
     if kind is not RunKind.UPGRADE:
-        raise UsageError(f"run {name} is no upgrade", remedy=f"To continue it, run: {kind.command}")
+        raise UsageError(f"run {name} is not an upgrade", remedy=f"To continue it, run: {kind.command}")
     return run
 
 
 def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:
-    """What a later run changed is built on what this one changed."""
+    """The changes of a later run build on those of this one."""
     for later in found.runs[found.runs.index(run) + 1 :]:
         state = later.state
         if any(step.to_undo for step in state.steps):

@@ -1,4 +1,4 @@
-"""What a use case needs of whoever called it: a place for notices, and a display for runs."""
+"""What a use case needs from its caller: a place for notices, and a display for runs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class RunDisplay(Reporter, Protocol):
     ) -> None: ...
 
     def catch_up(self, state: RunState) -> None:
-        """Take note of what other processes did of this run before."""
+        """Show what other processes did in this run before."""
         ...
 
 
 class SilentDisplay:
-    """Shows nothing: a run's journal and report tell it all."""
+    """Shows nothing: the journal and the report have everything."""
 
     def __enter__(self) -> Self:
         return self
@@ -45,7 +45,7 @@ class SilentDisplay:
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """`notify` takes one line that an operator should know; `display` makes a display for one run."""
+    """`notify` takes one line for the operator; `display` makes a display for one run."""
 
     notify: Callable[[str], None] = lambda _: None
     display: Callable[[], RunDisplay] = SilentDisplay

@@ -32,7 +32,7 @@ class HeldLock:
 
 
 def lock_holder() -> str:
-    """This process, as other processes that meet its lock see it."""
+    """This process, as its locks name it."""
     return f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
 
 
@@ -40,7 +40,7 @@ def lock_holder() -> str:
 def cluster_lock(session: Session, front_end: FrontEnd, *, take_over: bool) -> Iterator[HeldLock]:
     """Hold the cluster's lock; the folder's must be held already. Raises Locked when another process holds it."""
     tools, stop = session.tools, StopRequest()
-    # A process may have had the same number before, on a machine that lost its power.
+    # Random, as another process may have had the same number before a reboot.
     holder = Holder(f"{lock_holder()} {secrets.token_hex(3)}", lock_identity(session.settings.folder))
     with _release_on_signals():
         lock = acquire(
@@ -66,14 +66,14 @@ def _unread(session: Session, dead: Holder) -> str:
     """Why it is not known what a dead holder did; "" when its journal was found, or it had not begun a run."""
     if not dead.run or session.find_runs().get(dead.run) is not None:
         return ""
-    return f"the journal of its run {dead.run} is neither here nor in the cluster nor on a controller"
+    return f"the journal of its run {dead.run} was not found in this folder, in the cluster or on a controller"
 
 
 @contextmanager
 def _release_on_signals() -> Iterator[None]:
     """Let SIGTERM and a closed terminal end the process as Ctrl-C does, so that the lock is released.
 
-    In any other thread than the main one, signals are the caller's to handle.
+    Outside the main thread, signals are left to the caller.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

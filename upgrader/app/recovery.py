@@ -48,9 +48,9 @@ class ProposedRecovery:
             )
 
     def execute(self) -> FinishedRun:
-        """Carry it out. Without an API there is no lock to take, and no Helm of another run can be at work either."""
+        """Execute it. Without an API there is no lock to take, and no other run's Helm can work either."""
         self.check_possible()
-        session = self.session.without_probe()  # that requests fail while there is no API is no news
+        session = self.session.without_probe()  # without an API, requests are expected to fail
         lock = cluster_lock(session, self.front_end, take_over=False) if self.seen.api.answers else nullcontext(None)
         with lock as held:
             return execute_run(
@@ -62,7 +62,7 @@ class ProposedRecovery:
 def propose_recovery(
     folder: Path, only: tuple[str, ...], front_end: FrontEnd, *, dry_run: bool
 ) -> Iterator[ProposedRecovery]:
-    """Examine the controllers, or those of them that `only` names; `dry_run` takes no lock."""
+    """Examine the controllers, or only those that `only` names; `dry_run` takes no lock."""
     with (
         open_session(folder) as session,
         nullcontext() if dry_run else folder_lock(folder, lock_holder()),

@@ -1,4 +1,4 @@
-"""What the cluster knows of its runs and its lock, for commands that only report: read briefly, and never needed."""
+"""The runs and the lock in the cluster, for commands that only report: optional, and read with a short timeout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from upgrader.errors import UpgraderError
 __all__ = ["RemoteStatus", "read_remote_status"]
 
 _SECONDS = 3.0
-"""How long each answer of the API is waited for: it only adds to what the folder has."""
+"""Timeout of each request: the cluster only adds to what the folder has."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RemoteStatus:
 
 
 def read_remote_status(folder: Path, *, controllers: bool) -> RemoteStatus:
-    """Ask the cluster for its lock and its runs; without an API, and with `controllers`, their disks for the runs."""
+    """Read the lock and the runs from the cluster; without an API, with `controllers`, the runs from their disks."""
     try:
         with open_kube(folder, _SECONDS) as kube:
             lease = read_lease(kube)

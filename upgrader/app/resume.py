@@ -70,7 +70,7 @@ def resumable_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_o
 
 
 def _refuse_over(state: RunState, resumed: RunState) -> None:
-    """A run that was cut off is resumed even if only its end is missing; one that has ended must have work left."""
+    """An interrupted run is resumed even if only its end is missing; one that has ended must have work left."""
     if not state.over and (state.outcome != "failed" or not isinstance(next_action(resumed), End)):
         return
     back = "`upgrader rollback` undoes it; " if state.outcome == "succeeded" else ""
@@ -89,15 +89,15 @@ def _pipeline(session: Session, state: RunState, *, accept_changes: bool) -> Pip
     names = tuple(item.step.name for item in pipeline.steps)
     if names != state.planned:
         raise UsageError(
-            f"the pipeline is no longer that of run {state.run}: it was {', '.join(state.planned)}, and is "
+            f"the pipeline has changed since run {state.run} began: it was {', '.join(state.planned)}, and is now "
             f"{', '.join(names)}",
             remedy="Restore `pipeline` in upgrader.yaml; or run `upgrader rollback`, then start a new run.",
         )
     changed = changed_inputs(state.inputs, step_inputs(plan))
     if changed and not accept_changes:
         raise UsageError(
-            f"since run {state.run} began, the chart, the values or the playbook have changed of: {', '.join(changed)}",
-            remedy="Restore them; or continue with them as they are now: --accept-changes (a step that is done already "
-            "is not done again); or undo the run: upgrader rollback.",
+            f"the chart, values or playbook of these steps changed since run {state.run} began: {', '.join(changed)}",
+            remedy="Restore them; or continue with them as they are now: --accept-changes (completed steps are not "
+            "repeated); or undo the run: upgrader rollback.",
         )
     return pipeline

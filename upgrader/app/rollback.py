@@ -34,7 +34,7 @@ class ProposedRollback:
         return tuple(step for step in self.state.rollback_order if step.to_undo)
 
     def execute(self) -> FinishedRun:
-        """Undo them all, each behind its gates."""
+        """Undo them all, and check the gates after each."""
         run = self.run
         pipeline = run.session.builder.rollback(self.state)
         return continue_run(run.session, run.front_end, pipeline, folder=run.folder, why=self.why, held=run.held)
@@ -72,7 +72,7 @@ def run_to_roll_back(
 
 
 def _check_meant(run: ExistingRun) -> None:
-    """Whoever takes a dead run's lock means that run, which may have ended before it was written down anywhere."""
+    """Who takes a dead run's lock means that run, which may have ended before its journal was written anywhere."""
     dead = run.held.lock.taken_over
     if dead is not None and run.state.outcome == "succeeded":
         name = run.folder.name

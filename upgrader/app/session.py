@@ -1,4 +1,4 @@
-"""The composition root: the only place that knows which adapter stands behind which port."""
+"""The composition root: the only place that knows which adapter implements which port."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Session:
     cluster: Cluster
     tools: Tools
     brief_kube: Kube
-    """The same API with a short deadline, for what must not hold a run up."""
+    """The same API with a short deadline, for what must not delay a run."""
 
     @property
     def builder(self) -> PipelineBuilder:
-        """What makes pipelines for this cluster."""
+        """Builds pipelines for this cluster."""
         return PipelineBuilder(self.settings, self.cluster, self.tools)
 
     def at(self, target: KubernetesVersion) -> Session:
@@ -104,7 +104,7 @@ class Session:
         )
 
     def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:
-        """What replicates a run's journal to where it outlives this machine."""
+        """Replicates a run's journal outside this machine."""
         return JournalMirror(
             journal,
             run,
@@ -124,11 +124,11 @@ class Session:
         return tuple(ControllerReplicas(self.tools.hosts, host) for host in self.cluster.controllers)
 
     def recovery(self) -> Recovery:
-        """The way to an API that doesn't come back by itself."""
+        """Restores an API that doesn't recover by itself."""
         return self.recover_tools().recovery
 
     def recover_tools(self, only: Sequence[str] = ()) -> RecoverTools:
-        """What a recovery works through; `only` names the controllers that it may touch, () all of them."""
+        """The tools of a recovery; `only` names the controllers that it may touch, () means all."""
         tools = self.tools
         look = Look(tools.hosts, tools.kube, self.cluster, only)
         return RecoverTools(
@@ -146,7 +146,7 @@ class Session:
 
 @contextmanager
 def open_kube(folder: Path, timeout_seconds: float) -> Iterator[Kube]:
-    """The API of a cluster folder's cluster, and nothing else; each call ends after that time."""
+    """Only the API of a cluster folder's cluster; each call has this timeout."""
     settings = load_settings(folder, os.environ)
     kube = KubeAdapter(
         settings.kubeconfig, check_context(settings.kubeconfig, settings.context), timeout_seconds=timeout_seconds
@@ -166,7 +166,7 @@ def open_session(folder: Path, target: KubernetesVersion | None = None) -> Itera
     settings = load_settings(folder, os.environ, Overrides(target=target))
     context = check_context(settings.kubeconfig, settings.context)
     with ExitStack() as stack:
-        # Ansible reads its inventory in a process of its own: meanwhile the other tools are made ready.
+        # Ansible reads its inventory in a separate process, while the other tools are made ready here.
         cluster = stack.enter_context(ThreadPoolExecutor(1)).submit(load_cluster, settings, context)
         helm = HelmAdapter(settings.kubeconfig, context)
         stack.callback(helm.close)

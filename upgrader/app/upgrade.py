@@ -32,7 +32,7 @@ class CheckedPlan:
 
     @property
     def inhibited(self) -> bool:
-        """Whether a check forbids to execute it."""
+        """Whether a check forbids the run."""
         return inhibits(self.findings)
 
 
@@ -84,7 +84,7 @@ def _checked(session: Session) -> CheckedPlan:
 
 
 def _mention_interrupted(folder: Path, front_end: FrontEnd) -> None:
-    """A resumed run and a new one differ in where they roll back to."""
+    """A resumed run and a new one roll back to different states."""
     newest = newest_run(folder / "runs")
     if newest and newest.outcome == "interrupted" and newest.state.is_upgrade:
         front_end.notify(

@@ -58,7 +58,7 @@ def _undo(folder: Path, *, yes: bool, take_over: bool) -> None:
 
 
 def _about_flags(found: Adoption) -> Iterator[str]:
-    """Every flag that won't be as it was, by component."""
+    """The flags that change, by component."""
     by_component: dict[str, list[str]] = {}
     for change in found.derived.changes:
         by_component.setdefault(change.component, []).append(str(change))

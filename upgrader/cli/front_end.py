@@ -51,7 +51,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def conclude(finished: FinishedRun) -> None:
-    """Print the run's report, and raise what its outcome means."""
+    """Print the run's report, and raise the error of its outcome."""
     print_report(finished.state, finished.folder)
     if finished.error is not None:
         raise finished.error

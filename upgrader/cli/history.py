@@ -24,7 +24,7 @@ def history(folder: Path, as_json: bool) -> None:
     """
     known = known_runs(folder)
     if known.problem:
-        click.echo(f"runs of other machines are not known: {known.problem}", err=True)
+        click.echo(f"The runs of other machines could not be read: {known.problem}", err=True)
     if as_json:
         click.echo(json.dumps([run.as_json() for run in known.runs], indent=2))
     else:

@@ -42,7 +42,7 @@ def lab() -> None:
 @click.option("--name", default="demo", show_default=True, help="Name of the lab and of its folder in .lab/.")
 @click.pass_obj
 def up(folder: Path, controllers: int, workers: int, version: str, name: str) -> None:
-    """Make a lab, or bring a stopped one back; its cluster folder is .lab/NAME."""
+    """Create a lab, or start a stopped one; its cluster folder is .lab/NAME."""
     spec = LabSpec(name, controllers, workers, version)
     with _stoppable("lab up"), progress() as display:
         made = Lab.up(spec, folder / ".lab" / name, display)
@@ -58,7 +58,7 @@ def status(folder: Path, name: str | None) -> None:
     if name or any(placement.folder == folder for placement in found):
         found = [_find(folder, name).placement]
     if not found:
-        click.echo("There is no lab on this machine. Make one: upgrader lab up")
+        click.echo("There is no lab on this machine. Create one: upgrader lab up")
     for placement in found:
         Console().print(_table(Lab(placement)))
 
@@ -80,7 +80,7 @@ def shell(folder: Path, node: str, command: tuple[str, ...], name: str | None) -
 @_name
 @click.pass_obj
 def crash(folder: Path, node: str, name: str | None) -> None:
-    """Cut the power of NODE: nothing on it gets to say goodbye."""
+    """Cut the power of NODE, without a shutdown."""
     found = _find(folder, name)
     found.crash(node)
     click.echo(f"{node} has no power. Switch it on: upgrader lab boot {node} --name {found.placement.spec.name}")
@@ -91,7 +91,7 @@ def crash(folder: Path, node: str, name: str | None) -> None:
 @_name
 @click.pass_obj
 def boot(folder: Path, node: str, name: str | None) -> None:
-    """Switch NODE on, with all that was on its disk."""
+    """Switch NODE on, with its disk as it was."""
     _find(folder, name).boot(node)
     click.echo(f"{node} is up; its pods start by themselves.")
 
@@ -101,11 +101,11 @@ def boot(folder: Path, node: str, name: str | None) -> None:
 @_name
 @click.pass_obj
 def save(folder: Path, snapshot: str, name: str | None) -> None:
-    """Put the disks and the cluster folder aside as SNAPSHOT, to begin from there again; the nodes reboot."""
+    """Save the disks and the cluster folder as SNAPSHOT; the nodes reboot."""
     with progress() as display:
         found = _find(folder, name, display)
         found.save(snapshot)
-    click.echo(f"Saved. Go back to it: upgrader lab restore {snapshot} --name {found.placement.spec.name}")
+    click.echo(f"Saved. Restore it: upgrader lab restore {snapshot} --name {found.placement.spec.name}")
 
 
 @lab.command()
@@ -113,7 +113,7 @@ def save(folder: Path, snapshot: str, name: str | None) -> None:
 @_name
 @click.pass_obj
 def restore(folder: Path, snapshot: str, name: str | None) -> None:
-    """Go back to SNAPSHOT, whatever the lab has become since; runs/ in the cluster folder stays."""
+    """Restore SNAPSHOT, whatever changed since; runs/ in the cluster folder stays."""
     with progress() as display:
         found = _find(folder, name, display)
         found.restore(snapshot)
@@ -124,16 +124,16 @@ def restore(folder: Path, snapshot: str, name: str | None) -> None:
 @_name
 @click.pass_obj
 def down(folder: Path, name: str | None) -> None:
-    """Remove a lab, its cluster folder, and everything else that it made on this machine."""
+    """Remove a lab, its cluster folder, and everything else that it created on this machine."""
     found = _find(folder, name)
     found.down()
-    click.echo(f"Lab {found.placement.spec.name} is gone.")
+    click.echo(f"Lab {found.placement.spec.name} was removed.")
 
 
 @lab.command()
 @click.option("--kubernetes", "versions", metavar="vX", multiple=True, help="Kubernetes version; may be repeated.")
 def build(versions: tuple[str, ...]) -> None:
-    """Build and cache what labs are made of; once for a machine and version."""
+    """Build and cache what labs need, once for each machine and version."""
     wanted = versions or (_KUBERNETES,)
     require(host_capabilities(), None, all(probably_built(version) for version in wanted))
     with _stoppable("lab build"), progress() as display:
@@ -151,9 +151,9 @@ def _find(folder: Path, name: str | None, progress: LabProgress | None = None) -
     if len(candidates) == 1:
         return Lab(candidates[0], progress)
     if not candidates:
-        raise UsageError("there is no lab on this machine", remedy="make one: upgrader lab up")
+        raise UsageError("there is no lab on this machine", remedy="Create one: upgrader lab up")
     names = ", ".join(placement.spec.name for placement in candidates)
-    raise UsageError(f"there are several labs: {names}", remedy="say which one with --name")
+    raise UsageError(f"there are several labs: {names}", remedy="Choose one with --name.")
 
 
 def _table(found: Lab) -> Table:
@@ -183,7 +183,7 @@ def _print_summary(made: Lab) -> None:
 
 @contextmanager
 def _stoppable(what: str) -> Iterator[None]:
-    """SIGTERM and SIGHUP act like Ctrl-C, so that they too leave nothing behind; Interrupted says what there is now."""
+    """SIGTERM and SIGHUP act like Ctrl-C, so that they too leave nothing behind. Raises Interrupted."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -193,8 +193,8 @@ def _stoppable(what: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise Interrupted(
-            f"{what} was stopped; what it had begun and not finished is removed",
-            remedy="run it again: what was built stays in the cache",
+            f"{what} was stopped; what was unfinished is removed",
+            remedy="Run it again: what was built stays in the cache.",
         ) from None
     finally:
         for number, handler in before.items():

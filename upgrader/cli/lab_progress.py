@@ -20,10 +20,9 @@ _PLAIN_INTERVAL_S = 30.0
 
 
 def estimate(elapsed_seconds: float, expected_seconds: float | None, done: float, total: float | None) -> float | None:
-    """Seconds that are left, or None if nothing is known.
+    """Seconds that are left, or None if that is unknown.
 
-    What is done says more the more of it there is: its extrapolation is weighted with its share of the whole against
-    the usual duration.
+    An average of the extrapolation from what is done and of the usual duration, weighted by the share that is done.
     """
     usual = max(0.0, expected_seconds - elapsed_seconds) if expected_seconds is not None else None
     if not total or not done:
@@ -92,12 +91,12 @@ class _Plain:
     @contextmanager
     def task(self, title: str, *, seconds: float | None = None) -> Iterator[_PlainTask]:
         about = f" (about {_duration(seconds)})" if seconds else ""
-        self._say(f"{title}…{about}")
+        self._print(f"{title}…{about}")
         task = _PlainTask(self._console, title, seconds)
         yield task
-        self._say(f"{title}: done in {_duration(task.elapsed())}")
+        self._print(f"{title}: done in {_duration(task.elapsed())}")
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -106,7 +105,7 @@ class _PlainTask:
         self._console = console
         self._title = title
         self._expected = seconds
-        self._started = self._said = time.monotonic()
+        self._started = self._printed = time.monotonic()
         self._done = 0
         self._total: int | None = None
 
@@ -119,8 +118,8 @@ class _PlainTask:
     def advance(self, units: int = 1) -> None:
         self._done += units
         now = time.monotonic()
-        if self._total and now - self._said >= _PLAIN_INTERVAL_S:
-            self._said = now
+        if self._total and now - self._printed >= _PLAIN_INTERVAL_S:
+            self._printed = now
             left = estimate(self.elapsed(), self._expected, self._done, self._total)
             share = min(99, 100 * self._done // self._total)
             text = f"{self._title}: {share} %, about {_duration(left or 0)} left"

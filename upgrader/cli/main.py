@@ -16,13 +16,13 @@ __all__ = ["cli", "main"]
 
 _COMMANDS = {
     "plan": ("upgrader.cli.plan", "Show what a run would change; changes nothing."),
-    "run": ("upgrader.cli.run", "Upgrade the cluster, step by step, with a way back."),
-    "resume": ("upgrader.cli.resume", "Go on with a run that was interrupted, here or elsewhere."),
-    "rollback": ("upgrader.cli.rollback", "Take back what a run did."),
+    "run": ("upgrader.cli.run", "Upgrade the cluster, step by step; rolls back if a step fails."),
+    "resume": ("upgrader.cli.resume", "Resume an interrupted run, from this machine or another."),
+    "rollback": ("upgrader.cli.rollback", "Undo what a run did, newest step first."),
     "adopt": ("upgrader.cli.adopt", "Move a kubeadm control plane into Helm charts, or back."),
-    "status": ("upgrader.cli.status", "What the newest run is doing, or how it ended."),
-    "history": ("upgrader.cli.history", "The runs of this cluster folder."),
-    "recover": ("upgrader.cli.recover", "Bring an API that is away back, from the controllers' own copies."),
+    "status": ("upgrader.cli.status", "Show what the newest run is doing, or how it ended."),
+    "history": ("upgrader.cli.history", "List the runs of this cluster."),
+    "recover": ("upgrader.cli.recover", "Restore an unreachable API server from the checkpoints on the controllers."),
     "probe": ("upgrader.cli.probe", "Count what clients of the API see, until Ctrl-C."),
     "lab": ("upgrader.cli.lab", "Real local clusters to rehearse on."),
 }
@@ -30,8 +30,7 @@ _COMMANDS = {
 
 _DECLINED = "Aborted: nothing was changed."
 _INTERRUPTED = (
-    "Interrupted. Where a run was at work, `upgrader status` says how far it got, and `upgrader resume` goes on with "
-    "it."
+    "Interrupted. If a run was in progress, `upgrader status` shows how far it got, and `upgrader resume` continues it."
 )
 
 
@@ -65,17 +64,17 @@ class _LazyGroup(click.Group):
 )
 @click.pass_context
 def cli(context: click.Context, folder: Path) -> None:
-    """Upgrade self-hosted Kubernetes control planes without an outage, and with a way back."""
+    """Upgrade self-hosted Kubernetes control planes without an API outage, and roll back if a step fails."""
     context.obj = folder.absolute()
 
 
 def main() -> None:
-    """Run the command; errors of upgrader's own become one clear message and their exit code."""
+    """Run the command; an UpgraderError becomes one clear message and its exit code."""
     outlast_the_terminal()
     try:
         code = cli.main(standalone_mode=False, prog_name="upgrader")
     except (click.exceptions.Abort, KeyboardInterrupt) as stopped:
-        # Click makes the same of a question that was declined and of Ctrl-C in the middle of the work.
+        # Click raises Abort both for a declined question and for Ctrl-C during the work.
         interrupted = isinstance(stopped, KeyboardInterrupt) or isinstance(stopped.__cause__, KeyboardInterrupt)
         click.echo(_INTERRUPTED if interrupted else _DECLINED, err=True)
         code = 130

@@ -34,7 +34,7 @@ def plan(folder: Path, target: KubernetesVersion | None, diff: bool, as_json: bo
     else:
         print_plan(checked.plan, checked.findings, diff=diff)
     if checked.inhibited:
-        raise Inhibited("a run would be refused: see the checks marked error or unknown")
+        raise Inhibited("a run would be refused: fix the checks marked error or unknown")
 
 
 def _as_json(checked: CheckedPlan) -> dict[str, object]:

@@ -27,7 +27,7 @@ __all__ = ["probe"]
 
 
 class _Duration(click.ParamType[float]):
-    """Seconds, as people write them."""
+    """A duration in seconds, or with a unit."""
 
     name = "duration"
 
@@ -45,7 +45,7 @@ class _Duration(click.ParamType[float]):
     type=click.FloatRange(0.1, 1000),
     default=10.0,
     show_default=True,
-    help="Requests a second, all addresses and kinds of client together.",
+    help="Requests per second, for all addresses and kinds of client together.",
 )
 @click.option("--for", "seconds", type=_Duration(), default=math.inf, help="Stop after this long (default: Ctrl-C).")
 @click.option(
@@ -53,33 +53,33 @@ class _Duration(click.ParamType[float]):
     "addresses",
     metavar="URL",
     multiple=True,
-    help="Ask this address, too (https://HOST:PORT): a controller's, a load balancer's. May be repeated.",
+    help="Also probe this address (https://HOST:PORT), such as a controller's. May be repeated.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
 @click.pass_obj
 def probe(folder: Path, requests_per_second: float, seconds: float, addresses: tuple[str, ...], as_json: bool) -> None:
-    """Ask the API all the while, as its clients do, until Ctrl-C or for a time, and count what fails.
+    """Send requests to the API as its clients do, until Ctrl-C or for a time, and count what fails.
 
-    Reads, writes, lists and watches, on new and kept connections, by HTTP/1.1 and HTTP/2. It writes to one ConfigMap
-    of its own, kube-system/upgrader-availability, and takes it away at the end.
+    Reads, writes, lists and watches, on new and kept connections, by HTTP/1.1 and HTTP/2. It writes only to its own
+    ConfigMap, kube-system/upgrader-availability, and deletes it at the end.
 
-    Ends with 0 whatever it saw: what was seen is the result.
+    Exits with 0 whatever it saw.
     """
     settings = load_settings(folder, os.environ)
-    asker = AvailabilityProbe(
+    prober = AvailabilityProbe(
         settings.kubeconfig,
         context=check_context(settings.kubeconfig, settings.context),
         requests_per_second=requests_per_second,
         addresses=(*settings.availability.addresses, *addresses),
     )
     enough = threading.Event()
-    with _stopping(enough.set), live_line(sys.stderr) as show, asker:
+    with _stopping(enough.set), live_line(sys.stderr) as show, prober:
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and asker.counts() is not None:
+        while (left := end - time.monotonic()) > 0 and prober.counts() is not None:
             if enough.wait(min(1.0, left)):
                 break
-            show(asker.snapshot())
-        seen = asker.stop()
+            show(prober.snapshot())
+        seen = prober.stop()
     _print(seen, as_json=as_json)
 
 
@@ -92,7 +92,7 @@ def _print(seen: Availability, *, as_json: bool) -> None:
 
 @contextmanager
 def _stopping(stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the probe, and not the command: what was seen is still printed."""
+    """Ctrl-C and SIGTERM end the probe, but not the command: the result is still printed."""
     before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

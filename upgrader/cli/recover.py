@@ -24,7 +24,7 @@ def recover(folder: Path, hosts: tuple[str, ...], dry_run: bool, yes: bool) -> N
 
     Shows first what is wrong. Then it starts stopped units, starts the last-known-good kube-apiserver where none
     serves, rolls its Helm release back to the revision that this one was made of, and waits until the standby pod is no
-    longer needed. If it is interrupted, run it again. It never touches etcd's data.
+    longer needed. If it is interrupted, run it again. It never changes etcd's data.
 
     \b
     Exit codes: 0 healthy, 2 wrong usage or files, 5 manual action required, 6 another run holds the lock, 130

@@ -28,28 +28,27 @@ def resume(folder: Path, name: str | None, accept_changes: bool, yes: bool, take
     """Resume a run that was interrupted, or failed, in the direction that it was going: upgrade or rollback.
 
     The journal is found in this folder, in the cluster, or on its controllers. An interrupted step is inspected first:
-    what is still under way is waited for, what is done is not done again. Then the run continues with all gates, and
-    ends as it would have ended. Of a run that failed, a rollback that could not be completed is tried again; where
-    policy says to stop at a failure, the step that failed is.
+    upgrader waits for what is still in progress, and does not repeat what is done. Then the run continues with all
+    gates. In a failed run, an incomplete rollback is tried again; with `policy.onFailure: stop`, the failed step is.
 
     \b
-    Exit codes: as of `upgrader run`; 2 also when there is nothing to resume, or the run's inputs have changed, 5 also
+    Exit codes: as for `upgrader run`; 2 also when there is nothing to resume, or the run's inputs have changed, 5 also
     when the release that the run was changing was changed outside of it.
     """
     with resumable_run(folder, name, FRONT_END, take_over=take_over) as found:
         print_run(found.run.state)
         resumed = found.prepare(accept_changes=accept_changes)
-        click.echo(f"Next: {_words(resumed.next)}", err=True)
+        click.echo(f"Next: {_describe(resumed.next)}", err=True)
         confirm("Resume?", yes=yes)
         conclude(resumed.execute())
 
 
-def _words(action: Action) -> str:
+def _describe(action: Action) -> str:
     match action:
         case Begin():
             return f"begin {action.step}"
         case Complete():
-            return f"{action.step} was interrupted: inspect how far it got, and complete it"
+            return f"inspect {action.step}, which was interrupted, and complete it"
         case CheckGates():
             return f"check the gates of {action.step}"
         case Undo():

@@ -22,7 +22,7 @@ __all__ = ["run"]
 def run(folder: Path, target: KubernetesVersion | None, yes: bool, take_over: bool) -> None:
     """Upgrade the cluster: plan, check, then step by step, each followed by its health gates.
 
-    A step that fails is rolled back, and the earlier steps of this run after it, unless policy says otherwise.
+    A step that fails is rolled back, then the earlier steps of this run, unless `policy.onFailure` is set differently.
 
     \b
     Exit codes: 0 done, 2 wrong usage or files, 3 inhibited by a check, 4 failed and rolled back with the cluster

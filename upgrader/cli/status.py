@@ -1,4 +1,4 @@
-"""`upgrader status`: what is going on in a cluster folder."""
+"""`upgrader status`: what the newest run is doing, or how it ended."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["status"]
 def status(folder: Path, as_json: bool) -> None:
     """Show what the newest run of this cluster is doing, or how it ended, step by step.
 
-    All of that is in the folder, so it works while the cluster doesn't. Runs of other machines are read from the
-    cluster, or, where the folder has no run and the API is unreachable, from the controllers' disks. Shows also whether
-    the run can be resumed, and who holds the cluster's lock, which may be another machine.
+    The folder has all of that, so the cluster is not needed. Runs of other machines are read from the cluster, or,
+    where the folder has no run and the API is unreachable, from the controllers' disks. Also shows whether the run can
+    be resumed, and who holds the cluster's lock, which may be another machine.
     """
     found = known_runs(folder).status
     if as_json:

@@ -1,1 +1,1 @@
-"""Carries a pipeline out: the run loop, its journal, its gates and the way back."""
+"""Executes a pipeline: the run loop, its journal, its gates and the rollback."""

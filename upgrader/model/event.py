@@ -1,4 +1,4 @@
-"""What happens in a run, as values: the console, the journal and reports are all fed from these."""
+"""The events of a run: the console, the journal and reports are all made from them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StepInput:
-    """What a step was made from: a digest of its chart and values, or of its playbook."""
+    """The input of a step: a digest of its chart and values, or of its playbook."""
 
     step: str
     digest: str
@@ -87,7 +87,7 @@ class StepStarted:
 
 @dataclass(frozen=True)
 class StepInspected:
-    """A step that was interrupted was inspected: whether its change is in, and what was found."""
+    """An interrupted step was inspected: whether its change is in place, and what was found."""
 
     step: str
     applied: bool
@@ -96,7 +96,7 @@ class StepInspected:
 
 @dataclass(frozen=True)
 class StepApplied:
-    """The change is in; the gates come next."""
+    """The change is in place; its gates are checked next."""
 
     step: str
     seconds: float
@@ -104,7 +104,7 @@ class StepApplied:
 
 @dataclass(frozen=True)
 class GateChecked:
-    """A gate was checked once. `consecutive` of `needed` checks in a row have held."""
+    """A gate was checked once. So far, `consecutive` of the `needed` checks in a row have succeeded."""
 
     step: str
     gate: str
@@ -116,7 +116,7 @@ class GateChecked:
 
 @dataclass(frozen=True)
 class GatePassed:
-    """A gate held for long enough."""
+    """A gate passed: enough checks in a row have succeeded."""
 
     step: str
     gate: str
@@ -126,7 +126,7 @@ class GatePassed:
 
 @dataclass(frozen=True)
 class StepEnded:
-    """A step is over; `reason` is empty when it passed."""
+    """A step ended; `reason` is empty when it passed."""
 
     step: str
     outcome: StepResult
@@ -137,7 +137,7 @@ class StepEnded:
 
 @dataclass(frozen=True)
 class UndoStarted:
-    """A step is being taken back; `goal` says to where."""
+    """The rollback of a step begins; `goal` names what it restores."""
 
     step: str
     goal: str
@@ -145,7 +145,7 @@ class UndoStarted:
 
 @dataclass(frozen=True)
 class UndoEnded:
-    """A step was taken back, or could not be (`reason`)."""
+    """A step was rolled back, or could not be (`reason`)."""
 
     step: str
     succeeded: bool
@@ -156,14 +156,14 @@ class UndoEnded:
 
 @dataclass(frozen=True)
 class RecoveryStarted:
-    """The API has been away for too long, and is now brought back over SSH; `reason` says how it was away."""
+    """The API was unreachable for too long and is now recovered over SSH; `reason` is its last problem."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class RecoveryEnded:
-    """The API is back, or could not be brought back (`reason`)."""
+    """The API answers again, or could not be recovered (`reason`)."""
 
     succeeded: bool
     seconds: float
@@ -172,7 +172,7 @@ class RecoveryEnded:
 
 @dataclass(frozen=True)
 class LockTakenOver:
-    """The cluster's lock was somebody else's, who never gave it back; times are those of that machine's clock."""
+    """The cluster's lock was taken over from a holder that did not release it; times are by that machine's clock."""
 
     holder: str
     acquired: str
@@ -182,14 +182,14 @@ class LockTakenOver:
 
 @dataclass(frozen=True)
 class Note:
-    """Something worth knowing that changes nothing."""
+    """A message for the operator."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class AvailabilityMeasured:
-    """What a client of the API saw so far. `raw_failed` counts first tries only; gaps are in milliseconds."""
+    """What a client of the API saw so far. `raw_failed` counts first attempts only; gaps are in milliseconds."""
 
     requests: int
     failed: int
@@ -198,7 +198,7 @@ class AvailabilityMeasured:
     failures: tuple[str, ...] = ()
     """The first failures, one line each: when, which request, what happened."""
     raw_failures: tuple[str, ...] = ()
-    """The first of those whose first try failed and that were answered then, alike."""
+    """The first requests that failed at the first attempt and succeeded later, in the same form."""
     latency: Latency = field(default_factory=Latency)
     watches: Watches = field(default_factory=Watches)
     phases: tuple[Phase, ...] = ()
@@ -207,7 +207,7 @@ class AvailabilityMeasured:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """A run is over."""
+    """A run ended."""
 
     run: str
     outcome: RunOutcome

@@ -25,7 +25,7 @@ class ObservedRelease:
 
     @property
     def settled(self) -> bool:
-        """Whether the newest revision is the deployed one: no failed or interrupted attempt lies above it."""
+        """Whether the newest revision is the deployed one: no failed or interrupted attempt came after it."""
         return bool(self.history) and self.history[-1].status == "deployed"
 
 

@@ -27,7 +27,7 @@ class ObjectChange:
 
 @dataclass(frozen=True)
 class PlannedRelease:
-    """One Helm release: how it is (`before`, the last good manifest; "" when not installed) and how it will be."""
+    """One Helm release: its last good manifest (`before`; "" when not installed) and the planned one (`after`)."""
 
     spec: ReleaseSpec
     action: Action
@@ -36,7 +36,7 @@ class PlannedRelease:
     after: str
     changes: tuple[ObjectChange, ...]
     pending: bool = False
-    """Whether an interrupted Helm left it half done: it must be freed before anything else."""
+    """Whether an interrupted Helm operation left it pending: it must be freed before anything else."""
 
     @property
     def name(self) -> str:
@@ -45,7 +45,7 @@ class PlannedRelease:
 
 @dataclass(frozen=True)
 class PlannedPlaybook:
-    """One playbook; what it changes is Ansible's to say (`upgrader plan` can't know without running it)."""
+    """One playbook; what it changes is known only when Ansible runs it."""
 
     playbook: Path
     action: Literal["playbook"] = "playbook"
@@ -73,7 +73,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of what is and what will be: equal digests mean the same run from the same start."""
+        """A fingerprint of the current and the planned state: equal digests mean the same run from the same start."""
         parts = [str(self.current), str(self.target)]
         for step in self.steps:
             parts += [step.name] if isinstance(step, PlannedPlaybook) else [step.name, step.before, step.after]

@@ -96,7 +96,7 @@ class RestorePoint:
 
     def __str__(self) -> str:
         if not self.release:
-            return self.playbook or "as it was"
+            return self.playbook or "the previous state"
         return f"revision {self.revision}" if self.revision is not None else "not installed"
 
 
@@ -110,4 +110,4 @@ def without_revision(manifest: str) -> str:
     return _REVISION_NOTE.sub("", manifest)
 
 
-_REVISION_NOTE = re.compile(r"^ *checkpointer\.upgrader\.io/helm-revision:.*\n", re.MULTILINE)
+_REVISION_ANNOTATION = re.compile(r"^ *checkpointer\.upgrader\.io/helm-revision:.*\n", re.MULTILINE)

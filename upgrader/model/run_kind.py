@@ -19,7 +19,7 @@ class RunKind(StrEnum):
 
     @property
     def command(self) -> str:
-        """What an operator types. Every kind but an upgrade is idempotent: the same command continues it."""
+        """The command line. Every kind except an upgrade is idempotent: the same command continues it."""
         return {
             RunKind.UPGRADE: "upgrader run",
             RunKind.ADOPT: "upgrader adopt",

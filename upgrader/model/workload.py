@@ -39,7 +39,7 @@ class Termination:
     message: str
     signal: int = 0
     lasted_seconds: float | None = None
-    """How long the container had run; None when it never did, or the kubelet can't tell."""
+    """How long the container had run; None when it never did, or the kubelet doesn't know."""
 
     @property
     def error(self) -> bool:
@@ -72,13 +72,13 @@ class Container:
     ready: bool
     restarts: int
     running_since: datetime | None
-    """When the present instance started; None when it isn't running."""
+    """When the current instance started; None when it isn't running."""
     waiting_reason: str = ""
     waiting_message: str = ""
     terminated: Termination | None = None
-    """The present instance's end, while there is no new one."""
+    """How the current instance ended, until a new one starts."""
     last: Termination | None = None
-    """The previous instance's end."""
+    """How the previous instance ended."""
 
     @classmethod
     def parse(cls, status: Mapping[str, Any], *, init: bool) -> Container:

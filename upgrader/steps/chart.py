@@ -33,13 +33,13 @@ class ChartStep:
 
     spec: ReleaseSpec
     change: str
-    """What it changes, in one line, as the plan says it."""
+    """What it changes, in one line, as in the plan."""
     helm: Helm
     timeout_seconds: float
     watcher: Callable[[], Watcher]
     """Makes a watcher of the release's workloads, as they are before the change."""
     take_ownership: bool = False
-    """Whether objects that somebody else made may become this release's."""
+    """Whether the release may take over existing objects."""
 
     @property
     def name(self) -> str:
@@ -75,11 +75,11 @@ class ChartStep:
         history = self.helm.history(self.spec.name, self.spec.namespace)
         if point.revision is None:
             if history:
-                note(f"helm uninstall {self.spec.name}: it was not there before this run")
+                note(f"helm uninstall {self.spec.name}: it was not installed before this run")
                 self.helm.uninstall(self.spec.name, self.spec.namespace, timeout_seconds=self.timeout_seconds)
             return
         if history and history[-1].status == "deployed" and self._same_manifest(history[-1].number, point.revision):
-            note(f"{self.spec.name} is already back at what revision {point.revision} was")
+            note(f"{self.spec.name} already matches revision {point.revision}")
             return
         note(f"helm rollback {self.spec.name} {point.revision}")
         self.helm.rollback(self.spec.name, self.spec.namespace, point.revision, timeout_seconds=self.timeout_seconds)
@@ -93,7 +93,7 @@ class ChartStep:
 
 @dataclass
 class _WatchedBy:
-    """A watcher, and one more check after it: the watcher knows causes."""
+    """A watcher with an extra check after it: the watcher knows causes."""
 
     watcher: Watcher
     check: Callable[[], None]
@@ -108,7 +108,7 @@ class _WatchedBy:
 
 
 def _with_cause(error: HelmError | ApiUnavailable, seen: tuple[Verdict, ...]) -> StepFailed:
-    """Helm says that it waited in vain; the workloads say why."""
+    """Helm reports only that it timed out; the workloads show why."""
     at_fault = [verdict for verdict in seen if verdict.kind is not VerdictKind.HOLDS]
     if not at_fault:
         return StepFailed(error.message, remedy=error.remedy)

@@ -14,10 +14,9 @@ __all__ = ["FreeReleaseStep"]
 
 @dataclass(frozen=True)
 class FreeReleaseStep:
-    """Rolls a pending release back to its last good revision, where that can be done without guessing.
+    """Rolls a pending release back to its last good revision, where that is safe.
 
-    It comes before every other step: pods of a half done upgrade would keep the gates of the steps before their own
-    from holding.
+    It comes before every other step: pods of an incomplete upgrade could fail the gates of earlier steps.
     """
 
     release: str
@@ -28,7 +27,7 @@ class FreeReleaseStep:
 
     @staticmethod
     def name_for(release: str) -> str:
-        """The step's name: a journal tells by it that a release was freed."""
+        """The step's name, by which a journal shows that a release was freed."""
         return f"free {release}"
 
     @property
@@ -39,7 +38,7 @@ class FreeReleaseStep:
         return f"roll {self.release} back from an upgrade that was never completed"
 
     def capture(self) -> None:
-        """Nothing to undo: the half-done upgrade is not wanted again."""
+        """Nothing to undo: the incomplete upgrade is not wanted again."""
 
     def apply(self, note: Callable[[str], None]) -> None:
         history = self.helm.history(self.release, self.namespace)
@@ -51,16 +50,16 @@ class FreeReleaseStep:
         age = stuck.age_seconds(now)
         if not stuck.abandoned(now, self.timeout_seconds):
             raise ReleaseLocked(
-                f"{what} since {age:.0f} s: another Helm may be working on it",
-                remedy=f"Run again when it is {self.timeout_seconds:.0f} s old, or see: helm history {self.release}",
+                f"{what} since {age:.0f} s: another Helm process may be working on it",
+                remedy=f"Run again when it is {self.timeout_seconds:.0f} s old, or check: helm history {self.release}",
             )
         if good is None:
             raise ReleaseLocked(
                 f"{what}, and no revision of it ever worked",
-                remedy=f"See what it left (helm get manifest {self.release}); if nothing of it is in use: "
+                remedy=f"Check what it left (helm get manifest {self.release}); if nothing of it is in use: "
                 f"helm uninstall {self.release}",
             )
-        note(f"{what} since {age:.0f} s, which is longer than Helm waits: rolling back to revision {good.number}")
+        note(f"{what} since {age:.0f} s, longer than Helm's timeout: rolling back to revision {good.number}")
         self.helm.rollback(self.release, self.namespace, good.number, timeout_seconds=self.timeout_seconds)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:

@@ -50,7 +50,7 @@ class PlaybookStep:
         if not point.playbook:
             raise RollbackFailed(
                 f"playbook {self.playbook.name} has no playbook that undoes it",
-                remedy="Undo its changes by hand.",
+                remedy="Undo its changes manually.",
             )
         note(f"ansible-playbook {Path(point.playbook).name}")
         self._run(Path(point.playbook))

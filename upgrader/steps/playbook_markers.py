@@ -1,6 +1,6 @@
-"""What the controllers know of a playbook: that it was begun, and whether it ever came to its end.
+"""Markers on the controllers: whether a playbook was started, and whether it completed.
 
-An interrupted playbook leaves no other trace that could be read: what it changes is not known.
+An interrupted playbook leaves no other trace to check: what it changes is not known.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MARKERS = "/etc/kubernetes/upgrader/playbooks"
 
 @dataclass(frozen=True)
 class Marker:
-    """One controller's: how often the playbook was begun there, and the last time that was completed."""
+    """One controller's: how often the playbook was started, and the number of the last start that completed."""
 
     begun: int = 0
     completed: int = 0
     digest: str = ""
-    """Of the playbook's file, as it was begun last."""
+    """Of the playbook's file, at its last start."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +40,22 @@ class PlaybookMarkers:
     playbook: Path
 
     def begun(self) -> int:
-        """How often it was begun, on the controller that knows of most."""
+        """How often it was started: the highest number on any controller."""
         return max((marker.begun for marker in self._read()), default=0)
 
     def begin(self) -> None:
-        """Note on every controller that it begins, before it does."""
+        """Record on every controller that it starts, before it does."""
         number = self.begun() + 1
         for host, marker in zip(self.controllers, self._read(), strict=True):
             self._write(host, Marker(number, marker.completed, self._digest()))
 
     def complete(self) -> None:
-        """Note on every controller that it came to its end."""
+        """Record on every controller that it completed."""
         for host, marker in zip(self.controllers, self._read(), strict=True):
             self._write(host, Marker(marker.begun, marker.begun, marker.digest))
 
     def completed_since(self, before: int) -> bool:
-        """Whether this very playbook was begun after `before` times, and completed, by every controller's word."""
+        """Whether every controller records that this same playbook was started after `before` times, and completed."""
         digest = self._digest()
         return bool(self.controllers) and all(
             marker.completed == marker.begun > before and marker.digest == digest for marker in self._read()
@@ -93,7 +93,7 @@ class PlaybookInspector:
 
 
 def read_marker(hosts: Hosts, host: Host, path: str) -> Marker:
-    """A marker; one that isn't there, or says nothing that can be read, says that the playbook was never begun."""
+    """A marker; a missing or unreadable one means that the playbook was never started."""
     content = hosts.read(host, path)
     try:
         found = json.loads(content or b"{}")

@@ -1,4 +1,4 @@
-"""Inspects the step of a Helm release whose process ended in its middle."""
+"""Inspects the step of a Helm release whose process was interrupted."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["ReleaseInspector"]
 _POLL_SECONDS = 2.0
 _SPARE_SECONDS = 60.0
 _FAILED_SECONDS = 30.0
-"""How long a failed revision must stay the newest, until it is certain that no Helm rolls it back."""
+"""How long a failed revision must stay the newest until it is certain that no Helm process rolls it back."""
 
 
 @dataclass(frozen=True)
 class ReleaseInspector:
     """Helm outlives the process that started it: it completes what it began, or rolls it back by itself.
 
-    So it is waited for. A Helm that was killed as well leaves the release pending; once no Helm can work on it any
-    more, the release is rolled back to where it was before.
+    So wait for it. A Helm process that was killed as well leaves the release pending; once no other can be working on
+    it, the release is rolled back to its restore point.
     """
 
     spec: ReleaseSpec
     helm: Helm
     clock: Clock
     timeout_seconds: float
-    """Helm's own, after which it gives up and rolls back, for as long again at most."""
+    """Helm's own; after it, Helm rolls back, which takes at most as long again."""
 
     def await_idle(self, point: RestorePoint | None, note: Callable[[str], None]) -> None:
         self._wait(note)
@@ -41,12 +41,15 @@ class ReleaseInspector:
             return
         if point.revision is None:
             note(
-                f"{self._words(newest)}, and no Helm works on it any more: helm uninstall {self._name}, as it was not "
-                "installed before"
+                f"{self._describe(newest)}, and no Helm process works on it any more: helm uninstall {self._name}, "
+                "as it was not installed before"
             )
             self.helm.uninstall(self._name, self.spec.namespace, timeout_seconds=self.timeout_seconds)
             return
-        note(f"{self._words(newest)}, and no Helm works on it any more: helm rollback {self._name} {point.revision}")
+        note(
+            f"{self._describe(newest)}, and no Helm process works on it any more: "
+            f"helm rollback {self._name} {point.revision}"
+        )
         self.helm.rollback(self._name, self.spec.namespace, point.revision, timeout_seconds=self.timeout_seconds)
 
     def inspect(self, point: RestorePoint | None) -> Inspection:
@@ -54,17 +57,17 @@ class ReleaseInspector:
         if newest is None:
             return Inspection(False, f"release {self._name} is not installed")
         if newest.status != "deployed" or point is None:
-            return Inspection(False, self._words(newest))
+            return Inspection(False, self._describe(newest))
         deployed = objects_in(self._manifest(newest.number))
         if deployed == objects_in(self.helm.render(self.spec)):
-            return Inspection(True, f"the change is in: revision {newest.number} of release {self._name} is deployed")
+            return Inspection(True, f"the change is in place: revision {newest.number} of release {self._name}")
         before = objects_in(self._manifest(point.revision)) if point.revision is not None else {}
         if deployed == before:
-            return Inspection(False, f"release {self._name} is what it was before, as revision {newest.number}")
+            return Inspection(False, f"release {self._name} is unchanged, at revision {newest.number}")
         raise ChangedMeanwhile(
             f"release {self._name}: revision {newest.number} matches neither the planned nor the previous state; "
             "it was changed outside of this run",
-            remedy=f"See what it is (helm history {self._name} -n {self.spec.namespace}), then: upgrader run",
+            remedy=f"Check what changed (helm history {self._name} -n {self.spec.namespace}), then: upgrader run",
         )
 
     @property
@@ -76,7 +79,7 @@ class ReleaseInspector:
         return history[-1] if history else None
 
     def _wait(self, note: Callable[[str], None]) -> None:
-        """Return once no Helm can be at work on the release."""
+        """Return once no Helm process can be working on the release."""
         failed_since: dict[int, float] = {}
 
         def busy() -> str:
@@ -84,22 +87,24 @@ class ReleaseInspector:
             if newest is None:
                 return ""
             if newest.status == "failed":
-                # A Helm that has just failed takes the release back next; when that was, Helm doesn't record.
+                # Helm rolls back right after it failed, and doesn't record when that was.
                 since = failed_since.setdefault(newest.number, self.clock.monotonic())
-                return self._words(newest) if self.clock.monotonic() - since < _FAILED_SECONDS else ""
-            at_work = newest.pending and not newest.abandoned(self.clock.now(), self.timeout_seconds)
-            return self._words(newest) if at_work else ""
+                return self._describe(newest) if self.clock.monotonic() - since < _FAILED_SECONDS else ""
+            working = newest.pending and not newest.abandoned(self.clock.now(), self.timeout_seconds)
+            return self._describe(newest) if working else ""
 
         seen = busy()
         if not seen:
             return
-        note(f"{seen}: a Helm that was started before may still work on it; waiting for its end")
+        note(f"{seen}: an earlier Helm process may still be working on it; waiting for it to end")
         seconds = 2 * self.timeout_seconds + _SPARE_SECONDS
         still = wait_until(self.clock, busy, seconds=seconds, interval_seconds=_POLL_SECONDS)
         if still:
-            raise StepFailed(f"{still}, and did not come to an end", remedy=f"See: helm history {self._name}")
+            raise StepFailed(
+                f"{still}, and Helm did not finish within {seconds:.0f} s", remedy=f"Check: helm history {self._name}"
+            )
 
-    def _words(self, newest: Revision) -> str:
+    def _describe(self, newest: Revision) -> str:
         return f"revision {newest.number} of release {self._name} is {newest.status}"
 
     def _manifest(self, revision: int) -> str:

@@ -1,4 +1,4 @@
-"""A step that changes nothing: its release is as it should be, and its gates say whether that is healthy."""
+"""A step that changes nothing: its release is as intended, and its gates check that it is healthy."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SUMMARY = "nothing to change"
 
 @dataclass(frozen=True)
 class VerifyStep:
-    """Stands for a release with nothing to change, so that a repeated run is quick but looks all the same."""
+    """Represents a release with nothing to change: a repeated run is quick, and shows the same steps."""
 
     name: str
     held_with: str = ""
-    """The step behind which its gates are held; "" for itself."""
+    """The step after which its gates are checked; "" for itself."""
 
     def summary(self) -> str:
-        return f"nothing to change; its gates are held with {self.held_with}'s" if self.held_with else _SUMMARY
+        return f"nothing to change; its gates are checked with {self.held_with}'s" if self.held_with else _SUMMARY
 
     def capture(self) -> None:
         return None

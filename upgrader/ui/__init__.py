@@ -1,1 +1,1 @@
-"""What people see: everything goes to stderr, for stdout belongs to machines."""
+"""Output for people, on stderr: stdout is for machines."""

@@ -1,4 +1,4 @@
-"""What clients of the API saw, as it is shown."""
+"""Shows what clients of the API saw."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from upgrader.ui.terminal import console, is_interactive, milliseconds, show
 
 __all__ = ["availability_line", "live_line", "print_availability"]
 
-_TOLD = 10
-"""Failures that are shown one by one; `--json` has all that are kept."""
+_SHOWN = 10
+"""How many failures are shown; `--json` has all that are kept."""
 
 
 def availability_line(seen: Availability | AvailabilityMeasured) -> Text:
@@ -78,6 +78,6 @@ def _lanes(seen: Availability) -> Table:
 
 
 def _first(failures: Sequence[object]) -> Iterable[str]:
-    yield from (str(failure) for failure in failures[:_TOLD])
-    if len(failures) > _TOLD:
-        yield f"… and {len(failures) - _TOLD:,} more"
+    yield from (str(failure) for failure in failures[:_SHOWN])
+    if len(failures) > _SHOWN:
+        yield f"… and {len(failures) - _SHOWN:,} more"

@@ -56,7 +56,7 @@ class ConsoleReporter:
         self._console = console
         self._monotonic = monotonic
         self._began = datetime.now(UTC) - timedelta(seconds=monotonic())
-        self._lock = threading.RLock()  # a signal handler may come by while it is held
+        self._lock = threading.RLock()  # a signal handler may run while it is held
         self._state = RunState()
         self._noted = ""
         self._spinner = Spinner("dots", style="cyan")
@@ -71,30 +71,30 @@ class ConsoleReporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A run that ends well is followed by its report; one that breaks off leaves the last picture standing.
+        # A normal end is followed by the report; after an exception, the last picture stays.
         self._live.transient = kind is None
         self._live.stop()
 
     def catch_up(self, state: RunState) -> None:
-        """Show what other processes did of this run before, without the requests that they counted."""
+        """Show what other processes did in this run before, without the requests that they counted."""
         with self._lock:
             self._state = replace(state, availability=None)
 
     def emit(self, event: Event) -> None:
-        """Take note of an event; the next redraw shows it."""
+        """Handle an event; the next redraw shows it."""
         with self._lock:
             self._state = follow(self._state, event, self._now())
-            news = isinstance(event, Note) and event.text != self._noted
+            is_new = isinstance(event, Note) and event.text != self._noted
             if isinstance(event, Note):
                 self._noted = event.text
-        if isinstance(event, Note) and news:
+        if isinstance(event, Note) and is_new:
             self._console.print(Text(f"  {event.text}", style="dim"))
 
     def _draw(self) -> RenderableType:
         return draw(self._state, self._now(), self._spinner)
 
     def _now(self) -> datetime:
-        """A clock that is never set back: what has just begun must not have lasted for hours."""
+        """A clock that is never set, so that durations stay right."""
         return self._began + timedelta(seconds=self._monotonic())
 
 
@@ -114,7 +114,7 @@ def draw(state: RunState, now: datetime, spinner: RenderableType) -> RenderableT
 
 
 def _row(*cells: tuple[RenderableType, int | None]) -> Table:
-    """One line of cells: a fixed width each, but None, which takes what is left and is cut off there."""
+    """One line of cells, each with a fixed width; None takes the rest of the line, and is truncated there."""
     table = Table.grid(padding=(0, 1), expand=True)
     for _, width in cells:
         table.add_column(width=width, ratio=None if width else 1, no_wrap=True, overflow="ellipsis")
@@ -147,7 +147,7 @@ def _line(step: StepState, now: datetime, width: int, spinner: RenderableType) -
 
 
 def _time(step: StepState, now: datetime) -> str:
-    """How long the present phase of an active step has lasted, or how long a finished one took."""
+    """How long the current phase of an active step has lasted, or how long a finished one took."""
     if step.active:
         return duration(_seconds_since(step.since, now))
     if step.phase == "waiting":
@@ -174,7 +174,7 @@ def _detail(step: StepState) -> list[RenderableType]:
 
 @dataclass(frozen=True)
 class _AtMost:
-    """Text that takes a few lines at most, so that a long reason doesn't push the steps out of sight."""
+    """Text of a few lines at most, so that a long reason doesn't push the steps off the screen."""
 
     text: Text
     lines: int

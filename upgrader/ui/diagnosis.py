@@ -25,7 +25,7 @@ def print_diagnosis(diagnosis: Diagnosis) -> None:
 
 
 def draw_diagnosis(diagnosis: Diagnosis) -> RenderableType:
-    """The API as seen from here, the controllers, the findings, and which copy would be restored."""
+    """The API as seen from here, the controllers, the findings, and which checkpoint would be restored."""
     parts: list[RenderableType] = [_api(diagnosis), _controllers(diagnosis)]
     if diagnosis.findings:
         parts += [Text(), draw_findings(diagnosis.findings)]
@@ -57,10 +57,10 @@ def _states(controller: Controller) -> Iterator[Text]:
     yield _unit(facts.containerd, "container runtime")
     yield _unit(facts.kubelet, "kubelet")
     yield _etcd(facts)
-    words = {True: "serves", False: "does not serve", None: "unknown"}[controller.serves]
-    which = f" (copy of generation {controller.active} in place)" if controller.active is not None else ""
+    state = {True: "serves", False: "does not serve", None: "unknown"}[controller.serves]
+    which = f" (standby pod of generation {controller.active} in place)" if controller.active is not None else ""
     style = {True: _GOOD, False: _BAD, None: _UNSURE}[controller.serves]
-    yield Text(f"kube-apiserver {words}{which}", style=style)
+    yield Text(f"kube-apiserver {state}{which}", style=style)
 
 
 def _unit(unit: Unit | Unknown, name: str) -> Text:
@@ -84,7 +84,7 @@ def _restore(controller: Controller) -> Text | None:
     if good is None or controller.blocked:
         return None
     images = ", ".join(sorted(set(good.images.values())))
-    checked = "whole" if not isinstance(good.missing, Unknown) else "whole; whether its images are there is not known"
+    checked = "complete; its images were not checked" if isinstance(good.missing, Unknown) else "complete"
     return Text.assemble(
         f"   {controller.host.name}: the last-known-good kube-apiserver is generation {good.number}",
         f" of {good.captured_at} ({checked})",

@@ -1,4 +1,4 @@
-"""How an error is told."""
+"""Prints errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def print_error(error: UpgraderError, stream: TextIO | None = None) -> None:
 
 
 def _print(out: Console, text: Text, indent: int = 0) -> None:
-    # Lines that are copied (paths, flags, log lines) are never broken by us: the terminal wraps them itself.
+    # Never break lines that people copy (paths, flags, log lines): the terminal wraps them.
     out.print(
         Padding(text, (0, 0, 0, indent)) if indent and out.is_terminal else Text(" " * indent) + text, soft_wrap=True
     )

@@ -23,7 +23,7 @@ _STYLES: dict[Severity, tuple[str, str]] = {
 def draw_findings(findings: Sequence[Finding]) -> RenderableType:
     """Each finding with its id, why it matters and what to do about it."""
     if not findings:
-        return Text(" ✔ nothing speaks against the run", style="green")
+        return Text(" ✔ no checks block the run", style="green")
     order = list(_STYLES)
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)

@@ -1,4 +1,4 @@
-"""Standard error that outlasts whoever reads it."""
+"""Standard error that survives a closed terminal."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, TextIO, cast
 __all__ = ["outlast_the_terminal"]
 
 
-class _Lasting:
-    """A stream that goes silent, instead of failing, once nobody is at its other end."""
+class _LostTerminal:
+    """A stream that discards its output, instead of failing, once its reader is gone."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -19,28 +19,28 @@ class _Lasting:
         try:
             return self._stream.write(text)
         except OSError:
-            self._fall_silent()
+            self._discard()
             return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except OSError:
-            self._fall_silent()
+            self._discard()
 
-    def _fall_silent(self) -> None:
-        """From now on every write works, in any thread and in libraries too: it goes nowhere."""
-        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        os.dup2(nowhere, self._stream.fileno(), inheritable=True)
-        os.close(nowhere)
+    def _discard(self) -> None:
+        """From now on every write succeeds and is discarded, in any thread and in libraries too."""
+        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(null, self._stream.fileno(), inheritable=True)
+        os.close(null)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
 def outlast_the_terminal() -> None:
-    """Let a closed terminal, or a log's reader that has ended, cost words on standard error and nothing else.
+    """Lose only the output on standard error when the terminal is closed or the reader of a log ends.
 
-    A run that is under way must end in order, and that includes telling how, to nobody.
+    A run in progress must still end in order, and that includes its report.
     """
-    sys.stderr = cast(TextIO, _Lasting(sys.stderr))
+    sys.stderr = cast(TextIO, _LostTerminal(sys.stderr))

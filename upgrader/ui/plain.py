@@ -51,7 +51,7 @@ class PlainReporter:
         self._stream = stream
         self._now = now
         self._monotonic = monotonic
-        self._said: dict[str, tuple[str, float]] = {}
+        self._written: dict[str, tuple[str, float]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -62,17 +62,17 @@ class PlainReporter:
         self._stream.flush()
 
     def catch_up(self, state: RunState) -> None:
-        """What other processes did, they have reported: nothing to write."""
+        """Nothing to write: other processes reported what they did."""
 
     def emit(self, event: Event) -> None:
         """Write the event, unless it repeats what was written a moment ago."""
         topic, text = _topic(event), _line(event)
         if topic:
-            said, when = self._said.get(topic, ("", 0.0))
-            due = said == "" or self._monotonic() - when >= REPEAT_SECONDS
-            if not due and _gist(event) == said:
+            last, when = self._written.get(topic, ("", 0.0))
+            due = last == "" or self._monotonic() - when >= REPEAT_SECONDS
+            if not due and _gist(event) == last:
                 return
-            self._said[topic] = (_gist(event), self._monotonic())
+            self._written[topic] = (_gist(event), self._monotonic())
         stamp = self._now().strftime("%H:%M:%SZ")
         first, *rest = text.splitlines()
         lines = [f"{stamp}  {first}", *(f"{'':11}{line}" for line in rest)]
@@ -80,7 +80,7 @@ class PlainReporter:
 
 
 def _topic(event: Event) -> str:
-    """What an event goes on about; "" when it is always worth a line."""
+    """What an event is about; "" when it is always written."""
     match event:
         case GateChecked():
             return f"{event.step}/{event.gate}"
@@ -93,7 +93,7 @@ def _topic(event: Event) -> str:
 
 
 def _gist(event: Event) -> str:
-    """What makes two events of a topic the same news; growing numbers don't count."""
+    """The same for events of a topic that report the same; growing numbers don't count."""
     match event:
         case GateChecked():
             return f"{event.verdict.kind} {event.verdict.reason}"
@@ -147,7 +147,7 @@ def _line(event: Event) -> str:
             failed = f"{event.failed:,} failed ({event.raw_failed:,} at the first try)"
             return f"API: {event.requests:,} requests, {failed}, longest gap {gap}"
         case RunEnded():
-            # The reason was written when the step failed, and stands in the error at the very end.
+            # The reason was written when the step failed, and is part of the final error.
             return f"run {event.run}: {event.outcome} after {duration(event.seconds)}"
 
 

@@ -1,4 +1,4 @@
-"""A plan, as it is shown before a run."""
+"""Shows a plan before a run."""
 
 from __future__ import annotations
 

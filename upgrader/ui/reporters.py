@@ -1,4 +1,4 @@
-"""Which display a run gets."""
+"""Chooses the display of a run."""
 
 from __future__ import annotations
 

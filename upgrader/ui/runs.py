@@ -24,18 +24,18 @@ _UNKNOWN = ("?", "can't be read", "magenta")
 def print_history(runs: Sequence[PastRun], *, running: bool = False, stream: TextIO | None = None) -> None:
     """Print a line for each run: when, where to, how it ended, how long it took, and why it failed.
 
-    `running`: the last one is still at work.
+    `running`: the last one is still running.
     """
     out = console(stream)
     table = grid_with_times()
     for run in runs:
-        mark, words, style = ("▸", "is running", "cyan") if running and run is runs[-1] else _outcome(run)
+        mark, text, style = ("▸", "is running", "cyan") if running and run is runs[-1] else _outcome(run)
         reason = _problem(run) or run.state.reason
         why = reason.splitlines()[0] if reason else _stopped_at(run.state)
         if run.place:
             why = f"{why} (its journal is in {run.place})".lstrip()
         seconds = duration(run.seconds) if run.seconds else ""
-        table.add_row(Text(run.name), Text(f"{mark} {words}", style=style), Text(seconds), Text(why, style="dim"))
+        table.add_row(Text(run.name), Text(f"{mark} {text}", style=style), Text(seconds), Text(why, style="dim"))
     if runs:
         show(out, table)
     else:
@@ -51,7 +51,7 @@ def print_run(state: RunState, stream: TextIO | None = None) -> None:
 
 
 def print_rollback_order(steps: Sequence[StepState], stream: TextIO | None = None) -> None:
-    """Print what a rollback would do, step by step, first thing first."""
+    """Print what a rollback would do, in its order."""
     out = console(stream)
     table = Table.grid(padding=(0, 2))
     for number, step in enumerate(steps, 1):
@@ -67,7 +67,7 @@ def _goal(step: StepState) -> str:
     if point is None or (not point.release and not point.playbook):
         return "cannot be undone automatically: manual action required"
     was = f" (the change was: {step.summary})" if step.summary else ""
-    return f"goes back to {point}{was}" if point.revision is not None or point.playbook else f"is removed{was}"
+    return f"roll back to {point}{was}" if point.revision is not None or point.playbook else f"remove{was}"
 
 
 def print_status(status: Status, now: datetime, stream: TextIO | None = None) -> None:
@@ -81,7 +81,9 @@ def print_status(status: Status, now: datetime, stream: TextIO | None = None) ->
     else:
         out.print("this folder's lock is free")
     if status.cluster_problem:
-        out.print(Text(f"the cluster's lock is not known: {status.cluster_problem}", style="magenta"), soft_wrap=True)
+        out.print(
+            Text(f"the cluster's lock could not be read: {status.cluster_problem}", style="magenta"), soft_wrap=True
+        )
     elif status.cluster_holder is None:
         out.print("the cluster's lock is free")
     else:
@@ -112,20 +114,20 @@ def _headline(status: Status, run: PastRun, now: datetime) -> Text:
     if status.state == "running":
         since = duration((now - run.state.started).total_seconds()) if run.state.started else "an unknown time"
         return Text.assemble((run.name, "bold"), f" is running for {since}: {run.state.doing}")
-    mark, words, style = _outcome(run)
+    mark, text, style = _outcome(run)
     where = _stopped_at(run.state)
-    told = f" (its journal is in {run.place})" if run.place else ""
+    place = f" (its journal is in {run.place})" if run.place else ""
     last = f"; {where}" if where else ""
-    return Text.assemble((mark, style), " ", (run.name, "bold"), (f" {words}", style), last, (told, "dim"))
+    return Text.assemble((mark, style), " ", (run.name, "bold"), (f" {text}", style), last, (place, "dim"))
 
 
 def _problem(run: PastRun) -> str:
-    """What is wrong with the journal; the folder is named beside it."""
+    """What is wrong with the journal, without the folder, which is shown beside it."""
     return run.problem.replace(f"{run.folder}/", "")
 
 
 def _stopped_at(state: RunState) -> str:
-    """Where a run was that has no end."""
+    """What a run without an end did last."""
     return f"last: {state.doing}" if state.doing else ""
 
 
@@ -150,5 +152,5 @@ def _active(step: StepState) -> tuple[Text, Text, Text, Text]:
 
 
 def _outcome(run: PastRun) -> tuple[str, str, str]:
-    mark, words, style = _UNKNOWN if run.problem else OUTCOMES[run.outcome]
-    return mark, words.removesuffix(" in").removesuffix(" after"), style
+    mark, text, style = _UNKNOWN if run.problem else OUTCOMES[run.outcome]
+    return mark, text.removesuffix(" in").removesuffix(" after"), style

@@ -1,4 +1,4 @@
-"""A pipeline that isn't a plan of releases (an adoption), as it is shown before it starts."""
+"""Shows a pipeline that isn't a plan of releases, such as an adoption, before it starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["print_steps"]
 
 
 def print_steps(pipeline: Pipeline, findings: Sequence[Finding] = (), stream: TextIO | None = None) -> None:
-    """Print each step in its order, with what it does; then what speaks against it, if anything does."""
+    """Print each step in its order, with what it does; then the findings, if there are any."""
     out = console(stream)
     table = Table.grid(padding=(0, 2))
     for number, item in enumerate(pipeline.steps, 1):

@@ -1,4 +1,4 @@
-"""A run's state, as it is shown at the end."""
+"""Shows a run's state at its end."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def print_report(state: RunState, folder: Path, stream: TextIO | None = None) ->
 
 def _recovery(recovery: RecoveryState) -> Text:
     style = {"succeeded": "yellow", "failed": "bold red"}.get(recovery.outcome, "magenta")
-    words = {"succeeded": "recovered over SSH in", "failed": "could not be recovered over SSH, after"}
-    what = words.get(recovery.outcome, "was being recovered over SSH:")
+    outcomes = {"succeeded": "recovered over SSH in", "failed": "could not be recovered over SSH, after"}
+    what = outcomes.get(recovery.outcome, "was being recovered over SSH:")
     return Text.assemble(("API  ", "bold"), (f"{what} {duration(recovery.seconds)}", style), f" ({recovery.reason})")
 
 

@@ -1,4 +1,4 @@
-"""The terminal, and how times and states look on it."""
+"""The terminal, and how times and tables are shown on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def console(stream: TextIO | None = None) -> Console:
 
 
 def show(out: Console, renderable: RenderableType) -> None:
-    """Print; in logs and files without the spaces that fill up a terminal's lines."""
+    """Print; outside a terminal without trailing spaces."""
     if out.is_terminal:
         out.print(renderable)
         return
@@ -29,7 +29,7 @@ def show(out: Console, renderable: RenderableType) -> None:
 
 
 def grid_with_times() -> Table:
-    """A table of four columns without lines: a name, how it stands, how long it took, and words that may be many."""
+    """A table of four columns without lines: name, state, duration, and text of any length."""
     table = Table.grid(padding=(0, 2))
     for _ in range(3):
         table.add_column(no_wrap=True)

@@ -56,7 +56,7 @@ def test_flag_that_the_chart_does_not_know_is_kept(helm: HelmAdapter) -> None:
 
 
 def test_own_values_win(helm: HelmAdapter) -> None:
-    """What the cluster folder already says stands, also where kubeadm says something else."""
+    """What the cluster folder already has wins, also over kubeadm's values."""
     own = {"kube-apiserver": {"extraArgs": {"service-account-issuer": "https://other"}, "replicas": 1}}
     values = derive_values(facts(), ONE, own, helm, charts_folder()).values
     assert values["kube-apiserver"]["extraArgs"]["service-account-issuer"] == "https://other"
@@ -89,7 +89,7 @@ def test_controllers_that_differ_are_refused(helm: HelmAdapter) -> None:
 
 
 def test_several_controllers_have_no_address_of_the_chart(helm: HelmAdapter) -> None:
-    """With several controllers the API servers register themselves, so that a dead one is not listed for ever."""
+    """With several controllers the API servers register themselves, so that a dead one doesn't stay listed."""
     pods = {name: static_pod(name) for name in COMPONENTS}
     values = derive_values(
         facts(pods, pods, pods), ("10.0.0.1", "10.0.0.2", "10.0.0.3"), {}, helm, charts_folder()
@@ -99,16 +99,16 @@ def test_several_controllers_have_no_address_of_the_chart(helm: HelmAdapter) -> 
 
 
 def test_what_changes_all_the_same_is_said(helm: HelmAdapter) -> None:
-    """The flags of the hand-over are named with what they were, before anything is done; nothing else changes."""
+    """The flags of the hand-over are named with their old values, before anything is done; nothing else changes."""
     changes = derive_values(facts(), ONE, {}, helm, charts_folder()).changes
-    said = {(change.component, change.name): str(change) for change in changes}
-    assert said["kube-scheduler", "bind-address"] == "--bind-address=0.0.0.0 (was 127.0.0.1)"
-    assert said["kube-apiserver", "endpoint-reconciler-type"] == "--endpoint-reconciler-type=none"
-    assert ("kube-controller-manager", "cluster-name") not in said
+    shown = {(change.component, change.name): str(change) for change in changes}
+    assert shown["kube-scheduler", "bind-address"] == "--bind-address=0.0.0.0 (was 127.0.0.1)"
+    assert shown["kube-apiserver", "endpoint-reconciler-type"] == "--endpoint-reconciler-type=none"
+    assert ("kube-controller-manager", "cluster-name") not in shown
 
 
 def test_no_version_is_written_down_twice(helm: HelmAdapter) -> None:
-    """An image's tag that is a version of Kubernetes would hold it back later; CoreDNS' tag is its own."""
+    """An image's tag that is a version of Kubernetes would keep it at that version; CoreDNS has its own tag."""
     values = derive_values(facts(), ONE, {}, helm, charts_folder()).values["kubernetes"]
     assert "tag" not in values["kubeProxy"]["image"] and "tag" not in values["scheduler"]["image"]
     assert values["coredns"]["image"]["tag"] == "v1.36.3"

@@ -33,7 +33,7 @@ def test_addresses_are_counted_once() -> None:
 
 
 def test_waits_no_longer_than_it_says() -> None:
-    """An endpoint that doesn't come back is told, and holds nobody up for ever."""
+    """An endpoint that doesn't return is reported, and delays the adoption for a limited time only."""
     clock = FakeClock()
     assert "1 of 3 endpoints" in wait_for_endpoints(cluster("10.0.0.1"), clock, 3)
     assert clock.monotonic() <= 40
@@ -48,12 +48,12 @@ def test_doesnt_wait_when_all_are_there() -> None:
 
 
 def test_static_api_servers_go_one_by_one() -> None:
-    """A controller's turn comes when the one before is an endpoint again: at no time are two of them missing."""
+    """The next controller's turn comes when the previous one is an endpoint again: two are never missing."""
     addresses = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
     at_each_turn: list[int] = []
 
     class Reconciling(FakeKube):
-        """Puts an address back when it was missed three times."""
+        """Adds an address again when it was missed three times."""
 
         asked = 0
 

@@ -1,4 +1,4 @@
-"""kube-apiserver's instances come, and go, one controller after the other."""
+"""kube-apiserver's instances start, and stop, one controller after the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Unwatched:
     last: tuple[Verdict, ...] = ()
 
     def __call__(self) -> None:
-        """See nothing."""
+        """Find nothing."""
 
 
 def step(helm: FakeHelm, kube: FakeKube, instances: int = 3) -> InTurnStep:
@@ -42,21 +42,21 @@ def installed(helm: FakeHelm) -> list[object]:
 
 
 def test_one_instance_more_each_time() -> None:
-    """No two new kube-apiservers start at a time, and the last revision is just what the operator's values say."""
+    """No two new kube-apiservers start at once, and the last revision has exactly the operator's values."""
     helm = FakeHelm()
     step(helm, FakeKube()).apply(lambda _: None)
     assert installed(helm) == [1, 2, None]
 
 
 def test_one_controller_is_one_installation() -> None:
-    """With one controller there is nothing to take turns in."""
+    """With one controller, the chart is installed once."""
     helm = FakeHelm()
     step(helm, FakeKube(), instances=1).apply(lambda _: None)
     assert installed(helm) == [None]
 
 
 def test_goes_on_where_it_was_stopped() -> None:
-    """No instance that runs already is taken away again by an adoption that is run once more."""
+    """Repeating an adoption stops no instance that runs already."""
     helm, kube = FakeHelm(), FakeKube()
     kube.put(Kind("apps/v1", "deployments"), {"metadata": {"name": NAME}, "spec": {"replicas": 2}}, SYSTEM)
     step(helm, kube).apply(lambda _: None)
@@ -64,7 +64,7 @@ def test_goes_on_where_it_was_stopped() -> None:
 
 
 def test_first_instance_that_fails_is_the_last() -> None:
-    """What doesn't work on one controller isn't tried on the next."""
+    """What fails on one controller isn't tried on the next."""
     helm = FakeHelm()
     helm.fail_upgrade[NAME] = HelmError("timed out")
     with pytest.raises(StepFailed, match="timed out"):
@@ -93,14 +93,14 @@ class _Cluster(FakeKube):
 
 
 def test_instances_go_one_by_one() -> None:
-    """Before an undo uninstalls the release, one instance is left of it: never do all leave at the same time."""
+    """Before an undo uninstalls the release, one instance is left: they never all end at once."""
     cluster = _Cluster(3)
     WithdrawStep(cluster, FakeClock()).apply(lambda _: None)
     assert cluster.scaled == [2, 1]
 
 
 def test_instance_that_does_not_end_stops_the_undo() -> None:
-    """The next one stays when the one before can't be got rid of, and the message says where to look."""
+    """The next instance stays when the previous one doesn't end, and the message says what to check."""
     cluster = _Cluster(3, obeys=False)
     with pytest.raises(StepFailed, match="3 pods are left, not 2"):
         WithdrawStep(cluster, FakeClock()).apply(lambda _: None)

@@ -35,7 +35,7 @@ def quiet(text: str) -> None:
 
 
 class Kubelet:
-    """Fakes of a controller whose kubelet runs what lies in its manifests folder."""
+    """Fakes of a controller whose kubelet runs what is in its manifests folder."""
 
     def __init__(self) -> None:
         self.hosts, self.kube, self.clock = FakeHosts(), FakeKube(), FakeClock()
@@ -83,7 +83,7 @@ def kubelet() -> Kubelet:
 
 
 def test_retire_and_undo(kubelet: Kubelet) -> None:
-    """A static pod is taken out of the kubelet's sight, and undo puts the very same file back."""
+    """A static pod is moved out of the kubelet's folder, and undo restores the very same file."""
     before = kubelet.file(f"{MANIFESTS}/{SCHEDULER}.yaml")
     step = RetireStep("retire", kubelet.pods(), (SCHEDULER,))
     step.apply(quiet)
@@ -93,7 +93,7 @@ def test_retire_and_undo(kubelet: Kubelet) -> None:
 
 
 def test_retire_again_is_harmless(kubelet: Kubelet) -> None:
-    """An adoption that is run again finds the manifest gone and goes on."""
+    """An adoption that is run again finds the manifest retired and continues."""
     step = RetireStep("retire", kubelet.pods(), (SCHEDULER,))
     step.apply(quiet)
     step.apply(quiet)
@@ -101,14 +101,14 @@ def test_retire_again_is_harmless(kubelet: Kubelet) -> None:
 
 
 def test_pod_that_does_not_end_is_named(kubelet: Kubelet) -> None:
-    """A kubelet that doesn't follow fails the step within its deadline, and the pod is named."""
+    """A kubelet that doesn't react fails the step within its deadline, and the pod is named."""
     kubelet.obeys = False
     with pytest.raises(StepFailed, match="kube-scheduler-controller-1 did not end within 120 s"):
         RetireStep("retire", kubelet.pods(), (SCHEDULER,)).apply(quiet)
 
 
 def test_manifest_comes_back_at_the_version_of_today(kubelet: Kubelet) -> None:
-    """After an upgrade, undo doesn't bring the old minor back: it may not read what the new one has written."""
+    """After an upgrade, undo doesn't restore the old minor: it may not read what the new one has written."""
     RetireStep("retire", kubelet.pods(), (SCHEDULER,)).apply(quiet)
     RestoreStep("restore", kubelet.pods(V137), (SCHEDULER,)).apply(quiet)
     content = kubelet.file(f"{MANIFESTS}/{SCHEDULER}.yaml")
@@ -117,7 +117,7 @@ def test_manifest_comes_back_at_the_version_of_today(kubelet: Kubelet) -> None:
 
 
 def test_originals_come_back_as_they_were(kubelet: Kubelet) -> None:
-    """kubeadm's objects are kept before they are taken over, and put back without a trace of the chart."""
+    """kubeadm's objects are kept before they are taken over, and restored without a trace of the chart."""
     kube = kubelet.kube
     original = _daemonset(image="registry.k8s.io/kube-proxy:v1.36.3")
     kube.put(DAEMONSETS, original, "kube-system")
@@ -147,14 +147,14 @@ def test_originals_are_kept_once(kubelet: Kubelet) -> None:
 
 
 def test_port_sharing_is_asked_for_only_where_it_is_missing() -> None:
-    """The API has to be away only where the running static pod can't share its port."""
+    """The API is interrupted only where the running static pod can't share its port."""
     sharing = {"kube-apiserver": static_pod("kube-apiserver")}
     alone = {"kube-apiserver": static_pod("kube-apiserver", "--permit-port-sharing=false")}
     assert [host.name for host in needs_port_sharing(facts(sharing, alone))] == ["controller-2"]
 
 
 def test_a_restart_for_port_sharing_brings_a_graceful_end_along() -> None:
-    """The static pod's clients are told when it goes later on; a flag that an operator had set stays as it was."""
+    """The static pod ends gracefully for its clients later; a flag that an operator had set stays as it was."""
     kube, path = FakeKube(), f"{MANIFESTS}/kube-apiserver.yaml"
 
     class Restarting(FakeHosts):

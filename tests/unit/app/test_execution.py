@@ -1,4 +1,4 @@
-"""What is left of a run that broke off."""
+"""What is left of a run that raised an error."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def session(folder: Path) -> Any:
 
 @pytest.mark.parametrize("full", [False, True], ids=["room for a report", "disk full"])
 def test_what_ended_the_run_is_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool) -> None:
-    """A journal that couldn't be written ends the run, and `resume` is the remedy, also where the report fails too."""
+    """A journal that couldn't be written ends the run, and `resume` is the remedy, even if the report fails too."""
 
     def broken_off(*_: object) -> None:
-        raise JournalError("the journal can't be written", remedy="Make room: `upgrader resume` goes on.")
+        raise JournalError("the journal can't be written", remedy="Free disk space: `upgrader resume` continues.")
 
     def no_room(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -1,4 +1,4 @@
-"""The cluster's lock around a command: given back, however the command ends."""
+"""The cluster's lock around a command: released, however the command ends."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from upgrader.errors import StepFailed
 
 @pytest.fixture
 def session(tmp_path: Path) -> Any:
-    """What the lock needs of a session."""
+    """What the lock needs from a session."""
     return SimpleNamespace(
         tools=SimpleNamespace(kube=FakeKube(), clock=FakeClock()), settings=SimpleNamespace(folder=tmp_path)
     )
 
 
 def held(session: Any) -> bool:
-    """Whether somebody has the lock."""
+    """Whether the lock is held."""
     lease = session.tools.kube.get(LEASES, NAME, NAMESPACE)
     return bool(lease and lease["spec"].get("holderIdentity"))
 
@@ -64,7 +64,7 @@ def test_lock_is_given_back(session: Any, end: Callable[[], object], raised: typ
 
 
 def test_lock_that_cannot_be_released_is_reported(session: Any) -> None:
-    """With the API away at the end, the operator is told how long others will wait."""
+    """With the API unreachable at the end, the operator learns how long others will wait."""
     notices: list[str] = []
     with cluster_lock(session, FrontEnd(notify=notices.append), take_over=False):
         session.tools.kube.unavailable = True
@@ -72,7 +72,7 @@ def test_lock_that_cannot_be_released_is_reported(session: Any) -> None:
 
 
 def test_signals_are_the_callers_in_another_thread(session: Any) -> None:
-    """A server runs use cases in threads of its own, where no signal handler can be set: the lock works there too."""
+    """A server runs use cases in threads, where no signal handler can be set: the lock works there too."""
 
     def work() -> bool:
         with cluster_lock(session, FrontEnd(), take_over=False):

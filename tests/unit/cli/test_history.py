@@ -68,21 +68,21 @@ def upgrader(folder: Path, *arguments: str) -> Result:
 
 
 def test_status_of_a_run_that_was_cut_off(folder: Path) -> None:
-    """Each step is told, where it was cut off, which gate it waited for, and that it can be gone on with."""
+    """Each step is shown, where the run was interrupted, which gate it waited for, and that it can be resumed."""
     a_run(folder, *BEGIN)
-    said = upgrader(folder, "status").stdout
-    assert "this folder's lock is free" in said
-    assert "last: kube-apiserver: waiting for its gates" in said
-    assert [line.split()[:2] for line in said.splitlines() if line[:2] in (" ✔", " ?", " ·")] == [
+    output = upgrader(folder, "status").stdout
+    assert "this folder's lock is free" in output
+    assert "last: kube-apiserver: waiting for its gates" in output
+    assert [line.split()[:2] for line in output.splitlines() if line[:2] in (" ✔", " ?", " ·")] == [
         ["✔", "pod-checkpointer"],
         ["?", "kube-apiserver"],
         ["·", "kubernetes"],
     ]
-    assert "upgrader resume" in said
+    assert "upgrader resume" in output
 
 
 def test_status_for_machines(folder: Path) -> None:
-    """The JSON says the same: state, holder, whether it can be gone on with, and the report so far."""
+    """The JSON has the same: state, holder, whether the run can be resumed, and the report so far."""
     a_run(folder, *BEGIN)
     found = json.loads(upgrader(folder, "status", "--json").stdout)
     assert (found["state"], found["holder"], found["resumable"]) == ("idle", None, True)
@@ -93,25 +93,25 @@ def test_status_for_machines(folder: Path) -> None:
 def test_status_names_the_holder(folder: Path) -> None:
     """Who holds the folder's lock is named, also when no run has begun."""
     with folder_lock(folder, "anna@laptop (process 7)"):
-        said = upgrader(folder, "status").stdout
-    assert "this folder is locked by anna@laptop (process 7)" in said
-    assert "no run yet" in said
+        output = upgrader(folder, "status").stdout
+    assert "this folder is locked by anna@laptop (process 7)" in output
+    assert "no run yet" in output
 
 
 def test_status_works_without_the_api(folder: Path) -> None:
-    """With an API that doesn't answer, the folder's part is told all the same, and the cluster's lock is not known."""
+    """With an API that doesn't answer, the folder's part is shown, and the cluster's lock could not be read."""
     (folder / "kubeconfig").write_text(
         'apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]\nusers: []\n'
         'contexts: [{name: c, context: {cluster: c, user: ""}}]\ncurrent-context: c\n'
     )
     a_run(folder, *BEGIN)
-    said = upgrader(folder, "status").stdout
-    assert "the cluster's lock is not known" in said and "127.0.0.1" in said
-    assert "last: kube-apiserver" in said
+    output = upgrader(folder, "status").stdout
+    assert "the cluster's lock could not be read" in output and "127.0.0.1" in output
+    assert "last: kube-apiserver" in output
 
 
 def test_history_has_a_line_for_each_run(folder: Path) -> None:
-    """Outcome, duration and the first line of the reason; a damaged journal is said to be, and hides no other run."""
+    """Outcome, duration and the first line of the reason; a damaged journal is marked, and hides no other run."""
     a_run(folder, BEGIN[0], RunEnded("r", "rolled-back", 61.0, "bad flag\nmore"), name="20260101T000000-v1.37.1")
     damaged = a_run(folder, *BEGIN, name="20260102T000000-v1.37.1")
     damaged.write_bytes(b"garbage\n")

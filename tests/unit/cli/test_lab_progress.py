@@ -1,4 +1,4 @@
-"""How the lab's progress is estimated and told."""
+"""How the lab's progress is estimated and shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_unknown_stays_unknown() -> None:
 
 
 def test_without_a_terminal_progress_is_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each task says that it begins, with an estimate, and that it is done; standard output stays empty."""
+    """Each task prints its begin, with an estimate, and its end; standard output stays empty."""
     with progress() as display, display.task("nodes", seconds=5) as task:
         task.total(2)
         task.advance()
@@ -34,7 +34,7 @@ def test_without_a_terminal_progress_is_plain_lines(capsys: pytest.CaptureFixtur
 
 
 def test_a_task_that_fails_is_not_called_done(capsys: pytest.CaptureFixture[str]) -> None:
-    """An error leaves no line that says otherwise."""
+    """A task that fails is not reported as done."""
     with pytest.raises(RuntimeError), progress() as display, display.task("nodes"):
         raise RuntimeError
     assert "done" not in capsys.readouterr().err

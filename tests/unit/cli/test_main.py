@@ -1,4 +1,4 @@
-"""What the command says, and its exit code, when somebody ends it."""
+"""What the command prints, and its exit code, when an operator ends it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ended(action: object, monkeypatch: pytest.MonkeyPatch) -> object:
 def test_interrupted_work_is_not_said_to_have_changed_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ctrl-C in the middle of a run, the second one, names `status` and `resume`; only a refused question aborts."""
+    """A second Ctrl-C during a run names `status` and `resume`; only a declined question aborts."""
 
     def interrupted() -> None:
         raise KeyboardInterrupt
@@ -33,8 +33,8 @@ def test_interrupted_work_is_not_said_to_have_changed_nothing(
         click.confirm("Start?", abort=True)
 
     assert ended(interrupted, monkeypatch) == 130
-    said = capsys.readouterr().err
-    assert "upgrader resume" in said and "nothing was changed" not in said
+    output = capsys.readouterr().err
+    assert "upgrader resume" in output and "nothing was changed" not in output
     monkeypatch.setattr(click.termui, "visible_prompt_func", lambda *_: "n")
     assert ended(declined, monkeypatch) == 130
     assert "nothing was changed" in capsys.readouterr().err

@@ -26,7 +26,7 @@ def folder(api: ApiServer) -> Path:
 
 
 def test_for_a_time(folder: Path, api: ApiServer) -> None:
-    """It ends by itself, prints all that it counted as JSON and nothing else, and leaves nothing in the cluster."""
+    """It ends by itself, prints its counts as JSON and nothing else, and leaves nothing in the cluster."""
     arguments = ["-C", str(folder), "probe", "--rate", "40", "--for", "1.5s", "--json"]
     arguments += ["--address", f"https://127.0.0.1:{api.port}"]
     ended = CliRunner().invoke(cli, arguments, catch_exceptions=False)
@@ -45,7 +45,7 @@ def test_for_a_time(folder: Path, api: ApiServer) -> None:
 
 
 def test_until_ctrl_c(folder: Path, api: ApiServer) -> None:
-    """Ctrl-C ends the probe, not the command: what was seen is printed, and its object is taken away."""
+    """Ctrl-C ends the probe, not the command: the result is printed, and its object is deleted."""
     command = [sys.executable, "-m", "upgrader", "-C", str(folder), "probe", "--rate", "40"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         with api.changed:
@@ -59,7 +59,7 @@ def test_until_ctrl_c(folder: Path, api: ApiServer) -> None:
 
 @pytest.mark.parametrize("arguments", [["--for", "90"], ["--rate", "0"], ["--address", "10.0.0.1:6443"]])
 def test_what_can_not_be_done_is_said(folder: Path, arguments: list[str]) -> None:
-    """A wrong duration, rate or address is refused with a word about it, and nothing is asked."""
+    """A wrong duration, rate or address is refused with a message, and no request is sent."""
     command = [sys.executable, "-m", "upgrader", "-C", str(folder), "probe", *arguments]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2

@@ -1,4 +1,4 @@
-"""`upgrader recover` as a command: what it says and asks before it does anything, and its exit codes."""
+"""`upgrader recover` as a command: what it shows and asks before it acts, and its exit codes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from upgrader.recover.pipeline import RecoverTools
 
 
 class Site:
-    """A cluster folder whose controller is as `seen` says; pipelines that would be run are in `ran`."""
+    """A cluster folder whose controller is as `seen` describes; pipelines that would be run are in `ran`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,7 +61,7 @@ class Site:
         return self
 
     def healthy(self) -> None:
-        """The API answers, and all that gates ask is well."""
+        """The API answers, and everything that gates check is healthy."""
         self.seen = (controller(serves=True),)
         self.kube.raw_answers["/readyz"] = "ok"
         self.kube.raw_answers["https://10.0.0.1:6443/readyz"] = "ok"
@@ -77,7 +77,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """A cluster whose API is away, with a good copy on its controller."""
+    """A cluster with an unreachable API and a good checkpoint on its controller."""
     site = Site(tmp_path)
     site.kube.unavailable = True
 
@@ -101,7 +101,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def test_dry_run_says_what_would_be_done(site: Site) -> None:
-    """The diagnosis and the steps are shown; nothing is run, nobody is asked, and no lock is left behind."""
+    """The diagnosis and the steps are shown; nothing is run, no question is asked, and no lock is left behind."""
     result = site.invoke("--dry-run")
     assert result.exit_code == 0
     assert "controller-1: start kube-apiserver from its generation 4" in result.stderr
@@ -124,7 +124,7 @@ def test_yes_asks_nobody(site: Site) -> None:
 
 
 def test_healthy_cluster(site: Site) -> None:
-    """Where all is well it says so, and ends with 0."""
+    """Where all is healthy it reports that, and ends with 0."""
     site.kube.unavailable = False
     site.healthy()
     result = site.invoke("--yes")
@@ -134,7 +134,7 @@ def test_healthy_cluster(site: Site) -> None:
 
 
 def test_api_that_answers_over_a_broken_release(site: Site) -> None:
-    """An API that is back is not all: what is still wrong is said, and mended, under the cluster's lock."""
+    """An API that answers is not enough: what is still wrong is shown, and fixed, under the cluster's lock."""
     site.kube.unavailable = False
     site.healthy()
     site.helm.install("kube-apiserver", "", "failed")
@@ -145,7 +145,7 @@ def test_api_that_answers_over_a_broken_release(site: Site) -> None:
 
 @pytest.mark.parametrize("flags", [(), ("--yes",)])
 def test_what_only_a_person_can_mend(site: Site, flags: tuple[str, ...]) -> None:
-    """Where a recovery must not act, it says why, asks nothing and does nothing; exit code 5."""
+    """Where a recovery must not act, it shows why, asks nothing and does nothing; exit code 5."""
     site.seen = (controller(blocked="etcd has lost its data"),)
     result = site.invoke(*flags)
     assert isinstance(result.exception, RollbackFailed)
@@ -154,7 +154,7 @@ def test_what_only_a_person_can_mend(site: Site, flags: tuple[str, ...]) -> None
 
 
 def test_only_the_named_controllers(site: Site) -> None:
-    """--host is handed down; a name that isn't in the inventory is refused with those that are."""
+    """--host is passed on; a name that isn't in the inventory is refused, with those that are."""
     site.invoke("--yes", "--host", "controller-1")
     assert site.asked_only == ("controller-1",)
     result = site.invoke("--host", "controller-9")

@@ -55,22 +55,22 @@ def upgrader(folder: Path, *arguments: str) -> Result:
 
 
 def test_status_of_another_machines_run(places: Places, folder: Path) -> None:
-    """A run that was cut off elsewhere is told step by step, with where its journal is, and how to go on."""
+    """A run that was interrupted elsewhere is shown step by step, with where its journal is, and how to resume."""
     places.cluster.write(RUN, journal_of(folder / "there", RUN, STARTED, CHANGE))
-    said = upgrader(folder, "status").output
-    assert f"{RUN} was interrupted" in said
-    assert "its journal is in the cluster" in said
-    assert "upgrader resume" in said
+    output = upgrader(folder, "status").output
+    assert f"{RUN} was interrupted" in output
+    assert "its journal is in the cluster" in output
+    assert "upgrader resume" in output
 
 
 def test_status_with_the_api_away(places: Places, folder: Path) -> None:
-    """The controllers' disks tell what took the API away, to a machine that knew nothing of it."""
+    """A machine that knew nothing of the run reads from the controllers' disks what made the API unreachable."""
     content = journal_of(folder / "there", RUN, STARTED, CHANGE)
     places.hosts.files[ONE.name, f"{CONTROLLER_RUNS}/{RUN}/{JOURNAL}"] = content
     places.kube.unavailable = True
-    said = upgrader(folder, "status").output
-    assert f"its journal is in {ONE.name}" in said
-    assert "the cluster's lock is not known" in said
+    output = upgrader(folder, "status").output
+    assert f"its journal is in {ONE.name}" in output
+    assert "the cluster's lock could not be read" in output
 
 
 def test_history_has_the_runs_of_all_machines(places: Places, folder: Path) -> None:
@@ -86,16 +86,16 @@ def test_history_has_the_runs_of_all_machines(places: Places, folder: Path) -> N
 
 
 def test_history_without_an_api(places: Places, folder: Path) -> None:
-    """What the folder has is listed all the same; that others' runs are missing is said, but not among the data."""
+    """What the folder has is listed; that others' runs are missing is reported, but not among the data."""
     journal_of(folder / "runs", RUN, STARTED, RunEnded(RUN, "succeeded", 3.0))
     places.kube.unavailable = True
     ended = upgrader(folder, "history", "--json")
     assert [run["run"] for run in json.loads(ended.stdout)] == [RUN]
-    assert "runs of other machines are not known" in ended.stderr
+    assert "The runs of other machines could not be read" in ended.stderr
 
 
 def test_an_api_that_is_away_is_no_failure(places: Places, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing anywhere, and no machine that answers: there is no run yet, as far as anybody can tell."""
+    """Nothing anywhere, and no machine that answers: there is no run yet, as far as is known."""
 
     def no_session(_folder: Path) -> None:
         raise ApiUnavailable("no such machine")

@@ -1,4 +1,4 @@
-"""`upgrader resume` and `upgrader rollback` as commands: which run, what they refuse, what they say before they act."""
+"""`upgrader resume` and `upgrader rollback` as commands: the run, what they refuse, what they show before they act."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from upgrader.ports import Tools
 OLDER, NEWER = "20260101T000000-v1.37.1", "20260102T000000-v1.37.1"
 POINT = RestorePoint("a", "kube-system", 1)
 BEGUN = StepStarted("a", "v1 → v2", POINT)
-"""A step that was cut off."""
+"""An interrupted step."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Site:
     values: str = "new"
     names: tuple[str, ...] = ("a", "b", "c")
     done: list[tuple[tuple[str, ...], Any]] = field(default_factory=list)
-    """Pipelines that would be carried on with: their steps, and why."""
+    """Pipelines that would be continued: their steps, and why."""
     api_away: bool = False
     taken_over: LockTakenOver | None = None
     inputs: tuple[StepInput, ...] = ()
@@ -91,7 +91,7 @@ class Site:
 
     @property
     def session(self) -> Any:
-        """What the commands need of a session."""
+        """What the commands need from a session."""
         host = Host("controller-1", "10.0.0.2")
         steps = tuple(
             ReleaseSettings(name, "kube-system", Path("/charts") / name, manifest(name, self.values))
@@ -158,10 +158,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def test_resume_says_what_is_next_and_asks(site: Site) -> None:
-    """The run and its steps are shown, what comes next is said, and without a yes nothing is done."""
+    """The run, its steps and the next action are shown, and without a yes nothing is done."""
     site.run(OLDER, BEGUN)
-    said = site.invoke("resume", answer="n\n")
-    assert "a was interrupted" in said.stderr and OLDER in said.stderr
+    output = site.invoke("resume", answer="n\n")
+    assert "inspect a, which was interrupted" in output.stderr and OLDER in output.stderr
     assert site.done == []
     assert site.invoke("resume", answer="y\n").exit_code == 0
     steps, why = site.done[0]
@@ -169,7 +169,7 @@ def test_resume_says_what_is_next_and_asks(site: Site) -> None:
 
 
 def test_run_that_goes_back_needs_nothing_but_its_journal(site: Site) -> None:
-    """With a pipeline that has no such step any more, the way back is what it was."""
+    """With a pipeline that no longer has the step, its restore point is still used."""
     site.run(OLDER, BEGUN, StepEnded("a", "failed", 1.0, "bad flag"))
     site.names = ("c",)
     assert site.invoke("resume", "--yes").exit_code == 0
@@ -177,31 +177,31 @@ def test_run_that_goes_back_needs_nothing_but_its_journal(site: Site) -> None:
 
 
 def test_other_steps_are_refused(site: Site) -> None:
-    """A run whose pipeline has changed is not gone forward with; the error names both."""
+    """A run whose pipeline has changed is not continued; the error names both pipelines."""
     site.run(OLDER, BEGUN)
     site.names = ("a", "c")
-    assert "it was a, b, c, and is a, c" in site.refused("resume", "--yes").message
+    assert "it was a, b, c, and is now a, c" in site.refused("resume", "--yes").message
 
 
 def test_other_inputs_are_refused_unless_they_are_accepted(site: Site) -> None:
-    """A step whose chart, values or playbook isn't what it was is named; --accept-changes goes on."""
+    """A step whose chart, values or playbook has changed is named; --accept-changes continues."""
     site.inputs = (StepInput("b", "what it was"),)
     site.run(OLDER, BEGUN)
     error = site.refused("resume", "--yes")
-    assert error.message.endswith("changed of: b") and "--accept-changes" in error.remedy
+    assert error.message.endswith("began: b") and "--accept-changes" in error.remedy
     assert site.invoke("resume", "--yes", "--accept-changes").exit_code == 0
     assert len(site.done) == 1
 
 
 @pytest.mark.parametrize(("outcome", "also"), [("succeeded", "rollback"), ("rolled-back", "run")])
 def test_nothing_to_go_on_with(site: Site, outcome: Any, also: str) -> None:
-    """A run that has ended isn't resumed, and it is said what can be done instead."""
+    """A run that has ended isn't resumed, and the error says what to run instead."""
     site.run(OLDER, RunEnded(OLDER, outcome, 1.0))
     assert f"upgrader {also}" in site.refused("resume", "--yes").remedy
 
 
 def test_newest_upgrade_is_meant(site: Site) -> None:
-    """Adoptions and recoveries are gone on with by their own commands, and are passed over."""
+    """Adoptions and recoveries are continued with their own commands, and are skipped."""
     site.run(OLDER, BEGUN)
     site.run("20260103T000000-recover", kind=RunKind.RECOVER)
     assert site.invoke("resume", "--yes").exit_code == 0
@@ -213,14 +213,14 @@ def test_newest_upgrade_is_meant(site: Site) -> None:
 
 @pytest.mark.parametrize("command", ["resume", "rollback"])
 def test_later_runs_come_first(site: Site, command: str) -> None:
-    """What a later run changed stands on an older run's work, which is not touched before."""
+    """A later run's changes build on those of an older run, which can't be continued before."""
     site.run(OLDER, BEGUN)
     site.run(NEWER, BEGUN)
     assert f"upgrader rollback --run {NEWER}" in site.refused(command, "--yes", "--run", OLDER).remedy
 
 
 def test_adoption_since_is_no_run_to_take_back(site: Site) -> None:
-    """Where the control plane was adopted anew since, no command is named that would be refused."""
+    """Where the control plane was adopted again since, no command is named that would be refused."""
     site.run(OLDER, BEGUN)
     site.run("20260102T000000-adopt", BEGUN, kind=RunKind.ADOPT)
     remedy = site.refused("resume", "--yes").remedy
@@ -228,15 +228,15 @@ def test_adoption_since_is_no_run_to_take_back(site: Site) -> None:
 
 
 def test_nothing_has_run_yet(site: Site) -> None:
-    """A cluster without upgrades has nothing to go on with."""
+    """A cluster without upgrades has nothing to resume."""
     assert "no upgrade yet" in site.refused("resume").message
 
 
 def test_rollback_shows_its_steps_and_asks(site: Site) -> None:
-    """Each step that would be taken back is shown with its goal; without a yes nothing is done."""
+    """Each step that would be undone is shown with its goal; without a yes nothing is done."""
     site.run(OLDER, BEGUN, StepApplied("a", 1.0), StepEnded("a", "passed", 2.0), RunEnded(OLDER, "succeeded", 3.0))
-    said = site.invoke("rollback", answer="n\n")
-    assert "goes back to revision 1" in said.stderr
+    output = site.invoke("rollback", answer="n\n")
+    assert "roll back to revision 1" in output.stderr
     assert site.done == []
     assert site.invoke("rollback", "--yes").exit_code == 0
     steps, why = site.done[0]
@@ -244,7 +244,7 @@ def test_rollback_shows_its_steps_and_asks(site: Site) -> None:
 
 
 def test_run_that_died_before_its_first_record_is_not_the_one_before(site: Site) -> None:
-    """Whoever takes a dead run's lock means that one: an earlier run that succeeded is taken back only by its name."""
+    """Taking a dead run's lock means that run: an earlier successful run is rolled back only by its name."""
     site.run(OLDER, BEGUN, StepApplied("a", 1.0), StepEnded("a", "passed", 2.0), RunEnded(OLDER, "succeeded", 3.0))
     site.taken_over = LockTakenOver("somebody", "", "", "forced")
     assert f"--run {OLDER}" in site.refused("rollback", "--yes").remedy
@@ -253,7 +253,7 @@ def test_run_that_died_before_its_first_record_is_not_the_one_before(site: Site)
 
 
 def test_rollback_to_a_step(site: Site) -> None:
-    """A step that the run never began is refused; the last one keeps all, so that there is nothing to do."""
+    """A step that the run never began is refused; with the last one there is nothing to undo."""
     site.run(OLDER, BEGUN)
     assert "Its steps: a" in site.refused("rollback", "--to", "b", "--yes").remedy
     assert "Nothing to roll back" in site.invoke("rollback", "--to", "a", "--yes").stderr
@@ -261,7 +261,7 @@ def test_rollback_to_a_step(site: Site) -> None:
 
 
 def test_api_that_is_away_comes_first(site: Site) -> None:
-    """Without an API there is no lock, and no way to look: `upgrader recover` is named."""
+    """Without an API there is no lock and nothing to inspect: `upgrader recover` is named."""
     site.run(OLDER, BEGUN)
     site.api_away = True
     error = site.invoke("resume", "--yes").exception

@@ -36,7 +36,7 @@ class Recorder:
 
 @dataclass
 class ScriptedStep:
-    """A step that writes what is asked of it into a shared diary."""
+    """A step that records its calls in a shared diary."""
 
     name: str
     diary: list[str]
@@ -66,7 +66,7 @@ class ScriptedStep:
 
 @dataclass
 class ScriptedGate:
-    """A gate that gives the verdicts it was told to, the last one for ever."""
+    """A gate that gives these verdicts, the last one for ever."""
 
     name: str
     verdicts: Iterator[Verdict] = field(default_factory=lambda: iter(()))
@@ -79,7 +79,7 @@ class ScriptedGate:
 
 @dataclass
 class Bench:
-    """A runner on fakes, with all that it told."""
+    """A runner on fakes, with everything that it reported."""
 
     clock: FakeClock
     kube: FakeKube
@@ -91,7 +91,7 @@ class Bench:
     def step(
         self, name: str, *gates: ScriptedGate, undo_gates: tuple[ScriptedGate, ...] = (), **script: object
     ) -> PipelineStep:
-        """A pipeline step whose gates need three looks within ten seconds."""
+        """A pipeline step whose gates need three checks within ten seconds."""
         step = ScriptedStep(name, self.diary, **script)  # type: ignore[arg-type]
         return PipelineStep(step, tuple(map(_run, gates)), tuple(map(_run, undo_gates)))
 

@@ -1,4 +1,4 @@
-"""A world in which a process can be killed between any two things that it does, and others that come after it."""
+"""A world in which a process can be killed between any two actions, and other processes come after it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from upgrader.ports import CommandResult, PlaybookResult, Tools
 FROM, TO = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 HELM_SECONDS = 300.0
 _ORPHAN_SECONDS = 20.0
-"""How long a Helm whose starter was killed goes on."""
+"""How long a Helm process whose starter was killed continues."""
 
 
 class Killed(BaseException):
@@ -56,7 +56,7 @@ class Fate:
     """The instant at which it was killed; "" when it wasn't."""
 
     def instant(self, what: str) -> None:
-        """One more thing is done, or about to be."""
+        """One more action is done, or about to be."""
         if self.at == self.passed:
             self.where = what
             raise Killed
@@ -69,9 +69,9 @@ def manifest(name: str, tag: str) -> dict[str, Any]:
 
 
 class WorldHelm(FakeHelm):
-    """Helm as it writes: pending first, then deployed, or failed and rolled back; refuses what is pending.
+    """Helm's writes: pending first, then deployed, or failed and rolled back; refuses what is pending.
 
-    A killed starter leaves it at work (`orphans`), or it is killed as well and leaves the release pending.
+    When its starter is killed, it continues (`orphans`), or it is killed as well and leaves the release pending.
     """
 
     def __init__(self, clock: FakeClock, orphans: bool) -> None:
@@ -160,7 +160,7 @@ class WorldHelm(FakeHelm):
 
 
 class WorldPlaybooks(FakePlaybooks):
-    """Playbooks that a kill cuts off before, in the middle, or after."""
+    """Playbooks that a kill interrupts before, during or after their run."""
 
     fate = Fate()
     completed: int = 0
@@ -216,7 +216,7 @@ class World:
 
     @property
     def deployed(self) -> dict[str, str]:
-        """Each release's deployed manifest; a release with anything else on top is named by that."""
+        """Each release's deployed manifest; a release with a newer revision of another status shows that."""
         self.clock.sleep(_ORPHAN_SECONDS)
         found = {}
         for name in ("a", "b", "c"):
@@ -227,7 +227,7 @@ class World:
         return found
 
     def process(self, fate: Fate) -> Process:
-        """A new process: it knows nothing but the world."""
+        """A new process: it knows only the world."""
         self.helm.fate = self.playbooks.fate = self.hosts.fate = fate
         return Process(self, fate)
 
@@ -254,7 +254,7 @@ class Process:
         inputs = step_inputs(plan)
         began = RunStarted("r", RunKind.UPGRADE, names, "runs/r", plan.target, plan.current, "rollback-run", inputs)
         journal = Journal(world.path, world.clock)
-        return self._carry(journal, lambda runner: runner.run(pipeline, began))
+        return self._execute(journal, lambda runner: runner.run(pipeline, began))
 
     def resume(self) -> RunResult:
         """`upgrader resume`."""
@@ -276,9 +276,9 @@ class Process:
 
     def _go_on(self, pipeline: Pipeline, state: RunState, why: RunResumed | RollbackRequested) -> RunResult:
         journal = Journal.reopen(self.world.path, self.world.clock)
-        return self._carry(journal, lambda runner: runner.resume(pipeline, state, why))
+        return self._execute(journal, lambda runner: runner.resume(pipeline, state, why))
 
-    def _carry(self, journal: Journal, work: Callable[[Runner], RunResult]) -> RunResult:
+    def _execute(self, journal: Journal, work: Callable[[Runner], RunResult]) -> RunResult:
         try:
             return work(
                 Runner(

@@ -1,4 +1,4 @@
-"""The cluster's lock: one holder, lost to nobody while it lives, and to anybody once it doesn't."""
+"""The cluster's lock: one holder, never lost while it lives, and free for others once it doesn't."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def take(kube: FakeKube, clock: FakeClock, holder: Holder, *, take_over: bool = 
 
 
 def holder(kube: FakeKube) -> str:
-    """Who has the lock; "" when it is free."""
+    """Who holds the lock; "" when it is free."""
     found = kube.get(LEASES, NAME, NAMESPACE)
     lease = found and Lease.read(found)
     return lease.holder.identity if lease and lease.holder else ""
@@ -60,7 +60,7 @@ def holder(kube: FakeKube) -> str:
     "wrong", [timedelta(), timedelta(days=1), timedelta(days=-1)], ids=["right", "ahead", "behind"]
 )
 def test_living_holder_is_not_replaced(wrong: timedelta) -> None:
-    """Another run is turned away as soon as it sees the holder renew, however wrong the clock of either is."""
+    """Another run is refused as soon as it sees the holder renew, however wrong either clock is."""
     kube, clock = FakeKube(), Time()
     anna = take(kube, Time(wrong), ANNA)
     clock.meanwhile = anna.renew
@@ -76,7 +76,7 @@ def test_living_holder_is_not_replaced(wrong: timedelta) -> None:
     "wrong", [timedelta(), timedelta(days=1), timedelta(days=-1)], ids=["right", "ahead", "behind"]
 )
 def test_dead_holder_is_replaced_after_its_time(wrong: timedelta) -> None:
-    """A holder that doesn't renew is replaced when it was watched for as long as it asked for, and no sooner."""
+    """A holder that doesn't renew is replaced after its lease duration, and no sooner."""
     kube, clock = FakeKube(), Time()
     take(kube, Time(wrong), ANNA)
     ben = take(kube, clock, BEN)
@@ -87,16 +87,16 @@ def test_dead_holder_is_replaced_after_its_time(wrong: timedelta) -> None:
 
 
 def test_holder_whose_folder_lock_we_hold_is_dead() -> None:
-    """After a kill, the same folder on the same machine goes on at once: its lock file was the dead process's."""
+    """After a kill, the same folder on the same machine continues at once: its lock file was the dead process's."""
     kube, clock = FakeKube(), Time()
     take(kube, clock, ANNA)
     again = take(kube, clock, Holder("anna@laptop (process 8) c3", ANNA.folder_lock))
     assert clock.monotonic() == 0
-    assert again.taken_over is not None and "process is gone" in again.taken_over.why
+    assert again.taken_over is not None and "process has ended" in again.taken_over.why
 
 
 def test_unknown_folder_locks_prove_nothing() -> None:
-    """Where it can't be told which lock file a holder has, two of them are not taken for the same."""
+    """Where a holder's lock file is unknown, two of them are not taken for the same."""
     kube, clock = FakeKube(), Time()
     anna = take(kube, clock, Holder("anna"))
     clock.meanwhile = anna.renew
@@ -105,7 +105,7 @@ def test_unknown_folder_locks_prove_nothing() -> None:
 
 
 def test_forced_take_over() -> None:
-    """--take-over doesn't wait; the one who had the lock learns at its next renewal who has it, and frees nothing."""
+    """--take-over doesn't wait; the old holder learns at its next renewal who holds the lock, and releases nothing."""
     kube, clock = FakeKube(), Time()
     anna = take(kube, clock, ANNA)
     ben = take(kube, clock, BEN, take_over=True)
@@ -119,7 +119,7 @@ def test_forced_take_over() -> None:
 
 
 def test_released_lock_is_free_at_once() -> None:
-    """Whoever comes after a release neither waits nor takes anything over."""
+    """After a release, the next run neither waits nor takes over."""
     kube, clock = FakeKube(), Time()
     assert take(kube, clock, ANNA).release()
     assert holder(kube) == ""
@@ -128,7 +128,7 @@ def test_released_lock_is_free_at_once() -> None:
 
 
 def test_release_does_not_wait_for_an_api_that_is_away() -> None:
-    """With the API away, giving up the lock ends within seconds, and says that it was not given back."""
+    """With the API unreachable, the release ends within seconds, and reports that it failed."""
     kube, clock = FakeKube(), Time()
     anna = take(kube, clock, ANNA)
     kube.unavailable = True
@@ -137,7 +137,7 @@ def test_release_does_not_wait_for_an_api_that_is_away() -> None:
 
 
 def test_api_that_is_away_loses_nothing() -> None:
-    """However long the API is away, a holder that lives has the lock when it is back, though another was watching."""
+    """However long the API is unreachable, a live holder keeps the lock, though another process was watching."""
     kube, clock = FakeKube(), Time()
     anna = take(kube, clock, ANNA)
     outage = range(3, 3 + LEASE_SECONDS * 2)
@@ -155,7 +155,7 @@ def test_api_that_is_away_loses_nothing() -> None:
 
 
 def test_first_look_needs_the_api() -> None:
-    """A run on a cluster whose API doesn't answer is told so at once."""
+    """A run on a cluster whose API doesn't answer fails at once."""
     kube, clock = FakeKube(), Time()
     kube.unavailable = True
     with pytest.raises(ApiUnavailable):
@@ -164,7 +164,7 @@ def test_first_look_needs_the_api() -> None:
 
 
 def test_waiting_has_an_end() -> None:
-    """An API that keeps going away while a dead holder is watched ends the wait, instead of prolonging it for ever."""
+    """An API that keeps becoming unreachable while a dead holder is watched ends the wait, instead of prolonging it."""
     kube, clock = FakeKube(), Time()
     take(kube, Time(), ANNA)
 
@@ -178,7 +178,7 @@ def test_waiting_has_an_end() -> None:
 
 
 def test_doing_is_told_to_whoever_asks() -> None:
-    """The next run is told which run is at work, and on what."""
+    """The next run names the run that holds the lock, and what it does."""
     kube, clock = FakeKube(), Time()
     anna = take(kube, clock, ANNA)
     anna.emit(RunStarted("20260101T000000-v1.37.1", RunKind.UPGRADE, ("kube-apiserver",), "/x"))
@@ -189,7 +189,7 @@ def test_doing_is_told_to_whoever_asks() -> None:
 
 
 def test_removed_lease_is_made_again() -> None:
-    """A Lease that somebody deleted by hand is back with the next renewals, still ours."""
+    """A Lease that was deleted manually is created again by the next renewal, still ours."""
     kube, clock = FakeKube(), Time()
     anna = take(kube, clock, ANNA)
     kube.delete(LEASES, NAME, NAMESPACE)
@@ -198,7 +198,7 @@ def test_removed_lease_is_made_again() -> None:
 
 
 class Deaf(FakeKube):
-    """An API whose answers to changes get lost, after they were made."""
+    """An API whose answers to changes get lost after the changes were made."""
 
     deaf = False
 
@@ -215,7 +215,7 @@ class Deaf(FakeKube):
 
 
 def test_lost_answers_lose_no_lock() -> None:
-    """A renewal that arrived, but whose answer didn't, is recognised as our own; so is a first taking."""
+    """A renewal whose answer was lost is recognised as our own; so is a first acquisition."""
     kube, clock = Deaf(), Time()
     anna = take(kube, clock, ANNA)
     kube.deaf = True
@@ -229,7 +229,7 @@ def test_lost_answers_lose_no_lock() -> None:
 
 
 class Rivalry(FakeKube):
-    """An API that lets a rival do what it wants just before one of our requests."""
+    """An API that lets a rival act just before one of our requests."""
 
     rival: Callable[[], object] | None = None
     left = 0
@@ -246,7 +246,7 @@ class Rivalry(FakeKube):
 @pytest.mark.parametrize("before", ["nothing", "free", "dead"])
 @pytest.mark.parametrize("request_number", range(4))
 def test_two_at_the_same_instant(before: str, request_number: int) -> None:
-    """Whenever a rival comes in between two of our requests, exactly one of us has the lock, and both know who."""
+    """Whenever a rival acts between two of our requests, exactly one of us holds the lock, and both know who."""
     kube, clock, others = Rivalry(), Time(), Time()
     if before != "nothing":
         old = take(kube, clock, Holder("old"))
@@ -271,7 +271,7 @@ def test_two_at_the_same_instant(before: str, request_number: int) -> None:
 
 @given(st.lists(st.booleans(), min_size=1, max_size=200), st.integers(1, 8))
 def test_whoever_renews_keeps_the_lock(away: list[bool], every: int) -> None:
-    """Whatever outages the API has, one who renews while it answers is never replaced."""
+    """Whatever outages the API has, a holder that renews while it answers is never replaced."""
     kube, clock = FakeKube(), Time()
     anna = take(kube, Time(), ANNA)
     ticks = iter(range(10**6))
@@ -303,25 +303,25 @@ def test_refusal_is_told() -> None:
 
 
 def test_lock_is_kept_alive_beside_the_run() -> None:
-    """While the context is open the lock is renewed; once somebody takes it, that is said once, with the name."""
+    """While the context is open the lock is renewed; once another process takes it, that is reported, with its name."""
     kube, clock = FakeKube(), Time()
     anna = take(kube, clock, ANNA)
     lost: list[str] = []
-    told = threading.Event()
+    reported = threading.Event()
 
     def on_lost(other: str) -> None:
         lost.append(other)
-        told.set()
+        reported.set()
 
     with kept_alive(anna, on_lost, every_seconds=0.001):
         take(kube, clock, BEN, take_over=True)
-        assert told.wait(30)
+        assert reported.wait(30)
     assert len(lost) == 1 and BEN.identity in lost[0]
 
 
 @pytest.mark.parametrize("same_folder", [True, False])
 def test_lock_of_a_dead_holder_is_taken_only_when_its_journal_was_read(same_folder: bool) -> None:
-    """Where nobody can say what the dead one did, its lock stays as it is, with words that say why; unless forced."""
+    """Where the dead run's journal can't be found, its lock stays as it is, and the error says why; unless forced."""
     kube, clock = FakeKube(), Time()
     take(kube, clock, ANNA)
     me = Holder("me", ANNA.folder_lock if same_folder else "")

@@ -8,7 +8,7 @@ from upgrader.engine.execution.cordoned_nodes import cordoned
 
 
 def test_cordoned_nodes_are_named() -> None:
-    """Each node that takes no new pods is named, with what to do; an API that is away names none."""
+    """Each cordoned node is named, with what to do; an unreachable API names none."""
     kube = FakeKube()
     add_node(kube, "worker-1")
     add_node(kube, "worker-2", cordoned=True)

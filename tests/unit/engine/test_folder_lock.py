@@ -1,4 +1,4 @@
-"""The folder's lock: one holder at a time, known by name, gone with its process."""
+"""The folder's lock: one holder at a time, known by name, released with its process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_second_run_is_turned_away(tmp_path: Path) -> None:
 
 
 def test_holder_is_known_while_it_holds(tmp_path: Path) -> None:
-    """Who holds the folder can be asked, before, while and after somebody does."""
+    """The holder of a folder can be read before, while and after a process holds it."""
     assert folder_holder(tmp_path) is None
     with folder_lock(tmp_path, "anna@laptop"):
         holder = folder_holder(tmp_path)
@@ -39,7 +39,7 @@ def test_holder_is_known_while_it_holds(tmp_path: Path) -> None:
 
 
 def test_killed_holder_holds_nothing(tmp_path: Path) -> None:
-    """A process that is killed outright leaves no lock behind."""
+    """A killed process leaves no lock behind."""
     code = (
         "import sys, time; from pathlib import Path; from upgrader.engine.locks.folder_lock import folder_lock\n"
         "with folder_lock(Path(sys.argv[1]), 'doomed'): print('held', flush=True); time.sleep(60)"
@@ -55,7 +55,7 @@ def test_killed_holder_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_a_look_turns_nobody_away(tmp_path: Path) -> None:
-    """A run that meets the moment in which somebody only looks who holds the folder tries again, and gets it."""
+    """A run that meets the moment in which another process only reads the holder tries again, and gets the lock."""
     with folder_lock(tmp_path, "before"):
         pass
     looking = os.open(tmp_path / "runs" / ".lock", os.O_RDONLY)

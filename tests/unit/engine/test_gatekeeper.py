@@ -1,4 +1,4 @@
-"""Gates held together."""
+"""Gates that are checked together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from upgrader.pipeline import GateRun
 
 
 def hold(bench: Bench, *gates: ScriptedGate, deadline_seconds: float = 10.0) -> None:
-    """Hold these gates: three looks in a row, one second apart; the API is lost after five seconds."""
+    """Check these gates: three times in a row, one second apart; the API is lost after five seconds."""
     policy = GatePolicy(consecutive=3, interval_seconds=1.0, deadline_seconds=deadline_seconds)
     runs = tuple(GateRun(gate, policy) for gate in gates)
     absence = ApiAbsence(bench.kube, bench.clock, 5.0)
@@ -31,7 +31,7 @@ def test_gates_are_held_at_the_same_time(bench: Bench) -> None:
 
 
 def test_gate_that_stops_holding_while_another_is_waited_for_counts_anew(bench: Bench) -> None:
-    """What must be healthy must be healthy together: an early gate that breaks later isn't forgotten."""
+    """All gates must hold at the same time: an early gate that breaks later isn't forgotten."""
 
     def flapping() -> Iterator[Verdict]:
         yield from (holds("up"),) * 4
@@ -48,7 +48,7 @@ def test_gate_that_stops_holding_while_another_is_waited_for_counts_anew(bench: 
 
 
 def test_gate_that_lost_its_hold_can_still_fail(bench: Bench) -> None:
-    """A gate that held once and then doesn't any more fails at its deadline, as if it never had."""
+    """A gate that held once and then stops holding fails at its deadline, as if it never had."""
     once = ScriptedGate("once", iter([holds("up")] * 3), pending("down"))
     once.verdicts = iter([holds("up")] * 3 + [pending("down")] * 20)
     never = ScriptedGate("never", last=pending("starting"))
@@ -63,7 +63,7 @@ def test_no_gates_is_no_wait(bench: Bench) -> None:
 
 
 def test_gates_that_have_nobody_to_ask_give_up_before_their_deadline(bench: Bench) -> None:
-    """With the API away for too long, what the gates wait for can't be seen any more, and that is said."""
+    """With the API unreachable for too long, the gates can't be checked any more, and the error says so."""
     bench.kube.unavailable = True
     with pytest.raises(ApiLost, match=r"has not been ready for 5 s.*Connection refused"):
         hold(bench, ScriptedGate("nodes", last=unknown("the API does not answer")))
@@ -71,13 +71,13 @@ def test_gates_that_have_nobody_to_ask_give_up_before_their_deadline(bench: Benc
 
 
 def test_gate_that_cannot_know_while_the_api_answers_has_its_whole_deadline(bench: Bench) -> None:
-    """Unknown for another reason than an API that is away is waited for like anything else."""
+    """A verdict that is unknown for another reason is waited for like any other."""
     with pytest.raises(GateFailed, match="within 10 s"):
         hold(bench, ScriptedGate("metrics", last=unknown("Prometheus does not answer")))
 
 
 def test_api_that_comes_back_in_between_is_not_lost(bench: Bench) -> None:
-    """Only an absence without a break counts: two short ones are no long one."""
+    """Only an uninterrupted outage counts: two short ones don't add up."""
     away, back = unknown("the API does not answer"), pending("starting")
     gate = ScriptedGate("g", iter([away] * 4 + [back] + [away] * 4 + [holds("up")] * 3))
     bench.kube.unavailable = True
@@ -88,26 +88,26 @@ def test_api_that_comes_back_in_between_is_not_lost(bench: Bench) -> None:
     "verdict", [pending("p", remedy="wait"), broken("b", remedy="fix"), unknown("u", remedy="ask")]
 )
 def test_failed_gate_has_the_remedy_of_its_last_verdict(bench: Bench, verdict: Verdict) -> None:
-    """The check that failed knows what to do, whichever way it failed."""
+    """The gate that failed names the remedy, whichever way it failed."""
     with pytest.raises(GateFailed) as caught:
         hold(bench, ScriptedGate("g", last=verdict))
     assert caught.value.remedy == verdict.remedy
 
 
 def test_gate_that_holds_too_late_asks_for_a_longer_deadline(bench: Bench) -> None:
-    """With the last check successful there is nothing to fix, but perhaps more time to give."""
+    """With the last check successful there is nothing to fix, but perhaps the deadline is too short."""
     with pytest.raises(GateFailed) as caught:
         hold(bench, ScriptedGate("g", iter([*[pending("starting")] * 9, holds("up"), holds("up")])))
     assert "gates.deadline" in caught.value.remedy
 
 
 def test_remedy_of_a_failed_gate_is_that_of_the_run(bench: Bench) -> None:
-    """What the gate advises is what the operator reads at the end of a run that was rolled back."""
+    """The gate's remedy is what the operator reads at the end of a run that was rolled back."""
     result = run(bench.runner(), bench.step("a", ScriptedGate("g", last=pending("no node", remedy="add a node"))))
     assert (result.outcome, result.remedy) == ("rolled-back", "add a node")
 
 
 @pytest.mark.parametrize("verdict", [pending("p"), broken("b"), unknown("u")])
 def test_no_verdict_but_a_good_one_is_without_a_remedy(verdict: Verdict) -> None:
-    """Where a gate names none, the kind of the verdict has one."""
+    """A gate without a remedy gets the one of the verdict's kind."""
     assert verdict.remedy

@@ -1,4 +1,4 @@
-"""A run under the watch of the prober."""
+"""A run that is guarded by the availability prober."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from upgrader.steps.verify import VerifyStep
 
 
 class Clients:
-    """What clients count; a test says what they meet."""
+    """What clients count, as a test sets it."""
 
     def __init__(self) -> None:
         self.seen = Availability()
 
     def meet(self, phase: str, failed: int) -> None:
-        """Some requests of a phase, of which so many failed."""
+        """Requests of a phase, of which so many failed."""
         self.seen = replace(self.seen, phases=(*self.seen.phases, Phase(phase, 50, failed, failed, 100.0)))
 
 
@@ -39,7 +39,7 @@ def guard(clients: Clients, *steps: PipelineStep, most: int = 2) -> tuple[Pipeli
 
 
 def test_a_step_that_disturbs_clients_is_rolled_back(bench: Bench) -> None:
-    """A step whose own gates hold, but that cost clients more than it may, is undone, and the step before it too."""
+    """A step whose gates hold, but that cost clients more than allowed, is undone, and the step before it too."""
     clients = Clients()
     good = bench.step("a", ScriptedGate("g"), on_apply=lambda: clients.meet("a", 2))
     bad = bench.step("b", ScriptedGate("g"), on_apply=lambda: clients.meet("b", 3))
@@ -50,7 +50,7 @@ def test_a_step_that_disturbs_clients_is_rolled_back(bench: Bench) -> None:
 
 
 def test_the_way_back_is_gone_whatever_it_costs(bench: Bench) -> None:
-    """No count of the prober's keeps an undo from succeeding."""
+    """No count of the prober keeps an undo from succeeding."""
     clients = Clients()
     bad = bench.step("a", ScriptedGate("g"), on_apply=lambda: clients.meet("a", 99))
     result = run(bench.runner(), *guard(clients, bad))
@@ -58,7 +58,7 @@ def test_the_way_back_is_gone_whatever_it_costs(bench: Bench) -> None:
 
 
 def test_a_step_that_changes_nothing_is_not_blamed(bench: Bench) -> None:
-    """What clients meet while a step only looks is no fault of the step's."""
+    """Failures during a step that changes nothing don't fail the step."""
     clients = Clients()
     clients.meet("a", 99)
     assert run(bench.runner(), *guard(clients, PipelineStep(VerifyStep("a"), (), (), changes=False))) == RunResult(
@@ -67,12 +67,12 @@ def test_a_step_that_changes_nothing_is_not_blamed(bench: Bench) -> None:
 
 
 def test_the_gate_is_asked_like_the_others(bench: Bench) -> None:
-    """It must hold as often in a row as the step's other gates, and is seen among them."""
+    """It must hold as often in a row as the step's other gates, and is reported among them."""
     clients = Clients()
     step = bench.step("a", ScriptedGate("g"), on_apply=lambda: clients.meet("a", 0))
     run(bench.runner(), *guard(clients, step))
-    looks = [event for event in bench.recorder.events if isinstance(event, GateChecked)]
-    assert {look.gate: look.needed for look in looks} == {"g": 3, "availability": 3}
+    checks = [event for event in bench.recorder.events if isinstance(event, GateChecked)]
+    assert {check.gate: check.needed for check in checks} == {"g": 3, "availability": 3}
 
 
 class _Quiet:
@@ -81,11 +81,11 @@ class _Quiet:
     last: tuple[Verdict, ...] = ()
 
     def __call__(self) -> None:
-        """Look."""
+        """Check."""
 
 
 def test_helm_is_stopped_at_a_breach() -> None:
-    """A release that disturbs clients while Helm still waits for it is stopped there, not when Helm has had enough."""
+    """A release that disturbs clients while Helm still waits is stopped at once, not at Helm's timeout."""
     clients = Clients()
     spec = ReleaseSpec("a", "kube-system", Path("/charts/a"), {})
     step = ChartStep(spec, "x → y", FakeHelm(), 300.0, _Quiet)
@@ -97,9 +97,9 @@ def test_helm_is_stopped_at_a_breach() -> None:
 
 
 def test_phases_are_steps_and_their_undos() -> None:
-    """The prober is told each step at its start, and each undo as something of its own."""
-    told: list[str] = []
-    phases = Phases(told.append)
+    """The prober learns of each step at its start, and of each undo as a phase of its own."""
+    names: list[str] = []
+    phases = Phases(names.append)
     for event in (StepStarted("a", "", None), StepStarted("b", "", None), UndoStarted("b", "revision 1")):
         phases.emit(event)
-    assert told == ["a", "b", "undo b"]
+    assert names == ["a", "b", "undo b"]

@@ -93,7 +93,7 @@ def test_report_tells_the_whole_story(tmp_path: Path) -> None:
 
 
 def test_journal_of_schema_2_is_read() -> None:
-    """A journal that an earlier version wrote has the same state: versions, restore points, gates, a rollback begun."""
+    """A journal of an earlier version has the same state: versions, restore points, gates, a rollback begun."""
     state = fold(read_journal(Path(__file__).with_name("journal-of-schema-2.jsonl")))
     assert (state.kind, str(state.target), str(state.current)) == (RunKind.UPGRADE, "v1.37.1", "v1.36.3")
     assert [(step.name, step.phase, str(step.restore_point)) for step in state.steps] == [
@@ -109,7 +109,7 @@ def test_journal_of_schema_2_is_read() -> None:
     [("adopt", "adopt"), ("adopt-undo", "adopt-undo"), ("recover", "recover"), ("v1.37.1", "upgrade")],
 )
 def test_run_kinds_of_schema_2(target: str, kind: str) -> None:
-    """The target of an earlier version was the command for what is no upgrade; nothing is told by its first letter."""
+    """In earlier versions, the target named the command of other kinds of runs; no kind is told by its first letter."""
     name, data = schema2.upgraded(
         "RunStarted", {"run": "r", "target": target, "steps": [], "folder": "", "came_from": ""}
     )
@@ -119,7 +119,7 @@ def test_run_kinds_of_schema_2(target: str, kind: str) -> None:
 
 
 def test_journal_of_schema_2_is_continued(tmp_path: Path) -> None:
-    """A run that an earlier version began is resumed in its journal: the new lines follow on the old ones."""
+    """A run that an earlier version began is resumed in its journal: the new lines continue the old ones."""
     path = tmp_path / "journal.jsonl"
     path.write_bytes(Path(__file__).with_name("journal-of-schema-2.jsonl").read_bytes())
     journal = Journal.reopen(path, FakeClock())
@@ -130,7 +130,7 @@ def test_journal_of_schema_2_is_continued(tmp_path: Path) -> None:
 
 
 def test_recovery_that_failed_says_why_and_one_that_was_cut_off_has_no_end(tmp_path: Path) -> None:
-    """What ended a recovery replaces what began it; without an end nothing is claimed."""
+    """The end of a recovery replaces its beginning; without an end nothing is claimed."""
     begun = RecoveryStarted("connection refused")
     story = (STORY[0], begun, RecoveryEnded(False, 9.0, "etcd has lost its data"), begun)
     failed, cut_off = fold(read_journal(write(tmp_path / "journal.jsonl", *story))).recoveries
@@ -148,7 +148,7 @@ def test_every_beginning_of_a_journal_makes_a_report(tmp_path: Path, length: int
 
 
 def test_step_that_was_cut_off_is_in_doubt(tmp_path: Path) -> None:
-    """A step with a beginning and no end is neither passed nor failed."""
+    """A step without an end is neither passed nor failed."""
     for length, phase in ((2, "applying"), (3, "gating")):
         state = fold(read_journal(write(tmp_path / f"{length}.jsonl", *STORY[:length])))
         assert state.steps[0].phase == phase
@@ -156,7 +156,7 @@ def test_step_that_was_cut_off_is_in_doubt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tail", [b"", b'{"schema":3,"seq":14,"ti', b"\0" * 700], ids=["cut", "half a line", "zeros"])
 def test_torn_last_line_is_passed_over(tmp_path: Path, tail: bytes) -> None:
-    """A crash in the middle of a write loses that line and nothing else, whatever the disk made of its beginning."""
+    """A crash during a write loses that line and nothing else, whatever part of it is on disk."""
     path = write(tmp_path / "journal.jsonl", *STORY)
     content = path.read_bytes()
     path.write_bytes(content + tail if tail else content[:-7])
@@ -182,7 +182,7 @@ DAMAGES = {
 def test_damage_inside_is_refused_by_line(
     tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]], number: int, words: str
 ) -> None:
-    """A journal that is damaged anywhere but at its end is refused, with the line and what is wrong with it."""
+    """A journal that is damaged anywhere but at its end is refused, with the line and the damage."""
     path = write(tmp_path / "journal.jsonl", *STORY)
     path.write_bytes(b"".join(damage(path.read_bytes().splitlines(keepends=True))))
     with pytest.raises(UsageError, match=rf"journal\.jsonl:{number}: .*{words}"):
@@ -190,7 +190,7 @@ def test_damage_inside_is_refused_by_line(
 
 
 def test_line_of_another_journal_is_refused(tmp_path: Path) -> None:
-    """A line that is sound in itself, but was written to another run's journal, doesn't pass: the chain is broken."""
+    """A valid line from another run's journal doesn't pass: the chain of checksums is broken."""
     path = write(tmp_path / "journal.jsonl", *STORY)
     other = write(
         tmp_path / "other.jsonl",
@@ -252,7 +252,7 @@ def test_unknown_field_is_passed_over(tmp_path: Path) -> None:
     ],
 )
 def test_data_of_the_wrong_shape_is_refused(tmp_path: Path, name: str, data: dict[str, object], words: str) -> None:
-    """A known record whose content is not what it should be is refused by the field's name, never half understood."""
+    """A known record with invalid content is refused, with the field's name, never partly understood."""
     path = tmp_path / "journal.jsonl"
     path.write_bytes(sealed(name, data))
     with pytest.raises(UsageError, match=words):
@@ -260,13 +260,13 @@ def test_data_of_the_wrong_shape_is_refused(tmp_path: Path, name: str, data: dic
 
 
 def test_journal_is_private(tmp_path: Path) -> None:
-    """Nobody but its owner can read a journal."""
+    """Only its owner can read a journal."""
     path = write(tmp_path / "journal.jsonl", *STORY)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_events_are_on_disk_when_emit_returns(tmp_path: Path) -> None:
-    """Another process sees an event as soon as `emit` has come back, with nothing flushed or closed."""
+    """Another process sees an event as soon as `emit` has returned, with nothing flushed or closed."""
     path = tmp_path / "journal.jsonl"
     journal = Journal(path, FakeClock())
     journal.emit(STORY[0])
@@ -275,19 +275,19 @@ def test_events_are_on_disk_when_emit_returns(tmp_path: Path) -> None:
 
 def test_unchanged_answers_of_a_gate_are_written_once(tmp_path: Path) -> None:
     """A gate that gives the same answer a hundred times makes one line, not a hundred."""
-    looks = [GateChecked("a", "nodes", pending("1 of 2"), 0, 3, float(left)) for left in range(100)]
-    assert len(read_journal(write(tmp_path / "journal.jsonl", *looks))) == 1
+    checks = [GateChecked("a", "nodes", pending("1 of 2"), 0, 3, float(left)) for left in range(100)]
+    assert len(read_journal(write(tmp_path / "journal.jsonl", *checks))) == 1
 
 
 def test_journal_is_bounded(tmp_path: Path) -> None:
-    """Notes and looks without end stop being written, which is said once; how the steps went is still written."""
+    """Endless notes and checks stop being written, with one note about it; how the steps ended is still written."""
     journal = Journal(tmp_path / "journal.jsonl", FakeClock())
     for number in range(DETAIL_BYTES // TEXT_CHARACTERS + 10):
         journal.emit(Note(f"{number} " + "x" * 2 * TEXT_CHARACTERS))
     journal.emit(STORY[-1])
     journal.close()
     records = read_journal(tmp_path / "journal.jsonl")
-    assert isinstance(records[-2].event, Note) and "no notes" in records[-2].event.text
+    assert isinstance(records[-2].event, Note) and "no more notes" in records[-2].event.text
     assert records[-1].event == STORY[-1]
     assert (tmp_path / "journal.jsonl").stat().st_size < DETAIL_BYTES + 2 * TEXT_CHARACTERS
 
@@ -304,7 +304,7 @@ def small_disk() -> Iterator[None]:
 
 
 def test_full_disk_stops_the_run_and_keeps_the_journal_whole(tmp_path: Path) -> None:
-    """An event that can't be written is an error that says so, again and again; what was written before stays sound."""
+    """An event that can't be written is an error, again and again; what was written before stays valid."""
     path = tmp_path / "journal.jsonl"
     journal = Journal(path, FakeClock())
     with small_disk():
@@ -319,7 +319,7 @@ def test_full_disk_stops_the_run_and_keeps_the_journal_whole(tmp_path: Path) -> 
 def test_interrupt_in_the_middle_of_a_write_leaves_a_sound_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second Ctrl-C that hits while a record is written costs that record; what is written on the way out fits."""
+    """A second Ctrl-C during a write loses that record; later records follow a complete line."""
     path = tmp_path / "journal.jsonl"
     journal = Journal(path, FakeClock())
     journal.emit(STORY[0])
@@ -336,13 +336,13 @@ def test_interrupt_in_the_middle_of_a_write_leaves_a_sound_journal(
 
 
 def test_text_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
-    """A path with bytes that are no text comes back as it was."""
+    """A path with bytes that are not UTF-8 is read back unchanged."""
     note = Note("folder \udcff → done")
     assert read_journal(write(tmp_path / "journal.jsonl", note))[0].event == note
 
 
 def test_schema_is_current_and_real_journals_keep_to_it(tmp_path: Path) -> None:
-    """The published JSON Schema is what the code makes, and each line of a journal with every type of event fits it."""
+    """The published JSON Schema is current, and each line of a journal with every type of event fits it."""
     published = (REPOSITORY / "docs/reference/journal.schema.json").read_text()
     assert published == render(), "run `make docs`"
     schema = json.loads(published)
@@ -356,6 +356,6 @@ def test_schema_is_current_and_real_journals_keep_to_it(tmp_path: Path) -> None:
 
 
 def test_journal_that_is_not_there(tmp_path: Path) -> None:
-    """A missing journal is an error of its own, by name."""
+    """A missing journal is an error that names it."""
     with pytest.raises(UsageError, match=r"nowhere\.jsonl can't be read"):
         read_journal(tmp_path / "nowhere.jsonl")

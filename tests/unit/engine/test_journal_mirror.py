@@ -1,4 +1,4 @@
-"""A run's journal is elsewhere too before anything is changed, and copying it never stops the run."""
+"""A run's journal is replicated before anything is changed, and replication never stops the run."""
 
 from __future__ import annotations
 
@@ -82,26 +82,26 @@ def world(tmp_path: Path) -> World:
     ids=lambda event: type(event).__name__,
 )
 def test_the_cluster_has_every_record_that_matters(world: World, event: Event) -> None:
-    """Once the run goes on after a record, a machine that has nothing but the API can read it."""
+    """Once the run continues after a record, a machine that has only the API can read that record."""
     world.emit(Note("before"), event)
     assert world.places.cluster.read(RUN) == world.path.read_bytes()
 
 
 @pytest.mark.parametrize("event", [CHANGE, UndoStarted("a", "revision 4")], ids=lambda event: type(event).__name__)
 def test_controllers_have_it_before_anything_is_changed(world: World, event: Event) -> None:
-    """Whatever a change does to the API, the way back from it is on every controller's disk before it begins."""
+    """Whatever a change does to the API, its restore point is on every controller's disk before it begins."""
     world.emit(STARTED, event)
     assert world.places.on(ONE) == world.places.on(TWO) == world.path.read_bytes()
 
 
 def test_steps_that_change_nothing_spare_the_controllers(world: World) -> None:
-    """A step without a way back changes nothing, so there is nothing that a controller would have to remember."""
+    """A step without a restore point changes nothing, so no controller needs its record."""
     world.emit(STARTED, StepStarted("a", "nothing to change", None), StepEnded("a", "passed", 1.0))
     assert world.places.on(ONE) == b""
 
 
 def test_looks_cost_nothing(world: World) -> None:
-    """A gate that looks every second isn't copied every second; the next record that matters takes it along."""
+    """A gate that is checked every second isn't copied every second; the next durable record takes it along."""
     world.emit(STARTED)
     before = world.places.cluster.read(RUN)
     world.emit(LOOK)
@@ -111,7 +111,7 @@ def test_looks_cost_nothing(world: World) -> None:
 
 
 def test_controllers_stand_in_for_the_cluster(world: World) -> None:
-    """With the API away, what the run does is written to controllers record by record."""
+    """With the API unreachable, each record of the run is written to the controllers."""
     world.emit(STARTED, CHANGE)
     world.places.kube.unavailable = True
     world.emit(StepApplied("a", 1.0))
@@ -120,7 +120,7 @@ def test_controllers_stand_in_for_the_cluster(world: World) -> None:
 
 
 def test_a_place_that_fails_is_said_once_and_tried_again(world: World) -> None:
-    """An outage is one line when it begins and one when it ends, not one for each record; then all is caught up."""
+    """An outage is one message at its begin and one at its end, not one for each record; then everything is copied."""
     world.places.kube.unavailable = True
     world.emit(STARTED, CHANGE, StepApplied("a", 1.0))
     assert [note for note in world.notes if "the cluster" in note] == world.notes
@@ -134,7 +134,7 @@ def test_a_place_that_fails_is_said_once_and_tried_again(world: World) -> None:
 
 
 def test_a_place_that_fails_is_left_alone_for_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that is gone costs its time limit now and then, not with every record; but the end is always tried."""
+    """An unreachable machine costs its timeout now and then, not with every record; but the end is always tried."""
     tried: list[str] = []
     real: Callable[..., object] = world.places.hosts.read
 
@@ -153,7 +153,7 @@ def test_a_place_that_fails_is_left_alone_for_a_while(world: World, monkeypatch:
 
 
 def test_nothing_stops_the_run(world: World) -> None:
-    """With every place gone the run goes on, and its own journal is complete."""
+    """With every place unreachable the run continues, and its own journal is complete."""
     world.places.kube.unavailable = True
     world.places.hosts.down |= {ONE.name, TWO.name}
     world.emit(STARTED, CHANGE, StepApplied("a", 1.0), StepEnded("a", "passed", 1.0), RunEnded(RUN, "succeeded", 1.0))
@@ -162,13 +162,13 @@ def test_nothing_stops_the_run(world: World) -> None:
 
 
 def test_controllers_learn_that_it_is_over(world: World) -> None:
-    """What they hold would otherwise look like a run that was cut off, to whoever finds it in the next outage."""
+    """Otherwise the controllers' journals would show an interrupted run in the next outage."""
     world.emit(STARTED, CHANGE, StepEnded("a", "passed", 1.0), RunEnded(RUN, "succeeded", 1.0))
     assert b"RunEnded" in world.places.on(ONE)
 
 
 def test_a_half_written_line_is_not_copied(world: World) -> None:
-    """Copies have whole lines only, whatever a full disk or a crash has left at the journal's end."""
+    """Replicas have complete lines only, whatever a full disk or a crash has left at the journal's end."""
     world.emit(STARTED)
     whole = world.path.read_bytes()
     with world.path.open("ab") as file:
@@ -192,7 +192,7 @@ def test_old_runs_go_but_not_the_last_that_succeeded(tmp_path: Path) -> None:
 
 
 def test_pruning_that_fails_is_no_reason_to_stop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster that can't be listed for old runs is one more thing that is said, once."""
+    """A cluster that can't be listed for old runs is reported once, as any other failure."""
 
     def refuse(*_: object, **__: object) -> tuple[()]:
         raise ApiUnavailable("too many requests")
@@ -204,10 +204,12 @@ def test_pruning_that_fails_is_no_reason_to_stop(world: World, monkeypatch: pyte
 
 
 def test_no_secret_is_in_any_copy(world: World) -> None:
-    """What an error quotes of a token, a password or a key is in no journal, here or elsewhere."""
+    """Tokens, passwords and keys that an error quotes are in no journal, here or elsewhere."""
     token, key = "eyJhbGciOi.eyJzdWIiOi.c2lnbmF0dXJl", "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n"
-    said = f"Deployment is invalid: env: password: hunter2222, Authorization: Bearer {token}; {key}"
-    world.emit(STARTED, CHANGE, Note(said), StepEnded("a", "failed", 1.0, said), RunEnded(RUN, "failed", 1.0, said))
+    secret = f"Deployment is invalid: env: password: hunter2222, Authorization: Bearer {token}; {key}"
+    world.emit(
+        STARTED, CHANGE, Note(secret), StepEnded("a", "failed", 1.0, secret), RunEnded(RUN, "failed", 1.0, secret)
+    )
     copies = [world.path.read_bytes(), world.places.cluster.read(RUN) or b"", world.places.on(ONE)]
     assert len(set(copies)) == 1
     assert b"[masked]" in copies[0]

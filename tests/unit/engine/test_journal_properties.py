@@ -1,4 +1,4 @@
-"""Journals of arbitrary events, cut and damaged at arbitrary places: what is believed was written, or it is refused."""
+"""Journals of arbitrary events, cut and damaged at arbitrary places: what is read was written, or it is refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from upgrader.model.event import (
 from upgrader.model.outcome import Verdict
 from upgrader.model.version import KubernetesVersion
 
-st.register_type_strategy(float, st.floats(allow_nan=False))  # NaN is no JSON, and not even equal to itself
+st.register_type_strategy(float, st.floats(allow_nan=False))  # NaN is not JSON, and not even equal to itself
 st.register_type_strategy(KubernetesVersion, st.builds(KubernetesVersion, *[st.integers(0, 2000)] * 3))
 
 EVENTS = st.lists(st.one_of(*(st.from_type(kind) for kind in get_args(Event))), max_size=12)
@@ -58,15 +58,15 @@ def read(content: bytes) -> list[object]:
 
 
 def news(events: list[Event]) -> list[Event]:
-    """The events without looks that say what the gate said before."""
-    said: dict[tuple[str, str], Verdict] = {}
+    """The events without checks that repeat what the gate answered before."""
+    answers: dict[tuple[str, str], Verdict] = {}
     found = []
     for event in events:
         if isinstance(event, GateChecked):
-            before = said.get((event.step, event.gate))
+            before = answers.get((event.step, event.gate))
             if before and (before.kind, before.reason) == (event.verdict.kind, event.verdict.reason):
                 continue
-            said[event.step, event.gate] = event.verdict
+            answers[event.step, event.gate] = event.verdict
         found.append(event)
     return found
 
@@ -79,7 +79,7 @@ def test_what_is_read_is_what_was_written(events: list[Event]) -> None:
 
 @given(EVENTS, st.data())
 def test_every_cut_leaves_a_beginning(events: list[Event], data: st.DataObject) -> None:
-    """Cut at any byte, a journal is readable: it holds the events whose lines are whole, and claims nothing else."""
+    """Cut at any byte, a journal is readable: it holds the events whose lines are complete, and claims nothing else."""
     content = written(events)
     cut = content[: data.draw(st.integers(0, len(content)))]
     assert read(cut) == news(events)[: cut.count(b"\n")]
@@ -101,7 +101,7 @@ def test_no_changed_byte_is_believed(events: list[Event], data: st.DataObject) -
 
 @given(SOME, st.data())
 def test_no_rearranged_lines_are_believed(events: list[Event], data: st.DataObject) -> None:
-    """Lines in any other order, doubled or with gaps are refused; only a beginning of the journal is believed."""
+    """Lines in any other order, duplicated or with gaps are refused; only a prefix of the journal is valid."""
     lines = written(events).splitlines(keepends=True)
     other = data.draw(st.lists(st.sampled_from(lines), max_size=len(lines) + 1))
     try:
@@ -117,7 +117,7 @@ def test_no_rearranged_lines_are_believed(events: list[Event], data: st.DataObje
 def test_any_story_has_a_report(events: list[Event]) -> None:
     """Whatever the order of events, a run has an outcome only where it ended, and it has every step that was begun.
 
-    A second beginning, which no journal has, would begin all over.
+    A second beginning, which no journal has, would start again.
     """
     content = written(events)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Where journals are kept outside of the machine that runs the upgrade."""
+"""Journals outside the machine that runs the upgrade."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def test_what_is_written_is_read_back(copies: JournalReplica, tmp_path: Path) ->
 
 
 def test_a_rivals_journal_is_never_replaced(places: Places, copies: JournalReplica, tmp_path: Path) -> None:
-    """A laptop that wakes up after another machine has gone on with its run can't wipe out what that one did."""
+    """A laptop that wakes up after another machine has resumed its run can't overwrite that machine's records."""
     theirs = journal_of(tmp_path / "1", RUN, STARTED, RESUMED, StepApplied("a", 2.0))
     ours = journal_of(tmp_path / "2", RUN, STARTED, *[StepApplied("a", 1.0)] * 9)
     copies.write(RUN, theirs)
     laptop = ClusterReplicas(places.kube) if copies is places.cluster else copies
-    with pytest.raises(JournalError, match="another machine has gone on with it"):
+    with pytest.raises(JournalError, match="another machine has resumed it"):
         laptop.write(RUN, ours)
     assert copies.read(RUN) == theirs
 
 
 def test_who_goes_on_replaces_what_was_left_behind(copies: JournalReplica, tmp_path: Path) -> None:
-    """Records that only this place had when another machine went on are of the past, and don't keep it from writing."""
+    """Records that only this place had when another machine resumed are outdated, and don't block later ones."""
     left = journal_of(tmp_path / "1", RUN, STARTED, *[Note("only here")] * 9)
     resumed = journal_of(tmp_path / "2", RUN, STARTED, RESUMED)
     copies.write(RUN, left)
@@ -74,7 +74,7 @@ def test_who_goes_on_replaces_what_was_left_behind(copies: JournalReplica, tmp_p
 
 
 def test_two_writers_of_one_secret(places: Places, tmp_path: Path) -> None:
-    """Of two machines at work on one run at the same moment, the slower one is refused, whatever it had read before."""
+    """Of two machines that work on one run at the same moment, the slower one is refused, whatever it had read."""
     begin = journal_of(tmp_path / "0", RUN, STARTED)
     one, two = ClusterReplicas(places.kube), ClusterReplicas(places.kube)
     one.write(RUN, begin)
@@ -86,7 +86,7 @@ def test_two_writers_of_one_secret(places: Places, tmp_path: Path) -> None:
 
 
 def test_answers_that_never_came(places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write that was carried out, but whose answer was lost, doesn't keep the next one from being written."""
+    """A write whose answer was lost doesn't keep the next one from being written."""
     begin = journal_of(tmp_path / "0", RUN, STARTED)
     long = journal_of(tmp_path / "1", RUN, STARTED, StepApplied("a", 1.0))
     for name, content in (("create", begin), ("replace", long)):
@@ -105,7 +105,7 @@ def test_answers_that_never_came(places: Places, tmp_path: Path, monkeypatch: py
 
 
 def test_a_removed_secret_is_made_again(places: Places, tmp_path: Path) -> None:
-    """Somebody who tidies up kube-system in the middle of a run doesn't end the copying."""
+    """Deleting the Secret in the middle of a run doesn't end the replication."""
     begin = journal_of(tmp_path / "0", RUN, STARTED)
     places.cluster.write(RUN, begin)
     places.kube.delete(SECRETS, secret_name(RUN), SYSTEM)
@@ -114,7 +114,7 @@ def test_a_removed_secret_is_made_again(places: Places, tmp_path: Path) -> None:
 
 
 def test_refusals_are_passed_on(places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user who may not write Secrets is told so, in the API's words."""
+    """A user who may not write Secrets gets the API's own message."""
     error = ApiError("secrets is forbidden")
     error.status = 403
 
@@ -127,7 +127,7 @@ def test_refusals_are_passed_on(places: Places, tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_damaged_secret_is_named(places: Places) -> None:
-    """What can't be unpacked is no journal, and the operator learns which object it is."""
+    """What can't be unpacked is not a journal, and the error names the object."""
     for data in ({}, {"journal.jsonl.gz": "%%"}, {"journal.jsonl.gz": base64.b64encode(b"\x1f\x8bno").decode()}):
         places.kube.put(SECRETS, {"metadata": {"name": secret_name(RUN), "namespace": SYSTEM}, "data": data}, SYSTEM)
         with pytest.raises(JournalError, match=f"kube-system/{secret_name(RUN)}"):
@@ -135,7 +135,7 @@ def test_a_damaged_secret_is_named(places: Places) -> None:
 
 
 def test_only_root_reads_it_on_a_controller(places: Places, tmp_path: Path) -> None:
-    """The file is 0600 and its folders 0700, and no command line, which everybody there sees, has any of it."""
+    """The file is 0600 and its folders 0700, and no command line, which other users can see, has any of it."""
     content = journal_of(tmp_path, RUN, STARTED)
     places.controllers[0].write(RUN, content)
     assert places.hosts.modes[ONE.name, f"{CONTROLLER_RUNS}/{RUN}/{JOURNAL}"] == 0o600
@@ -144,13 +144,13 @@ def test_only_root_reads_it_on_a_controller(places: Places, tmp_path: Path) -> N
 
 
 def test_the_longest_journal_fits(places: Places, tmp_path: Path) -> None:
-    """A journal at the size from which it takes no more details is still small enough for a Secret."""
+    """A journal at the size from which it takes no more details still fits into a Secret."""
     chance = random.Random(1)
-    looks = [
+    checks = [
         GateChecked("kube-apiserver", "daemonset/x", pending(f"{chance.random()} of {index} pods Ready"), 0, 3, 1.0)
         for index in range(13_000)
     ]
-    content = journal_of(tmp_path, RUN, STARTED, *looks)
+    content = journal_of(tmp_path, RUN, STARTED, *checks)
     assert len(content) >= DETAIL_BYTES
     places.cluster.write(RUN, content)
     assert places.cluster.read(RUN) == content
@@ -168,7 +168,7 @@ def test_what_does_not_fit_is_refused(places: Places, tmp_path: Path) -> None:
     ["", "20260101T000000-", "20260101T000000-../x", "20260101T000000-a/b", f"{RUN}\n", "lost+found", ".", "x" * 80],
 )
 def test_names_that_are_no_runs(name: str) -> None:
-    """A name becomes a path on this machine and on controllers: nothing that leads elsewhere is taken for a run."""
+    """A name becomes a path on this machine and on controllers: nothing that leads outside is accepted as a run."""
     assert not is_run(name)
 
 

@@ -1,4 +1,4 @@
-"""A process killed at any instant: another one ends the run as it would have ended, or takes it back to its start."""
+"""A process killed at any instant: another one ends the run as it would have ended, or rolls it back to its start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("_no_fsync")
 
 @pytest.fixture
 def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a kill is no power cut: what was written is there."""
+    """A kill is not a power cut: what was written stays."""
     monkeypatch.setattr("upgrader.engine.journal.journal_file.os.fsync", lambda file: None)
 
 
@@ -34,7 +34,7 @@ def worlds(tmp_path: Path, **properties: Any) -> Iterator[World]:
 
 
 def survive(world: World, act: Act, fate: Fate) -> RunResult | None:
-    """What a process came to; None when it was killed."""
+    """How a process ended; None when it was killed."""
     try:
         return act(world.process(fate))
     except Killed:
@@ -42,12 +42,12 @@ def survive(world: World, act: Act, fate: Fate) -> RunResult | None:
 
 
 def go_on(world: World, act: Act) -> RunResult:
-    """What a person does after a kill: `resume`, or the same again where nothing was written down."""
+    """What an operator does after a kill: `resume`, or the same command again where no journal was written."""
     return act(world.process(Fate())) if world.state.run else Process.run(world.process(Fate()))
 
 
 def fresh(world: World) -> World:
-    """An empty journal, as a kill right after its creation leaves it, is nobody's run."""
+    """An empty journal, as left by a kill right after its creation, is not a run."""
     if world.path.exists() and not world.state.run:
         world.path.unlink()
     return world
@@ -97,7 +97,7 @@ def revisions(world: World) -> list[int]:
 @pytest.mark.parametrize("orphans", [True, False], ids=["helm-goes-on", "helm-killed-too"])
 @pytest.mark.parametrize("playbook", [False, True])
 def test_resume_ends_as_the_run_would_have(tmp_path: Path, orphans: bool, playbook: bool) -> None:
-    """Killed at whatever instant of a run that would have succeeded, the next process completes it, and no more."""
+    """Killed at any instant of a run that would have succeeded, the next process completes it, and does no more."""
     reference = World(tmp_path / "reference.jsonl", playbook=playbook)
     upgraded(reference)
     for world in every_kill(tmp_path, Process.run, nothing, orphans=orphans, playbook=playbook):
@@ -105,19 +105,19 @@ def test_resume_ends_as_the_run_would_have(tmp_path: Path, orphans: bool, playbo
             result = go_on(world, Process.resume)
             assert result.outcome == "succeeded", (world.note, result)
         assert world.deployed == reference.deployed, world.note
-        # Between its end and the note of it on the controller, nobody can know that it came to its end.
+        # Between its end and the controller's marker of it, no process can know that it completed.
         unnoted = world.note.startswith(("after tune.yml", "before /etc/kubernetes/upgrader/playbooks"))
         runs = {0} if not playbook else {1, 2} if unnoted else {1}
         assert world.playbooks.completed in runs, world.note
         tidy(world)
         if orphans:
-            # What Helm completes by itself is neither taken back nor done again.
+            # What Helm completes by itself is neither undone nor repeated.
             assert revisions(world) == [2, 1, 2], world.note
 
 
 @pytest.mark.parametrize("orphans", [True, False], ids=["helm-goes-on", "helm-killed-too"])
 def test_rollback_after_any_kill_is_the_start(tmp_path: Path, orphans: bool) -> None:
-    """Killed at whatever instant, the run can be taken back instead: every release is what it was before."""
+    """Killed at any instant, the run can be rolled back instead: every release is as it was before."""
     start = World(tmp_path / "none").deployed
     for world in every_kill(tmp_path, Process.run, nothing, orphans=orphans):
         if world.state.run:
@@ -129,7 +129,7 @@ def test_rollback_after_any_kill_is_the_start(tmp_path: Path, orphans: bool) -> 
 
 @pytest.mark.parametrize("orphans", [True, False], ids=["helm-goes-on", "helm-killed-too"])
 def test_run_that_rolls_back_goes_on_rolling_back(tmp_path: Path, orphans: bool) -> None:
-    """Killed at whatever instant of a run that fails and goes back, the next process brings it back to the start."""
+    """Killed at any instant of a run that fails and rolls back, the next process completes the rollback."""
     start = World(tmp_path / "none").deployed
     for world in every_kill(tmp_path, Process.run, bad, orphans=orphans):
         if not world.state.over:
@@ -142,7 +142,7 @@ def test_run_that_rolls_back_goes_on_rolling_back(tmp_path: Path, orphans: bool)
 @pytest.mark.parametrize("orphans", [True, False], ids=["helm-goes-on", "helm-killed-too"])
 @pytest.mark.parametrize("to", ["", "a"])
 def test_rollback_that_is_killed_goes_on(tmp_path: Path, orphans: bool, to: str) -> None:
-    """A rollback that a person asked for, killed at whatever instant, is completed, and to no other step than asked."""
+    """A requested rollback, killed at any instant, is completed, and to no other step than requested."""
     reference = World(tmp_path / "reference.jsonl")
     upgraded(reference)
     reference.process(Fate()).rollback(to)
@@ -166,7 +166,7 @@ def test_rollback_that_is_killed_goes_on(tmp_path: Path, orphans: bool, to: str)
 def test_killed_over_and_over(
     tmp_path_factory: pytest.TempPathFactory, kills: list[int], orphans: bool, fails: bool
 ) -> None:
-    """However often those who go on are killed as well, somebody ends it, and it ends as if nobody had been killed."""
+    """However often the resuming processes are killed as well, one of them ends the run as if none had been killed."""
     folder = tmp_path_factory.mktemp("world")
     world, reference = World(folder / "w.jsonl", orphans), World(folder / "r.jsonl")
     if fails:

@@ -1,4 +1,4 @@
-"""Which runs a cluster folder remembers, and which it lets go."""
+"""Which runs a cluster folder keeps, and which it removes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_no_runs_yet(tmp_path: Path) -> None:
 
 
 def test_newest_runs_are_kept(tmp_path: Path) -> None:
-    """What is older than the newest N goes, folder and all."""
+    """Runs older than the newest N are removed, folder and all."""
     made = [a_run(tmp_path, day) for day in range(1, 6)]
     assert prune(tmp_path, 3) == tuple(made[:2])
     assert names(tmp_path) == made[2:]
@@ -62,7 +62,7 @@ def test_newest_runs_are_kept(tmp_path: Path) -> None:
 
 
 def test_last_successful_run_is_kept(tmp_path: Path) -> None:
-    """However many failures came after it, the last run that succeeded stays; earlier successes go."""
+    """However many failures came after it, the last run that succeeded stays; earlier successes are removed."""
     a_run(tmp_path, 1)
     good = a_run(tmp_path, 2)
     made = [a_run(tmp_path, day, "rolled-back") for day in range(3, 8)]
@@ -71,18 +71,17 @@ def test_last_successful_run_is_kept(tmp_path: Path) -> None:
 
 
 def test_runs_of_other_sorts_push_no_upgrade_out(tmp_path: Path) -> None:
-    """However often `recover` was run since, the last upgrade, which can be gone on with, and the last that succeeded,
-    which is what stands, are still there."""
-    good, cut_off = a_run(tmp_path, 1), a_run(tmp_path, 3, None)
+    """However often `recover` was run since, the last upgrade, and the last upgrade that succeeded, are kept."""
+    good, interrupted = a_run(tmp_path, 1), a_run(tmp_path, 3, None)
     a_run(tmp_path, 2, "rolled-back")
     made = [a_run(tmp_path, day, "succeeded", RunKind.RECOVER) for day in range(4, 8)]
     prune(tmp_path, 1)
-    assert names(tmp_path) == [good, cut_off, made[-1]]
+    assert names(tmp_path) == [good, interrupted, made[-1]]
 
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_run_that_can_go_on_is_kept(tmp_path: Path, damaged: bool) -> None:
-    """The newest run stays when it was interrupted, and when its journal says nothing that can be believed."""
+    """The newest run stays when it was interrupted, and when its journal is not valid."""
     for day in (1, 2):
         a_run(tmp_path, day)
     newest = a_run(tmp_path, 3, None)
@@ -93,7 +92,7 @@ def test_run_that_can_go_on_is_kept(tmp_path: Path, damaged: bool) -> None:
 
 
 def test_only_runs_are_removed(tmp_path: Path) -> None:
-    """Folders and files of other names, and links, are nobody's business."""
+    """Folders and files of other names, and links, are not touched."""
     made = [a_run(tmp_path, day) for day in (1, 2, 3)]
     (tmp_path / "notes").mkdir()
     (tmp_path / ".lock").touch()
@@ -105,7 +104,7 @@ def test_only_runs_are_removed(tmp_path: Path) -> None:
 
 
 def test_interrupted_removal_is_completed(tmp_path: Path) -> None:
-    """What a crash left half removed is no run any more, and is gone after the next time."""
+    """A folder whose removal was interrupted is not a run any more, and is removed the next time."""
     half = tmp_path / f".removing-{a_run(tmp_path, 1)}"
     (tmp_path / half.name.removeprefix(".removing-")).rename(half)
     newest = a_run(tmp_path, 2)
@@ -115,7 +114,7 @@ def test_interrupted_removal_is_completed(tmp_path: Path) -> None:
 
 
 def test_run_that_cannot_be_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that the system won't let go is an error by name, before the run changes anything."""
+    """A folder that can't be removed is an error that names it, before the run changes anything."""
     old = a_run(tmp_path, 1)
     a_run(tmp_path, 2)
 

@@ -1,4 +1,4 @@
-"""A machine that has nothing but a cluster folder finds the newest run, and the most of it that is known."""
+"""A machine that has only a cluster folder finds the newest run, and its most complete journal."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_the_most_complete_copy_wins(world: World) -> None:
 
 
 def test_found_with_the_api_away(world: World) -> None:
-    """A fresh machine finds the run on a controller's disk while there is no API, and is told what it could not see."""
+    """A fresh machine finds the run on a controller's disk without an API, and reports what it could not read."""
     world.on_controller(world.middle)
     world.places.kube.unavailable = True
     world.places.hosts.down.add("controller-2")
     found = world.find()
     assert found.runs[-1].content == world.middle
     assert len(found.problems) == 2
-    assert any("the cluster could not be looked into" in problem for problem in found.problems)
+    assert any("the cluster could not be searched" in problem for problem in found.problems)
     assert any("controller-2" in problem for problem in found.problems)
 
 
@@ -95,7 +95,7 @@ def test_runs_come_oldest_first(world: World) -> None:
 
 
 def test_a_damaged_copy_hides_no_sound_one(world: World) -> None:
-    """A longer copy that can't be believed loses to a shorter one that can, and is named."""
+    """A longer copy that is not valid loses to a shorter one that is, and is named."""
     world.places.cluster.write(RUN, world.middle)
     world.on_controller(world.long.replace(b'{"step":"b"', b'{"step":"c"'))
     found = world.find()
@@ -104,7 +104,7 @@ def test_a_damaged_copy_hides_no_sound_one(world: World) -> None:
 
 
 def test_a_torn_line_is_passed_over(world: World) -> None:
-    """What a crash tore off at the end of the local journal doesn't make it differ from its copies."""
+    """A torn line at the end of the local journal doesn't make it differ from its copies."""
     world.here(world.middle + b'{"schema":2')
     world.places.cluster.write(RUN, world.middle)
     run = world.run()
@@ -112,7 +112,7 @@ def test_a_torn_line_is_passed_over(world: World) -> None:
 
 
 def test_who_went_on_counts_more_than_who_was_left(world: World) -> None:
-    """A dead laptop's folder can hold records that no copy ever had; what another machine did since comes first."""
+    """A dead laptop's folder can hold records that no copy ever had; what another machine did since wins."""
     world.here(world.journal(STARTED, *[Note("never copied")] * 9))
     resumed = world.journal(STARTED, RESUMED, StepApplied("a", 2.0))
     world.places.cluster.write(RUN, resumed)
@@ -121,12 +121,12 @@ def test_who_went_on_counts_more_than_who_was_left(world: World) -> None:
 
 
 def test_two_that_went_on_are_for_a_person(world: World) -> None:
-    """Two machines that did different things under one run's name: neither may be gone on with unseen."""
+    """Two machines that did different things under one run's name: neither can be continued without a decision."""
     world.places.cluster.write(RUN, world.middle)
     world.on_controller(world.journal(STARTED, StepApplied("other", 1.0)))
     run = world.run()
     assert "its journals differ in the cluster and in controller-1" in run.problem
-    with pytest.raises(JournalError, match="two machines have gone on with it"):
+    with pytest.raises(JournalError, match="two machines have resumed it"):
         bring_home(run, world.runs)
     assert not (world.runs / RUN).exists()
 
@@ -145,7 +145,7 @@ def test_brought_home_it_can_be_gone_on_with(world: World) -> None:
 
 
 def test_a_folder_that_lags_behind_is_brought_up_to_date(world: World) -> None:
-    """The laptop where a run began knows what was done since on another machine."""
+    """The laptop where a run began sees what another machine did since."""
     path = world.here(world.short + b'{"torn')
     world.places.cluster.write(RUN, world.long)
     bring_home(world.run(), world.runs)
@@ -154,7 +154,7 @@ def test_a_folder_that_lags_behind_is_brought_up_to_date(world: World) -> None:
 
 
 def test_what_is_replaced_is_kept_aside(world: World) -> None:
-    """Records that only this folder had are not thrown away when another machine has gone on without them."""
+    """Records that only this folder had are kept when another machine has resumed without them."""
     mine = world.journal(STARTED, Note("never copied"))
     path = world.here(mine)
     world.places.cluster.write(RUN, world.journal(STARTED, RESUMED))
@@ -164,7 +164,7 @@ def test_what_is_replaced_is_kept_aside(world: World) -> None:
 
 
 def test_what_is_complete_here_stays(world: World) -> None:
-    """A folder that knows the most is left as it is, though nothing else has any copy."""
+    """A folder that has the most complete journal is left as it is."""
     path = world.here(world.journal(STARTED, RunEnded(RUN, "succeeded", 1.0)))
     before = path.stat().st_ino
     bring_home(world.run(), world.runs)
@@ -172,7 +172,7 @@ def test_what_is_complete_here_stays(world: World) -> None:
 
 
 def test_a_folder_that_can_t_be_written_is_named(world: World) -> None:
-    """The error says which folder, and why."""
+    """The error names the folder and the cause."""
     world.places.cluster.write(RUN, world.long)
     (world.runs / RUN).write_text("no folder")
     with pytest.raises(JournalError, match=f"can't be written to {world.runs / RUN}"):
@@ -180,7 +180,7 @@ def test_a_folder_that_can_t_be_written_is_named(world: World) -> None:
 
 
 def test_a_table_of_all_runs(world: World) -> None:
-    """Runs of this folder and of others are one list, and of each that copy is shown which goes furthest."""
+    """Runs of this folder and of others are one list, each from the copy with the most progress."""
     world.here(world.short)
     world.places.cluster.write(RUN, world.long)
     world.on_controller(journal_of(world.scratch, OLDER, RunStarted(OLDER, RunKind.UPGRADE, (), "")), OLDER)
@@ -200,7 +200,7 @@ def test_what_this_folder_knows_best_is_told_from_it(world: World) -> None:
 
 
 def test_a_damaged_journal_is_told_from_a_sound_copy(world: World) -> None:
-    """Where this folder's own can't be believed, the cluster's is shown, and where it is."""
+    """Where this folder's own is not valid, the cluster's is shown, and where it is."""
     world.here(world.long.replace(b"StepApplied", b"StepEndedxx"))
     world.places.cluster.write(RUN, world.middle)
     (run,) = with_remote_runs(past_runs(world.runs), find_runs(world.places.all), world.runs)

@@ -68,7 +68,7 @@ def passed(name: str) -> tuple[Event, ...]:
 
 @given(st.lists(ANY, max_size=15))
 def test_any_journal_has_a_state_and_a_next_action(events: list[Event]) -> None:
-    """Whatever order events come in, there is a state, and one thing to do; what it names is a step of the run."""
+    """Whatever the order of events, there is a state and a next action; what it names is a step of the run."""
     found = RunState()
     for event in events:
         found = follow(found, event)
@@ -93,7 +93,7 @@ def test_no_step_goes_back_to_an_earlier_phase(events: list[Event], asked: bool)
 
 @given(st.lists(st.booleans(), max_size=12), st.sampled_from(get_args(OnFailure)))
 def test_every_run_ends(answers: list[bool], policy: OnFailure) -> None:
-    """Doing what is next, with each step and each undo working or not, comes to an end, and never repeats itself."""
+    """Executing the next action, with each step and undo working or not, comes to an end, and never repeats itself."""
     found, done = state(on_failure=policy), []
     for answer in [*answers, *[True] * 20]:
         action = next_action(found)
@@ -114,7 +114,7 @@ def test_every_run_ends(answers: list[bool], policy: OnFailure) -> None:
 
 
 def test_step_that_was_cut_off_is_looked_at_first() -> None:
-    """Of a change that may be in nothing is assumed; one that is in lacks its gates only."""
+    """An interrupted change is inspected first; a change that is in place lacks only its gates."""
     assert next_action(state(*passed("a"), StepStarted("b", "", POINT))) == Complete("b")
     assert next_action(state(*passed("a"), StepStarted("b", "", POINT), StepApplied("b", 1.0))) == CheckGates("b")
 
@@ -126,7 +126,7 @@ def test_interrupted_run_goes_on_where_it_was() -> None:
 
 
 def test_rollback_keeps_the_step_that_was_named() -> None:
-    """`--to a` takes back what came after a, newest first, and then ends."""
+    """`--to a` undoes what came after a, newest first, and then ends."""
     done = (*passed("a"), *passed("b"), *passed("c"), RunEnded("r", "succeeded", 9.0))
     found = state(*done, RollbackRequested("r", "me", "a"))
     undone = []
@@ -140,7 +140,7 @@ def test_rollback_keeps_the_step_that_was_named() -> None:
 
 @pytest.mark.parametrize("event", [RunResumed("r", "me"), RollbackRequested("r", "me")])
 def test_undo_that_failed_is_tried_again_by_whoever_goes_on(event: Event) -> None:
-    """A person may have mended what was in the way of it."""
+    """An operator may have fixed what blocked it."""
     failed = (*passed("a"), StepStarted("b", "", POINT), StepEnded("b", "failed", 1.0, "bad flag"))
     back = (
         UndoStarted("b", ""),
@@ -155,14 +155,14 @@ def test_undo_that_failed_is_tried_again_by_whoever_goes_on(event: Event) -> Non
 
 
 def test_stopped_at_a_failure_the_step_is_tried_again() -> None:
-    """Where policy says to stop, going on means to look at the step that failed, and to complete it."""
+    """With `onFailure: stop`, resuming means to inspect the step that failed, and to complete it."""
     failed = (*passed("a"), StepStarted("b", "", POINT), StepEnded("b", "failed", 1.0, "bad flag"))
     found = state(*failed, RunEnded("r", "failed", 9.0, "bad flag"), RunResumed("r", "me"), on_failure="stop")
     assert next_action(found) == Complete("b")
 
 
 def test_step_that_failed_before_it_was_begun_is_begun_anew() -> None:
-    """Its way back was not written down, so it has to be captured."""
+    """Its restore point was not recorded, so it has to be captured."""
     failed = (*passed("a"), StepEnded("b", "failed", 1.0, "no way back"), RunEnded("r", "failed", 9.0))
     found = state(*failed, RunResumed("r", "me"), on_failure="stop")
     assert next_action(found) == Begin("b")

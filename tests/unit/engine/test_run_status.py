@@ -1,4 +1,4 @@
-"""What the newest run is doing, told from its journal and from the folder's lock."""
+"""The status of the newest run, from its journal and the folder's lock."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def journal(runs: Path, *events: Event) -> None:
 
 
 def test_run_at_work(tmp_path: Path) -> None:
-    """With the lock held since before the run began, and no end in its journal, it is running, and at what."""
+    """With the lock held since before the run began, and no end in its journal, it is running, at the shown step."""
     journal(tmp_path, STARTED, STEP, StepApplied("a", 3.0))
     status = status_of(BEFORE, newest_run(tmp_path))
     assert (status.state, status.resumable) == ("running", False)
@@ -46,21 +46,21 @@ def test_run_at_work(tmp_path: Path) -> None:
 
 
 def test_run_that_was_cut_off(tmp_path: Path) -> None:
-    """Without a holder, a run that has no end was cut off, and can be gone on with."""
+    """Without a holder, a run without an end was interrupted, and can be resumed."""
     journal(tmp_path, STARTED, STEP)
     status = status_of(None, newest_run(tmp_path))
     assert (status.state, status.resumable) == ("idle", True)
 
 
 def test_holder_that_came_later_is_another_command(tmp_path: Path) -> None:
-    """A lock that was taken after the run began isn't that run's: it was cut off, and somebody else is at work."""
+    """A lock that was taken after the run began isn't that run's: it was interrupted, and another command runs."""
     journal(tmp_path, STARTED, STEP)
     status = status_of(AFTER, newest_run(tmp_path))
     assert (status.state, status.resumable) == ("preparing", False)
 
 
 def test_run_that_is_over(tmp_path: Path) -> None:
-    """A run that came to its end is not to be gone on with, unless it was stopped."""
+    """A run that has ended can't be resumed, unless it was stopped."""
     journal(tmp_path, STARTED, STEP, StepEnded("a", "passed", 3.0), RunEnded(NAME, "succeeded", 4.0))
     assert not status_of(None, newest_run(tmp_path)).resumable
     assert status_of(BEFORE, newest_run(tmp_path)).state == "preparing"
@@ -73,7 +73,7 @@ def test_stopped_run_can_be_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_way_back_is_named_while_it_is_taken(tmp_path: Path) -> None:
-    """While a step is undone, that is what the run is doing, and where it goes back to."""
+    """While a step is undone, that is what the run is doing, with the restore point."""
     journal(tmp_path, STARTED, STEP, StepEnded("a", "failed", 3.0, "bad flag"), UndoStarted("a", "revision 4"))
     run = newest_run(tmp_path)
     assert run is not None and run.state.doing == "a: rolling back to revision 4"
@@ -108,7 +108,7 @@ def lease_of(run: str) -> Lease:
 
 
 def test_run_of_another_machine() -> None:
-    """It is at work while the cluster's lock names it, and cut off when nobody, or somebody else, holds that."""
+    """It is running while the cluster's lock names it, and interrupted when the lock is free or names another."""
     run = elsewhere(STARTED, STEP)
     assert status_of(None, run, lease_of(NAME)).state == "running"
     for lease in (None, lease_of("another run")):
@@ -117,6 +117,6 @@ def test_run_of_another_machine() -> None:
 
 
 def test_run_of_another_machine_that_is_over() -> None:
-    """One that came to its end is not at work, though its lock is not given back yet."""
+    """One that has ended is not running, though its lock is not released yet."""
     status = status_of(None, elsewhere(STARTED, RunEnded(NAME, "succeeded", 4.0)), lease_of(NAME))
     assert (status.state, status.resumable) == ("idle", False)

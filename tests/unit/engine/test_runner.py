@@ -1,4 +1,4 @@
-"""The run loop: order, gates, and the way back."""
+"""The run loop: order, gates and rollback."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_next_step_waits_for_the_gate(bench: Bench) -> None:
     run(bench.runner(), bench.step("a", gate), bench.step("b"))
     began = [event.step for event in bench.recorder.events if isinstance(event, StepStarted)]
     assert began == ["a", "b"]
-    assert bench.clock.monotonic() >= 5.0, "six looks, one second apart"
+    assert bench.clock.monotonic() >= 5.0, "six checks, one second apart"
 
 
 def test_failed_step_takes_the_run_back_in_reverse(bench: Bench) -> None:
@@ -51,7 +51,7 @@ def test_gate_that_never_holds_takes_both_steps_back(bench: Bench) -> None:
 
 
 def test_unknown_is_not_healthy(bench: Bench) -> None:
-    """A gate that can't find out fails like one that knows the answer is no, and says that it doesn't know."""
+    """A gate whose verdict stays unknown fails, and reports that it is unknown."""
     blind = ScriptedGate("nodes", last=unknown("the API does not answer"))
     result = run(bench.runner(), bench.step("a", blind))
     assert result.outcome == "rolled-back"
@@ -59,7 +59,7 @@ def test_unknown_is_not_healthy(bench: Bench) -> None:
 
 
 def test_broken_gate_does_not_wait_for_its_deadline(bench: Bench) -> None:
-    """A gate that says `broken` three times in a row ends the wait at once, with the evidence in the message."""
+    """A gate that is `broken` three times in a row ends the wait at once, with the evidence in the message."""
     crash = ScriptedGate("deployment/x", last=broken("exits with 1", "Error: unknown flag: --nonsense"))
     result = run(bench.runner(), bench.step("a", crash))
     assert "unknown flag: --nonsense" in result.reason
@@ -67,23 +67,25 @@ def test_broken_gate_does_not_wait_for_its_deadline(bench: Bench) -> None:
 
 
 def test_one_broken_glimpse_is_forgiven(bench: Bench) -> None:
-    """A single `broken` look, as at the moment of a container's first restart, fails nothing."""
+    """A single `broken` check, as at a container's first restart, fails nothing."""
     gate = ScriptedGate("g", iter([broken("restarted once"), pending("starting")]), last=holds("ok"))
     gate.verdicts = iter([broken("restarted once"), pending("starting"), holds("ok")])
     assert run(bench.runner(), bench.step("a", gate)) == RunResult("succeeded")
 
 
 def test_undo_goes_on_past_a_failed_undo(bench: Bench) -> None:
-    """One undo that fails doesn't keep the others from being tried, and the run says that a person is needed."""
-    stuck = bench.step("b", apply_error=StepFailed("bad flag"), undo_error=RollbackFailed("no revision", remedy="look"))
+    """One undo that fails doesn't keep the others from being tried, and the run asks for manual action."""
+    stuck = bench.step(
+        "b", apply_error=StepFailed("bad flag"), undo_error=RollbackFailed("no revision", remedy="check")
+    )
     result = run(bench.runner(), bench.step("a"), stuck)
-    assert (result.outcome, result.remedy) == ("failed", "look")
+    assert (result.outcome, result.remedy) == ("failed", "check")
     assert "bad flag" in result.reason and "no revision" in result.reason
     assert bench.diary[-1] == "undo a to 1"
 
 
 def test_undone_step_is_gated_again(bench: Bench) -> None:
-    """A rollback counts only when the old revision is seen healthy afterwards."""
+    """A rollback counts only when the old revision is healthy afterwards."""
     sick = ScriptedGate("nodes", last=pending("NotReady"))
     result = run(bench.runner(), bench.step("a", undo_gates=(sick,), apply_error=StepFailed("bad")))
     assert result.outcome == "failed"
@@ -101,7 +103,7 @@ def test_policy_says_how_far_back(bench: Bench, policy: str, undone: list[str]) 
 
 
 def test_way_back_waits_for_the_api(bench: Bench) -> None:
-    """With the API away after a failed step, the undo waits until it answers instead of failing at once."""
+    """With the API unreachable after a failed step, the undo waits until it answers instead of failing at once."""
     answers: list[str | Exception] = [ApiUnavailable("refused"), ApiUnavailable("refused"), "ok"]
     bench.kube.raw_answers["/readyz"] = iter(answers)
     result = run(bench.runner(), bench.step("a", apply_error=StepFailed("API went away")))
@@ -110,7 +112,7 @@ def test_way_back_waits_for_the_api(bench: Bench) -> None:
 
 
 def test_stop_lets_the_current_step_finish(bench: Bench) -> None:
-    """A stop asked for in the middle of a step takes effect after its gates, and undoes nothing."""
+    """A stop requested during a step takes effect after its gates, and undoes nothing."""
 
     def ask() -> None:
         bench.stop.requested = True
@@ -122,7 +124,7 @@ def test_stop_lets_the_current_step_finish(bench: Bench) -> None:
 
 
 def test_way_back_is_told_before_the_change(bench: Bench) -> None:
-    """The event that holds a step's way back comes before the step changes anything."""
+    """The event with a step's restore point comes before the step changes anything."""
     seen: list[int] = []
     step = bench.step("a", on_apply=lambda: seen.append(len(bench.recorder.events)))
     run(bench.runner(), step)
@@ -132,7 +134,7 @@ def test_way_back_is_told_before_the_change(bench: Bench) -> None:
 
 
 def test_step_with_nothing_to_take_back_is_not_undone(bench: Bench) -> None:
-    """A step that changed nothing is left out of the way back."""
+    """A step that changed nothing is left out of the rollback."""
     unchanged = PipelineStep(VerifyStep("a"), (), ())
     result = run(bench.runner(), unchanged, bench.step("b", apply_error=StepFailed("bad")))
     assert result == RunResult("rolled-back", "bad")
@@ -140,7 +142,7 @@ def test_step_with_nothing_to_take_back_is_not_undone(bench: Bench) -> None:
 
 
 def lose_api(bench: Bench) -> PipelineStep:
-    """A step that takes the API away and fails."""
+    """A step that makes the API unreachable and fails."""
 
     def lose() -> None:
         bench.kube.unavailable = True
@@ -149,14 +151,14 @@ def lose_api(bench: Bench) -> PipelineStep:
 
 
 def test_api_that_does_not_come_back_is_brought_back_and_the_run_rolled_back(bench: Bench) -> None:
-    """An API that a step took away is waited for, then brought back over SSH; then every step is undone as ever."""
+    """An API that a step made unreachable is waited for, then recovered over SSH; then every step is undone."""
     result = run(bench.runner(), bench.step("a"), lose_api(bench))
     assert result == RunResult("rolled-back", "cluster unreachable")
     assert bench.diary[2:] == ["undo b to 1", "undo a to 1"]
     assert bench.recovery.calls == 1
     assert bench.clock.monotonic() == 60.0, "it had its time to come back by itself"
-    told = [type(event) for event in bench.recorder.events]
-    assert told.index(UndoStarted) < told.index(RecoveryStarted) < told.index(RecoveryEnded) < told.index(UndoEnded)
+    order = [type(event) for event in bench.recorder.events]
+    assert order.index(UndoStarted) < order.index(RecoveryStarted) < order.index(RecoveryEnded) < order.index(UndoEnded)
 
 
 def test_api_that_was_waited_for_already_is_brought_back_at_once(bench: Bench) -> None:
@@ -168,7 +170,7 @@ def test_api_that_was_waited_for_already_is_brought_back_at_once(bench: Bench) -
 
 
 def test_gates_notice_that_the_api_is_lost(bench: Bench) -> None:
-    """A step that was applied and then takes the API away fails as soon as that is certain, and is taken back."""
+    """A step that makes the API unreachable after it was applied fails as soon as that is certain, and is undone."""
 
     def lose() -> None:
         bench.kube.unavailable = True
@@ -180,7 +182,7 @@ def test_gates_notice_that_the_api_is_lost(bench: Bench) -> None:
 
 
 def test_api_that_cannot_be_brought_back_needs_a_person(bench: Bench) -> None:
-    """A recovery that fails ends the run as failed, with what it found and what to do; nothing is undone blindly."""
+    """A recovery that fails ends the run as failed, with its cause and remedy; nothing is undone blindly."""
     bench.recovery.error = RollbackFailed("etcd has lost its data", remedy="restore the backup")
     result = run(bench.runner(), bench.step("a"), lose_api(bench))
     assert (result.outcome, result.remedy) == ("failed", "restore the backup")
@@ -191,7 +193,7 @@ def test_api_that_cannot_be_brought_back_needs_a_person(bench: Bench) -> None:
 
 
 def test_policy_can_leave_the_api_to_a_person(bench: Bench) -> None:
-    """Without recovery the run waits for as long as a reboot takes, touches nothing, and asks for a person."""
+    """Without recovery the run waits for as long as a reboot takes, touches nothing, and asks for manual action."""
     result = run(bench.runner(patience_seconds=inf), lose_api(bench))
     assert result.outcome == "failed"
     assert "has not been ready for 300 s" in result.reason and "upgrader recover" in result.remedy
@@ -199,7 +201,7 @@ def test_policy_can_leave_the_api_to_a_person(bench: Bench) -> None:
 
 
 def test_api_that_is_lost_on_the_way_back_is_brought_back_and_the_undo_repeated(bench: Bench) -> None:
-    """Rolling back can take the API away once more: the undo is tried again, and its second success counts."""
+    """A rollback can make the API unreachable again: the undo is retried, and its second success counts."""
 
     def lose_once() -> None:
         if bench.recovery.calls == 0:
@@ -220,7 +222,7 @@ def test_undo_that_fails_while_the_api_answers_is_not_repeated(bench: Bench) -> 
 
 
 def test_undo_that_keeps_losing_the_api_ends(bench: Bench) -> None:
-    """An undo that takes the API away every time is not tried for ever."""
+    """An undo that makes the API unreachable every time is not retried for ever."""
     step = bench.step("a", apply_error=StepFailed("bad"), undo_error=ApiUnavailable("refused"))
     result = run(bench.runner(), step)
     assert result.outcome == "failed"
@@ -228,7 +230,7 @@ def test_undo_that_keeps_losing_the_api_ends(bench: Bench) -> None:
 
 
 def test_undo_outlasts_what_passes(bench: Bench) -> None:
-    """An API that answers us, but not Helm, for as long as a load balancer needs to notice, is not given up on."""
+    """An API that answers us, but not Helm, until a load balancer notices, is not given up on."""
 
     def lost_for_a_while() -> None:
         if bench.clock.monotonic() < 25:

@@ -1,4 +1,4 @@
-"""How a run is stopped: by a person, once or twice, or by somebody else who has taken the lock."""
+"""How a run is stopped: by an operator, once or twice, or by another process that has taken the lock."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from upgrader.model.event import UndoEnded
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_first_signal_asks_and_the_second_stops(number: signal.Signals) -> None:
-    """The first of them is a request, which is told; the second ends what is going on at once."""
+    """The first signal is a request, which is reported; the second ends the work at once."""
     stop = StopRequest()
-    told: list[str] = []
+    notes: list[str] = []
     before = signal.getsignal(number)
-    with stop_on_signals(stop, told.append):
+    with stop_on_signals(stop, notes.append):
         os.kill(os.getpid(), number)
-        assert stop.requested and "after the current step" in told[0]
+        assert stop.requested and "after the current step" in notes[0]
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) == before
 
 
 def test_signal_in_the_middle_of_a_write_costs_no_more_than_words() -> None:
-    """Python refuses a handler's write to a stream whose write it interrupted; the request stands all the same."""
+    """Python refuses a handler's write to a stream whose write it interrupted; the request counts all the same."""
     stop = StopRequest()
 
     def reentrant(_: str) -> None:
@@ -52,7 +52,7 @@ def test_stop_on_the_way_back_takes_effect_behind_the_undo_at_work(bench: Bench)
 
 
 def test_stop_in_a_step_that_fails_undoes_that_step_first(bench: Bench) -> None:
-    """Stopping is for where it is safe: a broken step is none."""
+    """A stop takes effect only where it is safe: not at a broken step."""
 
     def ask() -> None:
         bench.stop.requested = True
@@ -63,7 +63,7 @@ def test_stop_in_a_step_that_fails_undoes_that_step_first(bench: Bench) -> None:
 
 
 def test_lost_lock_stops_before_anything_else_is_begun(bench: Bench) -> None:
-    """Whoever has the lock now decides: not even the step that failed is undone."""
+    """The new holder of the lock decides: not even the step that failed is undone."""
     bad = bench.step("b", on_apply=lambda: bench.stop.forbid("the lock was taken over"), apply_error=StepFailed("bad"))
     result = run(bench.runner(), bench.step("a", ScriptedGate("g")), bad)
     assert (result.outcome, result.reason) == ("interrupted", "the lock was taken over")

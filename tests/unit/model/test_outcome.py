@@ -15,5 +15,5 @@ def test_verdict_is_its_reason_and_the_evidence() -> None:
 
 
 def test_verdict_without_evidence_is_one_line() -> None:
-    """A reason that says it all stands alone."""
+    """A reason without details is one line."""
     assert holds("1 of 1 Ready").lines() == ("1 of 1 Ready",)

@@ -1,4 +1,4 @@
-"""The planner: what is, what should be, and the difference in words."""
+"""The planner: the observed state, the intended state, and the difference in words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_same_manifest_is_nothing_to_do() -> None:
 
 
 def test_the_note_of_a_revision_is_no_change() -> None:
-    """A chart that notes its own revision renders anew each time; that alone is nothing to do."""
+    """A chart that annotates its own revision renders differently each time; that alone is no change."""
     before, after = (
         f"kind: Deployment\nmetadata:\n  name: web\n  annotations:\n    checkpointer.upgrader.io/helm-revision: {r}\n"
         for r in ('"3"', '"1"')
@@ -47,25 +47,25 @@ def test_the_note_of_a_revision_is_no_change() -> None:
 
 
 def test_failed_attempt_on_top_is_applied_again() -> None:
-    """Equal manifests don't count while the newest revision is a failed one: the cluster may hold half of it."""
+    """Equal manifests don't count while the newest revision is a failed one: the cluster may hold part of it."""
     step = planned(deployment("v1"), deployment("v1"), Revision(1, "superseded"), Revision(2, "failed"))
     assert step.action == "upgrade"
 
 
 def test_uninstalled_release_is_installed_again() -> None:
-    """A release that somebody removed by hand is planned as an install."""
+    """A release that was removed manually is planned as an install."""
     assert planned("", deployment("v1")).action == "install"
 
 
 def test_summary_names_the_images_that_move() -> None:
-    """The line that an operator reads first says from which image to which."""
+    """The line that an operator reads first names the old and the new image."""
     step = planned(deployment("v1"), deployment("v2"), Revision(1, "deployed"))
     assert step.summary == "web: v1 → v2 (1 object)"
     assert "+" in step.changes[0].diff and "web:v2" in step.changes[0].diff
 
 
 def test_secrets_are_masked_in_diffs() -> None:
-    """A plan can be pasted anywhere: a Secret's values are never in it."""
+    """A plan can be pasted anywhere: it never has a Secret's values."""
     secret = "kind: Secret\nmetadata: {name: s}\ndata: {key: %s}\n"
     changes = object_changes(secret % "b2xkLXBhc3N3b3Jk", secret % "bmV3LXBhc3N3b3JkIQ==")
     assert len(changes) == 1

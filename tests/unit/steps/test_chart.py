@@ -16,7 +16,7 @@ OLD, NEW = "tag: v1\n", "tag: v2\n"
 
 
 class Watch:
-    """A watcher that saw what it was told to see."""
+    """A watcher with scripted verdicts."""
 
     def __init__(self, *last: Verdict, error: StepFailed | None = None) -> None:
         self.last = last
@@ -46,7 +46,7 @@ def step(helm: FakeHelm, watch: Watch | None = None) -> ChartStep:
 
 
 def test_upgrade_and_undo(helm: FakeHelm) -> None:
-    """Undo brings back what was deployed before, as a new revision."""
+    """Undo restores what was deployed before, as a new revision."""
     upgrade = step(helm)
     point = upgrade.capture()
     upgrade.apply(quiet)
@@ -56,13 +56,13 @@ def test_upgrade_and_undo(helm: FakeHelm) -> None:
 
 
 def test_way_back_is_the_last_revision_that_worked(helm: FakeHelm) -> None:
-    """A failed revision on top is never a way back, however recent."""
+    """A failed revision on top is never rolled back to, however recent."""
     helm.install("app", "tag: broken\n", "failed")
     assert step(helm).capture().revision == 1
 
 
 def test_undo_after_helms_own_rollback_changes_nothing(helm: FakeHelm) -> None:
-    """Where Helm has already rolled back by itself, undo sees that and leaves it."""
+    """Where Helm has already rolled back by itself, undo detects that and changes nothing."""
     helm.fail_upgrade["app"] = HelmError("timed out")
     upgrade = step(helm)
     point = upgrade.capture()
@@ -74,7 +74,7 @@ def test_undo_after_helms_own_rollback_changes_nothing(helm: FakeHelm) -> None:
 
 
 def test_undo_of_an_install_uninstalls() -> None:
-    """A release that wasn't there before the run isn't there after its undo, even when undone twice."""
+    """A release that wasn't installed before the run isn't installed after its undo, even when undone twice."""
     helm = FakeHelm()
     upgrade = step(helm)
     point = upgrade.capture()
@@ -86,7 +86,7 @@ def test_undo_of_an_install_uninstalls() -> None:
 
 
 def test_message_holds_the_cause_not_helms_timeout(helm: FakeHelm) -> None:
-    """When Helm only says that it waited in vain, the message says what the workloads showed."""
+    """When Helm reports only a timeout, the message has what the workloads showed."""
     helm.fail_upgrade["app"] = HelmError("context deadline exceeded")
     watch = Watch(holds("fine"), broken("container app exits with 1", "unknown flag: --nonsense"))
     with pytest.raises(WorkloadFailed) as caught:
@@ -96,7 +96,7 @@ def test_message_holds_the_cause_not_helms_timeout(helm: FakeHelm) -> None:
 
 
 def test_certain_failure_ends_helms_wait(helm: FakeHelm) -> None:
-    """A watcher that is certain ends the upgrade with its own words."""
+    """A watcher that is certain ends the upgrade with its own message."""
     watch = Watch(error=WorkloadFailed("ImagePullBackOff"))
     with pytest.raises(WorkloadFailed, match="ImagePullBackOff"):
         step(helm, watch).apply(quiet)

@@ -22,7 +22,7 @@ def free(helm: FakeHelm, clock: FakeClock) -> None:
 
 
 def test_old_pending_release_is_rolled_back() -> None:
-    """A release left in pending-upgrade for longer than Helm waits goes back to its last good revision."""
+    """A release left in pending-upgrade for longer than Helm's timeout is rolled back to its last good revision."""
     helm, clock = FakeHelm(), FakeClock()
     helm.install("app", "tag: good\n")
     helm.install("app", "tag: half\n", "pending-upgrade", updated=clock.now() - timedelta(seconds=61))
@@ -32,7 +32,7 @@ def test_old_pending_release_is_rolled_back() -> None:
 
 
 def test_fresh_pending_release_is_left_alone() -> None:
-    """A release that became pending a moment ago may be somebody's work in progress: refuse, and say when to retry."""
+    """A release that has just become pending may be in use by another Helm: refuse, and say when to retry."""
     helm, clock = FakeHelm(), FakeClock()
     helm.install("app", "tag: good\n")
     helm.install("app", "tag: half\n", "pending-upgrade", updated=clock.now() - timedelta(seconds=5))

@@ -32,7 +32,7 @@ def quiet(text: str) -> None:
 
 
 def test_undo_runs_the_undo_playbook() -> None:
-    """A step with an undo playbook is taken back by that playbook."""
+    """A step with an undo playbook is undone by that playbook."""
     playbooks = FakePlaybooks()
     tune = step(playbooks, Path("/p/untune.yml"))
     point = tune.capture()
@@ -42,20 +42,20 @@ def test_undo_runs_the_undo_playbook() -> None:
 
 
 def test_playbook_without_a_way_back_says_so() -> None:
-    """A playbook that can't be taken back is reported as such, never passed off as undone."""
+    """A playbook that can't be undone is reported as such, never as undone."""
     tune = step(FakePlaybooks())
     with pytest.raises(RollbackFailed, match=r"tune\.yml has no playbook that undoes it"):
         tune.undo(tune.capture(), quiet)
 
 
 def test_failed_playbook_fails_the_step() -> None:
-    """A host that fails makes the step fail, with Ansible's own words."""
+    """A host that fails makes the step fail, with Ansible's own message."""
     with pytest.raises(StepFailed, match="controller-1: install"):
         step(FakePlaybooks({"tune.yml": PlaybookError("controller-1: install failed")})).apply(quiet)
 
 
 def test_playbook_that_was_completed_is_known_by_its_markers(tmp_path: Path) -> None:
-    """After a kill it isn't run again when every controller says that it came to its end, in this run."""
+    """After a kill it isn't run again if every controller's marker shows that it completed in this run."""
     file = tmp_path / "tune.yml"
     file.write_text("- hosts: all\n")
     marks = markers(playbook=file)
@@ -70,7 +70,7 @@ def test_playbook_that_was_completed_is_known_by_its_markers(tmp_path: Path) -> 
 
 
 def test_playbook_that_was_cut_off_is_run_again() -> None:
-    """A marker that was begun and not completed, on any controller, or can't be read, means: not completed."""
+    """A marker without an end on any controller, or an unreadable one, means: not completed."""
     hosts = FakeHosts()
     marks = markers(hosts)
     marks.begin()

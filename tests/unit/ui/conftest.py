@@ -1,4 +1,4 @@
-"""Streams to look at, and a run's events."""
+"""Streams to read, and a run's events."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ APPLIED: tuple[Event, ...] = (*BEGIN, StepApplied("kube-apiserver", 12.0))
 
 
 def looked(verdict: Verdict, consecutive: int = 0) -> GateChecked:
-    """A look of the gate of kube-apiserver."""
+    """A check of the gate of kube-apiserver."""
     return GateChecked("kube-apiserver", "deployment/kube-apiserver", verdict, consecutive, 3, 95.0)
 
 
 def text(*renderables: RenderableType, width: int = 80) -> str:
-    """What a terminal of that width would show, without colours and without spaces at the ends of lines."""
+    """What a terminal of that width would show, without colours and trailing spaces."""
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=True, color_system=None, legacy_windows=False)
     for renderable in renderables:

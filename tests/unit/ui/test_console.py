@@ -44,7 +44,7 @@ def picture(*events: Event, now: float = 30.0, width: int = 80) -> str:
 
 
 def test_the_step_at_work_and_those_to_come() -> None:
-    """The running step shows what it changes and for how long, the next ones wait, the head counts all of it."""
+    """The running step shows what it changes and for how long, the next ones wait, the head has the total time."""
     lines = picture(*BEGIN).splitlines()
     assert lines[1].startswith(" Upgrade to v1.37.1  20260101T000000-v1.37.1")
     assert lines[1].endswith("30 s")
@@ -53,7 +53,7 @@ def test_the_step_at_work_and_those_to_come() -> None:
 
 
 def test_the_gate_that_is_waited_for_says_why() -> None:
-    """Name, looks that held, time left, verdict and its reason are all in sight."""
+    """Name, successful checks, time left, verdict and its reason are all shown."""
     shown = picture(*APPLIED, looked(pending("0 of 1 pods are updated"), 0))
     assert "deployment/kube-apiserver  ○○○  1 min 35 s left" in shown
     assert "pending  0 of 1 pods are updated" in shown
@@ -67,7 +67,7 @@ def test_a_passed_gate_makes_room() -> None:
 
 
 def test_a_failure_shows_its_first_line_and_the_way_back() -> None:
-    """The failed step says why; while it is undone it says where to, and afterwards that it was."""
+    """The failed step shows why; while it is undone it shows what is restored, and afterwards that it was."""
     failed = (*APPLIED, looked(broken("no")), StepEnded("kube-apiserver", "failed", 34.0, "unknown flag: --nope\nlog"))
     assert "unknown flag: --nope" in picture(*failed)
     assert "log" not in picture(*failed)
@@ -77,7 +77,7 @@ def test_a_failure_shows_its_first_line_and_the_way_back() -> None:
 
 
 def test_a_recovery_is_shown_with_the_step_that_waits_for_it() -> None:
-    """While the API is brought back, the step that is undone says that this is what it waits for."""
+    """While the API is recovered, the step that is undone shows that it waits for that."""
     away = (*APPLIED, UndoStarted("kube-apiserver", "revision 3"), RecoveryStarted("connection refused"))
     assert "recovering the API over SSH" in picture(*away)
     assert "the API answers again" in picture(*away, RecoveryEnded(True, 12.0))
@@ -85,7 +85,7 @@ def test_a_recovery_is_shown_with_the_step_that_waits_for_it() -> None:
 
 
 def test_an_undo_that_failed_stands_out() -> None:
-    """What could not be rolled back says so, with the reason."""
+    """A step that could not be rolled back shows so, with the reason."""
     shown = picture(
         *APPLIED,
         UndoStarted("kube-apiserver", "revision 3"),
@@ -96,14 +96,14 @@ def test_an_undo_that_failed_stands_out() -> None:
 
 
 def test_the_counts_of_the_probe_are_shown() -> None:
-    """Clients' view of the API is in sight while the run goes on."""
+    """What clients of the API see is shown while the run continues."""
     assert "API  1,234 requests · 0 failed (2 at the first try) · longest gap 140 ms" in picture(
         *BEGIN, AvailabilityMeasured(1234, 0, 2, 140.2)
     )
 
 
 def test_long_reasons_take_two_lines() -> None:
-    """A long reason is read as far as two lines go, and must not push the steps out of sight."""
+    """A long reason takes two lines at most, and must not push the steps off the screen."""
     shown = picture(*APPLIED, looked(pending("word " * 100)), width=60)
     assert max(map(len, shown.splitlines())) <= 60
     assert "…" in shown
@@ -111,7 +111,7 @@ def test_long_reasons_take_two_lines() -> None:
 
 
 def test_a_note_is_shown_with_the_step_and_kept_above() -> None:
-    """Notes scroll by above the picture, each once however often it is said."""
+    """Notes are printed above the display, each once however often it is repeated."""
     out = io.StringIO()
     with ConsoleReporter(Console(file=out, width=80), monotonic=lambda: 0.0) as reporter:
         for event in (*BEGIN, Note("helm upgrade"), Note("helm upgrade"), Note("helm rollback")):
@@ -122,7 +122,7 @@ def test_a_note_is_shown_with_the_step_and_kept_above() -> None:
 
 
 def test_signal_in_the_middle_of_an_event_is_told() -> None:
-    """A signal handler runs wherever the main thread is, and what it says must not wait for what it interrupted."""
+    """A signal handler runs wherever the main thread is, and its message must not wait for what it interrupted."""
     armed = threading.Event()
 
     def interrupted() -> float:

@@ -40,7 +40,9 @@ def test_a_bad_flag() -> None:
     cause = drawn.splitlines()[3]
     assert cause.startswith(" ✘ error  controller-1: kube-apiserver exits with 1: Error: unknown flag: --nonsense")
     assert cause.endswith("apiserver.exits")
-    assert "controller-1: the last-known-good kube-apiserver is generation 4 of 2026-11-21T10:00:00Z (whole)" in drawn
+    assert (
+        "controller-1: the last-known-good kube-apiserver is generation 4 of 2026-11-21T10:00:00Z (complete)" in drawn
+    )
 
 
 def test_the_cause_stands_first() -> None:
@@ -56,7 +58,7 @@ def test_the_cause_stands_first() -> None:
 def test_healthy() -> None:
     """Nothing is listed where nothing is wrong."""
     drawn = text(draw_diagnosis(diagnosis(keeping(generation(4), active=4), api=True)), width=WIDTH)
-    assert "copy of generation 4 in place" in drawn
+    assert "standby pod of generation 4 in place" in drawn
     assert "✘" not in drawn
 
 

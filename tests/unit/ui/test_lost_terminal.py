@@ -1,4 +1,4 @@
-"""What is said when nobody listens any more."""
+"""Output after the terminal is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ sys.exit(7)
 
 
 def test_closed_terminal_costs_words_only() -> None:
-    """With the other end of standard error closed, the program goes on to its end, and with its own exit code."""
+    """With the other end of standard error closed, the program runs to its end, with its own exit code."""
     command = [sys.executable, "-c", _PROGRAM]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         assert program.stderr is not None and program.stdin is not None

@@ -78,7 +78,7 @@ def test_a_line_for_each_event_with_its_time(log: Log) -> None:
 
 
 def test_a_gate_is_not_repeated_until_it_is_time(log: Log) -> None:
-    """The same reason is said again only after ten seconds; another reason or verdict at once."""
+    """The same reason is written again only after ten seconds; another reason or verdict at once."""
     assert len(log.after(looked(pending("0 of 1")))) == 1
     log.clock.sleep(1)
     assert log.after(looked(pending("0 of 1"))) == []
@@ -90,7 +90,7 @@ def test_a_gate_is_not_repeated_until_it_is_time(log: Log) -> None:
 
 
 def test_counts_are_said_at_intervals_and_when_something_fails(log: Log) -> None:
-    """Growing counts are no news for ten seconds; a failed request is news at once."""
+    """Growing counts are not written again for ten seconds; a failed request is written at once."""
     assert len(log.after(AvailabilityMeasured(10, 0, 0, 100.0))) == 1
     assert log.after(AvailabilityMeasured(20, 0, 0, 100.0)) == []
     assert log.after(AvailabilityMeasured(30, 1, 1, 2500.0)) == [
@@ -100,10 +100,10 @@ def test_counts_are_said_at_intervals_and_when_something_fails(log: Log) -> None
 
 def test_a_note_is_not_repeated(log: Log) -> None:
     """The same note twice in a row is one line."""
-    assert len(log.after(Note("waiting"), Note("waiting"), Note("going on"))) == 2
+    assert len(log.after(Note("waiting"), Note("waiting"), Note("continuing"))) == 2
 
 
 def test_no_terminal_means_plain_lines() -> None:
-    """A pipe, a file or a CI log never gets a picture that redraws itself."""
+    """A pipe, a file or a CI log never gets a display that redraws itself."""
     with choose_reporter(io.StringIO()) as reporter:
         assert isinstance(reporter, PlainReporter)

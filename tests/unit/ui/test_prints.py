@@ -80,8 +80,8 @@ def test_findings_come_worst_first() -> None:
 
 
 def test_no_findings_are_said_too() -> None:
-    """Silence could mean that nothing was checked."""
-    assert "nothing speaks against the run" in text(draw_findings([]))
+    """An empty list could mean that nothing was checked."""
+    assert "no checks block the run" in text(draw_findings([]))
 
 
 @pytest.mark.parametrize("diff", [False, True])
@@ -98,7 +98,7 @@ def test_a_plan_shows_every_step(diff: bool) -> None:
 
 
 def test_a_report_shows_outcome_steps_and_availability() -> None:
-    """The end of a run on one page: how it ended, each step, what clients saw, where the report is."""
+    """The end of a run on one page: its outcome, each step, what clients saw, where the report is."""
     state = RunState(
         run="x",
         target=KubernetesVersion(1, 37, 1),
@@ -127,7 +127,7 @@ def test_a_report_shows_outcome_steps_and_availability() -> None:
 
 @pytest.mark.parametrize("outcome", ["succeeded", "rolled-back", "failed", "interrupted"])
 def test_every_outcome_has_its_words(outcome: RunOutcome) -> None:
-    """No way for a run to end is without a headline."""
+    """Every outcome of a run has a headline."""
     out = io.StringIO()
     print_report(RunState(target=KubernetesVersion(1, 37, 1), outcome=outcome), Path("/c"), out)
     assert "v1.37.1" in out.getvalue()

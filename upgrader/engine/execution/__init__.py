@@ -1,1 +1,1 @@
-"""Carries a pipeline out: what comes next, gates, rollback, and a stop in order."""
+"""Executes a pipeline: the next action, gates, rollback, and an orderly stop."""

@@ -1,4 +1,4 @@
-"""What every way back hangs on: an API that answers. Waited for; past a deadline, brought back over SSH."""
+"""Makes sure that the API answers, which every rollback needs: waits for it and, past a deadline, recovers it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from upgrader.waiting import wait_until
 __all__ = ["API_RETURNS_SECONDS", "ApiLifeline"]
 
 API_RETURNS_SECONDS = 300.0
-"""How long an API is waited for that nobody brings back: a rebooting controller needs about one minute."""
+"""How long to wait for an API without recovering it: a rebooting controller needs about one minute."""
 
 _REMEDY = (
-    "Bring the API back (upgrader recover; or look at kubelet, etcd and the kube-apiserver container's log on the "
+    "Restore the API (upgrader recover; or check kubelet, etcd and the kube-apiserver container's log on the "
     "controllers), then run again."
 )
 
 
 class ApiLifeline:
-    """The API server, as something that can be lost.
+    """Watches over the API server, and recovers it.
 
-    `patience_seconds` is how long it may be away before `recovery` is called; infinity means that it never is.
+    `patience_seconds` is how long it may be unreachable before `recovery` is called; infinity means never.
     """
 
     def __init__(
@@ -38,28 +38,30 @@ class ApiLifeline:
 
     @property
     def holds(self) -> bool:
-        """Whether the API is ready at this moment."""
+        """Whether the API is ready now."""
         return not api_problem(self._kube)
 
     def secure(self, *, overdue: bool) -> None:
-        """Return once the API is ready; `overdue` says that it has been waited for long enough already.
+        """Return once the API is ready; `overdue` means that the run has waited long enough already.
 
-        Raises RollbackFailed when it doesn't come back, or can't be brought back.
+        Raises RollbackFailed when it doesn't become ready, or can't be recovered.
         """
         problem = api_problem(self._kube)
         recovers = isfinite(self._patience_seconds)
         if problem and not (overdue and recovers):
             seconds = self._patience_seconds if recovers else API_RETURNS_SECONDS
-            self._note(f"the API server is not ready: waiting up to {seconds:.0f} s for it before going on ({problem})")
+            self._note(
+                f"the API server is not ready: waiting up to {seconds:.0f} s for it before continuing ({problem})"
+            )
             problem = wait_until(self._clock, lambda: api_problem(self._kube), seconds=seconds)
         if not problem:
             return
         if not recovers:
             message = f"the API server has not been ready for {API_RETURNS_SECONDS:.0f} s: {problem}"
             raise RollbackFailed(message, remedy=_REMEDY)
-        self._bring_back(problem)
+        self._recover(problem)
 
-    def _bring_back(self, problem: str) -> None:
+    def _recover(self, problem: str) -> None:
         began = self._clock.monotonic()
         self._reporter.emit(RecoveryStarted(problem))
         try:
@@ -67,7 +69,7 @@ class ApiLifeline:
         except UpgraderError as error:
             self._reporter.emit(RecoveryEnded(False, self._clock.monotonic() - began, error.message))
             raise RollbackFailed(
-                f"the API server could not be brought back: {error.message}", remedy=error.remedy or _REMEDY
+                f"the API server could not be recovered: {error.message}", remedy=error.remedy or _REMEDY
             ) from error
         self._reporter.emit(RecoveryEnded(True, self._clock.monotonic() - began))
 

@@ -1,4 +1,4 @@
-"""Nodes that somebody cordoned, and that nobody may remember: a playbook that was cut off, for one."""
+"""Finds cordoned nodes, such as those that an interrupted playbook left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["cordoned"]
 
 
 def cordoned(kube: Kube) -> tuple[str, ...]:
-    """A sentence for each node that takes no new pods; nothing where the API doesn't say."""
+    """One sentence for each cordoned node; nothing where the API doesn't answer."""
     try:
         nodes = kube.list(NODES)
     except ApiError:

@@ -14,7 +14,7 @@ from upgrader.ports import Clock, Reporter
 __all__ = ["FAIL_AFTER_BROKEN", "hold_all"]
 
 FAIL_AFTER_BROKEN = 3
-"""Consecutive `broken` checks after which a gate fails ahead of its deadline: a single one may be a passing state."""
+"""Consecutive `broken` checks after which a gate fails ahead of its deadline: a single one may be transient."""
 
 _UNSTABLE = "The last check succeeded: if the cluster is only slow, raise `gates.deadline` in upgrader.yaml."
 

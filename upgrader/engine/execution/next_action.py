@@ -1,11 +1,11 @@
-"""What a run does next. Pure: the same state, the same action, in the run's own process or in a later one.
+"""Decides what a run does next. Pure: the same state gives the same action, in this process or in a later one.
 
-Why nothing is done twice or halfway: each action begins with an event that is on disk before anything is changed, and
-ends with one that says how it went. So wherever a run is cut off, its state names the one step whose change may be in
-or not (`applying`, `undoing`): that one is inspected first. What was done before it has an event that says so, and what
-comes after it was not begun. Every action moves its step to a later phase (applying, gating, passed | failed, undoing,
-undone | undo-failed), and no step returns to an earlier one unless an operator resumes a run that failed, or requests a
-rollback: so a run ends.
+Why nothing is done twice or left incomplete: each action begins with an event that is on disk before anything changes,
+and ends with an event that records the result. So wherever a run is interrupted, its state names the one step whose
+change may or may not be in place (`applying`, `undoing`): that step is inspected first. Earlier steps have recorded
+results; later ones have not begun. Every action moves its step to a later phase (applying, gating, passed | failed,
+undoing, undone | undo-failed). No step returns to an earlier phase unless an operator resumes a failed run or requests
+a rollback: so every run ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Complete:
 
 @dataclass(frozen=True)
 class CheckGates:
-    """Check the gates of a step whose change is in."""
+    """Check the gates of a step whose change is in place."""
 
     step: str
 
@@ -45,9 +45,9 @@ class Undo:
 
     step: str
     interrupted: bool
-    """Whether another process may still work on it: it was interrupted while it was applied or undone."""
+    """Whether another process may still work on it: it was interrupted while being applied or undone."""
     safe_to_stop: bool
-    """Whether the step is healthy as it is, so that a run which is to stop need not undo it first."""
+    """Whether the step is healthy as it is, so that a run may stop before undoing it."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ Action = Begin | Complete | CheckGates | Undo | End
 
 
 def next_action(state: RunState) -> Action:
-    """The one thing to do in this state."""
+    """The next action in this state."""
     return _back(state) if state.rolling_back else _forward(state)
 
 
@@ -78,7 +78,7 @@ def _forward(state: RunState) -> Action:
 
 
 def _back(state: RunState) -> Action:
-    """Newest first; one that can't be undone doesn't stop the rest."""
+    """Newest first; a step that can't be undone doesn't stop the others."""
     for step in state.rollback_order:
         if step.to_undo:
             interrupted = step.phase in ("applying", "undoing")

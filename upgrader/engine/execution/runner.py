@@ -1,9 +1,9 @@
-"""Runs a pipeline: apply, gate, next; on a failure, undo in reverse order.
+"""Runs a pipeline: apply, check the gates, next step; on a failure, undo in reverse order.
 
-Everything that happens is emitted as an event before the next thing is done; the journal is one of the listeners,
-so at any moment the disk says how far the run got. The restore point of a step is captured, and on disk, before the
-step changes anything. What comes next is decided by what was emitted, and by nothing else (`next_action.py`): so a run
-that was interrupted resumes in another process as it would have gone on in its own.
+Every event is emitted before the next action; the journal is one of the listeners, so the disk always shows how far
+the run got. The restore point of a step is captured, and on disk, before the step changes anything. The next action
+depends only on the emitted events (`next_action.py`), so an interrupted run resumes in another process as it would
+have continued in its own.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from upgrader.ports import Clock, Kube, Recovery, Reporter
 __all__ = ["RunResult", "Runner"]
 
 UNDO_ATTEMPTS = 3
-"""How often an undo is tried that loses the API in its middle."""
+"""How often an undo is attempted when it loses the API."""
 UNDO_PAUSE_SECONDS = 15.0
-"""Before it is tried again although the API answers us: what keeps Helm from it may pass as well."""
+"""Pause before the next attempt while the API answers: what stops Helm may pass as well."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class RunResult:
 
 
 class Runner:
-    """Carries out one pipeline, once."""
+    """Executes one pipeline, once."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Runner:
         recovery: Recovery,
         patience_seconds: float,
     ) -> None:
-        """`patience_seconds`: for how long the API may be away before `recovery` brings it back; infinity: for ever."""
+        """`patience_seconds`: how long the API may be unreachable before `recovery` restores it; infinity: never."""
         self._kube = kube
         self._clock = clock
         self._reporter = reporter
@@ -79,16 +79,16 @@ class Runner:
         )
         self._state = RunState()
         self._overdue = False
-        """Whether the step that failed last has waited for the API in vain already."""
+        """Whether the last failed step has already waited too long for the API."""
 
     def run(self, pipeline: Pipeline, began: RunStarted) -> RunResult:
-        """Run to the end and say how it ended; raises for a bug, a second Ctrl-C, and a full disk only."""
+        """Run to the end and return the result; raises only for a bug, a second Ctrl-C and a full disk."""
         return self._work(pipeline, began)
 
     def resume(self, pipeline: Pipeline, state: RunState, why: RunResumed | RollbackRequested) -> RunResult:
-        """The same for a run that another process has begun. The pipeline must have every step that is left to do.
+        """The same for a run that another process began. The pipeline must have every step that is left to do.
 
-        Raises ChangedMeanwhile, and leaves the run as it was, where another change was made on top of the run's.
+        Raises ChangedMeanwhile, and leaves the run as it was, where its changes were changed outside of it.
         """
         self._state = state
         return self._work(pipeline, why)
@@ -107,11 +107,11 @@ class Runner:
             except Interrupted as error:
                 result = RunResult("interrupted", error.message, error.remedy)
                 break
-            self._take(action, items[action.step])
+            self._execute(action, items[action.step])
         self._emit(RunEnded(self._state.run, result.outcome, self._clock.monotonic() - started, result.reason))
         return result
 
-    def _take(self, action: Begin | Complete | CheckGates | Undo, item: PipelineStep) -> None:
+    def _execute(self, action: Begin | Complete | CheckGates | Undo, item: PipelineStep) -> None:
         match action:
             case Begin():
                 self._forward(item, lambda began: self._begin(item, began))
@@ -119,7 +119,7 @@ class Runner:
                 self._forward(item, lambda began: self._complete(item, began))
             case CheckGates():
                 self._forward(
-                    item, lambda _: self._inspected(item, True, "its change is in; its gates are checked again")
+                    item, lambda _: self._inspected(item, True, "its change is in place; its gates are checked again")
                 )
             case Undo():
                 self._undo(item, interrupted=action.interrupted)
@@ -145,7 +145,7 @@ class Runner:
         self._apply(item, began)
 
     def _complete(self, item: PipelineStep, began: float) -> None:
-        """Inspect before anything is done: the change may be in, or still under way."""
+        """Inspect first: the change may be in place already, or still in progress."""
         self._lifeline.secure(overdue=False)
         point = self._restore_point(item)
         item.inspector.await_idle(point, self._note)
@@ -173,9 +173,9 @@ class Runner:
             self._emit(UndoEnded(name, False, spent, failure.message, failure.remedy))
 
     def _roll_back(self, item: PipelineStep, point: RestorePoint, *, interrupted: bool) -> UpgraderError | None:
-        """Undo one step and check its gates; again where the API was lost meanwhile, as an undo can be repeated.
+        """Undo one step and check its gates; try again if the API is lost meanwhile, as an undo can be repeated.
 
-        Going back to a workload that can't have two instances side by side interrupts the API once more.
+        Rolling back a workload that can't run two instances at once interrupts the API again.
         """
         failure: UpgraderError | None = None
         for attempt in range(UNDO_ATTEMPTS):
@@ -215,5 +215,5 @@ class Runner:
 
 
 def _safe_to_stop(before: Action) -> bool:
-    """A run stops only between steps: one that was applied is gated first, and one that failed is undone first."""
+    """A run stops only between steps: an applied step is gated first, and a failed one is undone first."""
     return isinstance(before, Begin) or (isinstance(before, Undo) and before.safe_to_stop)

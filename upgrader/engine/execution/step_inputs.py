@@ -1,4 +1,4 @@
-"""What a run's steps are made from, as digests: so that whoever goes on with it later sees whether that has changed."""
+"""Digests of the inputs of a run's steps, to detect changes when the run is resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["changed_inputs", "step_inputs"]
 def step_inputs(plan: Plan) -> tuple[StepInput, ...]:
     """The input of each step: chart, namespace and values of a release; the file of a playbook and the roles beside it.
 
-    The same on every machine that has the same files, wherever they lie there.
+    The same on every machine with the same files, in whatever folder they are.
     """
     inputs = []
     for step in plan.steps:

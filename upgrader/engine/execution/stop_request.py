@@ -1,4 +1,4 @@
-"""How an operator stops a run: once, and it stops where that is safe; twice, and it stops now."""
+"""How an operator stops a run: the first request stops it where that is safe, the second at once."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class StopRequest:
         self._at_once = False
 
     def forbid(self, reason: str) -> None:
-        """Another process decides from now on: nothing more may be begun, not even the rollback of a failed step."""
+        """Another process has taken over: begin nothing more, not even the rollback of a failed step."""
         self.reason = reason
         self.requested = self._at_once = True
 
     def check(self, *, safe: bool) -> None:
-        """Raise Interrupted when a stop was asked for, and stopping is `safe` here or must be done anyway."""
+        """Raise Interrupted when a stop was requested, and stopping is `safe` here or required."""
         if self.requested and (safe or self._at_once):
             raise Interrupted(
                 self.reason, remedy="Resume it with `upgrader resume`, or undo it with `upgrader rollback`."
@@ -37,10 +37,10 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signals(request: StopRequest, tell: Callable[[str], None]) -> Iterator[None]:
+def stop_on_signals(request: StopRequest, notify: Callable[[str], None]) -> Iterator[None]:
     """Turn the first SIGINT, SIGTERM or SIGHUP into a request, the second into KeyboardInterrupt.
 
-    In any other thread than the main one, signals are the caller's to handle.
+    Outside the main thread, signals are left to the caller.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -50,8 +50,8 @@ def stop_on_signals(request: StopRequest, tell: Callable[[str], None]) -> Iterat
         if request.requested:
             raise KeyboardInterrupt
         request.requested = True
-        with suppress(RuntimeError):  # Python's, where it came in the middle of a write to the same stream
-            tell("Stopping after the current step (once more: stop now)")
+        with suppress(RuntimeError):  # raised when the signal interrupts a write to the same stream
+            notify("Stopping after the current step (interrupt again to stop now)")
 
     before = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:

@@ -1,1 +1,1 @@
-"""The runs of a cluster: their journals here, in the cluster and on its controllers."""
+"""The runs of a cluster: their journals in this folder, in the cluster and on its controllers."""

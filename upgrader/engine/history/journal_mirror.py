@@ -1,10 +1,10 @@
-"""Replicates a run's journal to where it outlives this machine: to the cluster, and to the controllers' disks.
+"""Replicates a run's journal to the cluster and to the controllers' disks, where it outlives this machine.
 
-The cluster's copy follows every record that says what was begun or how it ended. The controllers' are written before
-anything is changed or taken back, as any change to a control plane can take its API away, and in place of the
-cluster's while that can't be written. So whatever is done to the cluster was written down outside this machine before.
+The cluster's replica follows every record of what began or how it ended. The controllers' replicas are written before
+anything is changed or undone, as any change to a control plane can make its API unreachable, and while the cluster's
+replica can't be written. So every change to the cluster is recorded outside this machine first.
 
-A copy that can't be written stops nothing: it is said once, and tried again later. Every try has a deadline.
+A replica that can't be written stops nothing: it is reported once and tried again later. Every attempt has a deadline.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ DURABLE_EVENTS = (
     StepInspected,
     RunEnded,
 )
-"""Whoever goes on with a run needs these; all records before them are copied along."""
+"""Resuming a run needs these; all records before them are copied along."""
 
 RETRY_SECONDS = 30.0
-"""For how long a place that failed is left alone: a machine that is gone costs ten seconds each time, or more."""
+"""How long a failed place is skipped: an unreachable machine costs ten seconds or more each time."""
 
 
 class JournalMirror:
-    """A Reporter that copies the journal; it has to come after the Journal itself. Never raises UpgraderError."""
+    """A Reporter that copies the journal; it must come after the Journal itself. Never raises UpgraderError."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class JournalMirror:
         keep: int,
         note: Callable[[str], None],
     ) -> None:
-        """`keep`: how many runs each place keeps; `note` takes what an operator should know."""
+        """`keep`: how many runs each place keeps; `note` takes messages for the operator."""
         self._journal = journal
         self._run = run
         self._cluster = cluster
@@ -81,11 +81,11 @@ class JournalMirror:
         self._keep = keep
         self._note = note
         self._failing: dict[str, float] = {}
-        """Places that can't be written, and when that was last seen."""
+        """Places that can't be written, and when the last attempt failed."""
         self._on_controllers = False
 
     def emit(self, event: Event) -> None:
-        """Copy the journal, if this record is one that others need."""
+        """Copy the journal if this event is one of `DURABLE_EVENTS`."""
         if not isinstance(event, DURABLE_EVENTS):
             return
         last = isinstance(event, RunEnded)
@@ -113,9 +113,9 @@ class JournalMirror:
         with ThreadPoolExecutor(len(due)) as pool:
             problems = list(pool.map(lambda place: _problem(act, place), due))
         for place, problem in zip(due, problems, strict=True):
-            self._heed(place.place, problem)
+            self._report(place.place, problem)
 
-    def _heed(self, place: str, problem: str) -> None:
+    def _report(self, place: str, problem: str) -> None:
         if problem:
             if place not in self._failing:
                 self._note(f"this run's journal can't be copied to {place}, and is in the run's folder only: {problem}")
@@ -128,7 +128,7 @@ class JournalMirror:
         place.write(self._run, content[: content.rfind(b"\n") + 1])
 
     def _prune(self, place: JournalReplica) -> None:
-        """As in the runs folder."""
+        """Remove old runs, as in the runs folder."""
 
         def state(run: str) -> RunState:
             try:

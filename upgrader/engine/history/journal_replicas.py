@@ -1,8 +1,8 @@
-"""Replicas of a run's journal outside the folder of the machine that runs it: in the cluster, and on controllers.
+"""Replicas of a run's journal outside the machine that runs it: in the cluster, and on controllers.
 
-Copies of one journal are beginnings of each other, as it only ever grows. They part where a machine died with records
-that no copy had yet, and another one went on: the journal that was gone on with more often is the one that counts,
-and what two machines wrote that went on equally often is never written over.
+A journal only grows, so each replica is a prefix of the longest one. They diverge where a machine died with records
+that no replica had yet, and another machine resumed the run: the journal that was resumed more often wins. Where two
+machines resumed equally often, neither journal is overwritten.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 SECRETS = Kind("v1", "secrets")
 SECRET_BYTES = 1_000_000
-"""What a packed journal may have: a Secret holds 1 MiB. One of 4 MiB, from where it takes no details, has some 0.7."""
+"""Limit of a packed journal: a Secret holds 1 MiB. A journal of 4 MiB, which takes no more details, packs to 0.7."""
 
 CONTROLLER_RUNS = "/etc/kubernetes/upgrader/runs"
 
@@ -51,7 +51,7 @@ _LIST = '[ -d "$1" ] || exit 0; exec ls -1 -- "$1"'
 
 
 class Source(Protocol):
-    """One place that journals can be read from. Every method raises UpgraderError when it can't be reached."""
+    """One place that journals can be read from. Every method raises UpgraderError when it is unreachable."""
 
     @property
     def place(self) -> str:
@@ -59,7 +59,7 @@ class Source(Protocol):
         ...
 
     def names(self) -> tuple[str, ...]:
-        """The runs that it has a journal of, oldest first."""
+        """The runs whose journals it has, oldest first."""
         ...
 
     def read(self, run: str) -> bytes | None:
@@ -68,21 +68,21 @@ class Source(Protocol):
 
 
 class JournalReplica(Source, Protocol):
-    """One place outside this machine that keeps copies."""
+    """One place outside this machine that keeps journals."""
 
     def write(self, run: str, content: bytes) -> None:
-        """Keep a run's journal in place of what it has. Raises JournalError where another machine has gone on since."""
+        """Store a run's journal, replacing the old one. Raises JournalError where another machine has resumed since."""
         ...
 
     def remove(self, run: str) -> None:
-        """Forget a run; one that isn't there is fine."""
+        """Delete a run's journal; one that isn't there is fine."""
         ...
 
 
 class ClusterReplicas:
-    """One Secret for each run. Not a ConfigMap: what a journal quotes, such as a container's log, is not for everyone.
+    """One Secret for each run. Not a ConfigMap: a journal may quote confidential text, such as a container's log.
 
-    Two machines that write the same one are told apart by its resourceVersion, as with the lock.
+    Its resourceVersion shows when two machines write the same one, as with the lock.
     """
 
     place = "the cluster"
@@ -107,20 +107,20 @@ class ClusterReplicas:
                 remedy="The journal in the run's folder is complete: keep it.",
             )
         if run not in self._versions:
-            self._look(run, content)
+            self._refresh(run, content)
         try:
             self._put(run, packed)
         except ApiError as error:
-            # 409: changed since it was read, perhaps by an answer of our own that never came. 404: removed.
+            # 409: changed since it was read, perhaps by our own request whose answer was lost. 404: removed.
             if error.status not in (404, 409):
                 raise
-            self._look(run, content)
+            self._refresh(run, content)
             self._put(run, packed)
 
     def remove(self, run: str) -> None:
         self._kube.delete(SECRETS, secret_name(run), _NAMESPACE)
 
-    def _look(self, run: str, content: bytes) -> None:
+    def _refresh(self, run: str, content: bytes) -> None:
         self._versions.pop(run, None)
         found = self._kube.get(SECRETS, secret_name(run), _NAMESPACE)
         if found is not None:
@@ -145,7 +145,7 @@ class ClusterReplicas:
 
 
 class ControllerReplicas:
-    """Files on one controller's disk, which is there when the API isn't; only root can read them."""
+    """Files on one controller's disk, which don't need the API; only root can read them."""
 
     def __init__(self, hosts: Hosts, host: Host) -> None:
         self._hosts = hosts
@@ -175,7 +175,7 @@ class ControllerReplicas:
 
 
 class LocalJournals:
-    """The cluster folder of this machine, to be read beside the others: the Journal itself writes there."""
+    """This machine's cluster folder, for reading only: the Journal itself writes there."""
 
     place = "this folder"
 
@@ -196,7 +196,7 @@ class LocalJournals:
 
 
 def is_run(name: str) -> bool:
-    """Whether this is a run's name: it becomes a path on several machines, so nothing else is taken for one."""
+    """Whether this is a run's name. It becomes a path on several machines, so nothing else is accepted."""
     return _RUN.fullmatch(name) is not None
 
 
@@ -215,27 +215,27 @@ def _unpacked(found: KubeObject) -> bytes:
         unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
         content = unpacker.decompress(packed, _UNPACKED_BYTES)
         if not unpacker.eof:
-            raise ValueError("it is cut off, or far too long")
+            raise ValueError("it is truncated or too long")
     except (KeyError, ValueError, zlib.error) as error:
         name = found["metadata"]["name"]
         raise JournalError(
             f"Secret {_NAMESPACE}/{name} holds no journal that can be unpacked: {error}",
-            remedy=f"kubectl -n {_NAMESPACE} delete secret {name} (other copies of the journal are not touched).",
+            remedy=f"kubectl -n {_NAMESPACE} delete secret {name} (other replicas of the journal are not affected).",
         ) from error
     return content
 
 
 def progress(records: Sequence[Record]) -> tuple[int, int]:
-    """How far a journal goes, to be compared: how often the run was gone on with, then its length.
+    """How far a journal goes, for comparison: how often the run was resumed, then its length.
 
-    Each time it was, by whoever held the cluster's lock then; so what another machine wrote past that point is of the
-    past, however long it is.
+    Only the holder of the cluster's lock resumes a run, so what another machine wrote past that point is outdated,
+    however long it is.
     """
     return sum(isinstance(record.event, RunResumed | RollbackRequested) for record in records), len(records)
 
 
 def _check_grown(before: bytes, content: bytes, place: str) -> None:
-    """What another machine has written since is never replaced."""
+    """Never replace what another machine has written since."""
     if content.startswith(before):
         return
     (theirs, _), (ours, _) = (
@@ -243,6 +243,6 @@ def _check_grown(before: bytes, content: bytes, place: str) -> None:
     )
     if theirs >= ours:
         raise JournalError(
-            f"{place} has another journal of this run: another machine has gone on with it",
-            remedy="See what it did: upgrader status. Of two machines, only one should go on.",
+            f"{place} has another journal of this run: another machine has resumed it",
+            remedy="Check what it did: upgrader status. Only one machine may continue a run.",
         )

@@ -1,4 +1,4 @@
-"""The runs of a cluster folder: what each came to, and which of them may go."""
+"""The runs of a cluster folder: how each ended, and which of them may be removed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from upgrader.errors import UsageError
 __all__ = ["PastRun", "newest_run", "past_runs", "prune", "surplus"]
 
 _NAME = re.compile(r"\d{8}T\d{6}-.")
-_GOING = ".removing-"
+_REMOVING = ".removing-"
 
 
 @dataclass(frozen=True)
 class PastRun:
-    """A run's folder, and what its journal says."""
+    """A run's folder, and its state from the journal."""
 
     folder: Path
     state: RunState
     problem: str = ""
-    """Why the journal can't be believed; `state` is then empty, and what the run did is not known."""
+    """Why the journal is not valid; `state` is then empty, and what the run did is not known."""
     place: str = ""
     """Where its journal is (`the cluster`, a controller's name), unless it is in the folder itself."""
 
@@ -38,19 +38,19 @@ class PastRun:
 
     @property
     def outcome(self) -> str:
-        """As in the report; `unknown` when the journal can't be believed."""
+        """As in the report; `unknown` when the journal is not valid."""
         return "unknown" if self.problem else self.state.result
 
     @property
     def seconds(self) -> float:
-        """How long it took; of a run that was cut off, the time between its first and its last record."""
+        """How long it took; for an interrupted run, the time between its first and its last record."""
         state = self.state
         if state.outcome or state.started is None or state.updated is None:
             return state.seconds
         return (state.updated - state.started).total_seconds()
 
     def as_json(self) -> dict[str, Any]:
-        """Its report, with what is known without one."""
+        """Its report, with the fields that need no journal."""
         known = {"run": self.name, "outcome": self.outcome, "seconds": self.seconds, "problem": self.problem}
         known["place"] = self.place
         return {**report_json(self.state), **known}
@@ -62,7 +62,7 @@ def past_runs(runs: Path) -> tuple[PastRun, ...]:
 
 
 def newest_run(runs: Path) -> PastRun | None:
-    """The run that began last; None when there never was one."""
+    """The newest run; None when there is none."""
     folders = _folders(runs)
     return _past_run(folders[-1]) if folders else None
 
@@ -70,8 +70,8 @@ def newest_run(runs: Path) -> PastRun | None:
 def prune(runs: Path, keep: int) -> tuple[str, ...]:
     """Remove all but the newest `keep` (≥ 1) runs and the upgrades that are needed; returns the names of the removed.
 
-    See `surplus` for which those are. Only folders that are named as runs are touched. Raises UsageError for one that
-    can't be removed.
+    See `surplus` for which those are. Only folders with a run's name are touched. Raises UsageError for one that can't
+    be removed.
     """
     try:
         return _prune(runs, keep)
@@ -83,16 +83,16 @@ def prune(runs: Path, keep: int) -> tuple[str, ...]:
 
 
 def surplus(names: Sequence[str], state: Callable[[str], RunState], keep: int) -> tuple[str, ...]:
-    """Of runs, the oldest first, those that may go: all but the newest `keep`, and the upgrades that are still needed.
+    """The runs that may be removed: all but the newest `keep`, and the upgrades that are still needed.
 
-    Those are the last one, which can be resumed or rolled back, and the last that succeeded: runs of `recover` and
-    `adopt` may come after them in any number. `state` is what a run's journal says, empty where it can't be believed.
+    Those are the last one, which can be resumed or rolled back, and the last that succeeded, however many runs of
+    `recover` and `adopt` came after. `names` are oldest first; `state` is a run's, empty where its journal is invalid.
     """
     old = tuple(names[:-keep])
     if not old:
         return ()
     needed: set[str] = set()
-    for name in reversed(names):  # no further than needed: most often the newest is both
+    for name in reversed(names):  # the newest is usually both, so that no other journal is read
         found = state(name)
         succeeded = found.is_upgrade and found.outcome == "succeeded"
         if succeeded or (found.is_upgrade and not needed):
@@ -104,14 +104,14 @@ def surplus(names: Sequence[str], state: Callable[[str], RunState], keep: int) -
 
 def _prune(runs: Path, keep: int) -> tuple[str, ...]:
     names = [folder.name for folder in _folders(runs)]
-    going = surplus(names, lambda name: _past_run(runs / name).state, keep)
-    old = [runs / name for name in going]
+    removed = surplus(names, lambda name: _past_run(runs / name).state, keep)
+    old = [runs / name for name in removed]
     for folder in old:
-        # Under a name that nothing takes for a run, so that a crash in the middle leaves no run without a journal.
-        folder.rename(folder.with_name(_GOING + folder.name))
-    for folder in runs.glob(f"{_GOING}*"):
+        # Renamed first, so that a crash during the removal leaves no run without a journal.
+        folder.rename(folder.with_name(_REMOVING + folder.name))
+    for folder in runs.glob(f"{_REMOVING}*"):
         shutil.rmtree(folder)
-    return going
+    return removed
 
 
 def _folders(runs: Path) -> list[Path]:

@@ -1,6 +1,6 @@
 """Finds runs wherever their journals are: in this folder, in the cluster, on the controllers.
 
-Of a run's copies the one that goes furthest (`copies.progress`) and can be believed wins.
+Of a run's valid journals, the one with the most progress (`journal_replicas.progress`) wins.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from upgrader.errors import JournalError, UpgraderError
 __all__ = ["DiscoveredRun", "DiscoveredRuns", "bring_home", "find_runs", "with_remote_runs"]
 
 _NEWEST = 50
-"""How many runs are looked at in each place."""
+"""How many runs are read in each place."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class _Copy:
     place: str
     run: str
     content: bytes
-    """Whole lines only: a crash tears the last one."""
+    """Complete lines only: a crash can tear the last one."""
     records: tuple[Record, ...]
 
 
 @dataclass(frozen=True)
 class DiscoveredRun:
-    """A run, by the most complete copy of its journal."""
+    """A run, from the most complete copy of its journal."""
 
     name: str
     place: str
@@ -45,7 +45,7 @@ class DiscoveredRun:
     content: bytes
     records: tuple[Record, ...]
     problem: str = ""
-    """Why it must not be gone on with: two machines did so already."""
+    """Why it must not be continued: two machines have resumed it."""
 
     @cached_property
     def state(self) -> RunState:
@@ -66,20 +66,20 @@ class DiscoveredRuns:
 
 
 def find_runs(places: Sequence[Source]) -> DiscoveredRuns:
-    """Look in all places at once; of copies that are alike, the first place's counts.
+    """Search all places at once; of equal copies, the first place's counts.
 
-    A place that can't be reached and a copy that can't be believed are told, and hide nothing that another place has.
+    Unreachable places and copies that are not valid are reported, and hide nothing that another place has.
     """
     with ThreadPoolExecutor(len(places) or 1) as pool:
-        looked = list(pool.map(_look, places))
-    copies = [copy for found, _ in looked for copy in found]
+        results = list(pool.map(_search, places))
+    copies = [copy for found, _ in results for copy in found]
     names = sorted({copy.run for copy in copies})
     runs = tuple(_merged(name, [copy for copy in copies if copy.run == name]) for name in names)
-    return DiscoveredRuns(runs, tuple(problem for _, problems in looked for problem in problems))
+    return DiscoveredRuns(runs, tuple(problem for _, problems in results for problem in problems))
 
 
 def with_remote_runs(here: Sequence[PastRun], found: DiscoveredRuns, runs: Path) -> tuple[PastRun, ...]:
-    """The runs of this folder and those found elsewhere, oldest first, each as the copy tells it that goes furthest."""
+    """The runs of this folder and those found elsewhere, oldest first, each from the copy with the most progress."""
     known = {run.name: run for run in here}
     for other in found.runs:
         mine = known.get(other.name)
@@ -89,21 +89,21 @@ def with_remote_runs(here: Sequence[PastRun], found: DiscoveredRuns, runs: Path)
 
 
 def _behind(journal: Path, other: DiscoveredRun) -> bool:
-    """Whether a sound journal knows less than another copy of it."""
+    """Whether a valid journal has less than another copy of it."""
     content = journal.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     return whole != other.content and progress(parse_journal(whole, str(journal))) < progress(other.records)
 
 
 def bring_home(found: DiscoveredRun, runs: Path) -> Path:
-    """The run's folder below `runs`, with that journal in it, so that it can be read and gone on with here.
+    """The run's folder below `runs`, with that journal in it, so that it can be read and continued here.
 
-    Raises JournalError where the run must not be gone on with, or the folder can't be written.
+    Raises JournalError where the run must not be continued, or the folder can't be written.
     """
     if found.problem:
         raise JournalError(
-            f"run {found.name} can't be gone on with: {found.problem}",
-            remedy="Look at both with `upgrader status` on the machines that they come from; then run again.",
+            f"run {found.name} can't be continued: {found.problem}",
+            remedy="Check both with `upgrader status` on the machines that they come from, then run again.",
         )
     folder = runs / found.name
     try:
@@ -111,23 +111,23 @@ def bring_home(found: DiscoveredRun, runs: Path) -> Path:
         path = folder / JOURNAL
         before = path.read_bytes() if path.exists() else b""
         if not found.content.startswith(before[: before.rfind(b"\n") + 1]):
-            # Damaged, or written by a run that another machine has gone on with: somebody may want to read it.
+            # Damaged, or outdated since another machine resumed the run: kept for inspection.
             path.replace(path.with_name(f"{JOURNAL}.superseded"))
         if before != found.content:
             write_atomic(path, found.content)
     except OSError as error:
         raise JournalError(
             f"the journal of run {found.name} can't be written to {folder}: {error.strerror}",
-            remedy="Make room, or mend the folder's permissions.",
+            remedy="Free disk space, or fix the folder's permissions.",
         ) from error
     return folder
 
 
-def _look(place: Source) -> tuple[list[_Copy], list[str]]:
+def _search(place: Source) -> tuple[list[_Copy], list[str]]:
     try:
         names = place.names()[-_NEWEST:]
     except UpgraderError as error:
-        return [], [f"{place.place} could not be looked into for runs: {error.message}"]
+        return [], [f"{place.place} could not be searched for runs: {error.message}"]
     copies, problems = [], []
     for name in names:
         try:
@@ -144,7 +144,5 @@ def _merged(name: str, copies: list[_Copy]) -> DiscoveredRun:
     best = max(copies, key=lambda copy: progress(copy.records))
     rivals = (copy for copy in copies if progress(copy.records)[0] == progress(best.records)[0])
     other = next((copy for copy in rivals if not best.content.startswith(copy.content)), None)
-    problem = (
-        f"its journals differ in {best.place} and in {other.place}: two machines have gone on with it" if other else ""
-    )
+    problem = f"its journals differ in {best.place} and in {other.place}: two machines have resumed it" if other else ""
     return DiscoveredRun(name, best.place, best.content, best.records, problem)

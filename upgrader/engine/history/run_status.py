@@ -1,4 +1,4 @@
-"""What a cluster folder tells about its newest run: at work, over, or cut off."""
+"""The status of a cluster folder's newest run: running, ended or interrupted."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ State = Literal["idle", "preparing", "running"]
 
 @dataclass(frozen=True)
 class Status:
-    """What is going on in a cluster folder."""
+    """What is happening in a cluster folder."""
 
     state: State
-    """`running`: the newest run is at work; `preparing`: a command holds the lock, but has begun no run yet."""
+    """`running`: the newest run is running; `preparing`: a command holds the lock, but has begun no run yet."""
     holder: FolderHolder | None
     run: PastRun | None
-    """The newest run; None when there never was one."""
+    """The newest run; None when there is none."""
     cluster: Lease | None = None
     """The cluster's own lock, which another machine may hold; None when it was never taken, or is not known."""
     cluster_problem: str = ""
@@ -37,7 +37,7 @@ class Status:
 
     @property
     def resumable(self) -> bool:
-        """Whether the newest run was cut off or stopped, so that the same command goes on where it was."""
+        """Whether the newest run was interrupted, so that it can be continued."""
         return self.state == "idle" and self.run is not None and self.run.outcome == "interrupted"
 
     def as_json(self) -> dict[str, Any]:
@@ -57,11 +57,11 @@ class Status:
 def status_of(
     holder: FolderHolder | None, newest: PastRun | None, cluster: Lease | None = None, cluster_problem: str = ""
 ) -> Status:
-    """Put these together.
+    """Combine these into a status.
 
-    A run of this folder that has no end is at work only when the folder's lock was taken before it began: a later
-    holder is another command, and the run was cut off. One of another machine is at work while the cluster's lock
-    names it: whether that machine lives, only a minute of watching could tell.
+    A run of this folder without an end is running only if the folder's lock was taken before it began: a later holder
+    is another command, and the run was interrupted. A run of another machine counts as running while the cluster's
+    lock names it: it takes a minute to find out whether that machine is alive.
     """
     known = partial(Status, cluster=cluster, cluster_problem=cluster_problem)
     state = newest.state if newest else None

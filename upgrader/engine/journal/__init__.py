@@ -1,1 +1,1 @@
-"""The journal: one line for each event, on disk before the next thing happens."""
+"""The journal: one line for each event, on disk before the next action."""

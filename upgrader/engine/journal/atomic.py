@@ -1,4 +1,4 @@
-"""Files that are there as a whole, or as they were before."""
+"""Atomic writes: a file is replaced completely, or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["write_atomic"]
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Put `content` in place of a file (mode 0600), on disk when this returns; raises OSError, and leaves no half."""
+    """Replace a file (mode 0600); it is on disk when this returns. Raises OSError, and leaves no partial file."""
     file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(file, "wb") as stream:

@@ -1,6 +1,6 @@
-"""From a record's JSON back to the event that it was, checked field by field.
+"""Decodes a record's JSON into its event, checked field by field.
 
-The shapes are those of the event classes themselves, so that an event added there can be read without a word here.
+The shapes are those of the event classes themselves, so that a new event needs no change here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["EVENTS", "UnknownEvent", "event_from"]
 EVENTS: Mapping[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 """Every type of event, by the name that it has in a journal."""
 
-_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
+_TYPE_NAMES = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class UnknownEvent:
 def event_from(name: str, data: Any) -> Event | UnknownEvent:
     """The event of that type with this data.
 
-    Fields that this version doesn't know are passed over: newer versions add some, always with a default for the
-    journals that don't have them yet. Raises ValueError that names the field, what it should be and what it is.
+    Unknown fields are ignored: newer versions add some, always with a default for journals that don't have them.
+    Raises ValueError that names the field, what it should be and what it is.
     """
     kind = EVENTS.get(name)
     return UnknownEvent(name) if kind is None else _object(kind, data, "data")
@@ -75,10 +75,10 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         assert isinstance(hint, type)
         return _object(hint, value, where)
-    # JSON has one kind of number, and Python takes true and false for two of them.
+    # JSON has one type of number; in Python, bool is a subclass of int.
     fits = type(value) in ((int, float) if hint is float else (hint,))
     if not fits:
-        raise _wrong(where, _WORDS[hint], value)
+        raise _wrong(where, _TYPE_NAMES[hint], value)
     return float(value) if hint is float else value
 
 
@@ -90,7 +90,7 @@ def _version(value: Any, where: str) -> KubernetesVersion:
 
 
 def _one_of(hints: tuple[Any, ...], value: Any, where: str) -> Any:
-    """The first that fits; where none does, what the first one (the others are None here) has against it."""
+    """The first that fits; where none does, the error of the first one (the others are None here)."""
     problems = []
     for hint in hints:
         try:

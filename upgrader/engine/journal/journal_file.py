@@ -1,7 +1,7 @@
-"""The journal: what a run did, one line for each event, on disk before the next thing happens.
+"""The journal: what a run did, one line for each event, on disk before the next action.
 
-A crash can tear the last line only, and readers pass that one over; anything else that can't be read is refused by
-name, for a journal that is partly believed is worse than none. `record.py` says what a line looks like.
+A crash can tear only the last line, which readers ignore. Anything else that can't be read is an error that names the
+line: a partly trusted journal is worse than none. `record.py` defines the format of a line.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ JOURNAL = "journal.jsonl"
 """The file's name in a run's folder."""
 
 DETAIL_BYTES = 4 * 2**20
-"""The size from which a journal takes only what it can't do without: steps and how they ended, no looks, no notes."""
+"""The size from which a journal takes only steps and how they ended: no gate checks, no notes."""
 
-_FULL = f"The journal has {DETAIL_BYTES // 2**20} MiB: from here on it has no notes and no looks of gates."
+_FULL = f"The journal has reached {DETAIL_BYTES // 2**20} MiB: it takes no more notes and gate checks."
 
 
 @dataclass(frozen=True)
 class _End:
-    """Where the next record goes: its number, the checksum of the one before, and the file's size. Moves as one."""
+    """Where the next record goes: its number, the checksum of the one before, and the file's size."""
 
     seq: int
     checksum: str
@@ -45,7 +45,7 @@ class Journal:
     def __init__(self, path: Path, clock: Clock, *, file: int | None = None, seq: int = 0, checksum: str = "") -> None:
         """Start a new journal (mode 0600); raises FileExistsError where there is one already.
 
-        `reopen` goes on with one: an open `file` that ends with record `seq` - 1 and its checksum.
+        `reopen` continues one: an open `file` that ends with record `seq` - 1 and its checksum.
         """
         self._path = path
         self._clock = clock
@@ -57,9 +57,9 @@ class Journal:
 
     @classmethod
     def reopen(cls, path: Path, clock: Clock) -> Self:
-        """Go on with a journal whose process is gone; what a crash tore off its last line is cut away first.
+        """Continue a journal whose process has ended; a torn last line is removed first.
 
-        The caller holds the run's locks. Raises UsageError where the journal can't be believed or written.
+        The caller holds the run's locks. Raises UsageError where the journal is not valid, or can't be written.
         """
         content = _content(path)
         records = parse_journal(content, str(path))
@@ -74,11 +74,11 @@ class Journal:
     def emit(self, event: Event) -> None:
         """Write an event.
 
-        Raises JournalError when it can't be written, and from then on: a run that nothing remembers must not go on.
+        Raises JournalError when it can't be written, and from then on: a run without a journal must not continue.
         """
         if self._failure is not None:
             raise self._failure
-        if isinstance(event, GateChecked) and not self._news(event):
+        if isinstance(event, GateChecked) and not self._is_new(event):
             return
         if isinstance(event, GateChecked | Note) and self._end.size >= DETAIL_BYTES:
             if not self._full:
@@ -101,24 +101,24 @@ class Journal:
             os.fsync(self._file)
             self._end = _End(end.seq + 1, checksum, end.size + len(line))
         except OSError as error:
-            self._cut()
+            self._truncate()
             self._failure = JournalError(
                 f"{self._path} can't be written: {error.strerror}; the run stopped where it was",
-                remedy="Make room (or mend the disk): `upgrader resume` then goes on from there.",
+                remedy="Free disk space or fix the disk, then run `upgrader resume`.",
             )
             raise self._failure from error
         except BaseException:
-            # A second Ctrl-C: what is written on the way out must follow on what readers will find.
-            self._cut()
+            # A second Ctrl-C: later records must follow a complete line.
+            self._truncate()
             raise
 
-    def _cut(self) -> None:
-        """A full disk takes half a line, and a reader would have to tell it from one that a crash tore."""
+    def _truncate(self) -> None:
+        """Remove the partial line that a full disk leaves: a reader could not tell it from one that a crash tore."""
         with suppress(OSError):
             os.ftruncate(self._file, self._end.size)
 
-    def _news(self, event: GateChecked) -> bool:
-        """A gate looks every second; only a new answer is worth a line."""
+    def _is_new(self, event: GateChecked) -> bool:
+        """Gates are checked every second; only a new answer is written."""
         key, answer = (event.step, event.gate), (event.verdict.kind.value, event.verdict.reason)
         if self._seen.get(key) == answer:
             return False
@@ -127,7 +127,7 @@ class Journal:
 
 
 def read_journal(path: Path) -> tuple[Record, ...]:
-    """Every record of a journal. Raises UsageError that names file and line where one is damaged, and how."""
+    """Every record of a journal. Raises UsageError that names the file, the damaged line and the damage."""
     return parse_journal(_content(path), str(path))
 
 
@@ -151,13 +151,13 @@ def _content(path: Path) -> bytes:
 
 
 def _last_checksum(whole: bytes) -> str:
-    """Of the last line, which was checked; "" where there is none."""
+    """The checksum of the last line, which was checked; "" where there is none."""
     lines = whole.splitlines()
     return str(json.loads(lines[-1])["checksum"]) if lines else ""
 
 
 def parse_journal(content: bytes, where: str) -> tuple[Record, ...]:
-    """The same of a journal's bytes; `where` names them in errors."""
+    """The same for a journal's bytes; `where` names them in errors."""
     return tuple(_records(content, where))
 
 
@@ -168,8 +168,7 @@ def _records(content: bytes, where: str) -> Iterator[Record]:
             record, checksum = checked(line, number, checksum)
         except ValueError as error:
             raise UsageError(
-                f"{where}:{number + 1}: this line of the journal can't be believed: {error}",
-                remedy="Restore the file from a copy, or use the version of upgrader that wrote it; "
-                "a journal is never guessed at.",
+                f"{where}:{number + 1}: this line of the journal is not valid: {error}",
+                remedy="Restore the file from a copy, or use the version of upgrader that wrote it.",
             ) from error
         yield record

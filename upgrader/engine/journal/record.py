@@ -1,11 +1,11 @@
-"""One line of a journal: how an event becomes one, and how a line is checked before it is believed.
+"""One line of a journal: how an event is encoded, and how a line is checked.
 
 A line is `{"schema": 3, "seq": N, "time": "…Z", "type": "StepStarted", "data": {…}, "checksum": "…"}`, without the
 spaces. `seq` counts from 0 without gaps. `checksum` is the SHA-256, in hexadecimal, of the checksum of the line
 before (nothing, for the first line) and of this line's bytes with `,"checksum":"…"` cut out: so a line that was
-changed is noticed, and so is one that was lost, doubled, moved or taken from another journal.
+changed is detected, and so is one that was lost, duplicated, moved or taken from another journal.
 
-Lines of schema 2 are still read (`schema2.py`); a run that began with them goes on in lines of schema 3.
+Lines of schema 2 are still read (`schema2.py`); a run that began with them continues in lines of schema 3.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SCHEMA = 3
 """The number goes up when a reader of the old format would misunderstand the new one; new types and fields don't."""
 
 TEXT_CHARACTERS = 8192
-"""What one text in a record may hold: more than any path or reason, less than a runaway error message."""
+"""Limit of one text in a record: more than any path or reason, less than a runaway error message."""
 
 _CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{64})"\}\Z')
 
@@ -53,7 +53,7 @@ def encode(seq: int, time: datetime, event: Event, previous: str) -> tuple[bytes
         "type": type(event).__name__,
         "data": _plain(event),
     }
-    # A path may hold bytes that are no text; what stands for them in Python becomes its JSON escape.
+    # A path may hold bytes that are not UTF-8: Python's surrogates for them become JSON escapes.
     body = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace")
     checksum = _sum(previous, body)
     return body[:-1] + f',"checksum":"{checksum}"}}\n'.encode(), checksum
@@ -62,7 +62,7 @@ def encode(seq: int, time: datetime, event: Event, previous: str) -> tuple[bytes
 def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
     """The record of a line without its end, and its checksum.
 
-    Raises ValueError with what is wrong: not JSON, of another schema, not the record that was to come, changed.
+    Raises ValueError with what is wrong: not JSON, another schema, not the expected record, changed.
     """
     fields = _fields(line)
     schema = fields.get("schema")
@@ -100,7 +100,7 @@ def _sum(previous: str, body: bytes) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """An event, or a part of one, as JSON has it."""
+    """An event, or a part of one, as JSON values."""
     if isinstance(value, KubernetesVersion):
         return str(value)
     if dataclasses.is_dataclass(value):
@@ -108,7 +108,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, str):
-        # Helm's and the API's errors quote what they were given, and a journal is copied to other machines.
+        # Errors of Helm and the API quote their input, and a journal is copied to other machines.
         value = mask_secrets(value)
         if len(value) > TEXT_CHARACTERS:
             return f"{value[:TEXT_CHARACTERS]}… ({len(value) - TEXT_CHARACTERS} more characters)"

@@ -1,4 +1,4 @@
-"""Reads lines of schema 2, whose events had other names, and which told the kinds of runs by their target."""
+"""Reads lines of schema 2, whose events had other names, and which encoded the kind of a run in its target."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def upgraded(name: str, data: Any) -> tuple[str, Any]:
 
 
 def _kind_and_versions(data: dict[str, Any]) -> dict[str, Any]:
-    """A target was a version, or the name of the command for every run that was no upgrade."""
+    """A target was a version or, for every run that was not an upgrade, the name of its command."""
     target = data.get("target")
     if target in _OTHER_KINDS:
         return {"kind": target, "target": None, "current": None}

@@ -1,9 +1,9 @@
 """One run at a time for each cluster, whichever machine and folder it comes from.
 
-Exactly one holder: every change of the Lease names the version that it was read at, and the API refuses all but the
-first. A holder that lives renews; one that doesn't is replaced when *we* have watched its Lease unchanged for as long
-as it asked to be waited for, on our own clock, with the API answering all the while. So clocks that differ don't
-matter, nor does an API that is away: nobody can watch it, and nobody can take over.
+There is exactly one holder: every change of the Lease names the version that it was read at, and the API refuses all
+but the first. A live holder renews. A dead one is replaced once *we* have watched its Lease unchanged for its lease
+duration, on our own clock, with the API answering all the time. So clocks may differ, and while the API is unreachable
+no lock is taken over.
 """
 
 from __future__ import annotations
@@ -21,49 +21,49 @@ from upgrader.ports import Clock, Kube
 
 __all__ = ["ClusterLock", "acquire", "read_lease"]
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _PATIENCE = 3
-"""How many times its holder's waiting time a Lease is watched when the API keeps going away in between."""
+"""For how many lease durations a Lease is watched when the API keeps becoming unreachable."""
 _RELEASE_SECONDS = 5.0
 
 
 class ClusterLock:
-    """The lock while it is held. `renew` is called by a thread; `emit` by the run, which tells what it does."""
+    """The lock while it is held. A thread calls `renew`; the run calls `emit` with its events."""
 
     def __init__(
         self, kube: Kube, clock: Clock, holder: Holder, lease: Lease, taken_over: LockTakenOver | None
     ) -> None:
         self.taken_over = taken_over
-        """Whom it was taken from, if it was; belongs into the journal."""
+        """Whom it was taken over from, if it was; belongs in the journal."""
         self.lost_to = ""
-        """Who has it now, once it was lost."""
+        """Who holds it now, once it was lost."""
         self._kube = kube
         self._clock = clock
         self._holder = holder
         self._lease = lease
         self._state = RunState()
-        self._one = threading.Lock()
+        self._mutex = threading.Lock()
 
     def emit(self, event: Event) -> None:
-        """Take note of what the run does; the next renewal tells it to whoever asks."""
+        """Record what the run does; the next renewal publishes it in the Lease."""
         self._state = follow(self._state, event, self._clock.now())
 
     def renew(self) -> bool:
-        """Say that we are alive. False once the lock is somebody else's; an API that doesn't answer loses nothing."""
-        with self._one:
+        """Show that we are alive. False once another process holds the lock; an unreachable API doesn't lose it."""
+        with self._mutex:
             try:
                 self._renew()
             except UpgraderError as error:
-                # 409: it was changed since we read it, by an answer of our own that we never saw, or by somebody else.
-                # 404: somebody removed it. Everything else says nothing about the lock.
+                # 409: it was changed since we read it, by our own request whose answer was lost, or by another process.
+                # 404: it was deleted. Other errors don't concern the lock.
                 if isinstance(error, ApiError) and error.status in (404, 409):
-                    self._look_again()
+                    self._reread()
             return not self.lost_to
 
     def release(self) -> bool:
-        """Give it back, if it is still ours; False when that could not be done, and others have to wait it out."""
+        """Release the lock if it is still ours; False when that failed, and others must wait for it to expire."""
         deadline = self._clock.monotonic() + _RELEASE_SECONDS
-        with self._one:
+        with self._mutex:
             while not self.lost_to:
                 free = manifest(
                     None,
@@ -76,19 +76,19 @@ class ClusterLock:
                     return True
                 except ApiError as error:
                     if error.status == 409:
-                        self._look_again()
+                        self._reread()
                     elif error.status == 404:
                         return True
                 if self._clock.monotonic() >= deadline:
                     return False
-                self._clock.sleep(_LOOK_SECONDS)
+                self._clock.sleep(_POLL_SECONDS)
         return True
 
     def _renew(self) -> None:
         holder = replace(self._holder, run=self._state.run, doing=self._state.doing)
         self._lease = _hold(self._kube, self._clock, holder, self._lease, acquired=self._lease.acquired)
 
-    def _look_again(self) -> None:
+    def _reread(self) -> None:
         try:
             found = read_lease(self._kube)
             if found is None:
@@ -96,9 +96,9 @@ class ClusterLock:
             elif found.holder is not None and found.holder.identity == self._holder.identity:
                 self._lease = found
             else:
-                self.lost_to = str(found.holder or "nobody: somebody has released it")
+                self.lost_to = str(found.holder or "another process, which released it")
         except ApiError:
-            # The next renewal will see.
+            # The next renewal tries again.
             return
 
 
@@ -113,8 +113,8 @@ def acquire(
 ) -> ClusterLock:
     """Take the cluster's lock, waiting only to see whether another holder is alive.
 
-    `take_over` takes it from a holder that may be. `unread` says why a dead holder's journal could not be read; "" when
-    it was: nobody goes on where nobody knows what was done. Raises Locked when somebody else is at work, or was and
+    `take_over` takes it from a holder that may be alive. `unread` returns why a dead holder's journal could not be
+    read, "" if it was: what a dead run did must be known first. Raises Locked when the holder is alive or its journal
     can't be read, and ApiError when the API refuses or doesn't answer at all.
     """
     watched: Lease | None = None
@@ -127,17 +127,17 @@ def acquire(
             if lease.holder is None:
                 return _take(kube, clock, holder, lease, None)
             if lease.holder.identity == holder.identity:
-                # We have it since a request whose answer never came.
+                # Ours already, from a request whose answer was lost.
                 return ClusterLock(kube, clock, holder, lease, None)
             if take_over:
                 return _take(kube, clock, holder, lease, "forced")
             if holder.folder_lock and lease.holder.folder_lock == holder.folder_lock:
-                # Its process held the lock of the very file that we hold now: it is gone.
+                # Its process held the same file lock that we hold now, so it has ended.
                 _check_read(lease.holder, unread)
-                return _take(kube, clock, holder, lease, "its process is gone")
+                return _take(kube, clock, holder, lease, "its process has ended")
             now = clock.monotonic()
             if watched is None:
-                note(f"The cluster's lock is held by {lease.holder}: looking whether it is alive")
+                note(f"The cluster's lock is held by {lease.holder}: checking whether it is alive")
             elif watched.sign_of_life != lease.sign_of_life:
                 raise _locked(lease.holder, lease)
             elif now - since >= lease.seconds:
@@ -148,24 +148,24 @@ def acquire(
             if watched is None:
                 watched, since = lease, now
         except ApiUnavailable:
-            # What wasn't seen isn't counted. An API that never answered is no reason to wait here.
+            # Time without an API doesn't count. Don't wait here for an API that never answered.
             if watched is None or clock.monotonic() - began >= _PATIENCE * watched.seconds:
                 raise
             since = clock.monotonic()
         except ApiError as error:
             if error.status != 409:
                 raise
-            # Somebody else was quicker; who, the next look says.
-        clock.sleep(_LOOK_SECONDS)
+            # Another process was quicker; the next read shows which.
+        clock.sleep(_POLL_SECONDS)
 
 
 def _check_read(dead: Holder, unread: Callable[[Holder], str]) -> None:
     problem = unread(dead)
     if problem:
         raise Locked(
-            f"the cluster's lock is still that of {dead}, which gives no sign of life; but {problem}",
-            remedy="Find its journal, on the machine that it ran on or on a controller that is away now; or take the "
-            "lock without knowing what it did: --take-over.",
+            f"the cluster's lock is still held by {dead}, which shows no sign of life, but {problem}",
+            remedy="Find its journal, on the machine that it ran on or on an unreachable controller; or take the lock "
+            "without knowing what it did: --take-over.",
         )
 
 

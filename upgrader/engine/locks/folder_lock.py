@@ -1,4 +1,4 @@
-"""One run at a time for each cluster folder, on one machine. `clusterlock.py` keeps other machines and folders away."""
+"""One run at a time for each cluster folder, on one machine. `cluster_lock.py` excludes other machines and folders."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def folder_lock(folder: Path, holder: str, *, pause: Callable[[float], None] = t
             other = _holder(file)
             raise Locked(
                 f"{folder} is being upgraded by {other.holder} since {other.since:%Y-%m-%d %H:%M:%SZ}",
-                remedy="Wait for it to end, or stop it first; `upgrader status` says what it is doing.",
+                remedy="Wait for it to end, or stop it first; `upgrader status` shows what it is doing.",
             )
         os.ftruncate(file, 0)
         os.pwrite(file, holder.encode()[:_NAME_BYTES], 0)
@@ -49,7 +49,7 @@ def folder_lock(folder: Path, holder: str, *, pause: Callable[[float], None] = t
 
 
 def folder_holder(folder: Path) -> FolderHolder | None:
-    """Who holds a folder's lock at this moment; None when nobody does."""
+    """Who holds a folder's lock now; None when it is free."""
     try:
         file = os.open(_path(folder), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -65,9 +65,9 @@ def folder_holder(folder: Path) -> FolderHolder | None:
 
 
 def lock_identity(folder: Path) -> str:
-    """Which lock file on which machine, since its boot, a folder's lock is; "" when that can't be told.
+    """Identifies a folder's lock file, its machine and the machine's boot; "" when that is unknown.
 
-    Whoever holds that lock knows that no other process does: so a cluster's lock which was taken under it is free.
+    Only one process can hold that lock: so a cluster's lock that another process took under it is free.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -78,7 +78,7 @@ def lock_identity(folder: Path) -> str:
 
 
 def _taken(file: int, pause: Callable[[float], None]) -> bool:
-    """Try a few times: `folder_holder` holds the lock for a moment, and must not turn a run away."""
+    """Try a few times: `folder_holder` holds the lock for a moment, which must not fail a run."""
     for left in reversed(range(_TRIES)):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Keeps the cluster's lock alive beside a run, in a thread of its own."""
+"""Renews the cluster's lock during a run, in a separate thread."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from upgrader.engine.locks.cluster_lock import ClusterLock
 __all__ = ["RENEW_SECONDS", "kept_alive"]
 
 RENEW_SECONDS = 5.0
-"""Also how soon somebody else sees that we live."""
+"""Also how soon other processes see that we are alive."""
 
 
 @contextmanager
 def kept_alive(
     lock: ClusterLock, on_lost: Callable[[str], None], *, every_seconds: float = RENEW_SECONDS
 ) -> Iterator[None]:
-    """Renew the lock until the context is left; when it is lost, say once to whom, and stop."""
+    """Renew the lock until the context ends; when it is lost, report once to whom, and stop."""
     over = threading.Event()
 
     def beat() -> None:

@@ -1,4 +1,4 @@
-"""The cluster's lock as the API keeps it: a Lease that says who is at work on this cluster, and on what."""
+"""The cluster's lock in the API: a Lease that names who works on this cluster, and on what."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ NAME = "upgrader"
 NAMESPACE = "kube-system"
 
 LEASE_SECONDS = 60
-"""How long others wait for a sign of life; longer than an API server takes to stall while etcd is restarted."""
+"""How long others wait for a sign of life; longer than an API server stalls while etcd restarts."""
 
 _RUN, _DOING, _FOLDER = "upgrader.io/run", "upgrader.io/doing", "upgrader.io/folder-lock"
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds the lock: a process, by a name that no other has, and what can be said of it."""
+    """Who holds the lock: a process with a unique name, and what it does."""
 
     identity: str
     """Unique for each process, and readable: `anna@laptop (process 42, 5f0c)`."""
     folder_lock: str = ""
-    """Which file on which machine its folder's lock is; "" when that can't be told."""
+    """Identifies its folder's lock file (`lock_identity`); "" when unknown."""
     run: str = ""
     doing: str = ""
 
@@ -38,21 +38,21 @@ class Holder:
 
 @dataclass(frozen=True)
 class Lease:
-    """The Lease as it was read. Its times are those of the holder's clock, which is nobody else's."""
+    """The Lease as it was read. Its times are by the holder's clock."""
 
     holder: Holder | None
     """None: it is free."""
     acquired: str
     renewed: str
     seconds: float
-    """How long the holder wants to be waited for."""
+    """The lease duration that the holder asked for."""
     transitions: int
     version: str
     """The object's resourceVersion, without which it can't be changed."""
 
     @classmethod
     def read(cls, found: KubeObject) -> Lease:
-        """From the API's JSON. Whatever somebody else wrote into it, it has a value here."""
+        """From the API's JSON. Fields that are missing there get a value here."""
         metadata, spec = found["metadata"], found.get("spec") or {}
         notes = metadata.get("annotations") or {}
         identity = spec.get("holderIdentity") or ""
@@ -68,14 +68,14 @@ class Lease:
 
     @property
     def sign_of_life(self) -> tuple[str, str]:
-        """What changes whenever the holder renews, or somebody else takes over."""
+        """Changes whenever the holder renews or another process takes over."""
         return (self.holder.identity if self.holder else "", self.renewed)
 
 
 def manifest(
     holder: Holder | None, *, now: datetime, acquired: str = "", transitions: int = 0, version: str = ""
 ) -> dict[str, Any]:
-    """The Lease held by `holder`, or free. With a version, the API refuses it (409) when it was changed since."""
+    """The Lease held by `holder`, or free. With a version, the API refuses it (409) if it has changed since."""
     time = now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec: dict[str, Any] = {"leaseTransitions": transitions}
     notes: dict[str, str] = {}

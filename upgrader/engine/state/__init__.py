@@ -1,1 +1,1 @@
-"""How far a run got: one fold of its events, and what is shown of it."""
+"""How far a run got: one fold of its events, and its report."""

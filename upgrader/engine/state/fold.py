@@ -1,5 +1,5 @@
-"""The one fold of a run's events into its state. Pure and total: an event that makes no sense where it stands changes
-nothing, so every beginning of a journal has a state.
+"""The one fold of a run's events into its state. Pure and total: an event that makes no sense in its place changes
+nothing, so every prefix of a journal has a state.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _reopened(state: RunState, run: str, doing: str, time: datetime) -> RunState
 
 
 def _retried(state: RunState) -> RunState:
-    """Whoever resumes a run may have fixed what was in the way: what failed for good is tried once more."""
+    """The operator may have fixed the cause before resuming: what failed for good is tried again."""
     if state.outcome == "failed" and state.on_failure == "stop" and state.rollback_to is None:
         steps = tuple(
             replace(step, phase="applying", reason="", remedy="") if step.phase == "failed" else step

@@ -1,4 +1,4 @@
-"""`report.json`: a run's state in the shape that is written for machines.
+"""`report.json`: a run's state for machines.
 
 It is made from the journal alone, so a run that crashed is reported as far as it is known.
 """

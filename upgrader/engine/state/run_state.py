@@ -1,5 +1,5 @@
-"""A run as far as its journal goes. `fold.py` makes it from events; what a run does next, its report, the display and
-`status` are all read from it.
+"""The state of a run, as far as its journal goes. `fold.py` makes it from events; the next action, the report, the
+display and `status` are all read from it.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class StepState:
     check: GateChecked | None = None
     """The last check of a gate, while that gate is waited for."""
     goal: str = ""
-    """Where the undo goes back to, once it has begun."""
+    """What the undo restores, once it has begun."""
     since: datetime | None = None
-    """When the present activity began."""
+    """When the current activity began."""
     note: str = ""
     """The last note while the step was active."""
 
@@ -74,12 +74,12 @@ class StepState:
 
 @dataclass(frozen=True)
 class RecoveryState:
-    """One recovery of the API over SSH: succeeded, failed, or active (begun, and nothing more is known)."""
+    """One recovery of the API over SSH: succeeded, failed, or active (it has no recorded end)."""
 
     outcome: str
     started: datetime
     reason: str
-    """Why it was begun: the API's last answer. For one that failed, why it did."""
+    """Why it began: the API's last problem. For one that failed, why it did."""
     seconds: float = 0.0
 
 
@@ -103,16 +103,16 @@ class RunState:
     rollback_to: str | None = None
     """An operator requested a rollback to this step ("": of everything); None: none was requested."""
     outcome: RunOutcome | None = None
-    """None: it is at work, or was interrupted before it could record its end."""
+    """None: it is running, or was interrupted before it could record its end."""
     reason: str = ""
     """Why it ended as it did."""
     started: datetime | None = None
     active_since: datetime | None = None
-    """When the process that works on it now began."""
+    """When its current process began."""
     updated: datetime | None = None
     """When the last record was written."""
     seconds: float = 0.0
-    """How long it was worked on, in all processes that recorded their end."""
+    """How long it took, in all processes that recorded their end."""
     doing: str = ""
     """What it was doing when the journal ends; "" when it has an end."""
     recoveries: tuple[RecoveryState, ...] = ()
@@ -146,9 +146,9 @@ class RunState:
 
     @property
     def rollback_order(self) -> tuple[StepState, ...]:
-        """The steps that a rollback is about, in the order in which they are undone; undone ones too.
+        """The steps to roll back, in the order in which they are undone; undone ones too.
 
-        After a failure, what policy says; on an operator's request, all that came after the step they named.
+        After a failure, as the policy requires; on an operator's request, all after the step that they named.
         """
         if self.rollback_to is not None:
             names = [step.name for step in self.steps]
