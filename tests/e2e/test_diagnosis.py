@@ -34,7 +34,7 @@ class Doctor:
         self._hosts = hosts
         self.host = load_hosts(cluster.folder / "hosts.yml")["controllers"][0]
 
-    def look(self, now: Callable[[], float] = time.time) -> Diagnosis:
+    def examine(self, now: Callable[[], float] = time.time) -> Diagnosis:
         """One examination, and its findings."""
         return diagnose([Examined(self.host, examine(self._hosts, self.host, now))], self._api())
 
@@ -62,7 +62,7 @@ class Doctor:
         seen: list[Diagnosis] = []
 
         def found() -> bool:
-            seen.append(self.look())
+            seen.append(self.examine())
             return identity in _ids(seen[-1])
 
         until(identity, found, timeout_seconds=timeout_seconds)
@@ -76,7 +76,7 @@ def doctor(cluster: LabCluster) -> Iterator[Doctor]:
         doctor = Doctor(cluster, hosts)
         before = doctor.generations()
         assert before
-        assert _errors(doctor.look()) == []
+        assert _errors(doctor.examine()) == []
         yield doctor
         lost = before - doctor.generations()
         assert not lost, f"generations that are gone or damaged: {lost}"
@@ -127,7 +127,7 @@ def test_full_disk(doctor: Doctor) -> None:
       dd if=/dev/zero of=/etc/kubernetes/fill bs=64k 2>/dev/null || true"""
     fixes = "umount /etc/kubernetes; umount /run/small; rmdir /run/small"
     with broken(doctor, breaks, fixes):
-        seen = doctor.look()
+        seen = doctor.examine()
     assert [f.title for f in seen.findings if f.severity == "error"] == [
         "controller-1: the disk of /etc/kubernetes is full: 0 B of 8 MiB free"
     ]
@@ -138,7 +138,7 @@ def test_corrupted_checkpoint(doctor: Doctor) -> None:
     newest = doctor.sh(f"ls {_OWN} | sort -n | tail -1").strip()
     file = f"{_OWN}/{newest}/manifest.json"
     with broken(doctor, f"cp -a {file} /run/kept && printf ' ' >> {file}", f"cp -a /run/kept {file} && rm /run/kept"):
-        seen = doctor.look()
+        seen = doctor.examine()
     damaged = [f.title for f in seen.findings if f.id == "checkpoint.damaged"]
     assert damaged == [
         f"controller-1: generation {newest} of kube-system/kube-apiserver is damaged: manifest.json was changed"
@@ -159,8 +159,8 @@ def test_clock_jump(doctor: Doctor) -> None:
     certificate = _ending(doctor, datetime.now(UTC) - timedelta(hours=1))
     breaks = f"cp -a {pki}/apiserver.crt /run/kept && cat > {pki}/apiserver.crt <<'END'\n{certificate}END"
     with broken(doctor, breaks, f"cp -a /run/kept {pki}/apiserver.crt && rm /run/kept"):
-        until("kube-apiserver to use it", lambda: not doctor.look().controllers[0].serves, timeout_seconds=30)
-        seen = doctor.look(now=lambda: time.time() - 3 * 3600)
+        until("kube-apiserver to use it", lambda: not doctor.examine().controllers[0].serves, timeout_seconds=30)
+        seen = doctor.examine(now=lambda: time.time() - 3 * 3600)
     assert _errors(seen)[0] == (
         "controller-1: the clock is 3 h ahead: /etc/kubernetes/pki/apiserver.crt is expired to it"
     )
@@ -188,7 +188,7 @@ def _ending(doctor: Doctor, end: datetime) -> str:
 def test_kubelet_down(doctor: Doctor) -> None:
     """A stopped kubelet is the only cause, with a start as its fix; running containers are not reported as broken."""
     with broken(doctor, "systemctl stop kubelet", "systemctl start kubelet"):
-        seen = doctor.look()
+        seen = doctor.examine()
     assert [f.id for f in seen.findings if f.severity == "error"] == ["kubelet.down"]
     assert seen.controllers[0].start == ("kubelet",)
     assert seen.controllers[0].serves
@@ -197,7 +197,7 @@ def test_kubelet_down(doctor: Doctor) -> None:
 def test_containerd_down(doctor: Doctor) -> None:
     """A stopped containerd is the only cause; its containers are unknown, and none is reported as missing."""
     with broken(doctor, "systemctl stop containerd", "systemctl start containerd"):
-        seen = doctor.look()
+        seen = doctor.examine()
     assert [f.id for f in seen.findings if f.severity == "error"] == ["containerd.down"]
     assert seen.controllers[0].start == ("containerd",)
     facts = seen.controllers[0].facts
@@ -211,12 +211,12 @@ def test_manifests_deleted(doctor: Doctor, cluster: LabCluster) -> None:
     fixes = f"mkdir -p -m 700 {folder} && cp -a /run/kept/. {folder} && rm -r /run/kept"
 
     def etcd_gone() -> bool:
-        facts = doctor.look().controllers[0].facts
+        facts = doctor.examine().controllers[0].facts
         return facts is not None and not isinstance(facts.etcd.server, EtcdServer)
 
     with broken(doctor, breaks, fixes):
         until("the kubelet to end etcd", etcd_gone, timeout_seconds=60)
-        seen = doctor.look()
+        seen = doctor.examine()
     # Before it starts a static pod the kubelet asks the API, which hangs for minutes without etcd.
     cluster.crash_and_boot()
     cluster.wait_after_boot()

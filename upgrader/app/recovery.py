@@ -69,7 +69,7 @@ def propose_recovery(
     ):
         _check_names(session.cluster, only)
         tools = session.recover_tools(only)
-        seen = tools.look()
+        seen = tools.examine()
         missing = recovered(tools) if seen.healthy else ""
         yield ProposedRecovery(seen, missing, recover_pipeline(seen, tools), session, front_end)
 

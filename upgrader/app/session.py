@@ -33,7 +33,7 @@ from upgrader.pipeline_builder import PipelineBuilder
 from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
 from upgrader.ports import Kube, Recovery, Tools
 from upgrader.preflight.run_checks import PreflightContext, run_checks
-from upgrader.recover.diagnosis.look import Look
+from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
 
@@ -130,15 +130,15 @@ class Session:
     def recover_tools(self, only: Sequence[str] = ()) -> RecoverTools:
         """The tools of a recovery; `only` names the controllers that it may touch, () means all."""
         tools = self.tools
-        look = Look(tools.hosts, tools.kube, self.cluster, only)
+        examine = Examiner(tools.hosts, tools.kube, self.cluster, only)
         return RecoverTools(
             hosts=tools.hosts,
             helm=tools.helm,
             kube=tools.kube,
             clock=tools.clock,
             cluster=self.cluster,
-            look=look,
-            recovery=ApiRecovery(look, hosts=tools.hosts, kube=tools.kube, clock=tools.clock),
+            examine=examine,
+            recovery=ApiRecovery(examine, hosts=tools.hosts, kube=tools.kube, clock=tools.clock),
             gates=self.builder.gates,
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
         )

@@ -107,7 +107,7 @@ def last_good(history: tuple[Revision, ...]) -> Revision | None:
 
 def without_revision(manifest: str) -> str:
     """The manifest without the annotation of its own revision, which is no real difference."""
-    return _REVISION_NOTE.sub("", manifest)
+    return _REVISION_ANNOTATION.sub("", manifest)
 
 
 _REVISION_ANNOTATION = re.compile(r"^ *checkpointer\.upgrader\.io/helm-revision:.*\n", re.MULTILINE)

@@ -30,7 +30,7 @@ class RecoverTools:
     kube: Kube
     clock: Clock
     cluster: Cluster
-    look: Callable[[], Diagnosis]
+    examine: Callable[[], Diagnosis]
     recovery: Recovery
     gates: GateCatalog
     helm_timeout_seconds: float
@@ -38,7 +38,7 @@ class RecoverTools:
 
 @dataclass(frozen=True)
 class ApiStep:
-    """Brings the API back over SSH. `seen` is the look that the operator was shown."""
+    """Restores the API over SSH. `seen` is the diagnosis that the operator was shown."""
 
     recovery: Recovery
     seen: Diagnosis
@@ -64,7 +64,7 @@ class ApiStep:
 def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
     """The API first, then the release that took it away, then back to its own pods; gated as an upgrade is."""
     release = ReleaseRecoveryStep(
-        look=tools.look,
+        examine=tools.examine,
         hosts=tools.hosts,
         helm=tools.helm,
         kube=tools.kube,
@@ -78,7 +78,7 @@ def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
         kube=tools.kube,
         clock=tools.clock,
         cluster=tools.cluster,
-        look=tools.look,
+        examine=tools.examine,
         recovery=tools.recovery,
     )
     return Pipeline(

@@ -50,7 +50,7 @@ class Site:
             kube=self.kube,
             clock=FakeClock(),
             cluster=self.cluster,
-            look=lambda: Diagnosis(ApiSeen(not self.kube.unavailable, "refused"), self.seen, ()),
+            examine=lambda: Diagnosis(ApiSeen(not self.kube.unavailable, "refused"), self.seen, ()),
             recovery=FakeRecovery(self.kube),
             gates=GateCatalog(self.kube, FakeClock(), self.cluster, GatePolicy()),
             helm_timeout_seconds=300,

@@ -37,7 +37,7 @@ class World:
         for number in (3, 4):
             self.hosts.files["controller-1", generation(number).manifest] = b"%d" % number
 
-    def look(self) -> Diagnosis:
+    def examine(self) -> Diagnosis:
         """What a look would find now."""
         first, *others = self.controllers
         number = int(self._standby()) if self._standby() else None
@@ -57,7 +57,7 @@ class World:
                 world.happen(self.monotonic())
 
         self.clock = Clock()
-        ApiRecovery(self.look, hosts=self.hosts, kube=self.kube, clock=self.clock).bring_api_back(self.notes.append)
+        ApiRecovery(self.examine, hosts=self.hosts, kube=self.kube, clock=self.clock).bring_api_back(self.notes.append)
 
     def happen(self, now: float) -> None:
         """What the kubelet does meanwhile."""

@@ -95,7 +95,7 @@ class World:
         self.events[self.clock.monotonic() + 1] = "copy_goes"
         return CommandResult(0, "", "")
 
-    def look(self) -> Diagnosis:
+    def examine(self) -> Diagnosis:
         """What the machine itself says."""
         seen = controller(running_for=self.runs_for, only_standby_runs=self.only_standby_runs, active=4)
         return Diagnosis(ApiSeen(answers=True), (seen,), ())
@@ -108,7 +108,7 @@ class World:
             kube=self.kube,
             clock=self.clock,
             cluster=cluster,
-            look=self.look,
+            examine=self.examine,
             recovery=self.recovery,
         )
         step.apply(self.notes.append)

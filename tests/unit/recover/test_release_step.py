@@ -64,7 +64,7 @@ class World:
         """Carry the step out; what Helm was asked to do."""
         seen = Diagnosis(ApiSeen(answers=True), (controller(active=4),), ())
         step = ReleaseRecoveryStep(
-            look=lambda: seen,
+            examine=lambda: seen,
             hosts=self.hosts,
             helm=self.helm,
             kube=self.kube,

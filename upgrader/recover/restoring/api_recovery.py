@@ -7,7 +7,7 @@ from collections.abc import Callable
 from upgrader.errors import HostError, RollbackFailed
 from upgrader.ports import Clock, Hosts, Kube
 from upgrader.recover.diagnosis.diagnose import Diagnosis
-from upgrader.recover.diagnosis.look import look_at_api
+from upgrader.recover.diagnosis.examiner import read_api
 from upgrader.recover.restoring.actions import Attempts, StartStandby, next_actions, remember
 from upgrader.recover.restoring.host_actions import HostActions
 from upgrader.waiting import wait_until
@@ -25,10 +25,10 @@ _HOPELESS_LOOKS = 3
 
 
 class ApiRecovery:
-    """`ports.Recovery`. `look` examines the controllers that may be recovered, and the API; it changes nothing."""
+    """`ports.Recovery`. `examine` reads the controllers that may be recovered, and the API; it changes nothing."""
 
-    def __init__(self, look: Callable[[], Diagnosis], *, hosts: Hosts, kube: Kube, clock: Clock) -> None:
-        self._look = look
+    def __init__(self, examine: Callable[[], Diagnosis], *, hosts: Hosts, kube: Kube, clock: Clock) -> None:
+        self._examine = examine
         self._machines = HostActions(hosts)
         self._kube = kube
         self._clock = clock
@@ -38,7 +38,7 @@ class ApiRecovery:
         notes = _Notes(note)
         began, attempts, hopeless = self._clock.monotonic(), Attempts(), 0
         while True:
-            diagnosis = self._look()
+            diagnosis = self._examine()
             for finding in diagnosis.findings:
                 if finding.severity == "error":
                     notes.say(finding.title)
@@ -72,11 +72,11 @@ class ApiRecovery:
         return not wait_until(self._clock, self._silent, seconds=_ANSWER_SECONDS, interval_seconds=0.5)
 
     def _silent(self) -> str:
-        return "" if look_at_api(self._kube).answers else "an answer"
+        return "" if read_api(self._kube).answers else "an answer"
 
 
 class _Notes:
-    """Says each thing once: the same is found in look after look."""
+    """Notes each thing once: the same is found in each examination."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note

@@ -17,7 +17,7 @@ from upgrader.node.layout import KUBE_APISERVER, Layout
 from upgrader.node.names import CHECKPOINT_OF
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
 from upgrader.recover.diagnosis.diagnose import Diagnosis
-from upgrader.recover.diagnosis.look import look_at_api
+from upgrader.recover.diagnosis.examiner import read_api
 from upgrader.recover.facts.host_facts import Unknown
 from upgrader.recover.restoring.host_actions import HostActions
 from upgrader.recover.steps.revision_match import rendered
@@ -62,7 +62,7 @@ class HandOverStep:
     kube: Kube
     clock: Clock
     cluster: Cluster
-    look: Callable[[], Diagnosis]
+    examine: Callable[[], Diagnosis]
     recovery: Recovery
     name: str = "hand-over"
 
@@ -92,7 +92,7 @@ class HandOverStep:
 
 @dataclass
 class _Watch:
-    """One hand-over, look after look."""
+    """One hand-over, checked again and again."""
 
     step: HandOverStep
     ref: WorkloadRef
@@ -150,7 +150,7 @@ class _Watch:
 
         What the API says of a pod is as old as the kubelet's last word: after a power cut, from before it.
         """
-        for controller in self.step.look().controllers:
+        for controller in self.step.examine().controllers:
             if controller.host.name == node and controller.facts is not None:
                 facts = controller.facts
                 found = () if isinstance(facts.containers, Unknown) else facts.containers
@@ -197,7 +197,7 @@ class _Watch:
 
     def _own_pod_missing(self, node: str) -> Callable[[], str]:
         def missing() -> str:
-            seen = look_at_api(self.step.kube)
+            seen = read_api(self.step.kube)
             if not seen.answers:
                 return f"the API is unreachable: {seen.said}"
             return "" if node in self._ready_nodes() else "its own pod is not Ready"

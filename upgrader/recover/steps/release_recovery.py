@@ -15,7 +15,7 @@ from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint, Revision, last_good
 from upgrader.ports import Clock, Helm, Hosts, Kube, KubeObject
 from upgrader.recover.diagnosis.diagnose import Diagnosis
-from upgrader.recover.diagnosis.look import look_at_api
+from upgrader.recover.diagnosis.examiner import read_api
 from upgrader.recover.steps.checkpoints import read_checkpoints
 from upgrader.recover.steps.edits import take_out_edits
 from upgrader.recover.steps.hand_over import holds_port
@@ -47,7 +47,7 @@ class ReleaseRecoveryStep:
     `api_was_away`: whether the API was unreachable when the recovery began, so that no other Helm can be at work.
     """
 
-    look: Callable[[], Diagnosis]
+    examine: Callable[[], Diagnosis]
     hosts: Hosts
     helm: Helm
     kube: Kube
@@ -75,7 +75,7 @@ class ReleaseRecoveryStep:
         newest = history[-1]
         self._refuse_what_others_do(newest)
         of = cache(self._rendered)
-        checkpoints = read_checkpoints(self.hosts, self.look(), note)
+        checkpoints = read_checkpoints(self.hosts, self.examine(), note)
         reason = self._reason(newest, of(newest), checkpoints)
         if not reason:
             note(
@@ -176,5 +176,5 @@ class ReleaseRecoveryStep:
                 return
 
     def _api_away(self) -> str:
-        seen = look_at_api(self.kube)
+        seen = read_api(self.kube)
         return "" if seen.answers else seen.said or "no answer"

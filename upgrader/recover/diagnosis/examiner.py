@@ -1,4 +1,4 @@
-"""One look at everything that a recovery goes by: the controllers themselves, and the API from here."""
+"""Reads everything that a recovery goes by: the controllers themselves, and the API from here."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from upgrader.ports import Hosts, Kube
 from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis, diagnose
 from upgrader.recover.facts.examine import examine_all
 
-__all__ = ["Look", "look_at_api"]
+__all__ = ["Examiner", "read_api"]
 
 
 @dataclass(frozen=True)
-class Look:
-    """Looks at a cluster's controllers, or at those of them that are named; changes nothing."""
+class Examiner:
+    """Examines the controllers of a cluster, or those that are named; changes nothing."""
 
     hosts: Hosts
     kube: Kube
@@ -24,12 +24,12 @@ class Look:
     only: Sequence[str] = ()
 
     def __call__(self) -> Diagnosis:
-        """Look once; never raises for a controller that can't be reached."""
+        """Examine once; never raises for a controller that can't be reached."""
         examined = examine_all(self.hosts, self.cluster, self.only)
-        return diagnose(examined, look_at_api(self.kube))
+        return diagnose(examined, read_api(self.kube))
 
 
-def look_at_api(kube: Kube) -> ApiSeen:
+def read_api(kube: Kube) -> ApiSeen:
     """Whether the API server that the kubeconfig names is ready."""
     try:
         return ApiSeen(answers=True, said=kube.raw("/readyz"))
