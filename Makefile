@@ -104,8 +104,8 @@ lock: venv ## Resolve the dependencies anew into both lock files.
 	lock pyproject.toml --group dev -c requirements.lock -c lab/images/pod-checkpointer/requirements.txt -o requirements-dev.lock
 
 docs: venv ## Make the reference pages from the code.
-	@$(BIN)/python -m upgrader.config.reference > docs/reference/upgrader-yaml.md
-	$(BIN)/python -m upgrader.engine.journal.schema > docs/reference/journal.schema.json
+	@$(BIN)/python -m upgrader.config.reference_page > docs/reference/upgrader-yaml.md
+	$(BIN)/python -m upgrader.engine.journal.json_schema > docs/reference/journal.schema.json
 	$(BIN)/python scripts/cli_reference.py > docs/reference/cli.md
 	$(BIN)/python scripts/chart_readme.py
 

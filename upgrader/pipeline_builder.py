@@ -19,8 +19,8 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.planner import IntendedStep, plan_run
 from upgrader.ports import Tools
-from upgrader.steps.chart import ChartStep
 from upgrader.steps.free_release import FreeReleaseStep
+from upgrader.steps.helm_release import ChartStep
 from upgrader.steps.playbook import PlaybookStep
 from upgrader.steps.playbook_markers import PlaybookInspector, PlaybookMarkers
 from upgrader.steps.release_inspector import ReleaseInspector

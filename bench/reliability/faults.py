@@ -11,7 +11,7 @@ from pathlib import Path
 from testkit.faults.proxy import Fault, FaultProxy
 from testkit.faults.scenario import Disturbance
 from testkit.lab_cluster import LabCluster
-from upgrader.engine.history.journal_replicas import CONTROLLER_RUNS
+from upgrader.engine.history.journal_on_controllers import CONTROLLER_RUNS
 from upgrader.lab import Lab
 
 __all__ = ["MACHINE_FAULTS", "PROXY_FAULTS", "on_machines", "through"]

@@ -13,7 +13,7 @@ from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.engine.locks.cluster_lock import ClusterLock, acquire, read_lease
 from upgrader.engine.locks.heartbeat import kept_alive
-from upgrader.engine.locks.lease import LEASES, NAME, NAMESPACE, Holder
+from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE, Holder
 from upgrader.errors import Locked
 
 ROUNDS = 5

@@ -13,7 +13,7 @@ import pytest
 from testkit.lab_cluster import OLD
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.kube import KubeAdapter
-from upgrader.gates.kinds import WORKLOADS
+from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import WorkloadRef

@@ -20,7 +20,7 @@ from upgrader.adapters.hosts import SshHosts
 from upgrader.config.inventory import load_hosts
 from upgrader.errors import ApiError
 from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis, diagnose
-from upgrader.recover.facts.examine import examine
+from upgrader.recover.facts.collect import examine
 from upgrader.recover.facts.host_facts import EtcdServer, Examined, Unknown
 
 _OWN = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/generations"

@@ -12,7 +12,8 @@ import pytest
 from testkit.faults.proxy import Fault, FaultProxy, Upstream
 from testkit.faults.scenario import Disturbance, Moment, Stage
 from testkit.lab_cluster import LabCluster
-from upgrader.engine.history.journal_replicas import CONTROLLER_RUNS, ClusterReplicas
+from upgrader.engine.history.journal_in_secrets import ClusterReplicas
+from upgrader.engine.history.journal_on_controllers import CONTROLLER_RUNS
 from upgrader.engine.journal.journal_file import JOURNAL
 
 

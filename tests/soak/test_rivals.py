@@ -12,7 +12,7 @@ from testkit.command import running
 from testkit.kills import TwoReleases, stop_now
 from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.engine.locks.cluster_lock import read_lease
-from upgrader.engine.locks.lease import LEASES, NAME, NAMESPACE
+from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 
 ROUNDS = 50
 _LOSES_SECONDS = 60.0

@@ -23,7 +23,7 @@ from kubernetes.config import ConfigException, load_kube_config
 
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.ports import Clock
-from upgrader.waiting import retry
+from upgrader.wait_and_retry import retry
 
 __all__ = ["ApiClient", "ApiRequest"]
 

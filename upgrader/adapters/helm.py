@@ -26,7 +26,7 @@ from upgrader.adapters.clock import SystemClock
 from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, UsageError
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.ports import Clock
-from upgrader.waiting import retry
+from upgrader.wait_and_retry import retry
 
 __all__ = ["HelmAdapter", "find_helm"]
 

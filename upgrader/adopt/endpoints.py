@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from upgrader.ports import Clock, Kind, Kube
-from upgrader.waiting import wait_until
+from upgrader.wait_and_retry import wait_until
 
 __all__ = ["count_endpoints", "wait_for_endpoints"]
 

@@ -14,7 +14,7 @@ from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock, Hosts, Kind, Kube
-from upgrader.waiting import wait_until
+from upgrader.wait_and_retry import wait_until
 
 __all__ = ["PortSharingStep", "RestoreStep", "RetireStep", "StaticPods"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from upgrader.adopt.facts import KubeadmFacts
-from upgrader.adopt.in_turn import InTurnStep, WithdrawStep
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
+from upgrader.adopt.one_by_one import InTurnStep, WithdrawStep
 from upgrader.adopt.originals import SaveOriginalsStep
 from upgrader.adopt.release_step import ForgetCheckpointsStep, TakeOverStep, UninstallStep
 from upgrader.model.cluster import Cluster, Host
@@ -15,7 +15,7 @@ from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Tools
-from upgrader.steps.chart import ChartStep
+from upgrader.steps.helm_release import ChartStep
 
 __all__ = ["adopt_pipeline", "adopting", "needs_port_sharing", "undo_pipeline"]
 

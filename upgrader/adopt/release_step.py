@@ -11,7 +11,7 @@ from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm, Hosts, Kube
-from upgrader.steps.chart import ChartStep
+from upgrader.steps.helm_release import ChartStep
 
 __all__ = ["ForgetCheckpointsStep", "TakeOverStep", "UninstallStep"]
 

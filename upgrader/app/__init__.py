@@ -1,5 +1,5 @@
 """What upgrader does, as a library: each use case for a command line, a Job, a server or a test to call.
 
 A use case returns what it found or proposes as frozen values, and acts on request; it neither prints nor asks.
-`session.py` is the composition root.
+`wiring.py` is the composition root.
 """

@@ -14,7 +14,7 @@ from upgrader.adopt.values_files import changed_values
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, lock_holder
-from upgrader.app.session import Session, open_session
+from upgrader.app.wiring import Session, open_session
 from upgrader.config.charts import charts_folder
 from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import Inhibited
@@ -24,7 +24,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, OnFailure, ReleaseSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
-from upgrader.preflight.run_checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 
 __all__ = ["Adoption", "ProposedAdoption", "adoption", "propose_undo"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock
 from upgrader.app.probing import probe_of, probing
-from upgrader.app.session import Session
+from upgrader.app.wiring import Session
 from upgrader.availability.guard import guarded
 from upgrader.availability.phases import Phases
 from upgrader.engine.execution.cordoned_nodes import cordoned
@@ -21,7 +21,7 @@ from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
 from upgrader.engine.history.past_runs import prune
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
-from upgrader.engine.state.fold import fold
+from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed, UpgraderError

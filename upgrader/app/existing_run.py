@@ -9,7 +9,7 @@ from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, lock_holder
-from upgrader.app.session import Session, open_session
+from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.run_discovery import DiscoveredRun, DiscoveredRuns, bring_home
 from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.engine.state.run_state import RunState

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.session import Session
+from upgrader.app.wiring import Session
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
 from upgrader.engine.locks.folder_lock import lock_identity
 from upgrader.engine.locks.heartbeat import kept_alive
-from upgrader.engine.locks.lease import LEASE_SECONDS, Holder
+from upgrader.engine.locks.lease_object import LEASE_SECONDS, Holder
 
 __all__ = ["HeldLock", "cluster_lock", "lock_holder"]
 

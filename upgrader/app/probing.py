@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from upgrader.app.session import Session
+from upgrader.app.wiring import Session
 from upgrader.availability.prober_control import AvailabilityProbe
 from upgrader.model.availability import Availability
 from upgrader.model.event import AvailabilityMeasured

@@ -10,7 +10,7 @@ from pathlib import Path
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, lock_holder
-from upgrader.app.session import Session, open_session
+from upgrader.app.wiring import Session, open_session
 from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import RollbackFailed, UsageError
 from upgrader.model.cluster import Cluster

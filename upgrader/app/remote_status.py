@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from upgrader.app.session import open_kube, open_session
-from upgrader.engine.history.journal_replicas import ClusterReplicas
+from upgrader.app.wiring import open_kube, open_session
+from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.locks.cluster_lock import read_lease
-from upgrader.engine.locks.lease import Lease
+from upgrader.engine.locks.lease_object import Lease
 from upgrader.errors import UpgraderError
 
 __all__ = ["RemoteStatus", "read_remote_status"]

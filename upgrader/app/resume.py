@@ -11,10 +11,10 @@ from upgrader.app.execution import FinishedRun, continue_run
 from upgrader.app.existing_run import ExistingRun, existing_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import lock_holder
-from upgrader.app.session import Session
+from upgrader.app.wiring import Session
 from upgrader.engine.execution.next_action import Action, End, next_action
 from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
-from upgrader.engine.state.fold import follow
+from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UsageError
 from upgrader.model.event import RunResumed

@@ -11,7 +11,7 @@ from upgrader.app.execution import FinishedRun, continue_run
 from upgrader.app.existing_run import ExistingRun, existing_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import lock_holder
-from upgrader.engine.state.fold import follow
+from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import UsageError
 from upgrader.model.event import RollbackRequested

@@ -10,7 +10,7 @@ from pathlib import Path
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, lock_holder
-from upgrader.app.session import Session, open_session
+from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.past_runs import newest_run
 from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import Inhibited
@@ -18,7 +18,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.plan import Plan
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.run_checks import inhibits
+from upgrader.preflight.all_checks import inhibits
 
 __all__ = ["CheckedPlan", "ProposedUpgrade", "plan_upgrade", "propose_upgrade"]
 

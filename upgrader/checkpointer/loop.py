@@ -16,7 +16,7 @@ from upgrader.checkpointer.decision.invariants import checked
 from upgrader.checkpointer.decision.rules import Desired, decide
 from upgrader.checkpointer.logs import LOG
 from upgrader.checkpointer.observation.observer import CHANGED, ObservedNode, Observer, lease_of
-from upgrader.checkpointer.observations import ApiState, ParentPod, Settings
+from upgrader.checkpointer.observed_values import ApiState, ParentPod, Settings
 from upgrader.checkpointer.reporting.pass_report import Board, Counters, Report, WorkloadReport
 from upgrader.checkpointer.static_pods.pods import Pod, condition, owner_kind, template_hash
 from upgrader.checkpointer.storage.node_lock import NodeLock, changing

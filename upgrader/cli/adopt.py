@@ -9,8 +9,8 @@ import click
 
 from upgrader.adopt.values_files import write_values
 from upgrader.app.adoption import Adoption, adoption, propose_undo
-from upgrader.cli.front_end import FRONT_END, TAKE_OVER, YES, conclude, confirm
-from upgrader.ui.steps import print_steps
+from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.ui.proposed_steps import print_steps
 
 __all__ = ["adopt"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.upgrade import CheckedPlan, plan_upgrade
-from upgrader.cli.front_end import TARGET
+from upgrader.cli.command_line import TARGET
 from upgrader.errors import Inhibited
 from upgrader.model.plan import PlannedStep
 from upgrader.model.version import KubernetesVersion

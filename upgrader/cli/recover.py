@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from upgrader.app.recovery import propose_recovery
-from upgrader.cli.front_end import FRONT_END, YES, conclude, confirm
+from upgrader.cli.command_line import FRONT_END, YES, conclude, confirm
 from upgrader.ui.diagnosis import print_diagnosis
-from upgrader.ui.steps import print_steps
+from upgrader.ui.proposed_steps import print_steps
 
 __all__ = ["recover"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.resume import resumable_run
-from upgrader.cli.front_end import FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.command_line import FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm
 from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo
 from upgrader.ui.runs import print_run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.rollback import run_to_roll_back
-from upgrader.cli.front_end import FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.command_line import FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm
 from upgrader.ui.runs import print_rollback_order, print_run
 
 __all__ = ["rollback"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.upgrade import propose_upgrade
-from upgrader.cli.front_end import FRONT_END, TAKE_OVER, TARGET, YES, conclude, confirm
+from upgrader.cli.command_line import FRONT_END, TAKE_OVER, TARGET, YES, conclude, confirm
 from upgrader.model.version import KubernetesVersion
 from upgrader.ui.plan import print_plan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from upgrader.gates.kinds import CONFIG_MAPS
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
 from upgrader.ports import Kube, KubeObject
 
 __all__ = ["PROBE_LABEL", "PROBE_NAMESPACE", "round_trip"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from upgrader.errors import ApiError
 from upgrader.gates.api_absence import unanswered
-from upgrader.gates.kinds import PODS
+from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.remedies import describe_workload
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.gates.workload_reading import read_workload

@@ -8,7 +8,7 @@ from typing import Any
 
 from upgrader.errors import ApiError
 from upgrader.gates.api_absence import unanswered
-from upgrader.gates.kinds import LEASES, NODES
+from upgrader.gates.kubernetes_kinds import LEASES, NODES
 from upgrader.gates.remedies import describe_node
 from upgrader.model.cluster import Cluster
 from upgrader.model.outcome import Verdict, holds, pending

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from upgrader.errors import ApiError
-from upgrader.gates.kinds import EVENTS
-from upgrader.gates.mask import mask_secrets
+from upgrader.gates.kubernetes_kinds import EVENTS
+from upgrader.gates.secret_mask import mask_secrets
 from upgrader.model.workload import Container, Pod
 from upgrader.ports import Kube, KubeObject
 

@@ -6,7 +6,6 @@ from datetime import datetime
 
 from upgrader.errors import ApiError
 from upgrader.gates.api_absence import unanswered
-from upgrader.gates.mask import mask_secrets
 from upgrader.gates.pod_evidence import (
     causal_event,
     headline,
@@ -19,6 +18,7 @@ from upgrader.gates.pod_evidence import (
 from upgrader.gates.pod_faults import Fault, Severity, worst_fault
 from upgrader.gates.remedies import inspect_pod
 from upgrader.gates.rollout import judge_rollout
+from upgrader.gates.secret_mask import mask_secrets
 from upgrader.gates.workload_reading import Reading, read_workload
 from upgrader.model.outcome import Verdict, VerdictKind, broken, pending
 from upgrader.model.workload import Pod, WorkloadRef

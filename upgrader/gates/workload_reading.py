@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from upgrader.gates.kinds import CONTROLLER_REVISIONS, PODS, REPLICA_SETS, WORKLOADS
+from upgrader.gates.kubernetes_kinds import CONTROLLER_REVISIONS, PODS, REPLICA_SETS, WORKLOADS
 from upgrader.model.workload import Pod, Workload, WorkloadRef
 from upgrader.ports import Kube, KubeObject
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from upgrader.errors import ApiError, WorkloadFailed
 from upgrader.gates.api_absence import ApiAbsence, unanswered
-from upgrader.gates.kinds import WORKLOADS
+from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.manifest_workloads import workloads_in
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.model.outcome import Verdict, VerdictKind

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from upgrader.node.names import CHECKPOINT_OF
+from upgrader.node.labels import CHECKPOINT_OF
 
 __all__ = ["CHECKPOINT_OF", "Container", "Pod", "Termination", "Workload", "WorkloadKind", "WorkloadRef", "parse_time"]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from upgrader.node.names import GENERATION
+from upgrader.node.labels import GENERATION
 from upgrader.node.protobuf import Message, encode
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from upgrader.node import generation
-from upgrader.node.choice import Generation, WorkloadInventory
+from upgrader.node.disk_layout import Layout
 from upgrader.node.generation import MANIFEST, Record, StoredGeneration
-from upgrader.node.layout import Layout
+from upgrader.node.generation_choice import Generation, WorkloadInventory
 from upgrader.node.workload_policy import Policy, Workload
 
 

@@ -10,7 +10,7 @@ from upgrader.model.manifest import objects_in
 from upgrader.model.release import ReleaseSpec, RestorePoint, Revision
 from upgrader.pipeline import Inspection
 from upgrader.ports import Clock, Helm
-from upgrader.waiting import wait_until
+from upgrader.wait_and_retry import wait_until
 
 __all__ = ["ReleaseInspector"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TextIO
 
 from upgrader.app.front_end import RunDisplay
-from upgrader.ui.console import ConsoleReporter
-from upgrader.ui.plain import PlainReporter
+from upgrader.ui.live_display import ConsoleReporter
+from upgrader.ui.plain_log import PlainReporter
 from upgrader.ui.terminal import console, is_interactive
 
 __all__ = ["choose_reporter"]

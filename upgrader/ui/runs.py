@@ -12,7 +12,7 @@ from rich.text import Text
 from upgrader.engine.history.past_runs import PastRun
 from upgrader.engine.history.run_status import Status
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.ui.console import MARKS
+from upgrader.ui.live_display import MARKS
 from upgrader.ui.summary import OUTCOMES, step_row
 from upgrader.ui.terminal import console, duration, grid_with_times, show
 

@@ -11,7 +11,7 @@ from upgrader.config.yaml_document import shown
 from upgrader.engine.state.run_state import RecoveryState, RunState, StepState
 from upgrader.model.run_kind import describe_run
 from upgrader.ui.availability import availability_line
-from upgrader.ui.console import INTERRUPTED, MARKS
+from upgrader.ui.live_display import INTERRUPTED, MARKS
 from upgrader.ui.terminal import console, duration, grid_with_times, show
 
 __all__ = ["OUTCOMES", "print_report", "step_row"]

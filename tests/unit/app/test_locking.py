@@ -16,7 +16,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock
-from upgrader.engine.locks.lease import LEASES, NAME, NAMESPACE
+from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import StepFailed
 
 

@@ -17,9 +17,9 @@ from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.resume import resumable_run
 from upgrader.app.rollback import run_to_roll_back
-from upgrader.app.session import Session
 from upgrader.app.upgrade import plan_upgrade, propose_upgrade
-from upgrader.engine.locks.lease import LEASES, NAME, NAMESPACE
+from upgrader.app.wiring import Session
+from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import Inhibited, StepFailed, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding

@@ -10,7 +10,7 @@ from tests.unit.checkpointer.builders import Json, pod
 from upgrader.checkpointer.checkpointer_errors import ApiUnknown, RuntimeUnknown
 from upgrader.checkpointer.loop import Loop
 from upgrader.checkpointer.observation.observer import Observer
-from upgrader.checkpointer.observations import Content, Owner, Settings
+from upgrader.checkpointer.observed_values import Content, Owner, Settings
 from upgrader.checkpointer.reporting.pass_report import Board
 from upgrader.checkpointer.static_pods.pods import Pod
 from upgrader.checkpointer.storage.node_lock import NodeLock

@@ -17,7 +17,7 @@ import pytest
 from tests.unit.checkpointer.builders import API
 from upgrader.checkpointer.checkpointer_errors import RuntimeUnknown
 from upgrader.checkpointer.observation.running_pods import list_sandboxes, presence
-from upgrader.checkpointer.observations import Presence
+from upgrader.checkpointer.observed_values import Presence
 from upgrader.node.cri import decode
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from tests.unit.checkpointer.builders import API
 from upgrader.checkpointer.decision.durations import History, advance
 from upgrader.checkpointer.decision.rules import Desired, decide
-from upgrader.checkpointer.observations import ApiState, LeaseSeen, Observation, ParentPod, Presence, Settings
-from upgrader.node.choice import Generation, WorkloadInventory
+from upgrader.checkpointer.observed_values import ApiState, LeaseSeen, Observation, ParentPod, Presence, Settings
+from upgrader.node.generation_choice import Generation, WorkloadInventory
 from upgrader.node.workload_policy import Policy
 
 SETTINGS = Settings(ready_for=30, grace=20, release_after=30, keep=3)

@@ -13,7 +13,7 @@ from tests.unit.checkpointer.cluster import OWN, Cluster, instance, own_pod, pas
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.loop import Loop
 from upgrader.checkpointer.observation.kubelet_kubeconfig import load
-from upgrader.checkpointer.observations import Content
+from upgrader.checkpointer.observed_values import Content
 from upgrader.checkpointer.reporting.health_server import Health
 from upgrader.checkpointer.reporting.metrics import render
 from upgrader.checkpointer.static_pods.pods import asks

@@ -13,7 +13,7 @@ from tests.unit.checkpointer.cluster import Cluster, instance, sandbox, standby_
 from tests.unit.checkpointer.power import PowerCut, power_for
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.loop import Loop
-from upgrader.checkpointer.observations import Content
+from upgrader.checkpointer.observed_values import Content
 from upgrader.checkpointer.storage.store import Store
 
 KEY = ("Secret", "kube-system", "s")

@@ -13,9 +13,9 @@ from upgrader.checkpointer import loop as loop_module
 from upgrader.checkpointer.decision.durations import History, StandbyTimeline, Timeline
 from upgrader.checkpointer.decision.invariants import checked
 from upgrader.checkpointer.decision.rules import Desired
-from upgrader.checkpointer.observations import ParentPod, Settings
+from upgrader.checkpointer.observed_values import ParentPod, Settings
 from upgrader.checkpointer.reporting.metrics import render
-from upgrader.node.choice import Generation, WorkloadInventory
+from upgrader.node.generation_choice import Generation, WorkloadInventory
 from upgrader.node.workload_policy import Policy
 
 SETTINGS = Settings(ready_for=30, grace=20, release_after=30)

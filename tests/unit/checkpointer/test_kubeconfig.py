@@ -19,7 +19,7 @@ from testkit.certificates import Authority
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.observation.api_client import Api
 from upgrader.checkpointer.observation.kubelet_kubeconfig import load
-from upgrader.checkpointer.observations import Content, Owner
+from upgrader.checkpointer.observed_values import Content, Owner
 
 Answer = tuple[int, bytes]
 

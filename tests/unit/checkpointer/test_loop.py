@@ -11,7 +11,7 @@ from tests.unit.checkpointer.builders import API, pod
 from tests.unit.checkpointer.cluster import OWN, Cluster, instance, own_pod, passes, sandbox, standby_of
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiUnknown
 from upgrader.checkpointer.loop import Loop
-from upgrader.checkpointer.observations import ApiState, Content, Owner
+from upgrader.checkpointer.observed_values import ApiState, Content, Owner
 from upgrader.node.workload_policy import Workload
 
 

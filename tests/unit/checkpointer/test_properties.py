@@ -11,7 +11,7 @@ from tests.unit.checkpointer.builders import API
 from upgrader.checkpointer.decision.durations import History, advance
 from upgrader.checkpointer.decision.invariants import checked
 from upgrader.checkpointer.decision.rules import Desired, decide
-from upgrader.checkpointer.observations import (
+from upgrader.checkpointer.observed_values import (
     ApiState,
     LeaseSeen,
     Observation,
@@ -20,7 +20,7 @@ from upgrader.checkpointer.observations import (
     Settings,
     StandbySeen,
 )
-from upgrader.node.choice import Generation, WorkloadInventory
+from upgrader.node.generation_choice import Generation, WorkloadInventory
 from upgrader.node.workload_policy import Policy
 
 SETTINGS = Settings(ready_for=6, grace=4, release_after=6, keep=2)

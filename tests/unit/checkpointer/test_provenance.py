@@ -9,7 +9,7 @@ import pytest
 from tests.unit.checkpointer.builders import API, Json, pod
 from tests.unit.checkpointer.cluster import Cluster, instance, passes, sandbox
 from upgrader.checkpointer.observation.provenance import Provenance
-from upgrader.checkpointer.observations import Content
+from upgrader.checkpointer.observed_values import Content
 
 KEY = ("ConfigMap", "kube-system", "c")
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from upgrader.checkpointer.observations import ApiState
+from upgrader.checkpointer.observed_values import ApiState
 from upgrader.checkpointer.reporting.health_server import Answer, Health, ask_peer, serve
 from upgrader.checkpointer.reporting.metrics import render
 from upgrader.checkpointer.reporting.pass_report import Board, Counters, Report, WorkloadReport

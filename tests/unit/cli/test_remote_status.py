@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests.unit.engine.journals import ONE, RUN, STARTED, Places, journal_of
 from upgrader.app import remote_status
 from upgrader.cli.main import cli
-from upgrader.engine.history.journal_replicas import CONTROLLER_RUNS
+from upgrader.engine.history.journal_on_controllers import CONTROLLER_RUNS
 from upgrader.engine.history.run_discovery import find_runs
 from upgrader.engine.journal.journal_file import JOURNAL
 from upgrader.errors import ApiUnavailable

@@ -40,7 +40,7 @@ from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.observe import observe
+from upgrader.observe_cluster import observe
 from upgrader.pipeline import Pipeline
 from upgrader.pipeline_builder import PipelineBuilder
 from upgrader.planner import IntendedRelease, wanted_steps

@@ -7,7 +7,8 @@ from pathlib import Path
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
-from upgrader.engine.history.journal_replicas import CONTROLLER_RUNS, ClusterReplicas, ControllerReplicas
+from upgrader.engine.history.journal_in_secrets import ClusterReplicas
+from upgrader.engine.history.journal_on_controllers import CONTROLLER_RUNS, ControllerReplicas
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.model.cluster import Host
 from upgrader.model.event import Event, RunResumed, RunStarted

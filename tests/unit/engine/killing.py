@@ -19,10 +19,10 @@ from upgrader.engine.execution.runner import Runner, RunResult
 from upgrader.engine.execution.step_inputs import step_inputs
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.journal.journal_file import Journal, read_journal
-from upgrader.engine.state.fold import fold, follow
+from upgrader.engine.state.event_fold import fold, follow
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import HelmError, ReleaseLocked, UpgraderError
-from upgrader.gates.kinds import NODES
+from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import Event, RollbackRequested, RunResumed, RunStarted
 from upgrader.model.observed import Observed
@@ -30,7 +30,7 @@ from upgrader.model.release import ReleaseSpec, Revision, last_good
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import PlaybookSettings, ReleaseSettings, Settings, StepSettings
 from upgrader.model.version import KubernetesVersion
-from upgrader.observe import observe
+from upgrader.observe_cluster import observe
 from upgrader.pipeline import Pipeline
 from upgrader.pipeline_builder import PipelineBuilder
 from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps

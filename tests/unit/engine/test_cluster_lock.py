@@ -16,7 +16,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
 from upgrader.engine.locks.heartbeat import kept_alive
-from upgrader.engine.locks.lease import LEASE_SECONDS, LEASES, NAME, NAMESPACE, Holder, Lease
+from upgrader.engine.locks.lease_object import LEASE_SECONDS, LEASES, NAME, NAMESPACE, Holder, Lease
 from upgrader.errors import ApiError, ApiUnavailable, Locked
 from upgrader.model.event import RunStarted, StepApplied
 from upgrader.model.run_kind import RunKind

@@ -18,7 +18,7 @@ from upgrader.model.event import GateChecked, StepStarted, UndoStarted
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import ReleaseSpec
 from upgrader.pipeline import Pipeline, PipelineStep
-from upgrader.steps.chart import ChartStep
+from upgrader.steps.helm_release import ChartStep
 from upgrader.steps.verify import VerifyStep
 
 

@@ -15,12 +15,12 @@ import jsonschema
 import pytest
 
 from testkit.fakes.clock import FakeClock
-from upgrader.engine.journal import schema2
+from upgrader.engine.journal import read_schema_2
 from upgrader.engine.journal.decode import UnknownEvent, event_from
 from upgrader.engine.journal.journal_file import DETAIL_BYTES, Journal, read_journal
+from upgrader.engine.journal.json_schema import render
 from upgrader.engine.journal.record import TEXT_CHARACTERS
-from upgrader.engine.journal.schema import render
-from upgrader.engine.state.fold import fold
+from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.report import report_json
 from upgrader.errors import JournalError, UsageError
 from upgrader.model.event import (
@@ -110,7 +110,7 @@ def test_journal_of_schema_2_is_read() -> None:
 )
 def test_run_kinds_of_schema_2(target: str, kind: str) -> None:
     """In earlier versions, the target named the command of other kinds of runs; no kind is told by its first letter."""
-    name, data = schema2.upgraded(
+    name, data = read_schema_2.upgraded(
         "RunStarted", {"run": "r", "target": target, "steps": [], "folder": "", "came_from": ""}
     )
     began = event_from(name, data)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from testkit.fakes.clock import FakeClock
 from upgrader.engine.journal.journal_file import Journal, read_journal
-from upgrader.engine.state.fold import fold
+from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.report import report_json
 from upgrader.errors import UsageError
 from upgrader.model.event import (

@@ -9,15 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine.journals import OLDER, ONE, RESUMED, RUN, STARTED, Places, journal_of
-from upgrader.engine.history.journal_replicas import (
-    CONTROLLER_RUNS,
-    SECRET_BYTES,
-    SECRETS,
-    ClusterReplicas,
-    JournalReplica,
-    is_run,
-    secret_name,
-)
+from upgrader.engine.history.journal_in_secrets import SECRET_BYTES, SECRETS, ClusterReplicas, secret_name
+from upgrader.engine.history.journal_on_controllers import CONTROLLER_RUNS
+from upgrader.engine.history.journal_replicas import JournalReplica, is_run
 from upgrader.engine.journal.journal_file import DETAIL_BYTES, JOURNAL
 from upgrader.errors import ApiError, ApiUnavailable, JournalError
 from upgrader.model.event import GateChecked, Note, StepApplied

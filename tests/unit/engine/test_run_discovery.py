@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine.journals import OLDER, ONE, RESUMED, RUN, STARTED, Places, journal_of
-from upgrader.engine.history.journal_replicas import CONTROLLER_RUNS, LocalJournals
+from upgrader.engine.history.journal_on_controllers import CONTROLLER_RUNS
+from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.past_runs import past_runs
 from upgrader.engine.history.run_discovery import DiscoveredRun, DiscoveredRuns, bring_home, find_runs, with_remote_runs
 from upgrader.engine.journal.journal_file import JOURNAL, read_journal

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upgrader.engine.execution.next_action import Begin, CheckGates, Complete, End, Undo, next_action
-from upgrader.engine.state import fold
+from upgrader.engine.state import event_fold
 from upgrader.engine.state.run_state import RunState
 from upgrader.model.event import (
     Event,
@@ -47,7 +47,7 @@ ANY = st.one_of(STEP_EVENTS, *(st.from_type(kind) for kind in get_args(Event)))
 
 def follow(state: RunState, event: Event) -> RunState:
     """The fold, at a time that doesn't matter."""
-    return fold.follow(state, event, datetime(2026, 1, 1, tzinfo=UTC))
+    return event_fold.follow(state, event, datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def state(*events: Event, on_failure: OnFailure = "rollback-run") -> RunState:

@@ -12,8 +12,8 @@ from upgrader.engine.history.run_status import status_of
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.journal.record import Record
 from upgrader.engine.locks.folder_lock import FolderHolder
-from upgrader.engine.locks.lease import Holder, Lease, manifest
-from upgrader.engine.state.fold import fold
+from upgrader.engine.locks.lease_object import Holder, Lease, manifest
+from upgrader.engine.state.event_fold import fold
 from upgrader.model.event import Event, RunEnded, RunStarted, StepApplied, StepEnded, StepStarted, UndoStarted
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from testkit.fakes.kube import FakeKube
-from upgrader.gates.kinds import CONTROLLER_REVISIONS, EVENTS, LEASES, NODES, PODS, REPLICA_SETS, WORKLOADS
+from upgrader.gates.kubernetes_kinds import CONTROLLER_REVISIONS, EVENTS, LEASES, NODES, PODS, REPLICA_SETS, WORKLOADS
 
 __all__ = [
     "add_daemonset",

@@ -9,7 +9,7 @@ import pytest
 
 from testkit.fakes.kube import FakeKube
 from upgrader.gates.api_round_trip import round_trip
-from upgrader.gates.kinds import CONFIG_MAPS
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
 from upgrader.ports import Kind, KubeObject
 
 

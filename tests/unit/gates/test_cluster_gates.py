@@ -10,7 +10,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_daemonset, add_node, add_pod, crashed, running
 from upgrader.errors import ApiUnavailable
-from upgrader.gates import kinds
+from upgrader.gates import kubernetes_kinds as kinds
 from upgrader.gates.checkpoint_gate import CheckpointGate
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.nodes_gate import NodesGate

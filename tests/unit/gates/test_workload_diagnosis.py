@@ -19,7 +19,7 @@ from tests.unit.gates.builders import (
     waiting,
 )
 from upgrader.errors import ApiError
-from upgrader.gates.kinds import WORKLOADS
+from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef

@@ -27,7 +27,8 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("changed", "rebuilt"), [("checkpointer/loop.py", True), ("node/choice.py", True), ("recover/pipeline.py", False)]
+    ("changed", "rebuilt"),
+    [("checkpointer/loop.py", True), ("node/generation_choice.py", True), ("recover/pipeline.py", False)],
 )
 def test_the_image_is_built_again_when_what_is_in_it_changes(sources: Path, changed: str, rebuilt: bool) -> None:
     """Its tag and its layer's key follow the sources of the checkpointer and of the node library, and no others."""

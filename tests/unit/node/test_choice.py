@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from upgrader.node.choice import Generation, best, last_good, restorable
+from upgrader.node.generation_choice import Generation, best, last_good, restorable
 
 GOOD, NEWER = Generation(1, "a", has_images=True), Generation(2, "b", has_images=True)
 FAILED = Generation(2, "b", has_images=True, failed=True)

@@ -11,8 +11,8 @@ import pytest
 from tests.unit.checkpointer.builders import API, made
 from upgrader.checkpointer.storage.store import Store
 from upgrader.node.disk_inventory import Inventory
+from upgrader.node.disk_layout import Layout, is_foreign
 from upgrader.node.generation import NotUnderstood, Origin, Record
-from upgrader.node.layout import Layout, is_foreign
 from upgrader.node.workload_policy import Policy, Workload
 
 ORIGIN = Origin("kube-apiserver-abc-x1", "uid-1", "controller-1", "abc", "4", "2026-01-01T00:00:00Z")

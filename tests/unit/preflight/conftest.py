@@ -17,9 +17,9 @@ from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult
+from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.context import DAEMONSETS, DEPLOYMENTS, NODES, PODS, PreflightContext
 from upgrader.preflight.control_plane import COMPONENTS
-from upgrader.preflight.run_checks import Check, run_checks
 
 V = KubernetesVersion
 CONTROLLER = "controller-1"

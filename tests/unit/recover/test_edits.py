@@ -11,7 +11,7 @@ import yaml
 from testkit.fakes.kube import FakeKube
 from upgrader.errors import ApiError
 from upgrader.ports import Kind, KubeObject
-from upgrader.recover.steps.edits import take_out_edits
+from upgrader.recover.steps.manual_edits import take_out_edits
 from upgrader.recover.steps.revision_match import Rendered, rendered
 
 DEPLOYMENTS = Kind("apps/v1", "deployments")

@@ -27,9 +27,9 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.node.generation import Origin
 from upgrader.node.workload_policy import Policy
 from upgrader.ports import CommandResult
-from upgrader.recover.facts.examine import examine, examine_all
+from upgrader.recover.facts.collect import examine, examine_all
 from upgrader.recover.facts.host_facts import Certificate, EtcdServer, Generation, HostFacts, Manifests, Unit, Unknown
-from upgrader.recover.facts.program import program
+from upgrader.recover.facts.shipped_program import program
 from upgrader.recover.onhost import checkpoint_facts, etcd_facts, questions
 
 HOST = Host("controller-1", "10.0.0.11")

@@ -15,7 +15,7 @@ from testkit.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_deployment, add_pod, crashed, running
 from tests.unit.recover.controllers import ACTIVE_PATH, controller
 from upgrader.errors import StepFailed
-from upgrader.gates.kinds import PODS
+from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.workload import CHECKPOINT_OF
 from upgrader.ports import CommandResult

@@ -17,7 +17,7 @@ from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_deployment, add_pod, crashed, running, waiting
 from tests.unit.recover.controllers import controller, generation
 from upgrader.errors import ApiUnavailable, ReleaseLocked, StepFailed
-from upgrader.gates.kinds import WORKLOADS
+from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis
 from upgrader.recover.steps.release_recovery import ReleaseRecoveryStep
 

@@ -19,7 +19,7 @@ from upgrader.checkpointer.loop import Loop
 from upgrader.checkpointer.observation.api_client import Api
 from upgrader.checkpointer.observation.local_node import Machine
 from upgrader.checkpointer.observation.observer import Observer
-from upgrader.checkpointer.observations import Settings
+from upgrader.checkpointer.observed_values import Settings
 from upgrader.checkpointer.reporting.health_server import Health, ask_peer, serve
 from upgrader.checkpointer.reporting.pass_report import Board
 from upgrader.checkpointer.static_pods.pods import Pod

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from upgrader.checkpointer.observations import ApiState, LeaseSeen, Observation, Presence
+from upgrader.checkpointer.observed_values import ApiState, LeaseSeen, Observation, Presence
 from upgrader.node.workload_policy import Workload
 
 _NO_PODS = Presence()

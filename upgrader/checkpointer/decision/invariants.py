@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from upgrader.checkpointer.decision.durations import History
 from upgrader.checkpointer.decision.rules import Desired
-from upgrader.checkpointer.observations import Settings
-from upgrader.node.choice import WorkloadInventory
+from upgrader.checkpointer.observed_values import Settings
+from upgrader.node.generation_choice import WorkloadInventory
 from upgrader.node.workload_policy import Policy, Workload
 
 Disk = Mapping[Workload, WorkloadInventory]

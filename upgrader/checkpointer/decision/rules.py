@@ -62,8 +62,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from upgrader.checkpointer.decision.durations import History
-from upgrader.checkpointer.observations import ParentPod, Settings
-from upgrader.node.choice import Generation, WorkloadInventory, best
+from upgrader.checkpointer.observed_values import ParentPod, Settings
+from upgrader.node.generation_choice import Generation, WorkloadInventory, best
 from upgrader.node.workload_policy import Policy, Workload
 
 _LOOKS = 2

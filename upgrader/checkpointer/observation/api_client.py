@@ -13,9 +13,9 @@ from urllib.parse import quote, urlencode
 
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiError, ApiUnknown
 from upgrader.checkpointer.observation.kubelet_kubeconfig import Endpoint, load
-from upgrader.checkpointer.observations import Content, Owner
+from upgrader.checkpointer.observed_values import Content, Owner
 from upgrader.checkpointer.static_pods.pods import Pod
-from upgrader.node.names import CONDITION, HELM_RELEASE, HELM_REVISION
+from upgrader.node.labels import CONDITION, HELM_RELEASE, HELM_REVISION
 
 _STRATEGIC = "application/strategic-merge-patch+json"
 _TOO_MANY = 429

@@ -10,7 +10,7 @@ from typing import Protocol
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiError, Refused, RuntimeUnknown
 from upgrader.checkpointer.observation.provenance import Key, Provenance
 from upgrader.checkpointer.observation.running_pods import presence, standby_presence
-from upgrader.checkpointer.observations import (
+from upgrader.checkpointer.observed_values import (
     ApiState,
     Content,
     LeaseSeen,
@@ -33,7 +33,7 @@ from upgrader.checkpointer.static_pods.pods import (
 from upgrader.checkpointer.static_pods.sanitise import Candidate, candidate
 from upgrader.node.cri import Sandbox
 from upgrader.node.disk_inventory import StoredWorkload
-from upgrader.node.names import LEASE, POD_SUFFIX
+from upgrader.node.labels import LEASE, POD_SUFFIX
 from upgrader.node.workload_policy import Policy, Workload
 
 _REFRESH_SECONDS = 30.0

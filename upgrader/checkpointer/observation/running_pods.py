@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from upgrader.checkpointer.checkpointer_errors import RuntimeUnknown
 from upgrader.checkpointer.observation.grpc import Channel, GrpcError
-from upgrader.checkpointer.observations import Presence
+from upgrader.checkpointer.observed_values import Presence
 from upgrader.checkpointer.static_pods.pods import belongs
 from upgrader.node.cri import Runtime, Sandbox
-from upgrader.node.names import CHECKPOINT_OF
+from upgrader.node.labels import CHECKPOINT_OF
 from upgrader.node.workload_policy import Workload
 
 T = TypeVar("T")

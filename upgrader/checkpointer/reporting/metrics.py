@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from upgrader.checkpointer.observations import ApiState
+from upgrader.checkpointer.observed_values import ApiState
 from upgrader.checkpointer.reporting.pass_report import Counters, Report
 
 if TYPE_CHECKING:

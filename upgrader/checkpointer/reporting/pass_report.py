@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from upgrader.checkpointer.observations import ApiState
+from upgrader.checkpointer.observed_values import ApiState
 from upgrader.node.workload_policy import Workload
 
 

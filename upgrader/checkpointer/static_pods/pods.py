@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from upgrader.checkpointer.checkpointer_errors import Refused
-from upgrader.node.names import ASKS, CHECKPOINT_OF, CONDITION
+from upgrader.node.labels import ASKS, CHECKPOINT_OF, CONDITION
 from upgrader.node.workload_policy import Workload
 
 Pod = Mapping[str, Any]

@@ -17,7 +17,7 @@ from typing import Any
 from upgrader.checkpointer.checkpointer_errors import Refused
 from upgrader.checkpointer.static_pods.pods import Pod, image_ids
 from upgrader.checkpointer.static_pods.volumes import Fetch, File, Volume, volumes
-from upgrader.node.names import CHECKPOINT_OF, GENERATION, POD_SUFFIX
+from upgrader.node.labels import CHECKPOINT_OF, GENERATION, POD_SUFFIX
 from upgrader.node.workload_policy import Workload
 
 _KEPT = (

@@ -16,9 +16,9 @@ from upgrader.checkpointer.checkpointer_errors import StoreError
 from upgrader.checkpointer.static_pods.sanitise import Candidate
 from upgrader.checkpointer.storage import files, generation_writer
 from upgrader.node.disk_inventory import Inventory, StoredWorkload
+from upgrader.node.disk_layout import is_foreign
 from upgrader.node.generation import MANIFEST, Origin
-from upgrader.node.layout import is_foreign
-from upgrader.node.names import CHECKPOINT_OF, MANIFEST_PREFIX
+from upgrader.node.labels import CHECKPOINT_OF, MANIFEST_PREFIX
 from upgrader.node.workload_policy import Policy, Workload
 
 

@@ -8,7 +8,7 @@ from upgrader.errors import RollbackFailed, UpgraderError
 from upgrader.gates.api_absence import api_problem
 from upgrader.model.event import Note, RecoveryEnded, RecoveryStarted
 from upgrader.ports import Clock, Kube, Recovery, Reporter
-from upgrader.waiting import wait_until
+from upgrader.wait_and_retry import wait_until
 
 __all__ = ["API_RETURNS_SECONDS", "ApiLifeline"]
 

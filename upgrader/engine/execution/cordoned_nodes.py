@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from upgrader.errors import ApiError
-from upgrader.gates.kinds import NODES
+from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.ports import Kube
 
 __all__ = ["cordoned"]

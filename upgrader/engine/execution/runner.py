@@ -15,7 +15,7 @@ from upgrader.engine.execution.api_lifeline import ApiLifeline
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo, next_action
 from upgrader.engine.execution.stop_request import StopRequest
-from upgrader.engine.state.fold import follow
+from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiLost, ApiUnavailable, ChangedMeanwhile, Interrupted, UpgraderError
 from upgrader.gates.api_absence import ApiAbsence

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.engine.journal.journal_file import JOURNAL, read_journal
-from upgrader.engine.state.fold import fold
+from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UsageError

@@ -16,7 +16,7 @@ from upgrader.engine.history.past_runs import PastRun
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.engine.journal.journal_file import JOURNAL, parse_journal
 from upgrader.engine.journal.record import Record
-from upgrader.engine.state.fold import fold
+from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import JournalError, UpgraderError
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from upgrader.engine.history.past_runs import PastRun
 from upgrader.engine.locks.folder_lock import FolderHolder
-from upgrader.engine.locks.lease import Holder, Lease
+from upgrader.engine.locks.lease_object import Holder, Lease
 
 __all__ = ["Status", "status_of"]
 

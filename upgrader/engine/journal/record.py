@@ -5,7 +5,7 @@ spaces. `seq` counts from 0 without gaps. `checksum` is the SHA-256, in hexadeci
 before (nothing, for the first line) and of this line's bytes with `,"checksum":"…"` cut out: so a line that was
 changed is detected, and so is one that was lost, duplicated, moved or taken from another journal.
 
-Lines of schema 2 are still read (`schema2.py`); a run that began with them continues in lines of schema 3.
+Lines of schema 2 are still read (`read_schema_2.py`); a run that began with them continues in lines of schema 3.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from upgrader.engine.journal import schema2
+from upgrader.engine.journal import read_schema_2
 from upgrader.engine.journal.decode import UnknownEvent, event_from
-from upgrader.gates.mask import mask_secrets
+from upgrader.gates.secret_mask import mask_secrets
 from upgrader.model.event import Event
 from upgrader.model.version import KubernetesVersion
 
@@ -66,8 +66,10 @@ def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
     """
     fields = _fields(line)
     schema = fields.get("schema")
-    if schema not in (schema2.SCHEMA, SCHEMA):
-        raise ValueError(f"it is of schema {schema}, and this version of upgrader reads {schema2.SCHEMA} and {SCHEMA}")
+    if schema not in (read_schema_2.SCHEMA, SCHEMA):
+        raise ValueError(
+            f"it is of schema {schema}, and this version of upgrader reads {read_schema_2.SCHEMA} and {SCHEMA}"
+        )
     if fields.get("seq") != seq:
         raise ValueError(f"it is record {fields.get('seq')} where record {seq} should be: lines were lost or moved")
     found = _CHECKSUM.search(line)
@@ -80,8 +82,8 @@ def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
     if not isinstance(time, str) or not isinstance(name, str):
         raise ValueError("it has no time or no type")
     data = fields.get("data")
-    if schema == schema2.SCHEMA:
-        name, data = schema2.upgraded(name, data)
+    if schema == read_schema_2.SCHEMA:
+        name, data = read_schema_2.upgraded(name, data)
     return Record(seq, datetime.fromisoformat(time), event_from(name, data)), checksum
 
 

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from upgrader.engine.locks.lease import LEASES, NAME, NAMESPACE, Holder, Lease, manifest
-from upgrader.engine.state.fold import follow
+from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE, Holder, Lease, manifest
+from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiError, ApiUnavailable, Locked, UpgraderError
 from upgrader.model.event import Event, LockTakenOver

@@ -1,5 +1,6 @@
-"""The state of a run, as far as its journal goes. `fold.py` makes it from events; the next action, the report, the
-display and `status` are all read from it.
+"""The state of a run, as far as its journal goes.
+
+`event_fold.py` makes it from events; the next action, the report, the display and `status` are all read from it.
 """
 
 from __future__ import annotations

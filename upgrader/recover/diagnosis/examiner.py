@@ -9,7 +9,7 @@ from upgrader.errors import ApiError
 from upgrader.model.cluster import Cluster
 from upgrader.ports import Hosts, Kube
 from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis, diagnose
-from upgrader.recover.facts.examine import examine_all
+from upgrader.recover.facts.collect import examine_all
 
 __all__ = ["Examiner", "read_api"]
 

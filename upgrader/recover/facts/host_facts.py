@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from upgrader.model.cluster import Host
-from upgrader.node.choice import restorable
+from upgrader.node.disk_layout import KUBE_APISERVER
 from upgrader.node.generation import MANIFEST
-from upgrader.node.layout import KUBE_APISERVER
+from upgrader.node.generation_choice import restorable
 
 __all__ = [
     "ETCD_CERTIFICATE",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from upgrader.node.cri import Image, Runtime
 from upgrader.node.disk_inventory import Inventory, StoredWorkload
+from upgrader.node.disk_layout import KUBE_APISERVER
 from upgrader.node.generation import NotUnderstood, Record, StoredGeneration, read_record
-from upgrader.node.layout import KUBE_APISERVER
 from upgrader.node.workload_policy import Workload
 from upgrader.recover.onhost.questions import Failed, unknown
 

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from upgrader.node.cri import ContainerStatus, Runtime, Sandbox
-from upgrader.node.names import CHECKPOINT_OF
+from upgrader.node.labels import CHECKPOINT_OF
 from upgrader.recover.onhost.bare_grpc import call
 from upgrader.recover.onhost.questions import Failed, command, read
 

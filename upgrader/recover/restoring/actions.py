@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from upgrader.model.cluster import Host
-from upgrader.node.choice import restorable
+from upgrader.node.generation_choice import restorable
 from upgrader.recover.diagnosis.diagnose import Controller
 from upgrader.recover.facts.host_facts import EtcdServer, Generation, HostFacts, Unknown
 

@@ -10,7 +10,7 @@ from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.examiner import read_api
 from upgrader.recover.restoring.actions import Attempts, StartStandby, next_actions, remember
 from upgrader.recover.restoring.host_actions import HostActions
-from upgrader.waiting import wait_until
+from upgrader.wait_and_retry import wait_until
 
 __all__ = ["ApiRecovery"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
-from upgrader.node.layout import is_foreign
-from upgrader.node.names import CHECKPOINT_OF
+from upgrader.node.disk_layout import is_foreign
+from upgrader.node.labels import CHECKPOINT_OF
 from upgrader.ports import Hosts
 from upgrader.recover.restoring.actions import Action, StartStandby, StartUnit
 

@@ -6,22 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from upgrader.errors import StepFailed
-from upgrader.gates.kinds import PODS
+from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.workload_diagnosis import diagnose_workload as judge
 from upgrader.gates.workload_reading import read_workload
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint
 from upgrader.model.workload import Pod, WorkloadRef
-from upgrader.node.layout import KUBE_APISERVER, Layout
-from upgrader.node.names import CHECKPOINT_OF
+from upgrader.node.disk_layout import KUBE_APISERVER, Layout
+from upgrader.node.labels import CHECKPOINT_OF
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.examiner import read_api
 from upgrader.recover.facts.host_facts import Unknown
 from upgrader.recover.restoring.host_actions import HostActions
 from upgrader.recover.steps.revision_match import rendered
-from upgrader.waiting import wait_until
+from upgrader.wait_and_retry import wait_until
 
 __all__ = ["HandOverStep", "holds_port"]
 

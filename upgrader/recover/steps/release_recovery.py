@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from upgrader.errors import ApiUnavailable, ReleaseLocked, StepFailed
-from upgrader.gates.kinds import WORKLOADS
+from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.workload_diagnosis import diagnose_workload as judge
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint, Revision, last_good
@@ -17,10 +17,10 @@ from upgrader.ports import Clock, Helm, Hosts, Kube, KubeObject
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.examiner import read_api
 from upgrader.recover.steps.checkpoints import read_checkpoints
-from upgrader.recover.steps.edits import take_out_edits
 from upgrader.recover.steps.hand_over import holds_port
+from upgrader.recover.steps.manual_edits import take_out_edits
 from upgrader.recover.steps.revision_match import Checkpoint, Rendered, containers_of, matching, rendered
-from upgrader.waiting import wait_until
+from upgrader.wait_and_retry import wait_until
 
 __all__ = ["ReleaseRecoveryStep"]
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding, Severity
-from upgrader.node.choice import best
-from upgrader.node.layout import KUBE_APISERVER, Layout
+from upgrader.node.disk_layout import KUBE_APISERVER, Layout
+from upgrader.node.generation_choice import best
 from upgrader.recover.diagnosis.causes.cause import Cause, duration, last_words
 from upgrader.recover.facts.host_facts import Container, Endpoint, Generation, HostFacts, Unknown, Workload
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tests.unit.preflight.conftest import World
 from upgrader.errors import ApiUnavailable
 from upgrader.model.finding import Finding
+from upgrader.preflight.all_checks import inhibits, run_checks
 from upgrader.preflight.context import PreflightContext
-from upgrader.preflight.run_checks import inhibits, run_checks
 
 
 def test_nothing_speaks_against_a_healthy_cluster(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The reference manual of `upgrader.yaml`: `python -m upgrader.config.reference > docs/reference/upgrader-yaml.md`."""
+"""The reference manual of `upgrader.yaml`; `make docs` writes it to `docs/reference/upgrader-yaml.md`."""
 
 from __future__ import annotations
 

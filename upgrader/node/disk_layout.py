@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from upgrader.node.names import CHECKPOINT_OF, MANIFEST_PREFIX
+from upgrader.node.labels import CHECKPOINT_OF, MANIFEST_PREFIX
 from upgrader.node.workload_policy import Workload
 
 KUBE_APISERVER = Workload("kube-system", "kube-apiserver")

@@ -11,8 +11,8 @@ from upgrader.errors import StepFailed
 from upgrader.model.release import RestorePoint
 from upgrader.model.workload import Workload
 from upgrader.ports import Clock, Kind, Kube
-from upgrader.steps.chart import ChartStep
-from upgrader.waiting import wait_until
+from upgrader.steps.helm_release import ChartStep
+from upgrader.wait_and_retry import wait_until
 
 __all__ = ["InTurnStep", "WithdrawStep"]
 

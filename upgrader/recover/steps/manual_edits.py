@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from upgrader.errors import ApiError
-from upgrader.gates.kinds import WORKLOADS
+from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.ports import Kube, KubeObject
 from upgrader.recover.steps.revision_match import Rendered
 

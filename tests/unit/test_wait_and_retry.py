@@ -8,7 +8,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from upgrader.errors import ApiUnavailable
-from upgrader.waiting import retry, wait_until
+from upgrader.wait_and_retry import retry, wait_until
 
 
 def test_it_returns_as_soon_as_nothing_is_missing() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from upgrader.engine.history.journal_replicas import JournalReplica
 from upgrader.engine.history.past_runs import surplus
 from upgrader.engine.journal.journal_file import parse_journal
-from upgrader.engine.state.fold import fold
+from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UpgraderError
 from upgrader.model.event import (

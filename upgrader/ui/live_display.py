@@ -17,7 +17,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.engine.state.fold import follow
+from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.model.event import Event, GateChecked, Note
 from upgrader.model.outcome import StepPhase, VerdictKind

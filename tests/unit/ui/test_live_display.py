@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tests.unit.ui.conftest import APPLIED, BEGIN, looked, text
-from upgrader.engine.state.fold import follow
+from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
 from upgrader.model.event import (
     AvailabilityMeasured,
@@ -25,7 +25,7 @@ from upgrader.model.event import (
     UndoStarted,
 )
 from upgrader.model.outcome import broken, holds, pending
-from upgrader.ui.console import ConsoleReporter, draw
+from upgrader.ui.live_display import ConsoleReporter, draw
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -10,12 +10,12 @@ import yaml
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
-from upgrader.adopt.in_turn import InTurnStep, WithdrawStep
+from upgrader.adopt.one_by_one import InTurnStep, WithdrawStep
 from upgrader.errors import HelmError, StepFailed
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import ReleaseSpec
 from upgrader.ports import Kind, KubeObject
-from upgrader.steps.chart import ChartStep
+from upgrader.steps.helm_release import ChartStep
 
 NAME, SYSTEM = "kube-apiserver", "kube-system"
 VALUES = {"replicas": 3, "rollout": {"minReadySeconds": 5}}

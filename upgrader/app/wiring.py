@@ -18,8 +18,10 @@ from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
 from upgrader.config.kubeconfig_context import check_context
 from upgrader.config.load import Overrides, load_settings
-from upgrader.engine.history.journal_mirror import JournalMirror
-from upgrader.engine.history.journal_replicas import ClusterReplicas, ControllerReplicas, LocalJournals
+from upgrader.engine.history.journal_in_secrets import ClusterReplicas
+from upgrader.engine.history.journal_mirroring import JournalMirror
+from upgrader.engine.history.journal_on_controllers import ControllerReplicas
+from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
@@ -28,11 +30,11 @@ from upgrader.model.plan import Plan, PlannedPlaybook
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.observe import observe
+from upgrader.observe_cluster import observe
 from upgrader.pipeline_builder import PipelineBuilder
 from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
 from upgrader.ports import Kube, Recovery, Tools
-from upgrader.preflight.run_checks import PreflightContext, run_checks
+from upgrader.preflight.all_checks import PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery

@@ -9,7 +9,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from tests.unit.engine.journals import OLDER, ONE, RUN, STARTED, TWO, Places, journal_of
-from upgrader.engine.history.journal_mirror import RETRY_SECONDS, JournalMirror
+from upgrader.engine.history.journal_mirroring import RETRY_SECONDS, JournalMirror
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.errors import ApiUnavailable
 from upgrader.model.event import (

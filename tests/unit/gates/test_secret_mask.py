@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from upgrader.gates.mask import mask_secrets
+from upgrader.gates.secret_mask import mask_secrets
 
 # Put together here, so that no scanner takes this file for a leak.
 JWT = f"eyJhbGciOiJSUzI1NiJ9.{'eyJzdWIiOiJhZG1pbiJ9'}.c2lnbmF0dXJl"

@@ -13,7 +13,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.ports import Hosts
 from upgrader.recover.facts.decoder import decode
 from upgrader.recover.facts.host_facts import Examined, HostFacts
-from upgrader.recover.facts.program import program
+from upgrader.recover.facts.shipped_program import program
 
 __all__ = ["examine", "examine_all"]
 

@@ -22,7 +22,7 @@ from upgrader.model.event import (
     UndoStarted,
 )
 from upgrader.model.outcome import holds, pending
-from upgrader.ui.plain import REPEAT_SECONDS, PlainReporter
+from upgrader.ui.plain_log import REPEAT_SECONDS, PlainReporter
 from upgrader.ui.reporters import choose_reporter
 
 
