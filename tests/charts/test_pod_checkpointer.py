@@ -86,3 +86,11 @@ def test_unknown_values_are_refused(render: Render) -> None:
     """The schema refuses mistakes."""
     with pytest.raises(Refused, match="schema"):
         render("pod-checkpointer", {"gracePeriod": 5})
+
+
+@pytest.mark.parametrize(
+    ("values", "port"), [({}, "10281"), ({"standbyPort": 11281}, "11281"), ({"copyPort": 11281}, "11281")]
+)
+def test_the_former_name_of_a_value_is_accepted(render: Render, values: dict[str, int], port: str) -> None:
+    """Values that name the standby pod's port as earlier versions did keep their meaning."""
+    assert render("pod-checkpointer", values).flags(*NAME, "checkpointer")["standby-port"] == [port]

@@ -57,7 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="keep the checkpoints of this node")
     run.set_defaults(command=_run)
     run.add_argument("--port", type=_port, default=10280, help="health and metrics of the DaemonSet's pod")
-    run.add_argument("--copy-port", type=_port, default=10281, help="the same, of the static pod")
+    run.add_argument(
+        "--standby-port", "--copy-port", type=_port, default=10281, help="the same, of the static pod (was --copy-port)"
+    )
     run.add_argument("--interval", type=_seconds, default=2.0, metavar="S", help="time between passes")
     run.add_argument(
         "--ready-for",
@@ -122,7 +124,7 @@ def _run(options: argparse.Namespace) -> int:
     if not (node and name and namespace):
         raise CheckpointerError("NODE_NAME, POD_NAME and POD_NAMESPACE must be set in the environment (the chart does)")
     standby_of = os.environ.get("CHECKPOINT_OF", "")
-    port, peer = (options.copy_port, options.port) if standby_of else (options.port, options.copy_port)
+    port, peer = (options.standby_port, options.port) if standby_of else (options.port, options.standby_port)
     settings = Settings(options.ready_for, options.grace, options.release_after, options.keep)
     board = Board()
     api = Api(options.kubeconfig, node, _TIMEOUT_SECONDS)
@@ -133,7 +135,11 @@ def _run(options: argparse.Namespace) -> int:
         store=store,
         lock=lock,
         observer=Observer(
-            api, Machine(options.runtime_socket, _TIMEOUT_SECONDS, store), own, name, {options.port: options.copy_port}
+            api,
+            Machine(options.runtime_socket, _TIMEOUT_SECONDS, store),
+            own,
+            name,
+            {options.port: options.standby_port},
         ),
         conditions=api,
         board=board,
