@@ -13,10 +13,9 @@ from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharin
 from upgrader.adopt.values_files import changed_values
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.locking import HeldLock, cluster_lock, lock_holder
+from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.charts import charts_folder
-from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import Inhibited
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
@@ -97,7 +96,7 @@ class Adoption:
 @contextmanager
 def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
     """Lock the folder, and derive the charts' values. Changes nothing. Raises Inhibited for another pipeline."""
-    with folder_lock(folder, lock_holder()):
+    with locked_folder(folder):
         with open_session(folder) as session:
             facts = read_facts(session.tools.kube, session.tools.hosts, session.cluster)
             version = session.observe().server
@@ -109,7 +108,7 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
 def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Iterator[ProposedAdoption]:
     """The steps back to kubeadm's own static pods."""
     with (
-        folder_lock(folder, lock_holder()),
+        locked_folder(folder),
         open_session(folder) as session,
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.locking import HeldLock, cluster_lock, lock_holder
+from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.run_discovery import DiscoveredRun, DiscoveredRuns, bring_home
-from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiUnavailable, UsageError
 from upgrader.model.run_kind import RunKind
@@ -37,7 +36,7 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
 
     Its journal is read before the lock of a dead holder is taken, and again under the lock, as it may have grown.
     """
-    with open_session(folder) as session, folder_lock(folder, lock_holder()):
+    with open_session(folder) as session, locked_folder(folder):
         known = session.find_runs()
         for problem in known.problems:
             front_end.notify(problem)

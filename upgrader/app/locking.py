@@ -9,18 +9,19 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.wiring import Session
+from upgrader.app.wiring import Session, system_clock
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
-from upgrader.engine.locks.folder_lock import lock_identity
+from upgrader.engine.locks.folder_lock import folder_lock, lock_identity
 from upgrader.engine.locks.heartbeat import kept_alive
 from upgrader.engine.locks.lease_object import LEASE_SECONDS, Holder
 
-__all__ = ["HeldLock", "cluster_lock", "lock_holder"]
+__all__ = ["HeldLock", "cluster_lock", "lock_holder", "locked_folder"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class HeldLock:
 def lock_holder() -> str:
     """This process, as its locks name it."""
     return f"{getpass.getuser()}@{socket.gethostname()} (process {os.getpid()})"
+
+
+def locked_folder(folder: Path) -> AbstractContextManager[None]:
+    """Hold the folder's lock, which keeps other processes of this machine out; raises Locked."""
+    return folder_lock(folder, lock_holder(), system_clock())
 
 
 @contextmanager

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.locking import cluster_lock, lock_holder
+from upgrader.app.locking import cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
-from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import RollbackFailed, UsageError
 from upgrader.model.cluster import Cluster
 from upgrader.model.run_kind import RunKind
@@ -65,7 +64,7 @@ def propose_recovery(
     """Examine the controllers, or only those that `only` names; `dry_run` takes no lock."""
     with (
         open_session(folder) as session,
-        nullcontext() if dry_run else folder_lock(folder, lock_holder()),
+        nullcontext() if dry_run else locked_folder(folder),
     ):
         _check_names(session.cluster, only)
         tools = session.recover_tools(only)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.locking import HeldLock, cluster_lock, lock_holder
+from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.past_runs import newest_run
-from upgrader.engine.locks.folder_lock import folder_lock
 from upgrader.errors import Inhibited
 from upgrader.model.finding import Finding
 from upgrader.model.plan import Plan
@@ -70,7 +69,7 @@ def propose_upgrade(
     """Lock the cluster, plan and check. Raises Locked where another process works on the cluster."""
     with (
         open_session(folder, target) as session,
-        folder_lock(folder, lock_holder()),
+        locked_folder(folder),
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
         _mention_interrupted(folder, front_end)

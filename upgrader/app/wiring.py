@@ -33,13 +33,13 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import observe
 from upgrader.pipeline_builder import PipelineBuilder
 from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
-from upgrader.ports import Kube, Recovery, Tools
+from upgrader.ports import Clock, Kube, Recovery, Tools
 from upgrader.preflight.all_checks import PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
 
-__all__ = ["Session", "open_kube", "open_session"]
+__all__ = ["Session", "open_kube", "open_session", "system_clock"]
 
 _BRIEF_SECONDS = 3.0
 
@@ -144,6 +144,11 @@ class Session:
             gates=self.builder.gates,
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
         )
+
+
+def system_clock() -> Clock:
+    """The clock of this machine, for what comes before a session."""
+    return SystemClock()
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def test_status_for_machines(folder: Path) -> None:
 
 def test_status_names_the_holder(folder: Path) -> None:
     """Who holds the folder's lock is named, also when no run has begun."""
-    with folder_lock(folder, "anna@laptop (process 7)"):
+    with folder_lock(folder, "anna@laptop (process 7)", FakeClock()):
         output = upgrader(folder, "status").stdout
     assert "this folder is locked by anna@laptop (process 7)" in output
     assert "no run yet" in output
@@ -125,7 +125,7 @@ def test_history_has_a_line_for_each_run(folder: Path) -> None:
 
 def test_history_tells_a_run_at_work_from_one_that_was_cut_off(folder: Path) -> None:
     """The newest run is running while the process that began it holds the folder, and was interrupted afterwards."""
-    with folder_lock(folder, "anna@laptop (process 7)"):
+    with folder_lock(folder, "anna@laptop (process 7)", FakeClock()):
         a_run(folder, *BEGIN, name="20990101T000000-v1.37.1", clock=SystemClock())
         assert "is running" in upgrader(folder, "history").stdout
     assert "was interrupted" in upgrader(folder, "history").stdout

@@ -10,29 +10,37 @@ from pathlib import Path
 
 import pytest
 
+from testkit.fakes.clock import FakeClock
 from upgrader.engine.locks.folder_lock import folder_holder, folder_lock
 from upgrader.errors import Locked
 
 
-def no_pause(seconds: float) -> None:
-    """Don't wait."""
+class ReleasingClock(FakeClock):
+    """A clock during whose pause a file's lock is released."""
+
+    def __init__(self, file: int) -> None:
+        super().__init__()
+        self.file = file
+
+    def sleep(self, seconds: float) -> None:
+        fcntl.flock(self.file, fcntl.LOCK_UN)
 
 
 def test_second_run_is_turned_away(tmp_path: Path) -> None:
     """While one run holds the folder, another is refused with exit code 6 and the name of the first."""
-    with folder_lock(tmp_path, "anna@laptop (process 7)"):
-        second = folder_lock(tmp_path, "ben", pause=no_pause)
+    with folder_lock(tmp_path, "anna@laptop (process 7)", FakeClock()):
+        second = folder_lock(tmp_path, "ben", FakeClock())
         with pytest.raises(Locked, match=r"anna@laptop \(process 7\) since \d{4}-") as caught, second:
             pass
         assert caught.value.exit_code == 6
-    with folder_lock(tmp_path, "ben"):
+    with folder_lock(tmp_path, "ben", FakeClock()):
         pass
 
 
 def test_holder_is_known_while_it_holds(tmp_path: Path) -> None:
     """The holder of a folder can be read before, while and after a process holds it."""
     assert folder_holder(tmp_path) is None
-    with folder_lock(tmp_path, "anna@laptop"):
+    with folder_lock(tmp_path, "anna@laptop", FakeClock()):
         holder = folder_holder(tmp_path)
         assert holder is not None and holder.holder == "anna@laptop"
     assert folder_holder(tmp_path) is None
@@ -42,7 +50,8 @@ def test_killed_holder_holds_nothing(tmp_path: Path) -> None:
     """A killed process leaves no lock behind."""
     code = (
         "import sys, time; from pathlib import Path; from upgrader.engine.locks.folder_lock import folder_lock\n"
-        "with folder_lock(Path(sys.argv[1]), 'doomed'): print('held', flush=True); time.sleep(60)"
+        "from upgrader.adapters.clock import SystemClock\n"
+        "with folder_lock(Path(sys.argv[1]), 'doomed', SystemClock()): print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "held\n"
@@ -50,17 +59,17 @@ def test_killed_holder_holds_nothing(tmp_path: Path) -> None:
         assert holder is not None and holder.holder == "doomed"
         process.kill()
     assert folder_holder(tmp_path) is None
-    with folder_lock(tmp_path, "next"):
+    with folder_lock(tmp_path, "next", FakeClock()):
         pass
 
 
 def test_a_look_turns_nobody_away(tmp_path: Path) -> None:
     """A run that meets the moment in which another process only reads the holder tries again, and gets the lock."""
-    with folder_lock(tmp_path, "before"):
+    with folder_lock(tmp_path, "before", FakeClock()):
         pass
     looking = os.open(tmp_path / "runs" / ".lock", os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)
-    with folder_lock(tmp_path, "anna", pause=lambda seconds: fcntl.flock(looking, fcntl.LOCK_UN)):
+    with folder_lock(tmp_path, "anna", ReleasingClock(looking)):
         holder = folder_holder(tmp_path)
         assert holder is not None and holder.holder == "anna"
     os.close(looking)

@@ -18,6 +18,7 @@ from upgrader.engine.state.run_state import RunState
 from upgrader.errors import ApiError, ApiUnavailable, Locked, UpgraderError
 from upgrader.model.event import Event, LockTakenOver
 from upgrader.ports import Clock, Kube
+from upgrader.wait_and_retry import wait_until
 
 __all__ = ["ClusterLock", "acquire", "read_lease"]
 
@@ -62,27 +63,25 @@ class ClusterLock:
 
     def release(self) -> bool:
         """Release the lock if it is still ours; False when that failed, and others must wait for it to expire."""
-        deadline = self._clock.monotonic() + _RELEASE_SECONDS
         with self._mutex:
-            while not self.lost_to:
-                free = manifest(
-                    None,
-                    now=self._clock.now(),
-                    transitions=self._lease.transitions,
-                    version=self._lease.version,
-                )
-                try:
-                    self._kube.replace(LEASES, free, NAMESPACE)
-                    return True
-                except ApiError as error:
-                    if error.status == 409:
-                        self._reread()
-                    elif error.status == 404:
-                        return True
-                if self._clock.monotonic() >= deadline:
-                    return False
-                self._clock.sleep(_POLL_SECONDS)
-        return True
+            return not wait_until(
+                self._clock, self._still_held, seconds=_RELEASE_SECONDS, interval_seconds=_POLL_SECONDS
+            )
+
+    def _still_held(self) -> str:
+        """Try to release; "" once the lock is free, or held by another process."""
+        if self.lost_to:
+            return ""
+        now, lease = self._clock.now(), self._lease
+        free = manifest(None, now=now, transitions=lease.transitions, version=lease.version)
+        try:
+            self._kube.replace(LEASES, free, NAMESPACE)
+        except ApiError as error:
+            if error.status == 409:
+                self._reread()
+            if error.status != 404:
+                return error.message or "the API server gave no reason"
+        return ""
 
     def _renew(self) -> None:
         holder = replace(self._holder, run=self._state.run, doing=self._state.doing)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from upgrader.errors import Locked
+from upgrader.ports import Clock
+from upgrader.wait_and_retry import retry
 
 __all__ = ["FolderHolder", "folder_holder", "folder_lock", "lock_identity"]
 
@@ -29,18 +30,21 @@ class FolderHolder:
 
 
 @contextmanager
-def folder_lock(folder: Path, holder: str, *, pause: Callable[[float], None] = time.sleep) -> Iterator[None]:
+def folder_lock(folder: Path, holder: str, clock: Clock) -> Iterator[None]:
     """Hold `runs/.lock` of a cluster folder; raises Locked, naming who holds it. The kernel frees it on any exit."""
     path = _path(folder)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if not _taken(file, pause):
+        try:
+            # `folder_holder` holds the lock for a moment, which must not fail a run.
+            retry(clock, lambda: _take(file), pause=_pause, attempts=_TRIES)
+        except BlockingIOError:
             other = _holder(file)
             raise Locked(
                 f"{folder} is being upgraded by {other.holder} since {other.since:%Y-%m-%d %H:%M:%SZ}",
                 remedy="Wait for it to end, or stop it first; `upgrader status` shows what it is doing.",
-            )
+            ) from None
         os.ftruncate(file, 0)
         os.pwrite(file, holder.encode()[:_NAME_BYTES], 0)
         yield
@@ -77,17 +81,12 @@ def lock_identity(folder: Path) -> str:
     return f"{boot}:{file.st_dev}:{file.st_ino}"
 
 
-def _taken(file: int, pause: Callable[[float], None]) -> bool:
-    """Try a few times: `folder_holder` holds the lock for a moment, which must not fail a run."""
-    for left in reversed(range(_TRIES)):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if left:
-                pause(_PAUSE_SECONDS)
-        else:
-            return True
-    return False
+def _take(file: int) -> None:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _pause(error: Exception) -> float | None:
+    return _PAUSE_SECONDS if isinstance(error, BlockingIOError) else None
 
 
 def _holder(file: int) -> FolderHolder:
