@@ -98,11 +98,15 @@ def test_the_timeout_is_for_the_whole_call(path: Path, monkeypatch: pytest.Monke
         list_sandboxes(str(path), 20)
 
 
-def test_a_service_that_does_not_speak_grpc_is_unknown(path: Path) -> None:
-    """Behind a wrong socket path there may be another service: its answer is an error, not an empty node."""
-    answer = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
-    with saying(path, answer), pytest.raises(RuntimeUnknown, match="the container runtime can't be asked what runs"):
-        list_sandboxes(str(path), 20)
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"HTTP/1.1 400 Bad Request\r\n\r\n", "timed out"), (b"\x00\x00\x00\x00\x00\x00\x00\x00\x00", "ListContainers")],
+    ids=["another protocol", "data without a request"],
+)
+def test_a_service_that_does_not_speak_grpc_is_unknown(path: Path, content: bytes, says: str) -> None:
+    """Behind a wrong socket path there may be another service: what it sends is an error, not an empty node."""
+    with saying(path, content), pytest.raises(RuntimeUnknown, match=says):
+        list_sandboxes(str(path), 0.2)
 
 
 def test_which_images_are_here(path: Path) -> None:
