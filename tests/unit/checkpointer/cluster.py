@@ -23,7 +23,10 @@ OWN = Workload("kube-system", "pod-checkpointer")
 
 @dataclass
 class Cluster:
-    """What the checkpointer sees of a cluster; `error` is raised by every request; `missing`: images not here."""
+    """What the checkpointer sees of a cluster; `error` is raised by every request; `missing`: images not here.
+
+    `unreadable`: names of what may not be read or written; `images_unknown`: the runtime doesn't answer for images.
+    """
 
     found: list[Json] = field(default_factory=list)
     contents: dict[tuple[str, str, str], Content] = field(default_factory=dict)
@@ -35,6 +38,8 @@ class Cluster:
     etcd_is_away: bool = False
     owners: dict[str, Owner | None] = field(default_factory=dict)
     unready: str = ""
+    unreadable: set[str] = field(default_factory=set)
+    images_unknown: bool = False
     now: float = 0.0
 
     def pods(self) -> list[Pod]:
@@ -45,6 +50,7 @@ class Cluster:
 
     def content(self, kind: str, namespace: str, name: str) -> Content | None:
         """A Secret's or ConfigMap's content."""
+        self._may(name)
         return self.contents.get((kind, namespace, name))
 
     def owner(self, kind: str, namespace: str, name: str) -> Owner | None:
@@ -55,16 +61,22 @@ class Cluster:
 
     def lease(self, namespace: str, name: str) -> tuple[str, str]:
         """A Lease."""
+        self._may(name)
         return self.leases[name]
 
     def set_condition(self, namespace: str, pod: str, status: str, reason: str, message: str, now: str) -> None:
         """Remember the condition, and show it on the pod as the API would."""
+        self._may(pod)
         self.conditions[pod] = (status, reason, message)
         condition = {"type": "checkpointer.upgrader.io/Checkpointed", "status": status, "reason": reason}
         for found in self.found:
             if found["metadata"]["name"] == pod:
                 kept = [c for c in found["status"]["conditions"] if c["type"] == "Ready"]
                 found["status"]["conditions"] = [*kept, {**condition, "message": message}]
+
+    def _may(self, name: str) -> None:
+        if name in self.unreadable:
+            raise ApiUnknown(f"{name}: 403")
 
     def clock(self) -> float:
         """Time that only tests move."""
@@ -86,6 +98,8 @@ class Machine:
     def images(self, names: Iterable[str]) -> dict[str, bool]:
         """Which images are here."""
         self.sandboxes()
+        if self.cluster.images_unknown:
+            raise RuntimeUnknown("the image service is down")
         return {name: name not in self.cluster.missing for name in names}
 
     def unready(self, pod: Pod) -> str:

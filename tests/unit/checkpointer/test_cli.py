@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.checkpointer.builders import API, made
+from tests.unit.checkpointer.builders import API, made, pod
+from tests.unit.checkpointer.cluster import OWN
 from upgrader.checkpointer.commands import node_commands
 from upgrader.checkpointer.commands.entry import main
 from upgrader.checkpointer.storage.node_lock import changing
 from upgrader.checkpointer.storage.store import Store
 from upgrader.node.generation import Origin
-from upgrader.node.workload_policy import Policy
+from upgrader.node.workload_policy import Policy, Workload
 
 
 @pytest.fixture
@@ -110,6 +111,53 @@ def test_restore_of_an_unknown_workload_says_which_there_are(root: Path, capsys:
     """A slip in the name costs no second look-up."""
     assert main(["--root", str(root), "restore", "kube-api"]) == 1
     assert "there are: kube-system/kube-apiserver" in capsys.readouterr().err
+
+
+def test_restore_names_a_workload_with_its_namespace_where_two_have_the_name(
+    root: Path, missing: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name alone that two namespaces have starts neither; with its namespace it does."""
+    store = Store(root)
+    other = Workload("tenant", "kube-apiserver")
+    store.capture(made(workload=other), Policy.API_AWAY, "", Origin("p", "u", "n", "", "", "2026-01-01T00:00:00Z"))
+    assert restore(root) == 1
+    assert "more than one workload on this node is called kube-apiserver" in capsys.readouterr().err
+    assert main(["--root", str(root), "restore", "tenant/kube-apiserver"]) == 0
+    assert store.read()[other].active
+
+
+def test_restore_goes_on_while_the_runtime_is_down(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In an outage the runtime may not answer: that is reported, and doesn't keep the API from coming back."""
+    Store(root).deactivate(API)
+    assert restore(root, f"--runtime-socket={root / 'none'}") == 0
+    assert "the container runtime can't be asked which images it has" in capsys.readouterr().err
+    assert Store(root).read()[API].active_number == 1
+
+
+def test_restore_refuses_a_workload_that_cannot_be_read(
+    root: Path, missing: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where nothing is known of what is on disk, nothing is put in place, and the error names the folder."""
+    Store(root).deactivate(API)
+    Store(root).manifest_path(API).mkdir()
+    assert restore(root) == 1
+    assert "kube-system.kube-apiserver can't be read" in capsys.readouterr().err
+
+
+def test_restore_leaves_the_checkpointer_s_choice_of_itself_alone(
+    root: Path, missing: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An older checkpointer would be replaced at the next pass: the error says which one it runs."""
+    store = Store(root)
+    for image in ("v1", "v2"):
+        containers = [{"name": "main", "image": f"example/pod-checkpointer:{image}"}]
+        source = pod(owner=("DaemonSet", "pod-checkpointer"), containers=containers)
+        store.capture(made(source, workload=OWN), Policy.ALWAYS, "", Origin("p", "u", "n", "", "", "2026"))
+    arguments = ["--root", str(root), "restore", "pod-checkpointer", "--generation"]
+    assert main([*arguments, "1"]) == 1
+    assert "it runs its newest intact generation, 2" in capsys.readouterr().err
+    assert main([*arguments, "2"]) == 0
+    assert store.read()[OWN].active_number == 2
 
 
 def test_generations(root: Path, missing: set[str], capsys: pytest.CaptureFixture[str]) -> None:

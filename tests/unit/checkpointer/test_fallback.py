@@ -156,3 +156,11 @@ def test_a_standby_pod_of_the_checkpointer_that_does_not_run_makes_the_node_unre
     passes(loop, cluster, 12)
     report = loop.board.get()[0]
     assert report is not None and report.unready() == []
+
+
+def test_images_of_which_nothing_is_known_are_not_missing(tmp_path: Path, cluster: Cluster) -> None:
+    """A runtime that runs pods but doesn't answer for images keeps no node without an API: the newest is started."""
+    cluster.missing, cluster.images_unknown = set(IMAGES), True
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 2)
+    assert active(loop) == 3

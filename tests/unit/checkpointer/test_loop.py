@@ -357,3 +357,130 @@ def test_nothing_secret_is_logged(tmp_path: Path, cluster: Cluster, caplog: pyte
         passes(loop, cluster, 12)
     assert "generation captured" in caplog.text
     assert "swordfish" not in caplog.text
+
+
+def test_a_disk_that_fails_is_reported_and_tried_again(tmp_path: Path, cluster: Cluster) -> None:
+    """A pass that can't read the store doesn't end the process: it says why, counts, and the next one may work."""
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    folder = loop.store.workloads_folder
+    folder.rename(tmp_path / "old")
+    folder.write_text("a file in its place")
+    cluster.now += 2
+    report = loop.once()
+    assert str(folder) in report.failure and report.unready()
+    assert loop.board.get()[1].failures == 1
+    folder.unlink()
+    (tmp_path / "old").rename(folder)
+    cluster.now += 2
+    assert loop.once().unready() == []
+
+
+def test_a_workload_whose_disk_fails_leaves_the_others_alone(tmp_path: Path, cluster: Cluster) -> None:
+    """Nothing is written where nothing can be read; the node is unready, and other pods are kept all the same."""
+    web = pod(name="web-abc-x1", owner=("ReplicaSet", "web-abc"), uid="web")
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    loop.store.manifest_path(API).mkdir()
+    cluster.found = [pod(uid="newer", image_id="sha256:bb"), web]
+    cluster.sandboxes = [sandbox(), sandbox("web-abc-x1")]
+    passes(loop, cluster, 20)
+    assert any("kube-system.kube-apiserver can't be read" in why for why in unready(loop))
+    loop.store.manifest_path(API).rmdir()
+    disk = loop.store.read()
+    assert list(disk[API].records) == [1]
+    assert list(disk[Workload("kube-system", "web")].records) == [1]
+    passes(loop, cluster, 20)
+    assert list(loop.store.read()[API].records) == [1, 2]
+
+
+def test_a_secret_that_may_not_be_read_keeps_the_node_unready(tmp_path: Path, cluster: Cluster) -> None:
+    """Without a Secret's content there is no checkpoint, and the pod's condition and the readiness say so."""
+    cluster.found = [pod(volumes=[{"name": "s", "secret": {"secretName": "s"}}])]
+    cluster.contents = {("Secret", "kube-system", "s"): Content({"k": b"v"}, "2025-01-01T00:00:00Z")}
+    cluster.unreadable = {"s"}
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 20)
+    assert loop.store.read() == {}
+    assert cluster.conditions["kube-apiserver-abc-x1"][:2] == ("False", "Unreadable")
+    assert "can't be read" in unready(loop)[0]
+    cluster.unreadable = set()
+    passes(loop, cluster, 12)
+    assert unready(loop) == []
+
+
+def test_a_pod_that_is_being_deleted_is_not_waited_for(tmp_path: Path, cluster: Cluster) -> None:
+    """A terminating pod neither keeps the node unready nor gets a condition."""
+    cluster.found = [pod()]
+    cluster.found[0]["metadata"]["deletionTimestamp"] = "2026-01-01T02:00:00Z"
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 20)
+    assert unready(loop) == []
+    assert cluster.conditions == {}
+    assert loop.store.read() == {}
+
+
+def test_a_condition_that_may_not_be_written_stops_nothing(
+    tmp_path: Path, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The condition only informs: without it the pod is kept all the same, and the log says so once."""
+    cluster.unreadable = {"kube-apiserver-abc-x1"}
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 20)
+    assert set(loop.store.read()) == {API}
+    assert unready(loop) == []
+    assert caplog.text.count("the condition of pod kube-apiserver-abc-x1 can't be written") == 1
+
+
+def test_the_newest_of_two_proven_pods_is_kept(tmp_path: Path, cluster: Cluster) -> None:
+    """In the middle of a rollout the newer pod is the checkpoint, in whatever order the API lists them."""
+    newer = pod(name="kube-apiserver-abc-x2", uid="u2", containers=[{"name": "main", "image": "example/main:v2"}])
+    newer["metadata"]["creationTimestamp"] = "2026-01-01T00:00:01Z"
+    cluster.found = [newer, pod()]
+    cluster.sandboxes = [sandbox(), sandbox("kube-apiserver-abc-x2")]
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    newest = loop.store.read()[API].newest
+    assert newest is not None and newest.origin.pod == "kube-apiserver-abc-x2"
+
+
+def test_a_lease_that_may_not_be_read_starts_nothing(tmp_path: Path, cluster: Cluster) -> None:
+    """Of an unknown lease nothing follows, as a second controller-manager could act; the log says what is missing."""
+    loop = leader(cluster, tmp_path)
+    manifest = loop.store.manifest_path(Workload("kube-system", "kube-controller-manager"))
+    cluster.unreadable = {"kube-controller-manager"}
+    passes(loop, cluster, 120)
+    assert not manifest.exists()
+    assert "its lease can't be read" in loop._said["complaints"]
+    cluster.unreadable = set()
+    passes(loop, cluster, 40)
+    assert manifest.exists()
+
+
+def test_contents_are_not_held_longer_than_needed(tmp_path: Path, cluster: Cluster) -> None:
+    """A Secret of a pod that is gone leaves the process's memory within a minute."""
+    cluster.found = [pod(volumes=[{"name": "s", "secret": {"secretName": "s"}}])]
+    key = ("Secret", "kube-system", "s")
+    cluster.contents = {key: Content({"k": b"swordfish"}, "2025-01-01T00:00:00Z")}
+    loop = instance(tmp_path, cluster)
+    passes(loop, cluster, 12)
+    assert key in loop.observer._contents
+    cluster.found = []
+    passes(loop, cluster, 60)
+    assert loop.observer._contents == {}
+
+
+def test_a_pass_comes_soon_while_the_api_is_unreachable(tmp_path: Path, cluster: Cluster) -> None:
+    """Between passes a process waits its interval; with nothing standing in for the API a tenth of it."""
+    loop, waits = instance(tmp_path, cluster), list[float]()
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout or 0)
+            cluster.error = ApiAway("refused")
+            if len(waits) == 2:
+                self.set()
+            return True
+
+    loop.run(Stop())
+    assert waits == [2, 0.2]

@@ -105,8 +105,11 @@ def needs(url: str, **volumes: Path) -> Json:
     return {"spec": {"containers": [container], "volumes": mounted}}
 
 
-@pytest.mark.parametrize(("body", "away"), [({"health": "true"}, False), ({"health": "false"}, True)])
-def test_etcd_is_asked_for_its_health(tmp_path: Path, body: Json, away: bool) -> None:
+@pytest.mark.parametrize(
+    ("body", "away"),
+    [({"health": "true"}, False), ({"health": "false"}, True), ({}, True), ([], True)],
+)
+def test_etcd_is_asked_for_its_health(tmp_path: Path, body: object, away: bool) -> None:
     """A member without a quorum listens, and is unreachable all the same; client and server are verified."""
     authority = Authority(tmp_path / "ca")
     authority.issue(tmp_path / "server", "etcd")
@@ -116,7 +119,7 @@ def test_etcd_is_asked_for_its_health(tmp_path: Path, body: Json, away: bool) ->
     context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
     with answering(200, json.dumps(body), context) as port:
         url = f"https://127.0.0.1:1,https://127.0.0.1:{port}"
-        assert etcd_health.is_away(needs(url, pki=tmp_path)) is away
+        assert etcd_health.is_away(needs(url, logs=tmp_path / "logs", pki=tmp_path)) is away
 
 
 def test_etcd_that_nobody_listens_for_is_away() -> None:

@@ -87,3 +87,14 @@ def test_a_clock_that_was_ahead_keeps_nothing_from_being_kept(tmp_path: Path) ->
     cluster.found = [pod(uid="u2", volumes=volumes)]
     passes(loop, cluster, 12)
     assert loop.store.read()[API].newest is not None
+
+
+def test_what_was_seen_long_ago_is_forgotten() -> None:
+    """A Secret that no pod has referred to for an hour leaves the question to the timestamps."""
+    provenance = Provenance()
+    provenance.see_content(KEY, {"k": b"a"}, 0)
+    provenance.see_content(("ConfigMap", "kube-system", "other"), {}, 3599)
+    provenance.see_pods([POD], 3599)
+    assert provenance.started_with(POD, KEY) is True
+    provenance.see_content(("ConfigMap", "kube-system", "other"), {}, 3600)
+    assert provenance.started_with(POD, KEY) is None

@@ -168,12 +168,26 @@ def test_environment_files_and_fields_are_kept() -> None:
             "ReferenceMissing",
             "ConfigMap gone",
         ),
+        (
+            {
+                "containers": [
+                    {**CONTAINER, "env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]}
+                ]
+            },
+            "ReferenceMissing",
+            "ConfigMap c has no key k",
+        ),
+        (
+            {"volumes": [{"name": "v", "configMap": {"name": "conf", "items": [{"key": "gone", "path": "x"}]}}]},
+            "ReferenceMissing",
+            "ConfigMap conf of volume v has no key gone",
+        ),
     ],
 )
 def test_refuses_what_needs_the_api(spec: Json, reason: str, says: str) -> None:
     """A pod that can't run without the API is refused, with a reason that names the part."""
     with pytest.raises(Refused, match=says) as refused:
-        made(pod(**spec))
+        made(pod(**spec), Contents({("ConfigMap", "conf"): {"a": b"1"}}))
     assert refused.value.reason == reason
 
 
@@ -208,3 +222,36 @@ def test_host_network_ports_are_resolved_and_dropped() -> None:
 def test_the_manifest_is_plain_json() -> None:
     """What the kubelet reads can be written as JSON."""
     assert json.loads(json.dumps(made().placed("/x", 1)))["kind"] == "Pod"
+
+
+def test_optional_keys_may_be_missing() -> None:
+    """A key that the pod can do without is left out of its environment and its files, as the kubelet does."""
+    reference = {"name": "c", "key": "gone", "optional": True}
+    container = {**CONTAINER, "env": [{"name": "A", "valueFrom": {"configMapKeyRef": reference}}]}
+    items = [{"key": "a", "path": "a"}, {"key": "gone", "path": "b"}]
+    volume = {"name": "v", "configMap": {"name": "c", "items": items, "optional": True}}
+    kept = made(pod(containers=[container], volumes=[volume]), Contents({("ConfigMap", "c"): {"a": b"1"}}))
+    assert [f.path for f in kept.files] == ["v/a"]
+    assert kept.manifest["spec"]["containers"][0]["env"] == []
+
+
+def test_keys_that_are_no_names_are_left_out() -> None:
+    """The kubelet skips such a key of a whole ConfigMap; a manifest with it would be refused."""
+    container = {**CONTAINER, "envFrom": [{"configMapRef": {"name": "c"}}]}
+    kept = made(pod(containers=[container]), Contents({("ConfigMap", "c"): {"1 bad": b"x", "GOOD": b"y"}}))
+    assert kept.manifest["spec"]["containers"][0]["env"] == [{"name": "GOOD", "value": "y"}]
+
+
+def test_what_needs_no_api_is_mounted_as_it_was() -> None:
+    """Folders of the node, and what the kubelet itself knows of the pod, stay volumes of their own kind."""
+    fields = [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]
+    volumes = [
+        {"name": "logs", "hostPath": {"path": "/var/log/audit"}},
+        {"name": "info", "projected": {"sources": [{"downwardAPI": {"items": fields}}]}},
+        {"name": "c", "configMap": {"name": "c"}},
+    ]
+    kept = made(pod(volumes=volumes), Contents({("ConfigMap", "c"): {"a": b"1"}}))
+    placed = kept.placed("/etc/kubernetes/here", 1)["spec"]["volumes"]
+    assert placed[:2] == volumes[:2]
+    assert placed[2]["hostPath"]["path"] == "/etc/kubernetes/here/c"
+    assert kept.placed("/elsewhere", 1)["spec"]["volumes"][:2] == volumes[:2]

@@ -287,3 +287,91 @@ def test_what_failed_is_remembered_and_can_be_forgotten(store: Store) -> None:
     assert stored.newest is not None and stored.newest.number == 1
     store.clear_failed(API, 2)
     assert Store(store.root).read()[API].failed == {}
+
+
+def test_folders_that_cannot_be_made_are_named_and_stop_nothing(store: Store) -> None:
+    """Where manifests/ can't be made, generations are still written, and each trouble is returned."""
+    store.manifests.rmdir()
+    store.manifests.write_text("a file in its place")
+    assert any(f"{store.manifests} can't be made" in trouble for trouble in store.prepare())
+    assert capture(store) == 1
+
+
+def test_leftovers_are_cleared_and_a_bare_folder_is_fine(store: Store) -> None:
+    """What an interrupted write left goes, file or folder; a workload's folder without generations is no trouble."""
+    capture(store)
+    bare = store.folder / "workloads/kube-system.bare"
+    bare.mkdir()
+    generations = folder(store, 1).parent
+    (generations / f"{files.TEMPORARY}2").mkdir()
+    (generations / f"{files.TEMPORARY}2/manifest.json").write_text("{")
+    (generations.parent / f"{files.TEMPORARY}failed.json").write_text("{")
+    assert store.prepare() == ()
+    assert not [p for p in store.root.rglob("*") if p.name.startswith(files.TEMPORARY)]
+    assert store.read()[Workload("kube-system", "bare")].generations == {}
+
+
+def test_a_second_prune_is_not_stopped_by_the_first_one_s_rest(store: Store) -> None:
+    """A half-removed generation of the same number is cleared away with the next one."""
+    capture(store)
+    capture(store, with_secret(b"newer"))
+    rest = folder(store, 1).with_name(f"{files.TEMPORARY}gone-1")
+    rest.mkdir()
+    (rest / "manifest.json").write_text("{}")
+    store.prune(API, 1)
+    assert set(store.read()[API].records) == {2}
+    assert not rest.exists()
+
+
+def _as_file(path: Path) -> None:
+    path.rmdir()
+    path.write_text("a file in its place")
+
+
+REFUSALS: dict[str, tuple[Callable[[Store], object], Callable[[Store], object], str]] = {
+    "read": (
+        lambda s: s.workloads_folder.rename(s.root / "old") and s.workloads_folder.write_text("a file"),
+        lambda s: s.read(),
+        "workloads can't be read",
+    ),
+    "activate": (lambda s: _as_file(s.manifests), lambda s: s.activate(API, 1), "can't be written"),
+    "activate a generation without manifest": (
+        lambda s: (folder(s, 1) / "manifest.json").unlink(),
+        lambda s: s.activate(API, 1),
+        "1/manifest.json can't be read",
+    ),
+    "deactivate": (lambda s: s.manifest_path(API).mkdir(), lambda s: s.deactivate(API), "can't be removed"),
+    "prune": (lambda s: None, lambda s: s.prune(API, 9), "generations/9 can't be removed"),
+    "mark": (
+        lambda s: s.failed_path(API).mkdir(),
+        lambda s: s.mark_failed(API, 1, "did not stay up"),
+        "failed.json can't be written",
+    ),
+    "static pod": (
+        lambda s: (folder(s, 1) / "manifest.json").write_text("{"),
+        lambda s: s.static_pod(API, 1),
+        "generation 1 of kube-system/kube-apiserver is not JSON",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+def test_what_the_disk_refuses_is_an_error_that_names_the_file(store: Store, what: str) -> None:
+    """Whatever can't be read or written, the operator reads which file it was."""
+    capture(store)
+    harm, action, says = REFUSALS[what]
+    harm(store)
+    with pytest.raises(StoreError, match=says):
+        action(store)
+
+
+def test_a_folder_of_the_node_is_no_part_of_a_generation(store: Store) -> None:
+    """Only what comes from Secrets and ConfigMaps is kept; the node's own folders are mounted from where they are."""
+    volumes = [
+        {"name": "logs", "hostPath": {"path": "/var/log/audit"}},
+        {"name": "tls", "secret": {"secretName": "tls"}},
+    ]
+    capture(store, made(pod(volumes=volumes), Contents({("Secret", "tls"): {"key": b"v"}})))
+    assert [p.name for p in (folder(store, 1) / "volumes").iterdir()] == ["tls"]
+    mounted = {v["name"]: v["hostPath"]["path"] for v in store.static_pod(API, 1)["spec"]["volumes"]}
+    assert mounted == {"logs": "/var/log/audit", "tls": str(folder(store, 1) / "volumes/tls")}

@@ -20,7 +20,7 @@ import pytest
 from testkit.certificates import Authority
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.checkpointer.builders import API, Contents, made, pod
-from tests.unit.checkpointer.test_cri import Runtime, container, field, sandbox
+from tests.unit.checkpointer.container_runtime import Runtime, container, field, sandbox
 from upgrader.checkpointer.storage.store import Store
 from upgrader.errors import HostError
 from upgrader.model.cluster import Cluster, Host

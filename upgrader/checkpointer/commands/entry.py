@@ -164,6 +164,8 @@ def _run(options: argparse.Namespace) -> int:
         loop.run(stop)
     finally:
         server.shutdown()
+        server.server_close()
+        api.close()
     LOG.info("stopped")
     return 0
 
