@@ -23,7 +23,7 @@ _NAMESPACE = "kube-system"
 
 @dataclass(frozen=True)
 class RecoverTools:
-    """The ports that a recovery works through, and how it looks at the controllers."""
+    """The ports that a recovery works through, and how it examines the controllers."""
 
     hosts: Hosts
     helm: Helm
@@ -52,17 +52,17 @@ class ApiStep:
         return "the API answers: nothing to start" if api.answers else "wait until the API answers"
 
     def capture(self) -> None:
-        """Nothing to take back: what was started here is what works."""
+        """Nothing to undo: what was started here is what works."""
 
     def apply(self, note: Callable[[str], None]) -> None:
         self.recovery.bring_api_back(note)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing to take back."""
+        """Nothing to undo."""
 
 
 def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
-    """The API first, then the release that took it away, then back to its own pods; gated as an upgrade is."""
+    """The API first, then the release that broke it, then the hand-over to its own pods; gated as an upgrade is."""
     release = ReleaseRecoveryStep(
         examine=tools.examine,
         hosts=tools.hosts,
@@ -91,7 +91,7 @@ def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
 
 
 def recovered(tools: RecoverTools) -> str:
-    """What is still missing until the cluster is as a recovery leaves it; "" when nothing is. Looks once."""
+    """What is still missing until the cluster is as after a recovery; "" when nothing is. Checks once."""
     for item in _gates(tools):
         verdict = item.gate.check()
         if verdict.kind != "holds":

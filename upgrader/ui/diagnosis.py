@@ -36,9 +36,10 @@ def draw_diagnosis(diagnosis: Diagnosis) -> RenderableType:
 
 
 def _api(diagnosis: Diagnosis) -> Text:
-    if diagnosis.api.answers:
+    api = diagnosis.api
+    if api.answers:
         return Text(" ✔ The API answers", style=_GOOD)
-    return Text.assemble((" ✘ The API does not answer", _BAD), f": {diagnosis.api.said}" if diagnosis.api.said else "")
+    return Text.assemble((" ✘ The API does not answer", _BAD), f": {api.answer}" if api.answer else "")
 
 
 def _controllers(diagnosis: Diagnosis) -> RenderableType:

@@ -31,7 +31,7 @@ ACTIVE_PATH = "/etc/kubernetes/manifests/checkpoint-kube-system.kube-apiserver.j
 def generation(
     number: int, *, damage: str = "", failure: str = "", missing: tuple[str, ...] | Unknown = ()
 ) -> Generation:
-    """A generation of kube-apiserver, intact, not failed and with its images unless said otherwise."""
+    """A generation of kube-apiserver, intact, not failed and with its images unless stated otherwise."""
     at = "2026-11-21T10:00:00Z"
     return Generation(number, f"{FOLDER}/{number}", at, damage=damage, failure=failure, missing=missing)
 

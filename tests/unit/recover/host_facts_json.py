@@ -1,4 +1,4 @@
-"""A controller's facts as JSON: what a healthy one says, with changes by path (`etcd.server.healthy`).
+"""A controller's facts as JSON: a healthy one's, with changes by path (`etcd.server.healthy`).
 
 `{"unknown": why}` is a fact that could not be had; `{"now": seconds}` is a time, relative to that of the facts.
 """

@@ -61,7 +61,7 @@ ONE_LOOK = {
     "its own pod runs for long and doesn't serve": (controller(running_for=PARENT_SECONDS + 1), [PUT_4]),
     "the host's clock was set back": (controller(running_for=-3600), [PUT_4]),
     "not known what runs: wait a little": (controller(containers=Unknown("no crictl")), []),
-    "only a person may touch it": (controller(blocked="etcd has lost its data"), []),
+    "manual action required": (controller(blocked="etcd has lost its data"), []),
     "kubelet is stopped: started, and the standby pod put in place": (
         controller(start=("kubelet",)),
         ["controller-1: start kubelet", PUT_4],
@@ -75,7 +75,7 @@ ONE_LOOK = {
 
 @pytest.mark.parametrize(("seen", "done"), ONE_LOOK.values(), ids=ONE_LOOK)
 def test_first_look(seen: Controller, done: list[str]) -> None:
-    """What is done about a controller that was never looked at before."""
+    """What is done about a controller that was never examined before."""
     assert decided(seen) == done
 
 
@@ -85,13 +85,13 @@ def test_api_that_answers_is_let_alone() -> None:
 
 
 def test_unreachable_controller_is_passed_over() -> None:
-    """Nothing can be done where nobody answers; the next controller has its turn."""
+    """Nothing can be done on an unreachable controller; the next one has its turn."""
     away = Controller(Host("controller-1", "10.0.0.1"), None, ())
     assert decided(away, controller("controller-2")) == [PUT_4.replace("-1", "-2")]
 
 
 def test_next_older_generation_follows_one_that_does_not_come_up() -> None:
-    """A standby pod that doesn't serve in its time makes room for the next older, once, whoever had put it in place."""
+    """A standby pod that doesn't serve in its time makes room for the next older, once, whatever put it in place."""
     seen = controller(active=4)
     attempts = remember(Attempts(), [seen], (), now=0.0)
     assert decided(seen, attempts=attempts, now=STANDBY_SECONDS - 1) == []
@@ -131,7 +131,7 @@ def test_unit_that_does_not_start_is_not_tried_for_ever() -> None:
 
 
 def test_what_runs_stays_unknown() -> None:
-    """Where the runtime never tells what runs, the standby pod is put in place after the time that a start takes."""
+    """Where the runtime never reports what runs, the standby pod is put in place after the time that a start takes."""
     seen = controller(containers=Unknown("no crictl"))
     attempts = remember(Attempts(), [seen], (), now=0.0)
     assert decided(seen, attempts=attempts, now=PARENT_SECONDS - 1) == []

@@ -38,7 +38,7 @@ class World:
             self.hosts.files["controller-1", generation(number).manifest] = b"%d" % number
 
     def examine(self) -> Diagnosis:
-        """What a look would find now."""
+        """What an examination would find now."""
         first, *others = self.controllers
         number = int(self._standby()) if self._standby() else None
         if first.facts is not None:
@@ -109,7 +109,7 @@ def test_older_generation_where_the_newest_does_not_come_up() -> None:
 
 
 def test_running_it_again_changes_nothing() -> None:
-    """Where the API answers, one look is all there is."""
+    """Where the API answers, one examination is enough."""
     world = World()
     world.bring_api_back()
     ran, notes = list(world.hosts.ran), list(world.notes)
@@ -139,7 +139,7 @@ def test_deadline_says_what_was_tried_and_what_is_wrong() -> None:
 
 
 def test_what_only_a_person_can_mend_is_said_soon() -> None:
-    """Where a recovery must not act, nothing is put in place, and nobody waits for the deadline."""
+    """Where a recovery must not act, nothing is put in place, and it ends before the deadline."""
     world = World()
     world.controllers = (controller(blocked="etcd has lost its data"),)
     with pytest.raises(RollbackFailed, match="etcd has lost its data"):
@@ -172,11 +172,11 @@ def test_copy_that_could_not_be_written_is_tried_again() -> None:
     content = world.hosts.files.pop(("controller-1", generation(4).manifest))
     happen = world.happen
 
-    def mends(now: float) -> None:
+    def answers_again(now: float) -> None:
         if now > 3:
             world.hosts.files["controller-1", generation(4).manifest] = content
         happen(now)
 
-    world.happen = mends  # type: ignore[method-assign]
+    world.happen = answers_again  # type: ignore[method-assign]
     world.bring_api_back()
     assert world.hosts.files["controller-1", ACTIVE_PATH] == b"4"

@@ -1,4 +1,4 @@
-"""What a controller's facts tell: the true cause first, in words, and nothing that it merely explains.
+"""What a controller's facts show: the true cause first, in words, and none of its mere consequences.
 
 Each case is a file in `findings/`: what it proves, the controllers' facts (see `host_facts_json`), and everything that
 is found. A finding's diagnosis and remedy count where the case names them.

@@ -1,4 +1,4 @@
-"""Edits by hand that no rollback takes back."""
+"""Edits by hand that no rollback reverts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def workload(**container: Any) -> dict[str, Any]:
 
 
 def wanted() -> Rendered:
-    """What the revision says."""
+    """The revision's workload."""
     found = rendered(yaml.safe_dump(workload()), SPACE, NAME)
     assert found is not None
     return found
@@ -54,7 +54,7 @@ def test_addition_is_taken_out(edit: str, live: dict[str, Any]) -> None:
 
 
 def test_added_container_and_volume_are_taken_out() -> None:
-    """Also whole containers and volumes that somebody has added."""
+    """Also whole containers and volumes that were added."""
     kube, notes, live = FakeKube(), list[str](), workload()
     pod = live["spec"]["template"]["spec"]
     pod["containers"].append({"name": "debug", "image": "sh"})

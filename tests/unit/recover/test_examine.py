@@ -110,7 +110,7 @@ class Disk:
         return examine(hosts, HOST)
 
     def generations(self) -> tuple[Generation, ...]:
-        """What it says of kube-apiserver's generations."""
+        """What it reports of kube-apiserver's generations."""
         workload = self.examine().workload()
         return workload.generations if workload else ()
 
@@ -128,7 +128,7 @@ def disk() -> Iterator[Disk]:
 
 
 def test_generations_of_the_checkpointer_are_read_as_it_reads_them(disk: Disk) -> None:
-    """What the pod-checkpointer wrote is intact here too; number, time, images and folder are as it says."""
+    """What the pod-checkpointer wrote is intact here too; number, time, images and folder are as recorded."""
     disk.start_runtime()
     disk.capture(b"one")
     disk.capture(b"two")
@@ -236,7 +236,7 @@ def test_a_containers_end_and_last_words(disk: Disk) -> None:
 
 
 def test_without_a_runtime_containers_are_unknown(disk: Disk) -> None:
-    """A socket that isn't there is told as such; nothing is said of containers."""
+    """A socket that isn't there is reported as such; containers are unknown then."""
     facts = disk.examine()
     assert not facts.runtime.answers
     assert "No such file" in facts.runtime.said
@@ -301,13 +301,13 @@ def test_certificates_but_no_keys_leave_the_host(disk: Disk) -> None:
 
 
 def test_secrets_of_generations_do_not_leave_the_host(disk: Disk) -> None:
-    """What is read to be verified is not told."""
+    """What is read to be verified is not reported."""
     disk.capture(b"canary-value")
     assert "canary" not in disk.run(HOST, ["python3", "-I", "-"], program()).stdout
 
 
 def test_etcds_manifest_data_and_backups(disk: Disk) -> None:
-    """Present, empty and missing data are told apart; backups are found, the newest first; a silent etcd is unknown."""
+    """Present, empty and missing data are distinguished; the newest backup comes first; a silent etcd is unknown."""
     assert (disk.examine().etcd.manifest, disk.examine().etcd.data) == (False, "missing")
     disk.write("/etc/kubernetes/manifests/etcd.yaml", "\n".join(f"    - {flag}" for flag in FLAGS))
     (disk.root / "var/lib/etcd").mkdir(parents=True)
@@ -331,7 +331,7 @@ def test_etcd_is_asked_for_what_was_checkpointed(disk: Disk) -> None:
 
 @pytest.mark.parametrize(("counts", "has"), [((0, 0), False), ((0, 1), True)])
 def test_one_workload_that_is_stored_is_a_cluster(counts: tuple[int, int], has: bool) -> None:
-    """Somebody may have uninstalled one; etcd without its data has none. etcd leaves a count of 0 out of its answer."""
+    """One may have been uninstalled; etcd without its data has none. etcd leaves a count of 0 out of its answer."""
     stored = dict(zip(("/a", "/b"), counts, strict=True))
 
     def ask(path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -342,7 +342,7 @@ def test_one_workload_that_is_stored_is_a_cluster(counts: tuple[int, int], has: 
 
 
 def test_an_etcd_that_waits_for_the_others_is_told_from_a_silent_one(disk: Disk) -> None:
-    """Started without a quorum it serves no clients; what it says to monitors is the answer then."""
+    """Started without a quorum it serves no clients; its metrics port gives the answer then."""
 
     class Monitor(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -397,7 +397,7 @@ def test_examining_changes_nothing(disk: Disk) -> None:
 
 
 def test_all_controllers_and_their_failures() -> None:
-    """A controller that can't be reached, one without python3 and one that talks nonsense each say why."""
+    """An unreachable controller, one without python3 and one whose answer can't be read each have the reason."""
     hosts = FakeHosts()
     names = ("controller-1", "controller-2", "controller-3")
     hosts.down = {"controller-1"}
@@ -435,7 +435,7 @@ def installed() -> list[str]:
 
 @pytest.mark.parametrize("python", installed())
 def test_the_program_needs_nothing_but_a_bare_python(disk: Disk, python: str) -> None:
-    """Without site packages and in an empty folder it finds the generation, and leaves nothing behind."""
+    """Without site packages and in an empty folder it finds the generation, and writes nothing."""
     disk.capture()
     (disk.root / "empty").mkdir()
     done = subprocess.run(

@@ -87,7 +87,7 @@ class World:
 
     @property
     def withdrawn(self) -> bool:
-        """Whether the standby pod's manifest was taken away by us."""
+        """Whether the recovery removed the standby pod's manifest."""
         return (NODE, ACTIVE_PATH) not in self.hosts.files
 
     def _remove(self, host: Host, command: Sequence[str], _stdin: bytes) -> CommandResult:
@@ -96,7 +96,7 @@ class World:
         return CommandResult(0, "", "")
 
     def examine(self) -> Diagnosis:
-        """What the machine itself says."""
+        """What the machine itself reports."""
         seen = controller(running_for=self.runs_for, only_standby_runs=self.only_standby_runs, active=4)
         return Diagnosis(ApiSeen(answers=True), (seen,), ())
 
@@ -161,7 +161,7 @@ def test_checkpointer_that_hangs(world: World, cluster: Cluster) -> None:
 def test_pod_that_only_the_api_takes_for_ready(
     world: World, cluster: Cluster, runs_for: float | None, only_standby_runs: bool
 ) -> None:
-    """What the API says of a pod may be from before a power cut: the standby pod stays until the machine says so
+    """A pod's status in the API may be from before a power cut: the standby pod stays until the machine confirms it
     too.
     """
     world.stands()
@@ -184,7 +184,7 @@ def test_standby_pod_stays_while_its_pod_does_not_stand(world: World, cluster: C
 
 
 def test_pod_that_can_not_share_the_port(world: World, cluster: Cluster) -> None:
-    """The standby pod makes room, which is said with its bound; the pod takes the port over."""
+    """The standby pod makes room, which is reported with its bound; the pod takes the port over."""
     world.blocked()
     world.events[20.0] = "stands"
     world.apply(cluster)
@@ -193,8 +193,8 @@ def test_pod_that_can_not_share_the_port(world: World, cluster: Cluster) -> None
 
 
 def test_port_that_is_never_taken_over(world: World, cluster: Cluster) -> None:
-    """Where the pod doesn't come up without the standby pod either, the standby pod is brought back, and a person is
-    told.
+    """Where the pod doesn't come up without the standby pod either, the standby pod is started again, and the
+    operator is informed.
     """
     world.blocked()
     with pytest.raises(StepFailed, match="did not take the port over"):

@@ -58,7 +58,7 @@ def test_what_others_have_put_there_is_left_alone(hosts: FakeHosts, act: str) ->
 
 
 def test_generation_that_has_gone_meanwhile(hosts: FakeHosts) -> None:
-    """A generation that was pruned since we looked is no reason to write an empty manifest."""
+    """A generation that was pruned since the examination is no reason to write an empty manifest."""
     del hosts.files[HOST.name, generation(4).manifest]
     with pytest.raises(HostError, match="is gone"):
         HostActions(hosts).carry_out(PUT)

@@ -1,4 +1,4 @@
-"""The way back of kube-apiserver's release, with Helm's traps in it."""
+"""The rollback of kube-apiserver's release, with Helm's traps in it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def world() -> World:
 
 
 def test_bad_revision_that_helm_calls_deployed(world: World) -> None:
-    """A plain `helm upgrade` calls a bad flag deployed: its pods speak against it, and the content says where to go."""
+    """A plain `helm upgrade` marks a bad flag as deployed: its pods disprove it, and the content names the target."""
     world.helm.install(NAME, manifest(*BAD), description="Upgrade complete")
     world.live(*BAD)
     assert world.apply() == [f"rollback {NAME} 1"]
@@ -111,7 +111,7 @@ def test_release_that_helm_left_half_done(world: World, status: Any) -> None:
 
 
 def test_half_done_upgrade_that_others_may_be_at(world: World) -> None:
-    """Where the API was there all the while, a young pending release may be somebody's at this very moment."""
+    """Where the API answered all the time, another process may be working on a young pending release."""
     just_now = datetime(2026, 1, 1, tzinfo=UTC) - timedelta(seconds=5)
     world.helm.install(NAME, manifest(*BAD), "pending-upgrade", updated=just_now)
     world.live(*BAD)
@@ -121,7 +121,7 @@ def test_half_done_upgrade_that_others_may_be_at(world: World) -> None:
 
 
 def test_healthy_release_is_left_alone(world: World) -> None:
-    """An upgrade that came out well moments before the power cut isn't taken back, though the standby pod is older."""
+    """An upgrade that succeeded moments before the power cut isn't rolled back, though the standby pod is older."""
     world.helm.install(NAME, manifest("--a=2"))
     world.live("--a=2", healthy=True)
     assert world.apply() == []
@@ -160,7 +160,7 @@ def test_upgrade_that_never_gets_healthy_goes_back(world: World) -> None:
 
 
 def test_no_revision_matches(world: World) -> None:
-    """Then Helm's own last good one is taken, never the one that has just failed, and that is said."""
+    """Then Helm's own last good one is used, never the one that has just failed, and a note names it."""
     world.helm.manifests[NAME, 1] = manifest("--something=else")
     world.helm.install(NAME, manifest(*BAD))
     world.live(*BAD)
@@ -176,7 +176,7 @@ def test_failed_revision_of_the_same_content_is_no_way_back(world: World) -> Non
 
 
 def test_release_that_is_gone() -> None:
-    """Without a release there is nothing to go back to: the message says what to run."""
+    """Without a release there is nothing to roll back to: the message names the command to run."""
     with pytest.raises(StepFailed, match="not installed") as failed:
         World().apply()
     assert "upgrader run" in failed.value.remedy

@@ -1,1 +1,1 @@
-"""From facts to what is wrong, in plain words."""
+"""From facts to what is wrong, as findings."""

@@ -1,4 +1,4 @@
-"""From facts to what is wrong, in plain words, the cause first; and to what a recovery may do about it.
+"""From facts to what is wrong, as findings, the cause first; and to what a recovery may do about it.
 
 Layers are asked from the bottom up: clock and certificates, disks, the container runtime, the kubelet, the folder of
 static pods, etcd, kube-apiserver. What a deeper cause explains is not reported as a cause of its own.
@@ -24,10 +24,10 @@ _ORDER: tuple[Severity, ...] = ("error", "unknown", "warning", "info")
 
 @dataclass(frozen=True)
 class ApiSeen:
-    """Whether the API answered us, from outside; `said`: its words, or why it didn't."""
+    """Whether the API answered, asked from here; `answer`: what it answered, or why it didn't."""
 
     answers: bool
-    said: str = ""
+    answer: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Diagnosis:
 
 
 def diagnose(examined: Sequence[Examined], api: ApiSeen) -> Diagnosis:
-    """Pure: the same facts give the same words."""
+    """Pure: the same facts give the same findings."""
     servers = [e.facts.etcd.server for e in examined if e.facts is not None]
     answering = frozenset(s.id for s in servers if isinstance(s, EtcdServer) and s.id)
     controllers = tuple(_controller(e, answering) for e in examined)
@@ -86,7 +86,7 @@ def diagnose(examined: Sequence[Examined], api: ApiSeen) -> Diagnosis:
 def _between(api: ApiSeen) -> Finding:
     title = "kube-apiserver serves on every controller, but the API can't be reached from here"
     remedy = "Check the load balancer, the network in between, and the kubeconfig's server and CA."
-    return Finding("api.unreachable", "error", title, api.said, remedy)
+    return Finding("api.unreachable", "error", title, api.answer, remedy)
 
 
 def _controller(examined: Examined, answering: frozenset[str]) -> Controller:

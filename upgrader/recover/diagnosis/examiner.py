@@ -32,6 +32,6 @@ class Examiner:
 def read_api(kube: Kube) -> ApiSeen:
     """Whether the API server that the kubeconfig names is ready."""
     try:
-        return ApiSeen(answers=True, said=kube.raw("/readyz"))
+        return ApiSeen(answers=True, answer=kube.raw("/readyz"))
     except ApiError as error:
-        return ApiSeen(answers=False, said=error.message)
+        return ApiSeen(answers=False, answer=error.message)

@@ -1,1 +1,1 @@
-"""What the controllers say of themselves, asked over SSH."""
+"""What the controllers report, read over SSH."""

@@ -1,4 +1,4 @@
-"""Asks controllers what only they can tell while there is no API: one command over SSH each, all at once."""
+"""Asks controllers for what only they know while there is no API: one command over SSH each, all at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def examine(hosts: Hosts, host: Host, now: Callable[[], float] = time.time) -> H
 
 
 def examine_all(hosts: Hosts, cluster: Cluster, only: Sequence[str] = ()) -> tuple[Examined, ...]:
-    """All controllers, or those named, in the inventory's order; one that can't be examined says why."""
+    """All controllers, or those named, in the inventory's order; one that can't be examined carries the reason."""
     chosen = [host for host in cluster.controllers if not only or host.name in only]
     with ThreadPoolExecutor(max(1, len(chosen))) as pool:
         return tuple(pool.map(partial(_examined, hosts), chosen))

@@ -1,4 +1,4 @@
-"""What a controller says of itself when the API can't: values without judgement, read over SSH.
+"""What a controller reports when the API can't be asked: values without judgement, read over SSH.
 
 A fact that could not be had is `Unknown`, with the reason; it is never guessed. Times are seconds since the epoch.
 """
@@ -81,7 +81,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Whether something answers as it should; `said`: its words, or the reason why there are none. `address`: who was
+    """Whether something answers as it should; `said`: its answer, or the reason why there is none. `address`: who was
     asked, `host:port`; empty when nothing listens.
     """
 
@@ -107,7 +107,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Certificate:
-    """The first certificate of a file. Times as the certificate itself says."""
+    """The first certificate of a file. Times as written in the certificate."""
 
     path: str
     not_before: float
@@ -162,7 +162,7 @@ class EtcdServer:
 
 @dataclass(frozen=True)
 class Backup:
-    """A file that looks like a snapshot of etcd."""
+    """A file that is probably a snapshot of etcd."""
 
     path: str
     size: int
@@ -172,7 +172,7 @@ class Backup:
 @dataclass(frozen=True)
 class Etcd:
     """etcd on this host. `data`: of its data folder; `empty` has no database file in it. `server` is Unknown when
-    nothing answered there. `flags`: those of its manifest that tell its name and peers. `backups`: the newest first.
+    nothing answered there. `flags`: those of its manifest that name it and its peers. `backups`: the newest first.
     """
 
     manifest: bool | Unknown

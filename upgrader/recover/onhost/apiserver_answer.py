@@ -67,12 +67,12 @@ def _ask(root: str, authority: str, address: str, port: int) -> dict[str, Any]:
     try:
         status, body = get(context(authority), address, port, _API_NAME, "/readyz?verbose")
         if status == 401:
-            # No anonymous requests here: then as the kubelet, who may ask this as anybody may who has logged in.
+            # No anonymous requests here: ask as the kubelet. Every authenticated client may ask this.
             own = context(authority)
             own.load_cert_chain(root + _KUBELET)
             status, body = get(own, address, port, _API_NAME, "/readyz?verbose")
     except Failed as error:
         return {"answers": False, "address": at, "said": str(error)}
     failing = [line[3:].split()[0] for line in body.splitlines() if line.startswith("[-]")]
-    said = "ok" if status == 200 else f"HTTP {status}" + (": not ready: " + ", ".join(failing) if failing else "")
-    return {"answers": status == 200, "address": at, "said": said}
+    answer = "ok" if status == 200 else f"HTTP {status}" + (": not ready: " + ", ".join(failing) if failing else "")
+    return {"answers": status == 200, "address": at, "said": answer}

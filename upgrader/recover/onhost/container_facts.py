@@ -1,4 +1,4 @@
-"""Which containers of etcd and kube-apiserver there are, how they ended, and what they said last."""
+"""Which containers of etcd and kube-apiserver there are, how they ended, and the last lines of their logs."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ _PKI = "/etc/kubernetes/pki/etcd"
 _METRICS = "http://127.0.0.1:2381"
 """kubeadm's, on every member."""
 
-_NO_MEMBERS = "it tells its members only when a majority of them runs"
-_TOLD = ("name", "initial-advertise-peer-urls", "initial-cluster")
+_NO_MEMBERS = "etcd lists its members only while a majority of them runs"
+_RESTORE_FLAGS = ("name", "initial-advertise-peer-urls", "initial-cluster")
 """What restoring a backup needs."""
 
 
@@ -35,7 +35,7 @@ def facts(root: str) -> dict[str, Any]:
     data = flags.get("data-dir", "/var/lib/etcd")
     return {
         "manifest": bool(flags),
-        "flags": {name: flags[name] for name in sorted(flags) if name in _TOLD},
+        "flags": {name: flags[name] for name in sorted(flags) if name in _RESTORE_FLAGS},
         "data_dir": data,
         "data": attempt(lambda: _data(root + data)),
         "backups": backups(root),
@@ -111,15 +111,15 @@ def _asked(root: str, flags: dict[str, str], expected: list[str]) -> dict[str, A
 
 
 def _waiting(flags: dict[str, str]) -> dict[str, Any]:
-    """A member that was started while too few others run doesn't serve clients at all, but says so to monitors."""
+    """A member that was started while too few others run serves no clients, but its metrics port reports the reason."""
     url = next((u for u in flags.get("listen-metrics-urls", _METRICS).split(",") if u.startswith("http://")), "")
     address, _, port = url[len("http://") :].rpartition(":")
     status, text = plain(address, int(port), "/health")
     if status == 200:
         raise Failed("it is healthy, and yet serves no clients")
-    said = str(json.loads(text).get("reason", ""))
+    reason = str(json.loads(text).get("reason", ""))
     silent = unknown("it serves no clients")
-    return dict(_status({}), healthy=False, said=said, members=unknown(_NO_MEMBERS), has_cluster=silent)
+    return dict(_status({}), healthy=False, said=reason, members=unknown(_NO_MEMBERS), has_cluster=silent)
 
 
 def has_any(ask: Ask, keys: list[str]) -> bool:
@@ -182,7 +182,7 @@ _BACKUP_FOLDERS = (
 
 
 def backups(root: str) -> list[dict[str, Any]]:
-    """Files that look like snapshots of etcd, the newest first."""
+    """Files that are probably snapshots of etcd, the newest first."""
     folders = list(_BACKUP_FOLDERS)
     temporary = root + "/etc/kubernetes/tmp"  # where `kubeadm upgrade` keeps what was there before
     if os.path.isdir(temporary):

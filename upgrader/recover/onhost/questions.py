@@ -14,7 +14,7 @@ SECONDS = 4.0
 
 
 class Failed(Exception):
-    """A question that got no answer; the message says why."""
+    """A question that got no answer; the message gives the reason."""
 
 
 def unknown(why: str) -> dict[str, str]:

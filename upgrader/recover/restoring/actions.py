@@ -1,14 +1,14 @@
-"""The pure core of a recovery: from what the controllers say, and what was tried already, to what to do next.
+"""The pure core of a recovery: from what the controllers report, and what was tried already, to what to do next.
 
 Level-triggered, as the pod-checkpointer is: it is computed again after every examination, so that a recovery may be
-stopped at any moment and begun again. Both write the same files by the same rules, so it doesn't matter who comes
+stopped at any moment and started again. Both write the same files by the same rules, so it doesn't matter who comes
 first:
 
 R1. *At most one standby pod.* A workload has one manifest path on a controller: a new one replaces the last.
-R2. *A standby pod that is in place gets its time*, whoever put it there. Only where it doesn't serve for all of it,
-    though its etcd is healthy, is the next older intact generation put in its place: without etcd no kube-apiserver
-    comes up, and no generation is to blame.
-R3. *What comes up by itself is left alone*: an instance that has started a moment ago gets the same chance.
+R2. *A standby pod that is in place gets its time*, whichever of the two put it there. Only where it doesn't serve in
+    that time, though its etcd is healthy, is the next older intact generation put in its place: without etcd no
+    kube-apiserver can start, and no generation is to blame.
+R3. *What starts by itself is left alone*: an instance that has started a moment ago gets the same chance.
 R4. *One controller after the other.* One kube-apiserver is an API; with it the others get their own pods back.
 R5. *What is known to fail isn't started*: neither what was tried here in vain, nor what the pod-checkpointer marked.
     Where that leaves none, the operator is informed. The pod-checkpointer itself starts the newest as a last resort.
@@ -64,7 +64,7 @@ class StartStandby:
 
     def __str__(self) -> str:
         captured = f", kept on {self.generation.captured_at}" if self.generation.captured_at else ""
-        instead = f" instead of {self.instead_of}, which does not come up" if self.instead_of is not None else ""
+        instead = f" instead of {self.instead_of}, which does not start" if self.instead_of is not None else ""
         return f"{self.host.name}: start kube-apiserver from its generation {self.generation.number}{captured}{instead}"
 
 
@@ -161,7 +161,7 @@ def _just_started(facts: HostFacts, reached_seconds: float) -> bool:
     return any(
         container.state == "running"
         and container.started is not None
-        # A clock that was set back meanwhile gives a negative age, which says nothing.
+        # A clock that was set back meanwhile gives a negative age, which proves nothing.
         and 0 <= facts.taken - container.started < PARENT_SECONDS
         for container in facts.containers
     )

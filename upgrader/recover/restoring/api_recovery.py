@@ -15,12 +15,12 @@ from upgrader.wait_and_retry import wait_until
 __all__ = ["ApiRecovery"]
 
 API_SECONDS = 300.0
-"""How long the API may take to be back: room for a controller that boots, and for every generation to be tried."""
+"""How long the API may take to answer again: room for a controller that boots, and for every generation to be tried."""
 
 _ANSWER_SECONDS = 5.0
 """How long the API is asked between two examinations of the controllers."""
 
-_HOPELESS_LOOKS = 3
+_HOPELESS_EXAMINATIONS = 3
 """Consecutive examinations that must find that manual action is required: one may be of a machine that is booting."""
 
 
@@ -41,7 +41,7 @@ class ApiRecovery:
             diagnosis = self._examine()
             for finding in diagnosis.findings:
                 if finding.severity == "error":
-                    notes.say(finding.title)
+                    notes.add(finding.title)
             now = self._clock.monotonic()
             attempts = remember(attempts, diagnosis.controllers, (), now)
             attempts = self._act(diagnosis, attempts, now, notes)
@@ -49,7 +49,7 @@ class ApiRecovery:
                 return
             hopeless = hopeless + 1 if diagnosis.blocked else 0
             reached = all(controller.facts is not None for controller in diagnosis.controllers)
-            if self._clock.monotonic() - began >= API_SECONDS or (reached and hopeless >= _HOPELESS_LOOKS):
+            if self._clock.monotonic() - began >= API_SECONDS or (reached and hopeless >= _HOPELESS_EXAMINATIONS):
                 raise _failed(diagnosis, attempts, self._clock.monotonic() - began)
             if self._answers_soon():
                 note(f"the API server answers again, {self._clock.monotonic() - began:.0f} s after the first check")
@@ -57,12 +57,12 @@ class ApiRecovery:
 
     def _act(self, diagnosis: Diagnosis, attempts: Attempts, now: float, notes: _Notes) -> Attempts:
         for action in next_actions(diagnosis.controllers, attempts, now, api_answers=diagnosis.api.answers):
-            # Said before it is done: the journal must name whatever may have been changed.
-            notes.say(str(action), again=True)
+            # Noted before it is done: the journal must name whatever may have been changed.
+            notes.add(str(action), again=True)
             try:
                 self._machines.carry_out(action)
             except HostError as error:
-                notes.say(error.message)
+                notes.add(error.message)
                 if isinstance(action, StartStandby):
                     continue  # it isn't the generation's fault: the next pass may put it in place
             attempts = remember(attempts, (), (action,), now)
@@ -80,27 +80,25 @@ class _Notes:
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
-        self._said: set[str] = set()
+        self._noted: set[str] = set()
 
-    def say(self, text: str, *, again: bool = False) -> None:
-        if again or text not in self._said:
-            self._said.add(text)
+    def add(self, text: str, *, again: bool = False) -> None:
+        if again or text not in self._noted:
+            self._noted.add(text)
             self._note(text)
 
 
 def _failed(diagnosis: Diagnosis, attempts: Attempts, seconds: float) -> RollbackFailed:
-    lines = [f"the API did not come back within {seconds:.0f} s: {diagnosis.blocked or diagnosis.api.said}"]
+    lines = [f"the API did not answer again within {seconds:.0f} s: {diagnosis.blocked or diagnosis.api.answer}"]
     lines += [f"{host}: generation {number} was started, and did not serve" for host, number in attempts.standbys]
     errors = [finding for finding in diagnosis.findings if finding.severity == "error"]
     lines += [finding.title for finding in errors]
     if diagnosis.controllers and all(controller.serves for controller in diagnosis.controllers):
-        lines.append(
-            "kube-apiserver serves on every controller: what lies between here and there does not let us through"
-        )
+        lines.append("kube-apiserver serves on every controller, but the API can't be reached from here")
     remedies = [finding.remedy for finding in errors if finding.remedy]
     return RollbackFailed(
         "\n".join(lines),
         remedy=remedies[0]
         if remedies
-        else "See what the controllers say (upgrader recover --dry-run), then run again.",
+        else "Check what is wrong on the controllers (upgrader recover --dry-run), then run again.",
     )

@@ -54,5 +54,5 @@ class HostActions:
         if found is not None and is_foreign(found):
             raise HostError(
                 f"{host.name}: {path} has a standby pod's name but not its label {CHECKPOINT_OF}: it is left alone",
-                remedy="See what it is, and move it out of the folder.",
+                remedy="Check what it is, and move it out of the folder.",
             )

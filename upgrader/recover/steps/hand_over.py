@@ -1,4 +1,4 @@
-"""The step that gives kube-apiserver back to its own pods: each standby pod ends once they stand."""
+"""The step that hands kube-apiserver over to its own pods: each standby pod ends once they are Ready."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class HandOverStep:
         return "kube-apiserver's own pods take over, and its standby pods end"
 
     def capture(self) -> None:
-        """Nothing to take back: where the pods don't stand, the standby pods stay."""
+        """Nothing to undo: where the pods aren't Ready, the standby pods stay."""
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing to take back."""
+        """Nothing to undo."""
 
     def apply(self, note: Callable[[str], None]) -> None:
         workload = rendered(self.helm.manifest(_RELEASE, _NAMESPACE), _NAMESPACE, _RELEASE)
@@ -98,15 +98,15 @@ class _Watch:
     ref: WorkloadRef
     note: Callable[[str], None]
     _ready_since: dict[str, float] = field(default_factory=dict)
-    _said: str = ""
+    _noted: str = ""
     _freed: set[str] = field(default_factory=set)
 
     def missing(self) -> str:
         """What the hand-over still waits for; "" when it is done. Raises ApiError, and what a fatal turn means."""
         still = self._missing()
-        if still and still != self._said:
+        if still and still != self._noted:
             self.note(still)
-        self._said = still
+        self._noted = still
         return still
 
     def _missing(self) -> str:
@@ -136,19 +136,19 @@ class _Watch:
         return {pod.node for pod in reading.newest if pod.ready} if reading else set()
 
     def _end_standby(self, node: str, ready_seconds: float) -> None:
-        """End a standby pod whose pod stands, unless the pod-checkpointer does it: it sees more than we can."""
+        """End a standby pod whose pod is Ready, unless the pod-checkpointer does it: it sees more than we can."""
         beside = self._has_checkpointer(node)
         host = self._host(node)
         if host is None or ready_seconds < (BESIDE_SECONDS if beside else ALONE_SECONDS) or not self._runs(node):
             return
         why = "the pod-checkpointer doesn't" if beside else "no pod-checkpointer runs there"
-        self.note(f"{node}: the standby pod is ended by us, as {why}")
+        self.note(f"{node}: deactivating the standby pod, as {why}")
         HostActions(self.step.hosts).deactivate(host, _MANIFEST_PATH)
 
     def _runs(self, node: str) -> bool:
-        """Whether its own instance runs there and has done so for a while, as the machine itself says.
+        """Whether its own instance runs there and has done so for a while, as the machine itself reports.
 
-        What the API says of a pod is as old as the kubelet's last word: after a power cut, from before it.
+        A pod's status in the API is as old as the kubelet's last report: after a power cut, from before it.
         """
         for controller in self.step.examine().controllers:
             if controller.host.name == node and controller.facts is not None:
@@ -183,12 +183,11 @@ class _Watch:
             f"be unreachable for up to {PORT_SECONDS:.0f} s, until the kubelet starts the pod again"
         )
         HostActions(step.hosts).deactivate(host, _MANIFEST_PATH)
-        # The standby pod goes on serving until the kubelet has ended it, so that the first good answers may still be
-        # its own.
+        # The standby pod serves until the kubelet has ended it, so that the first good answers may still be its own.
         still = wait_until(step.clock, self._own_pod_missing(node), seconds=PORT_SECONDS)
         if not still:
             return
-        self.note(f"{node}: {still}: bringing the standby pod back")
+        self.note(f"{node}: {still}: starting the standby pod again")
         step.recovery.bring_api_back(self.note)
         raise StepFailed(
             f"{node}: kube-apiserver's own pod did not take the port over within {PORT_SECONDS:.0f} s: {still}",
@@ -199,7 +198,7 @@ class _Watch:
         def missing() -> str:
             seen = read_api(self.step.kube)
             if not seen.answers:
-                return f"the API is unreachable: {seen.said}"
+                return f"the API is unreachable: {seen.answer}"
             return "" if node in self._ready_nodes() else "its own pod is not Ready"
 
         return missing

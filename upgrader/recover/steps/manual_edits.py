@@ -1,7 +1,7 @@
-"""Takes out of a live workload what was added by hand.
+"""Removes from a live workload what was added by hand.
 
-Helm's rollback takes back every field that it ever set. Server-side apply leaves alone what is not Helm's: a container,
-a volume or a variable that `kubectl edit` has added stays, and so does the crash that it causes.
+Helm's rollback reverts every field that it ever set. Server-side apply keeps what is not Helm's: a container, a volume
+or a variable that `kubectl edit` has added stays, and so does the crash that it causes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _CONFLICT = 409
 
 
 def take_out_edits(kube: Kube, workload: Rendered, note: Callable[[str], None]) -> None:
-    """Make the live pod template what the revision says, if something was added to it; raises ApiError."""
+    """Reset the live pod template to the revision's, if something was added to it; raises ApiError."""
     ref = workload.ref
     for attempt in range(1, _TRIES + 1):
         live = kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
         added = list(additions(live["spec"]["template"]["spec"], _pod(workload.spec))) if live else []
         if live is None or not added:
             return
-        note(f"{ref}: taking out what was added by hand: {', '.join(added)}")
+        note(f"{ref}: removing what was added by hand: {', '.join(added)}")
         try:
             # With the version that was read: what others change meanwhile isn't overwritten.
             kube.replace(WORKLOADS[ref.kind], _with_template(live, workload.spec["template"]), ref.namespace)

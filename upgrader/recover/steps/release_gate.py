@@ -15,7 +15,7 @@ __all__ = ["ReleaseGate"]
 
 @dataclass
 class ReleaseGate:
-    """All gates of a release, as the manifest of its newest revision says them; `gates` makes them from that.
+    """All gates of a release, as the manifest of its newest revision defines them; `gates` makes them from that.
 
     A release that isn't installed holds with `optional`: there is nothing then that could be unhealthy.
     """
@@ -43,13 +43,13 @@ class ReleaseGate:
             return unknown(f"release {self.release} is not installed")
         if history[-1].status != "deployed":
             return unknown(f"release {self.release}: revision {history[-1].number} is {history[-1].status}")
-        said = []
+        reasons = []
         for item in self.gates(manifest):
             verdict = item.gate.check()
             if verdict.kind is not VerdictKind.HOLDS:
                 return verdict
-            said.append(verdict.reason)
-        return holds(f"release {self.release} is at revision {history[-1].number}; {'; '.join(said)}")
+            reasons.append(verdict.reason)
+        return holds(f"release {self.release} is at revision {history[-1].number}; {'; '.join(reasons)}")
 
     def _manifest(self, revision: int) -> str:
         if revision not in self._manifests:

@@ -1,6 +1,4 @@
-"""The step that brings kube-apiserver's Helm release back to the revision that the last-known-good generation came
-from.
-"""
+"""The step that rolls kube-apiserver's release back to the revision that the last-known-good generation came from."""
 
 from __future__ import annotations
 
@@ -31,9 +29,9 @@ EVIDENCE_SECONDS = 60.0
 of.
 """
 
-_SURE_LOOKS = 2
-_FRESH_LOOKS = 15
-"""Looks, a second apart, that must find healthy what isn't known to work: what the API says of a pod may be from before
+_SURE_CHECKS = 2
+_FRESH_CHECKS = 15
+"""Checks, a second apart, that must find healthy what isn't known to work: a pod's status in the API may be from before
 the power cut, until the kubelet has reported again.
 """
 _ROLLBACK_TRIES = 3
@@ -42,7 +40,7 @@ _API_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ReleaseRecoveryStep:
-    """Rolls back where there is evidence against what is deployed; leaves alone what is healthy.
+    """Rolls back where there is evidence that what is deployed fails; keeps what is healthy.
 
     `api_was_away`: whether the API was unreachable when the recovery began, so that no other Helm can be at work.
     """
@@ -60,10 +58,10 @@ class ReleaseRecoveryStep:
         return "its release is rolled back to what the last-known-good generation was made of, if needed"
 
     def capture(self) -> None:
-        """Nothing to take back: the revision that made the API unreachable is not wanted again."""
+        """Nothing to undo: the revision that made the API unreachable is not wanted again."""
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Nothing to take back."""
+        """Nothing to undo."""
 
     def apply(self, note: Callable[[str], None]) -> None:
         history = self.helm.history(RELEASE, NAMESPACE)
@@ -96,8 +94,8 @@ class ReleaseRecoveryStep:
         now = self.clock.now()
         if newest.pending and not self.api_was_away and not newest.abandoned(now, self.timeout_seconds):
             raise ReleaseLocked(
-                f"release {RELEASE} is in '{newest.status}' since {newest.age_seconds(now):.0f} s, and the API was "
-                "there all the while: another Helm may be at work on it",
+                f"release {RELEASE} is in '{newest.status}' since {newest.age_seconds(now):.0f} s, and the API has "
+                "answered since: another Helm process may be working on it",
                 remedy=f"Wait for it, or run again when it is {self.timeout_seconds:.0f} s old.",
             )
 
@@ -112,7 +110,7 @@ class ReleaseRecoveryStep:
             return f"{workload.ref} does not exist"
         unchanged = containers_of(live["spec"]["template"]["spec"]) == workload.containers
         proven = unchanged and any(workload.made(checkpoint) for checkpoint in checkpoints)
-        verdict = self._evidence(workload, _SURE_LOOKS if proven else _FRESH_LOOKS)
+        verdict = self._evidence(workload, _SURE_CHECKS if proven else _FRESH_CHECKS)
         if verdict.kind is VerdictKind.HOLDS:
             return ""
         # What is known to work may be slow, or wait for the port that its standby pod holds: that is the hand-over's
@@ -125,14 +123,14 @@ class ReleaseRecoveryStep:
     def _live(self, workload: Rendered) -> KubeObject | None:
         return self.kube.get(WORKLOADS[workload.ref.kind], workload.ref.name, workload.ref.namespace)
 
-    def _evidence(self, workload: Rendered, healthy_looks: int) -> Verdict:
-        """What the workload comes to: sure as soon as it is broken twice in a row, or healthy `healthy_looks` times."""
+    def _evidence(self, workload: Rendered, healthy_checks: int) -> Verdict:
+        """The workload's state: certain as soon as it is broken twice in a row, or healthy `healthy_checks` times."""
         seen: list[Verdict] = []
 
         def unsure() -> str:
             seen.append(judge(self.kube, workload.ref, self.clock.now()))
             kind = seen[-1].kind
-            needed = {VerdictKind.HOLDS: healthy_looks, VerdictKind.BROKEN: _SURE_LOOKS}.get(kind, 0)
+            needed = {VerdictKind.HOLDS: healthy_checks, VerdictKind.BROKEN: _SURE_CHECKS}.get(kind, 0)
             last = seen[-needed:] if needed else []
             sure = bool(last) and len(last) == needed and all(verdict.kind is kind for verdict in last)
             return "" if sure else seen[-1].reason or "nothing is known yet"
@@ -152,14 +150,14 @@ class ReleaseRecoveryStep:
             revision, checkpoint = match
             note(f"generation {checkpoint.number}, which is known to work, was made of revision {revision.number}")
             return revision
-        # A plain `helm upgrade` calls a revision deployed as soon as it is written: what has just failed isn't good.
+        # A plain `helm upgrade` marks a revision as deployed as soon as it is written: what has just failed isn't good.
         fallback = last_good(history[:-1])
         if fallback is None:
             raise StepFailed(
                 f"no revision of release {RELEASE} is known to have worked",
-                remedy=f"See what each one changed (helm history {RELEASE} -n {NAMESPACE}), then: helm rollback",
+                remedy=f"Check what each one changed (helm history {RELEASE} -n {NAMESPACE}), then: helm rollback",
             )
-        note(f"no good revision matches what the controllers keep: taking Helm's last good one, {fallback.number}")
+        note(f"no good revision matches a checkpoint on the controllers: using Helm's last good one, {fallback.number}")
         return fallback
 
     def _roll_back(self, target: Revision, note: Callable[[str], None]) -> None:
@@ -171,10 +169,10 @@ class ReleaseRecoveryStep:
             except ApiUnavailable:
                 if attempt == _ROLLBACK_TRIES:
                     raise
-                wait_until(self.clock, self._api_away, seconds=_API_SECONDS)
+                wait_until(self.clock, self._api_unreachable, seconds=_API_SECONDS)
             else:
                 return
 
-    def _api_away(self) -> str:
+    def _api_unreachable(self) -> str:
         seen = read_api(self.kube)
-        return "" if seen.answers else seen.said or "no answer"
+        return "" if seen.answers else seen.answer or "no answer"

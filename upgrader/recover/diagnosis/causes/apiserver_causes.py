@@ -39,7 +39,7 @@ def apiserver(name: str, facts: HostFacts, explained: bool) -> Iterator[Cause]:
 
 
 def _counts(container: Container, facts: HostFacts) -> bool:
-    """What ended with the machine's power says nothing about what is wrong now."""
+    """What ended with the machine's power is no sign of what is wrong now."""
     if not isinstance(facts.booted, Unknown) and container.created < facts.booted - _SLACK_SECONDS:
         return False
     return container.state == "running" or facts.taken - container.created < _RECENT_SECONDS
@@ -70,27 +70,27 @@ def _exit(name: str, container: Container, serves: bool) -> Finding:
         remedy = "An older generation may work; `upgrader recover` tries the next one."
     else:
         also = "; the API is served by another instance meanwhile" if serves else ""
-        remedy = f"Its Helm release must go back to its last good revision: `upgrader recover` does that{also}."
+        remedy = f"Its Helm release must be rolled back to its last good revision: `upgrader recover` does that{also}."
     return Finding("apiserver.exits", "error", title, detail, remedy)
 
 
 def _absent(name: str, facts: HostFacts, recent: list[Container]) -> Finding:
     """Nothing deeper was found, and nothing crashed."""
     running = next((c for c in recent if c.name == "kube-apiserver" and c.state == "running"), None)
-    said = facts.api.said if isinstance(facts.api, Endpoint) else facts.api.why
+    answer = facts.api.said if isinstance(facts.api, Endpoint) else facts.api.why
     complaints = [line for line in facts.complaints if "kube-apiserver" in line]
     if running is not None:
         age = facts.taken - (running.started or running.created)
         which = "the standby pod of kube-apiserver" if running.standby else "kube-apiserver"
-        title = f"{name}: {which} has run for {duration(age)} and does not serve yet: {said}"
+        title = f"{name}: {which} has run for {duration(age)} and does not serve yet: {answer}"
         if age < _STARTING_SECONDS:
-            return Finding("apiserver.starting", "warning", title, "It may just need a moment.")
+            return Finding("apiserver.starting", "warning", title, "It may still be starting.")
         return Finding("apiserver.not-ready", "error", title, "\n".join(running.log[-6:]))
     if complaints:
         title = f"{name}: the kubelet can't start kube-apiserver: {_complaint(complaints[-1])}"
         return Finding("apiserver.refused", "error", title, "\n".join(complaints[-3:]))
     since = "" if isinstance(facts.booted, Unknown) else f" (up for {duration(facts.taken - facts.booted)})"
-    title = f"{name}: no kube-apiserver runs on this machine{since}: {said}"
+    title = f"{name}: no kube-apiserver runs on this machine{since}: {answer}"
     why = "Without an API the kubelet starts static pods only, and there is none of kube-apiserver among them."
     workload = facts.workload()
     if workload is not None and workload.active is not None:
@@ -122,9 +122,8 @@ def active_standby(name: str, facts: HostFacts) -> Iterator[Cause]:
         yield Cause(Finding("checkpoint.unfit", severity, title, "", _instead(workload)), explains=not serves)
     else:
         title = f"{name}: a standby pod of kube-apiserver is active, generation {number}, of {generation.captured_at}"
-        yield Cause(
-            Finding("checkpoint.active", "info", title, "It leaves when kube-apiserver's own pod has come back.")
-        )
+        why = "It is deactivated once kube-apiserver's own pod is Ready again."
+        yield Cause(Finding("checkpoint.active", "info", title, why))
 
 
 def _unfit(generation: Generation) -> str:
@@ -161,7 +160,7 @@ def checkpoints(name: str, facts: HostFacts) -> Iterator[Cause]:
                 yield Cause(Finding("checkpoint.damaged", "warning", title, generation.folder, _instead(workload)))
             elif generation.has_images is False:
                 title = f"{where} can't be started: {_images(generation.missing)} not on this machine"
-                remedy = f"{_instead(workload)} Bring the image back, and it can be used again."
+                remedy = f"{_instead(workload)} Once the image is on the machine again, this one can be used too."
                 yield Cause(Finding("checkpoint.image-missing", "warning", title, "", remedy))
             elif generation.failed:
                 title = f"{where} did not stay up when it was started: {generation.failure}"
@@ -193,13 +192,13 @@ def _all_failed(name: str, found: Workload) -> Cause:
 
 
 def _none(name: str, found: Workload | None) -> Cause:
-    """Why there is nothing to restore, and the nearest way to something."""
+    """Why there is nothing to restore, and what to do about it."""
     title = f"{name}: there is no checkpoint of kube-apiserver that could be restored"
     whole = [g for g in found.generations if g.intact] if found is not None else []
     if whole and not isinstance(whole[-1].missing, Unknown):
         images = " ".join(image.partition(" ")[0] for image in whole[-1].missing)
-        why = f"Generation {whole[-1].number} is whole, but can't be started without its images."
-        remedy = f"Bring them to {name}: `ctr -n k8s.io images pull {images}`, or `ctr -n k8s.io images import FILE`."
+        why = f"Generation {whole[-1].number} is intact, but can't be started without its images."
+        remedy = f"Import them on {name}: `ctr -n k8s.io images pull {images}`, or `ctr -n k8s.io images import FILE`."
         return Cause(Finding("checkpoint.none", "error", title, why, remedy), blocks=True)
     why = "Every generation is damaged." if found is not None and found.generations else "None was ever kept here."
     remedy = (

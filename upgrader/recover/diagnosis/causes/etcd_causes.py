@@ -47,7 +47,7 @@ def _silent(name: str, facts: HostFacts, why: Unknown) -> Iterator[Cause]:
         words = last_words(ended.log)
         title = f"{name}: etcd exits with {ended.exit_code}" + (f": {words}" if words else "")
         detail = "\n".join(ended.log[-6:])
-    remedy = f"On {name}: the last lines of /var/log/pods/kube-system_etcd-*/etcd/*.log tell why."
+    remedy = f"Read the last lines of /var/log/pods/kube-system_etcd-*/etcd/*.log on {name}."
     yield Cause(Finding("etcd.down", "error", title, detail, remedy), explains=True)
 
 
@@ -70,11 +70,13 @@ def _answers(name: str, server: EtcdServer, answering: frozenset[str]) -> Iterat
         down = ", ".join(m.name or m.id for m in voters if m.id not in answering)
         count = f"{len(up)} of {len(voters)} members answer, {len(voters) // 2 + 1} are needed"
         title = f"{name}: etcd has no leader: {count if voters else 'it waits for a majority of its members'}"
-        remedy = f"Bring back: {down}." if down else "Check the network between the members, port 2380."
-        yield Cause(Finding("etcd.no-quorum", "error", title, f"It says: {server.said}", remedy), explains=True)
+        remedy = f"Start these members again: {down}." if down else "Check the network between the members, port 2380."
+        yield Cause(Finding("etcd.no-quorum", "error", title, f"etcd reports: {server.said}", remedy), explains=True)
         return
     title = f"{name}: etcd is not healthy: {server.said}"
-    yield Cause(Finding("etcd.unhealthy", "error", title, "", "Check its log, and at the disk's speed."), explains=True)
+    yield Cause(
+        Finding("etcd.unhealthy", "error", title, "", "Check its log, and the speed of its disk."), explains=True
+    )
 
 
 def _alarm(name: str, server: EtcdServer, kind: str, member: str) -> Iterator[Cause]:
@@ -96,7 +98,7 @@ def _alarm(name: str, server: EtcdServer, kind: str, member: str) -> Iterator[Ca
 
 
 def _lost(name: str, found: Etcd, what: str, answering: frozenset[str]) -> Cause:
-    """The one thing that no checkpoint brings back. `upgrader` never writes there: the steps are for the operator."""
+    """The one thing that no checkpoint can restore. `upgrader` never writes there: the steps are for the operator."""
     if answering:
         title = f"{name}: {what}; the other members still have it"
         remedy = (
@@ -106,7 +108,7 @@ def _lost(name: str, found: Etcd, what: str, answering: frozenset[str]) -> Cause
         return Cause(Finding("etcd.member-lost", "error", title, "", remedy), explains=True, blocks=True, stops=True)
     title = f"{name}: {what}"
     if not found.backups:
-        why = "No backup was found on this machine (looked for *.db in the usual folders)."
+        why = "No backup was found on this machine (searched for *.db in the usual folders)."
         remedy = "Find a snapshot of etcd elsewhere, copy it here, and run this again: it then prints the steps."
         return Cause(Finding("etcd.lost", "error", title, why, remedy), explains=True, blocks=True, stops=True)
     backup = found.backups[0]

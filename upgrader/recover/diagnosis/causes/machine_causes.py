@@ -55,7 +55,7 @@ def _clock(name: str, facts: HostFacts, hit: Sequence[Certificate]) -> Cause:
         f"Set the clock of {name} (`timedatectl`, `chronyc makestep`), or that of this machine if it is the wrong one."
     )
     if not hit:
-        why = f"It says {moment(facts.taken)}; compared with the machine that `upgrader` runs on."
+        why = f"It shows {moment(facts.taken)}; compared with the machine that `upgrader` runs on."
         return Cause(Finding("clock.off", "warning", title, why, remedy))
     state = "expired" if ahead else "not yet valid"
     needed = any(c.path in _NEEDED for c in hit)
@@ -101,7 +101,7 @@ def disks(name: str, facts: HostFacts) -> Iterator[Cause]:
         of = f"{size(space.free)} of {size(space.size)} free"
         if any(s.read_only for s in spaces if s.path != "/"):
             why = "The kernel mounts a file system so after an error of its disk; nothing can be written to it."
-            remedy = f"`dmesg` on {name} tells why; check the disk (`fsck`), then `mount -o remount,rw`."
+            remedy = f"Read the cause in `dmesg` on {name}; check the disk (`fsck`), then `mount -o remount,rw`."
             yield _disk("disk.read-only", f"{name}: the disk of {paths} is read-only", why, remedy, needed)
         elif space.free < min(limit, space.size / 2):
             remedy = f"Free space on {name}: `du -xhd1 {spaces[0].path}`; nothing is deleted by `upgrader`."
@@ -127,7 +127,7 @@ def services(name: str, facts: HostFacts) -> Iterator[Cause]:
     yield from _service(name, facts, runtime, "no container can be started or inspected")
     if isinstance(runtime, Unit) and runtime.running and not facts.runtime.answers:
         title = f"{name}: {runtime.name} runs but does not answer: {facts.runtime.said}"
-        remedy = f"`systemctl restart {runtime.name}` on {name} leaves running containers alone."
+        remedy = f"`systemctl restart {runtime.name}` on {name}; running containers keep running."
         yield Cause(Finding("runtime.silent", "error", title, "", remedy), explains=True)
     yield from _service(name, facts, facts.kubelet, "nothing starts pods, or restarts what ends")
 
@@ -148,11 +148,11 @@ def _service(name: str, facts: HostFacts, unit: Unit | Unknown, effect: str) -> 
         yield Cause(Finding(f"{unit.name}.missing", "error", title, "", f"Install {unit.name}."), True, True)
         return
     words = last_words([line for line in unit.said if not line.startswith(f"{unit.name}.service:")])
-    said = "\n".join(unit.said[-6:])
+    detail = "\n".join(unit.said[-6:])
     if unit.state == "inactive":
-        # In order, by an operator or by a unit that it belongs to: what it said at its end is no cause.
+        # In order, by an operator or by a unit that it belongs to: the last lines of its log name no cause.
         state = "is stopped"
-        said = f"Since {moment(unit.since)}, {duration(facts.taken - unit.since)} ago." if unit.since else ""
+        detail = f"Since {moment(unit.since)}, {duration(facts.taken - unit.since)} ago." if unit.since else ""
     elif unit.state == "failed" or unit.sub_state == "auto-restart":
         state = f"fails ({unit.result}, status {unit.exit_status})" + (f": {words}" if words else "")
     else:
@@ -161,7 +161,7 @@ def _service(name: str, facts: HostFacts, unit: Unit | Unknown, effect: str) -> 
     remedy = f"`systemctl {'unmask --now' if masked else 'start'} {unit.name}` on {name}"
     remedy += "; `upgrader recover` does that." if not masked else ": it was masked on purpose."
     title = f"{name}: {unit.name} {state}{' and masked' if masked else ''}: {effect}"
-    finding = Finding(f"{unit.name}.down", "error", title, said, remedy)
+    finding = Finding(f"{unit.name}.down", "error", title, detail, remedy)
     yield Cause(finding, explains=True, blocks=masked)
 
 
@@ -186,7 +186,7 @@ def manifests(name: str, facts: HostFacts) -> Iterator[Cause]:
         why = "etcd is a static pod: its data is still there, but nothing runs it."
     remedy = (
         f"On {name}: `kubeadm init phase etcd local` writes etcd's manifest again (with `--config`, or "
-        "`--apiserver-advertise-address`, if kubeadm was given one); it leaves the data alone. Then `upgrader recover`."
+        "`--apiserver-advertise-address`, if kubeadm was given one); it keeps the data. Then `upgrader recover`."
         if facts.has_etcd
         else f"On {name}: `mkdir -m 700 /etc/kubernetes/manifests`; then `upgrader recover`."
     )
