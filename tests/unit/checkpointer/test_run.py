@@ -18,7 +18,7 @@ import pytest
 from tests.unit.checkpointer.api_server import Node
 from tests.unit.checkpointer.cluster import own_pod
 from upgrader.checkpointer.commands.entry import main
-from upgrader.checkpointer.observations import ApiState
+from upgrader.checkpointer.observed_values import ApiState
 from upgrader.checkpointer.reporting.health_server import Health, serve
 from upgrader.checkpointer.reporting.pass_report import Board, Counters, Report
 from upgrader.checkpointer.storage.node_lock import NodeLock
