@@ -38,12 +38,12 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
     """
     with open_session(folder) as session, locked_folder(folder):
         known = session.find_runs()
-        for problem in known.problems:
-            front_end.notify(problem)
+        _notify(front_end, known.problems)
         _choose(known, name)
         try:
             with cluster_lock(session, front_end, take_over=take_over) as held:
                 found = session.find_runs()
+                _notify(front_end, tuple(problem for problem in found.problems if problem not in known.problems))
                 run = _choose(found, name)
                 _refuse_older(run, found)
                 home = bring_home(run, session.settings.folder / "runs")
@@ -55,6 +55,11 @@ def existing_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_ov
             ) from error
 
 
+def _notify(front_end: FrontEnd, problems: tuple[str, ...]) -> None:
+    for problem in problems:
+        front_end.notify(problem)
+
+
 def _choose(found: DiscoveredRuns, name: str | None) -> DiscoveredRun:
     if name is None:
         upgrades = [run for run in found.runs if run.state.is_upgrade]
@@ -64,6 +69,8 @@ def _choose(found: DiscoveredRuns, name: str | None) -> DiscoveredRun:
     run = found.get(name)
     if run is None:
         raise UsageError(f"there is no run {name}", remedy="`upgrader history` lists all runs.")
+    if not run.state.run:
+        raise UsageError(f"the journal of run {name} has no record", remedy="Start a new run with: upgrader run")
     kind = run.state.kind
     if kind is not RunKind.UPGRADE:
         raise UsageError(f"run {name} is not an upgrade", remedy=f"To continue it, run: {kind.command}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, execute_run
@@ -16,7 +17,7 @@ from upgrader.model.cluster import Cluster
 from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline
 from upgrader.recover.diagnosis.diagnose import Diagnosis
-from upgrader.recover.pipeline import recover_pipeline, recovered
+from upgrader.recover.pipeline import RecoverTools, recover_pipeline, recovered
 
 __all__ = ["ProposedRecovery", "propose_recovery"]
 
@@ -26,11 +27,18 @@ class ProposedRecovery:
     """What was found on the controllers, and what a recovery would do about it."""
 
     seen: Diagnosis
-    missing: str
-    """What is not healthy although the API answers; "" when nothing, or when the API doesn't answer."""
+    tools: RecoverTools
     pipeline: Pipeline
     session: Session
     front_end: FrontEnd
+
+    @cached_property
+    def missing(self) -> str:
+        """What is not healthy although the API answers; "" when nothing, or when the API doesn't answer.
+
+        Asks the gates, so it may take time: show `seen` first.
+        """
+        return recovered(self.tools) if self.seen.healthy else ""
 
     @property
     def needed(self) -> bool:
@@ -69,8 +77,7 @@ def propose_recovery(
         _check_names(session.cluster, only)
         tools = session.recover_tools(only)
         seen = tools.examine()
-        missing = recovered(tools) if seen.healthy else ""
-        yield ProposedRecovery(seen, missing, recover_pipeline(seen, tools), session, front_end)
+        yield ProposedRecovery(seen, tools, recover_pipeline(seen, tools), session, front_end)
 
 
 def _check_names(cluster: Cluster, names: tuple[str, ...]) -> None:

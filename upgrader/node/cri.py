@@ -7,6 +7,7 @@ k8s.io/cri-api, pkg/apis/runtime/v1/api.proto.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _RUNTIME, _IMAGES = "/runtime.v1.RuntimeService/", "/runtime.v1.ImageService/"
 _STATES = ("created", "running", "exited", "unknown")
 _SANDBOX_READY = 0
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,8 @@ class Runtime:
             started_at=found.integer(5),
             finished_at=found.integer(6),
             exit_code=found.integer(7),
-            reason=found.text(10),
-            message=found.text(11),
+            reason=found.text(10, errors="replace"),
+            message=found.text(11, errors="replace"),
             log=found.text(15),
         )
 
@@ -150,5 +152,5 @@ def _sandbox(found: Message, containers: Mapping[str, list[Container]]) -> Sandb
         from_file=annotations.get("kubernetes.io/config.source") == "file",
         labels=found.map(5),
         containers=tuple(containers.get(found.text(1), ())),
-        generation=int(made_of) if made_of.isdigit() else None,
+        generation=int(made_of) if _NUMBER.fullmatch(made_of) else None,
     )

@@ -126,9 +126,9 @@ class Inventory(Layout):
             return StoredGeneration(None, f"can't be read: {error}")
         return known[1]
 
-    def manifest(self, workload: Workload, number: int) -> bytes:
-        """A generation's, byte for byte, be its other files damaged or not; empty when there is none."""
+    def manifest(self, workload: Workload, number: int) -> bytes | None:
+        """A generation's, byte for byte, be its other files damaged or not; None when there is none."""
         try:
             return (self.generation(workload, number) / MANIFEST).read_bytes()
         except OSError:
-            return b""
+            return None

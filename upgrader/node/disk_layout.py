@@ -63,7 +63,11 @@ class Layout:
     def numbers(self, workload: Workload) -> list[int]:
         """The generations on disk, damaged ones too, oldest first. Raises OSError."""
         folder = self.generations(workload)
-        return sorted(int(p.name) for p in folder.iterdir() if p.name.isdigit()) if folder.is_dir() else []
+        return (
+            sorted(int(p.name) for p in folder.iterdir() if p.name.isascii() and p.name.isdigit())
+            if folder.is_dir()
+            else []
+        )
 
     def failed_path(self, workload: Workload) -> Path:
         """The file with the generations that are marked as failed."""

@@ -21,9 +21,9 @@ class Message:
     def __contains__(self, number: int) -> bool:
         return number in self._last
 
-    def text(self, number: int) -> str:
-        """A string."""
-        return _bytes(self._last.get(number, b"")).decode()
+    def text(self, number: int, errors: str = "strict") -> str:
+        """A string; `errors` as for `bytes.decode`, "replace" for what only quotes."""
+        return _bytes(self._last.get(number, b"")).decode(errors=errors)
 
     def texts(self, number: int) -> list[str]:
         """A repeated string."""

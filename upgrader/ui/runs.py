@@ -112,7 +112,8 @@ def print_status(status: Status, now: datetime, stream: TextIO | None = None) ->
 
 def _headline(status: Status, run: PastRun, now: datetime) -> Text:
     if status.state == "running":
-        since = duration((now - run.state.started).total_seconds()) if run.state.started else "an unknown time"
+        began = run.state.active_since
+        since = duration((now - began).total_seconds()) if began else "an unknown time"
         return Text.assemble((run.name, "bold"), f" is running for {since}: {run.state.doing}")
     mark, text, style = _outcome(run)
     where = _stopped_at(run.state)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.checkpointer.builders import API
-from tests.unit.checkpointer.container_runtime import Answer, Runtime, container, sandbox
+from tests.unit.checkpointer.container_runtime import Answer, Runtime, container, entry, field, sandbox
 from upgrader.checkpointer.checkpointer_errors import RuntimeUnknown
 from upgrader.checkpointer.observation.running_pods import list_sandboxes, presence
 from upgrader.checkpointer.observed_values import Presence
@@ -65,6 +65,15 @@ def test_a_damaged_answer_is_an_error(data: bytes) -> None:
     else:
         with pytest.raises(ValueError, match=r"cut off|wire type|too long"):
             decode(b"", data)
+
+
+@pytest.mark.parametrize("made_of", ["²", "9" * 5000, "-1", "x"])
+def test_an_annotation_of_any_pod_hides_nothing(made_of: str) -> None:
+    """A pod may claim any generation for itself: one that is no number is none, and all other pods are still seen."""
+    item = field(1, "s-1") + field(2, field(1, "evil") + field(2, "uid") + field(3, "tenant"))
+    evil = field(1, item + field(6, entry("checkpointer.upgrader.io/generation", made_of)))
+    pods = decode(evil + sandbox(), container("main", 1, "c1"))
+    assert [(pod.name, pod.generation) for pod in pods] == [("evil", None), ("kube-apiserver-abc-x1", None)]
 
 
 @pytest.fixture

@@ -83,6 +83,16 @@ def test_what_is_current_is_not_captured_again() -> None:
     assert Node().look(parents=(POD,), seconds=100).capture == ()
 
 
+def test_content_that_failed_and_proves_itself_again_is_captured() -> None:
+    """When every generation is marked as failed, and a pod of the newest one's content is Ready for long enough, a new
+    generation of it has no mark: after an outage with another cause, recovery must not refuse all there is."""
+    marked = tuple(replace(generation, failed=True) for generation in GOOD.generations)
+    assert Node(replace(GOOD, generations=marked)).look(parents=(POD,), seconds=40).capture == (POD,)
+    assert (
+        Node(replace(GOOD, generations=(*marked, Generation(3, "good")))).look(parents=(POD,), seconds=40).capture == ()
+    )
+
+
 def test_a_terminating_pod_is_not_captured() -> None:
     """The old pod of a rollout doesn't come back as a generation."""
     assert Node().look(parents=(replace(POD, digest="new", terminating=True),), seconds=100).capture == ()

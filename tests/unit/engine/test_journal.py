@@ -17,7 +17,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from upgrader.engine.journal import read_schema_2
 from upgrader.engine.journal.decode import UnknownEvent, event_from
-from upgrader.engine.journal.journal_file import DETAIL_BYTES, Journal, read_journal
+from upgrader.engine.journal.journal_file import DETAIL_BYTES, Journal, parse_journal, read_journal
 from upgrader.engine.journal.json_schema import render
 from upgrader.engine.journal.record import TEXT_CHARACTERS
 from upgrader.engine.state.event_fold import fold
@@ -102,6 +102,14 @@ def test_journal_of_schema_2_is_read() -> None:
     ]
     assert [(gate.name, gate.outcome) for gate in state.steps[0].gates] == [("nodes", "held")]
     assert (state.rollback_to, state.rollback_by) == ("a", "anna")
+    assert state.unknown == (), "every event of that schema has its name of today"
+
+
+def test_gate_answers_of_schema_2_are_kept() -> None:
+    """What a gate answered before an earlier version was cut off is in the report."""
+    lines = Path(__file__).with_name("journal-of-schema-2.jsonl").read_bytes().splitlines(keepends=True)
+    (gate,) = fold(parse_journal(b"".join(lines[:4]), "sample")).steps[0].gates
+    assert (gate.outcome, gate.reason) == ("pending", "1 of 2")
 
 
 @pytest.mark.parametrize(
@@ -116,6 +124,18 @@ def test_run_kinds_of_schema_2(target: str, kind: str) -> None:
     began = event_from(name, data)
     assert isinstance(began, RunStarted)
     assert (began.kind, str(began.target or ""), began.current) == (kind, "v1.37.1" if kind == "upgrade" else "", None)
+
+
+@pytest.mark.parametrize("target", [[], {}, 1, None])
+def test_garbage_in_schema_2_is_refused(target: object) -> None:
+    """A target that is no text is an error by the field's name, as any other damage is; None is no version."""
+    data: dict[str, object] = {"run": "r", "target": target, "steps": [], "folder": ""}
+    upgraded = read_schema_2.upgraded("RunStarted", data)
+    if target is None:
+        assert isinstance(event_from(*upgraded), RunStarted)
+    else:
+        with pytest.raises(ValueError, match=r"data\.target should be a Kubernetes version"):
+            event_from(*upgraded)
 
 
 def test_journal_of_schema_2_is_continued(tmp_path: Path) -> None:

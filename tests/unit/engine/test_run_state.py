@@ -14,6 +14,8 @@ from upgrader.engine.state import event_fold
 from upgrader.engine.state.run_state import RunState
 from upgrader.model.event import (
     Event,
+    GateChecked,
+    Note,
     RollbackRequested,
     RunEnded,
     RunResumed,
@@ -24,6 +26,7 @@ from upgrader.model.event import (
     UndoEnded,
     UndoStarted,
 )
+from upgrader.model.outcome import pending
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure
@@ -123,6 +126,16 @@ def test_interrupted_run_goes_on_where_it_was() -> None:
     """After a stop on request, the next step is the next."""
     found = state(*passed("a"), RunEnded("r", "interrupted", 3.0), RunResumed("r", "me"))
     assert (next_action(found), found.outcome) == (Begin("b"), None)
+
+
+def test_resumed_step_starts_its_clock_again() -> None:
+    """What a dead process last showed of a step, its age and a gate's countdown, is not shown of the new one."""
+    check = GateChecked("a", "nodes", pending("1 of 2"), 0, 3, 87.0)
+    cut = state(StepStarted("a", "", POINT), StepApplied("a", 1.0), check, Note("helm upgrade"))
+    later = datetime(2026, 1, 1, 14, tzinfo=UTC)
+    step = event_fold.follow(cut, RunResumed("r", "me"), later).step("a")
+    assert step is not None
+    assert (step.since, step.check, step.note) == (later, None, "")
 
 
 def test_rollback_keeps_the_step_that_was_named() -> None:

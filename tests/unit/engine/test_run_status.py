@@ -14,7 +14,16 @@ from upgrader.engine.journal.record import Record
 from upgrader.engine.locks.folder_lock import FolderHolder
 from upgrader.engine.locks.lease_object import Holder, Lease, manifest
 from upgrader.engine.state.event_fold import fold
-from upgrader.model.event import Event, RunEnded, RunStarted, StepApplied, StepEnded, StepStarted, UndoStarted
+from upgrader.model.event import (
+    Event,
+    RollbackRequested,
+    RunEnded,
+    RunStarted,
+    StepApplied,
+    StepEnded,
+    StepStarted,
+    UndoStarted,
+)
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
@@ -43,6 +52,28 @@ def test_run_at_work(tmp_path: Path) -> None:
     status = status_of(BEFORE, newest_run(tmp_path))
     assert (status.state, status.resumable) == ("running", False)
     assert status.run is not None and status.run.state.doing == "a: waiting for its gates"
+
+
+def test_rollback_of_a_finished_run_is_at_work(tmp_path: Path) -> None:
+    """A run that was over, and that the holder of the lock rolls back now, is running, and not interrupted."""
+    clock = FakeClock()
+    (tmp_path / NAME).mkdir(parents=True)
+    written = Journal(tmp_path / NAME / "journal.jsonl", clock)
+    for event in (
+        STARTED,
+        STEP,
+        StepApplied("a", 1.0),
+        StepEnded("a", "passed", 3.0),
+        RunEnded(NAME, "succeeded", 4.0),
+    ):
+        written.emit(event)
+    clock.sleep(3600)
+    holder = FolderHolder("anna@laptop", clock.now() - timedelta(seconds=5))
+    written.emit(RollbackRequested(NAME, "anna"))
+    written.emit(UndoStarted("a", "revision 4"))
+    written.close()
+    status = status_of(holder, newest_run(tmp_path))
+    assert (status.state, status.resumable) == ("running", False)
 
 
 def test_run_that_was_cut_off(tmp_path: Path) -> None:

@@ -133,7 +133,8 @@ def _captures(
 
 def _is_last_good(pod: ParentPod, inventory: WorkloadInventory | None) -> bool:
     last = inventory.last_good if inventory else None
-    return last is not None and last.digest == pod.digest
+    # One that is marked as failed has proven itself again: a new capture of it is no longer marked (I7).
+    return last is not None and not last.failed and last.digest == pod.digest
 
 
 def _manifest(

@@ -71,7 +71,7 @@ def status_of(
         return known("running" if named and open_end else "preparing" if holder else "idle", holder, newest)
     if holder is None:
         return known("idle", None, newest)
-    begun = state is not None and open_end and state.started is not None and state.started >= holder.since
+    begun = state is not None and open_end and state.active_since is not None and state.active_since >= holder.since
     return known("running" if begun else "preparing", holder, newest)
 
 

@@ -10,7 +10,7 @@ __all__ = ["SCHEMA", "upgraded"]
 
 SCHEMA = 2
 
-_NAMES = {"StepSettled": "StepInspected", "RollbackAsked": "RollbackRequested", "GateChecked": "GateChecked"}
+_NAMES = {"StepSettled": "StepInspected", "RollbackAsked": "RollbackRequested", "GateLooked": "GateChecked"}
 _FIELDS = {
     "StepStarted": {"way_back": "restore_point"},
     "GatePassed": {"looks": "checks"},
@@ -32,6 +32,6 @@ def upgraded(name: str, data: Any) -> tuple[str, Any]:
 def _kind_and_versions(data: dict[str, Any]) -> dict[str, Any]:
     """A target was a version or, for every run that was not an upgrade, the name of its command."""
     target = data.get("target")
-    if target in _OTHER_KINDS:
+    if isinstance(target, str) and target in _OTHER_KINDS:
         return {"kind": target, "target": None, "current": None}
     return {"kind": RunKind.UPGRADE.value, "current": data.get("current") or None}

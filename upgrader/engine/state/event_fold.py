@@ -102,7 +102,9 @@ def _started(event: RunStarted, time: datetime) -> RunState:
 
 
 def _reopened(state: RunState, run: str, doing: str, time: datetime) -> RunState:
-    return replace(state, run=run, outcome=None, reason="", active_since=time, doing=doing)
+    # What an interrupted process last showed of a step is of the past.
+    steps = tuple(replace(step, since=time, check=None, note="") if step.active else step for step in state.steps)
+    return replace(state, run=run, outcome=None, reason="", active_since=time, doing=doing, steps=steps)
 
 
 def _retried(state: RunState) -> RunState:

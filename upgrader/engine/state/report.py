@@ -22,7 +22,7 @@ def report_json(state: RunState) -> dict[str, Any]:
     """
     return {
         "run": state.run,
-        "kind": str(state.kind),
+        "kind": str(state.kind) if state.run else "",
         "target": str(state.target or ""),
         "outcome": state.result,
         "started": _iso(state.started),

@@ -38,7 +38,7 @@ def ports(disk: Inventory) -> set[int]:
     found: set[int] = set()
     with contextlib.suppress(OSError):  # reported by `workloads`
         for number in disk.numbers(KUBE_APISERVER):
-            manifest = disk.manifest(KUBE_APISERVER, number)
+            manifest = disk.manifest(KUBE_APISERVER, number) or b""
             found.update(int(port) for port in re.findall(rb"--secure-port=(\d{1,5})\b", manifest))
     return found
 

@@ -56,7 +56,7 @@ def containers(asked: Runtime, root: str) -> list[dict[str, Any]]:
     found = sorted(((c, pod) for pod in pods for c in pod.containers), key=lambda at: at[0].created_at, reverse=True)
     seen = []
     for container, pod in found[:_MOST]:
-        with contextlib.suppress(Failed):  # it was removed in the meantime
+        with contextlib.suppress(Failed, ValueError):  # removed in the meantime, or its answer makes no sense
             seen.append(_status(asked.status(container.id), pod, root))
     return seen
 
