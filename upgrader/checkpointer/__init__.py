@@ -8,8 +8,8 @@ node. The packages, each of which may import only those below it:
 commands      the command line: `run`, and what an operator on the node needs
 loop          lock, observe, decide, check, apply; once every interval
 decision      the pure core: what has been so for how long → which files there should be; its invariants
-observation   one observation of the API server and of the node; both say "unknown" rather than guess
-reporting     what an instance says of itself: health checks and metrics
+observation   one observation of the API server and of the node; both answer "unknown" rather than guess
+reporting     what an instance reports of itself: health checks and metrics
 storage       generations on disk, and the manifests that the kubelet reads
 static_pods   a pod → a static pod that needs no API
 observations  the values that these share

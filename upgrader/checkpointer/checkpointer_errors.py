@@ -25,7 +25,7 @@ class ApiAway(ApiError):
 
 
 class ApiUnknown(ApiError):
-    """An answer came that says nothing about the state of the control plane (certificate, permission, garbage)."""
+    """An answer came that proves nothing about the state of the control plane (certificate, permission, garbage)."""
 
 
 class RuntimeUnknown(CheckpointerError):

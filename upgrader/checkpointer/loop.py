@@ -26,7 +26,7 @@ from upgrader.node.generation import Origin, Record
 from upgrader.node.workload_policy import Policy, Workload
 
 _HASTE = 10
-"""While the API is unreachable and no standby pod stands in yet, passes follow each other this much quicker: after a
+"""While the API is unreachable and no standby pod is active yet, passes follow each other this much quicker: after a
 power cut, the time between the first two is time without an API. Once a standby pod is starting, the CPU is better left
 to it.
 """
@@ -38,11 +38,11 @@ _CHANGE_WAIT_SECONDS = 5.0
 """Seconds for which a pass waits for another process that changes files."""
 
 _YIELDING = 3
-"""Passes for which a standby pod that let the lock go leaves it to the DaemonSet's pod, which tries once every pass."""
+"""Passes for which a standby pod doesn't take a lock again that it released: the DaemonSet's pod tries once a pass."""
 
 
 class ConditionWriter(Protocol):
-    """What the loop needs of the API server to say what it did; raises ApiError."""
+    """What the loop needs of the API server to report what it did; raises ApiError."""
 
     def set_condition(self, namespace: str, pod: str, status: str, reason: str, message: str, now: str) -> None:
         """Write our condition on a pod."""
@@ -66,7 +66,7 @@ class Loop:
     _history: History = field(default_factory=History)
     _counters: Counters = field(default_factory=Counters)
     _yielding_until: float = 0.0
-    _said: dict[str, str] = field(default_factory=dict)
+    _logged: dict[str, str] = field(default_factory=dict)
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set; the pass under way is finished, then the lock is let go."""
@@ -94,24 +94,24 @@ class Loop:
             report = Report(self.clock(), acting=True, failure=str(error))
         if report.failure:
             self._counters = replace(self._counters, failures=self._counters.failures + 1)
-        self._say("failure", report.failure)
+        self._log_change("failure", report.failure)
         report = replace(report, at=self.clock(), seconds=self.clock() - started)
         self.board.put(report, self._counters)
         return report
 
     def _stand_by(self) -> Report:
-        # What was seen before another instance acted says nothing about now.
+        # What was seen before another instance acted proves nothing now.
         self._history = History()
-        self._say("role", "standby: the other instance of this node acts")
+        self._log_change("role", "standby: the other instance of this node acts")
         return Report(self.clock(), acting=False)
 
     def _act(self) -> Report:
-        self._say("role", "acting")
+        self._log_change("role", "acting")
         failures = list(self.store.prepare())
         disk = self.store.read()
         failures += [s.trouble for s in disk.values() if s.trouble]
         node = self.observer.observe(disk)
-        self._say("complaints", "; ".join(node.complaints))
+        self._log_change("complaints", "; ".join(node.complaints))
         self._history = advance(self._history, node.seen, disk, self.settings.ready_for)
         inventories = {w: s.inventory(node.images) for w, s in disk.items()}
         plan = decide(self._history, node.seen.parents, inventories, self.settings)
@@ -123,7 +123,7 @@ class Loop:
         failures += self._apply(desired, node, disk)
         disk_after = self.store.read()
         pending = self._pending(node, disk_after)
-        self._tell(node, pending, disk_after)
+        self._write_conditions(node, pending, disk_after)
         self._yield(node, disk)
         return Report(
             self.clock(),
@@ -168,7 +168,7 @@ class Loop:
                 failures.append(str(error))
         for workload, stored in disk.items():
             wrong = "; ".join(f"generation {n}: {text}" for n, text in sorted(stored.damaged.items()))
-            self._say(f"damage {workload}", wrong)
+            self._log_change(f"damage {workload}", wrong)
         return failures
 
     def _work(
@@ -270,7 +270,7 @@ class Loop:
         """Whether the last-known-good is of the same pod template: then it is what the pod still runs with."""
         return last is not None and last.origin.template_hash == template_hash(node.pods[parent.uid]) != ""
 
-    def _tell(
+    def _write_conditions(
         self, node: ObservedNode, pending: Mapping[ParentPod, tuple[str, str]], disk: Mapping[Workload, StoredWorkload]
     ) -> None:
         """Write our condition on every pod whose state has changed. It only informs, so a failure is only logged."""
@@ -287,13 +287,15 @@ class Loop:
             try:
                 self.conditions.set_condition(parent.namespace, parent.name, *wanted, _now())
             except ApiError as error:
-                self._say(f"condition {parent.uid}", f"the condition of pod {parent.name} can't be written: {error}")
+                self._log_change(
+                    f"condition {parent.uid}", f"the condition of pod {parent.name} can't be written: {error}"
+                )
 
-    def _say(self, topic: str, text: str) -> None:
+    def _log_change(self, topic: str, text: str) -> None:
         """Log a state when it changes, not on every pass."""
-        if self._said.get(topic, "") == text:
+        if self._logged.get(topic, "") == text:
             return
-        self._said[topic] = text
+        self._logged[topic] = text
         if topic == "role":
             LOG.info(text)
         else:

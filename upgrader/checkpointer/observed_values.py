@@ -50,7 +50,7 @@ class Content:
 @dataclass(frozen=True)
 class Owner:
     """A Deployment, DaemonSet or StatefulSet. `settled`: its rollout is complete, so that each of its pods is of its
-    present template. `release`, `revision`: Helm's, as far as its chart says them.
+    present template. `release`, `revision`: Helm's, as far as its annotations name them.
     """
 
     settled: bool
@@ -96,11 +96,11 @@ class LeaseSeen:
 
 @dataclass(frozen=True)
 class Observation:
-    """One look. `now` is monotonic seconds. `parents` counts only while the API answers.
+    """One observation. `now` is monotonic seconds. `parents` counts only while the API answers.
 
     `runtime` is None when the container runtime couldn't be asked; a workload that isn't in it has no pod.
     A workload that isn't in `leases` has a lease of which nothing is known; one that isn't in `standbys` has no
-    manifest in place, or the runtime is unknown. `ownerless`: workloads of which the API says that they don't exist.
+    manifest in place, or the runtime is unknown. `ownerless`: workloads that don't exist according to the API.
     """
 
     now: float

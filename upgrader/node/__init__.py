@@ -12,6 +12,6 @@ layout           where generations and manifests lie, and whose a manifest is
 generation       one generation: its record, and whether it is still as it was written
 choice           which generation to start, and which is the last-known-good
 disk_inventory   all that a node keeps, every generation verified
-cri, protobuf    what the container runtime says, over whatever transport
+cri, protobuf    what the container runtime reports, over any transport
 ===============  =========================================================================================
 """

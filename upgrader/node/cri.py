@@ -1,4 +1,4 @@
-"""What the container runtime says (CRI, runtime.v1), over whatever transport.
+"""What the container runtime reports (CRI, runtime.v1), over any transport.
 
 While the API is unreachable the kubelet's own /pods can't be asked: it authorises callers through the API. `crictl` is
 missing on many hosts, and `ctr` knows neither exit codes nor other runtimes than containerd. Field numbers are those of
@@ -37,14 +37,14 @@ class Container:
 
     @property
     def running(self) -> bool:
-        """Whether the runtime says that it runs."""
+        """Whether it runs, according to the runtime."""
         return self.state == "running"
 
 
 @dataclass(frozen=True)
 class Sandbox:
     """A pod's sandbox, past or present. `from_file`: the kubelet read the pod from a static manifest.
-    `generation`: of which the pod says that it was made; None where it says nothing of the kind.
+    `generation`: the one that the pod's annotation names; None without such an annotation.
     """
 
     id: str

@@ -82,8 +82,8 @@ class Inventory(Layout):
     _verified: dict[Path, tuple[object, StoredGeneration]] = field(default_factory=dict, compare=False, repr=False)
 
     def read(self) -> dict[Workload, StoredWorkload]:
-        """All workloads. One whose folder can't be read says so itself. Raises OSError when not even their names can
-        be read.
+        """All workloads. One whose folder can't be read carries the reason. Raises OSError when not even their names
+        can be read.
         """
         return {workload: self._read(workload) for workload in self.workloads()}
 

@@ -17,7 +17,7 @@ from upgrader.node.labels import CHECKPOINT_OF, MANIFEST_PREFIX
 from upgrader.node.workload_policy import Workload
 
 KUBE_APISERVER = Workload("kube-system", "kube-apiserver")
-"""The workload whose standby pod brings the API back."""
+"""The workload whose standby pod restores the API."""
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def read(folder: Path) -> StoredGeneration:
 
 
 def read_record(folder: Path) -> Record:
-    """What a generation says of itself. Raises NotUnderstood, OSError."""
+    """A generation's own record. Raises NotUnderstood, OSError."""
     try:
         return Record.parse((folder / RECORD).read_bytes())
     except FileNotFoundError as error:
@@ -142,7 +142,7 @@ def encode(value: Mapping[str, Any]) -> bytes:
 def _damage(folder: Path, record: Record) -> str:
     """What is wrong with a generation's files; empty when everything is as recorded."""
     if record.number != int(folder.name):
-        return f"says that it is generation {record.number}"
+        return f"its record names generation {record.number}"
     found = fingerprints(folder)
     for name in sorted(record.entries.keys() - found.keys()):
         return f"{name} is missing"

@@ -5,8 +5,8 @@ be as unreachable as the API; then one that isn't marked as failed, which means 
 didn't stay up; then the newest.
 
 Where nothing better is left, the pod-checkpointer starts a generation that failed, or whose images are missing: it is
-the last resort, watches what it started, and keeps on observing. A recovery doesn't (`restorable`): it has an operator
-to tell, who can fix the cause, and whose time a start that is known to be in vain would cost.
+the last resort, watches what it started, and keeps on observing. A recovery doesn't (`restorable`): an operator watches
+it, who can fix the cause, and whose time a start that is known to fail would cost.
 """
 
 from __future__ import annotations

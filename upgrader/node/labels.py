@@ -3,10 +3,10 @@
 PREFIX = "checkpointer.upgrader.io/"
 
 ASKS = PREFIX + "checkpoint"
-"""Annotation: a pod that says "true" asks for a checkpoint."""
+"""Annotation: a pod with the value "true" asks for a checkpoint."""
 
 LEASE = PREFIX + "lease"
-"""Annotation: name of the Lease (in the pod's namespace) that tells whether anybody runs this workload."""
+"""Annotation: name of the Lease (in the pod's namespace) that shows whether any instance of this workload runs."""
 
 HELM_REVISION = PREFIX + "helm-revision"
 """Annotation of a Deployment or DaemonSet, not of its pods: the Helm revision that it was rendered for. On the pods it
@@ -17,7 +17,7 @@ HELM_RELEASE = "meta.helm.sh/release-name"
 """Helm's own annotation of whatever it installs."""
 
 CHECKPOINT_OF = PREFIX + "checkpoint-of"
-"""Label of every static pod that we make: the name of the workload it stands in for."""
+"""Label of every static pod that we make: the name of the workload that it replaces."""
 
 GENERATION = PREFIX + "generation"
 """Annotation of every static pod that we make: the number of the generation."""

@@ -72,7 +72,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         else:
             raise ValueError(f"wire type {kind} in field {number}")
         if at + size > len(data):
-            raise ValueError(f"field {number} is cut off")
+            raise ValueError(f"field {number} is truncated")
         yield number, data[at : at + size]
         at += size
 
@@ -95,7 +95,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while shift < 64:
         if at >= len(data):
-            raise ValueError("a number is cut off")
+            raise ValueError("a number is truncated")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift

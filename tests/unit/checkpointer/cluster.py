@@ -54,7 +54,7 @@ class Cluster:
         return self.contents.get((kind, namespace, name))
 
     def owner(self, kind: str, namespace: str, name: str) -> Owner | None:
-        """A workload; one that nobody told about can't be read."""
+        """A workload; one that wasn't added can't be read."""
         if name not in self.owners:
             raise ApiUnknown("403")
         return self.owners[name]
@@ -90,7 +90,7 @@ class Machine:
     cluster: Cluster
 
     def sandboxes(self) -> list[Sandbox]:
-        """What the runtime says."""
+        """What the runtime reports."""
         if self.cluster.sandboxes is None:
             raise RuntimeUnknown("containerd is down")
         return self.cluster.sandboxes
@@ -103,7 +103,7 @@ class Machine:
         return {name: name not in self.cluster.missing for name in names}
 
     def unready(self, pod: Pod) -> str:
-        """What the pod's own probes say."""
+        """What the pod's own probes report."""
         return self.cluster.unready
 
     def blocked(self, workload: Workload, number: int) -> bool:

@@ -41,7 +41,7 @@ def test_status(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.fixture
 def missing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Images that the node doesn't have, as its runtime says."""
+    """Images that the node doesn't have, according to its runtime."""
     missing: set[str] = set()
 
     def present(socket: str, timeout: float, images: Iterable[str]) -> dict[str, bool]:
@@ -84,7 +84,7 @@ def test_restore_puts_the_last_good_one_in_place_once(
 def test_restore_refuses_what_could_not_run(
     root: Path, missing: set[str], capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
-    """Neither a damaged generation nor one without its images replaces what is there, and the error says what could."""
+    """Neither a damaged generation nor one without its images replaces what is there; the error names what could."""
     missing.add("example/main:v1")
     Store(root).deactivate(API)
     assert restore(root, *arguments) == 1
@@ -96,7 +96,7 @@ def test_restore_refuses_what_could_not_run(
 def test_restore_waits_for_a_pass(
     root: Path, missing: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """While another process changes files, nothing is changed, and that is said."""
+    """While another process changes files, nothing is changed, and that is reported."""
     monkeypatch.setattr(node_commands, "_CHANGE_WAIT_SECONDS", 0.0)
     store = Store(root)
     store.deactivate(API)
@@ -108,7 +108,7 @@ def test_restore_waits_for_a_pass(
 
 
 def test_restore_of_an_unknown_workload_says_which_there_are(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A slip in the name costs no second look-up."""
+    """The error for a wrong name lists the right ones."""
     assert main(["--root", str(root), "restore", "kube-api"]) == 1
     assert "there are: kube-system/kube-apiserver" in capsys.readouterr().err
 
@@ -187,7 +187,7 @@ def test_bad_usage_is_refused(arguments: list[str], capsys: pytest.CaptureFixtur
 
 
 def test_run_needs_to_know_where_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without the chart's environment the process says what is missing."""
+    """Without the chart's environment the process reports what is missing."""
     monkeypatch.delenv("NODE_NAME", raising=False)
     assert main(["run"]) == 1
     assert "NODE_NAME" in capsys.readouterr().err

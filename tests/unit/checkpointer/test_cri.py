@@ -1,4 +1,4 @@
-"""What runs, as a container runtime says it: decoded from real wire format, over a real socket."""
+"""What runs, as a container runtime reports it: decoded from real wire format, over a real socket."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_unknown_container_in_a_living_sandbox_is_unknown() -> None:
 
 
 def test_a_container_that_outlives_its_sandbox_still_runs() -> None:
-    """On the host's network a container can go on after its sandbox died."""
+    """On the host's network a container can outlive its sandbox."""
     assert seen(sandbox(state=1), container("main", 1, "c1")).running == {"c1"}
 
 
@@ -51,7 +51,7 @@ def test_static_pods_and_our_standby_pods_are_not_parents() -> None:
 
 
 def test_other_workloads_do_not_count() -> None:
-    """A name that merely starts alike belongs to somebody else."""
+    """A name that merely starts alike is another workload's."""
     name = "kube-apiserver-proxy-abc-x1"
     assert seen(sandbox(name), container("main", 1, "c1", name)) == Presence()
 
@@ -63,7 +63,7 @@ def test_a_damaged_answer_is_an_error(data: bytes) -> None:
         with pytest.raises(ValueError, match="number where a message"):
             decode(data, b"")
     else:
-        with pytest.raises(ValueError, match=r"cut off|wire type|too long"):
+        with pytest.raises(ValueError, match=r"truncated|wire type|too long"):
             decode(b"", data)
 
 
@@ -112,20 +112,20 @@ def test_lists_over_a_socket_however_large(path: Path, serve: Callable[..., None
 
 
 def test_an_error_status_is_unknown(path: Path, serve: Callable[..., None]) -> None:
-    """A runtime that refuses to say is not one that says nothing runs."""
+    """A runtime that refuses to answer is not one on which nothing runs."""
     serve(lambda _: (b"", "12"))
     with pytest.raises(RuntimeUnknown, match="status 12 no such thing"):
         list_sandboxes(str(path), 20)
 
 
 def test_a_cut_connection_is_unknown(path: Path, serve: Callable[..., None]) -> None:
-    """A runtime that dies while it answers leaves nothing known."""
+    """After a runtime that dies while it answers, nothing is known."""
     serve(lambda _: (b"", "0"), cut=True)
     with pytest.raises(RuntimeUnknown, match="ListContainers"):
         list_sandboxes(str(path), 20)
 
 
 def test_no_socket_is_unknown(path: Path) -> None:
-    """A runtime that isn't there leaves nothing known."""
+    """Without a runtime, nothing is known."""
     with pytest.raises(RuntimeUnknown, match="No such file"):
         list_sandboxes(str(path), 20)

@@ -22,7 +22,7 @@ POD = ParentPod(API, "kube-system", "kube-apiserver-abc-x1", "u1", "2026-01-01T0
 
 @dataclass
 class Node:
-    """A node whose looks are two seconds apart."""
+    """A node whose passes are two seconds apart."""
 
     inventory: WorkloadInventory = GOOD
     history: History = field(default_factory=History)
@@ -56,7 +56,7 @@ def test_captures_only_after_the_set_time() -> None:
 
 
 def test_one_unready_look_starts_the_time_anew() -> None:
-    """A pod that is not Ready in a single look has to prove itself from the start."""
+    """A pod that is not Ready in a single pass has to prove itself from the start."""
     node, new = Node(), replace(POD, digest="new")
     node.look(parents=(new,), seconds=28)
     node.look(parents=(replace(new, ready=False),))
@@ -133,12 +133,12 @@ def test_no_start_while_the_runtime_does_not_know_a_container() -> None:
 
 
 def test_no_start_while_the_api_is_unknown() -> None:
-    """An answer from which nothing follows, a 401 say, starts nothing."""
+    """An answer from which nothing follows, such as a 401, starts nothing."""
     assert Node().look(api=ApiState.UNKNOWN, seconds=600).manifests == {}
 
 
 def test_no_start_while_the_parent_stays_up() -> None:
-    """An API that doesn't answer while its pod runs on, with etcd unreachable say, is not helped by a second one."""
+    """An API that doesn't answer while its pod runs, as with etcd unreachable, is not helped by a second one."""
     assert Node().look(api=ApiState.AWAY, presence=UP, seconds=600).manifests == {}
 
 
@@ -181,7 +181,7 @@ def test_a_damaged_generation_is_never_started() -> None:
 
 
 def test_the_standby_pod_stays_until_api_and_parent_are_back_for_long_enough() -> None:
-    """The standby pod may be what answers: it leaves only for a parent that has been Ready throughout."""
+    """The standby pod may be what answers: it ends only for a parent that has been Ready throughout."""
     node = Node(ACTIVE)
     assert node.look(api=ApiState.AWAY, seconds=60).manifests == {API: 2}
     assert node.look(seconds=300, presence=LOOPING).manifests == {API: 2}
@@ -277,7 +277,7 @@ def test_the_own_standby_pod_is_always_there_and_follows_the_newest() -> None:
 
 
 def test_the_own_standby_pod_is_not_restarted_while_it_may_be_needed() -> None:
-    """After a power cut in the middle of its own rollout, the old standby pod brings the API back before the new
+    """After a power cut in the middle of its own rollout, the old standby pod restores the API before the new
     replaces it.
 
     With its manifest gone or damaged there is nothing to wait for.
@@ -299,14 +299,14 @@ def test_prunes_all_but_the_last_distinct_good_ones() -> None:
 
 
 def test_prunes_nothing_on_an_unknown() -> None:
-    """No look with a source missing deletes a generation."""
+    """No pass with a source missing deletes a generation."""
     node = Node(WorkloadInventory(Policy.API_AWAY, tuple(Generation(n, str(n)) for n in range(1, 9))))
     assert node.look(api=ApiState.UNKNOWN).prune == ()
     assert node.look(presence=None).prune == ()
 
 
 def test_a_damaged_generation_goes_only_when_enough_good_ones_are_newer() -> None:
-    """Damaged generations may still tell a person something; they go last."""
+    """Damaged generations may still help an operator; they are removed last."""
     bad = Generation(1, "", intact=False)
     few = WorkloadInventory(Policy.API_AWAY, (bad, Generation(2, "a"), Generation(3, "b")))
     assert Node(few).look(presence=UP).prune == ()

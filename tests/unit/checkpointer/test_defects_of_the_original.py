@@ -43,7 +43,7 @@ def report(loop: Loop) -> list[str]:
 
 
 def files(root: Path) -> dict[Path, bytes]:
-    """Every file on the node, but for what only says who acts."""
+    """Every file on the node, except the one that only names the acting instance."""
     return {p: p.read_bytes() for p in root.rglob("*") if p.is_file() and p.name not in ("lock", "change")}
 
 
@@ -75,7 +75,7 @@ def test_checkpoints_regardless_of_health(tmp_path: Path, cluster: Cluster, heal
 
 
 def test_an_error_reads_as_nothing_is_running(tmp_path: Path, cluster: Cluster) -> None:
-    """With the API away and the runtime unknown, nothing starts: unknown isn't "not running"."""
+    """With the API unreachable and the runtime unknown, nothing starts: unknown isn't "not running"."""
     loop = kept(tmp_path, cluster)
     cluster.error, cluster.sandboxes = ApiAway("refused"), None
     passes(loop, cluster, 120)
@@ -104,7 +104,7 @@ def test_its_own_roll_out_deletes_everything(tmp_path: Path, cluster: Cluster) -
 
 
 def test_failed_writes_are_never_retried(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a full disk refused is written by the next pass that can; until then the node isn't ready, and says why."""
+    """What a full disk refused is written by the next pass that can; until then the node is unready, with a reason."""
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 8)
 
@@ -123,7 +123,7 @@ def test_failed_writes_are_never_retried(tmp_path: Path, cluster: Cluster, monke
 
 
 def test_writes_only_on_a_change_of_action(tmp_path: Path, cluster: Cluster) -> None:
-    """A manifest that somebody damages or deletes while its standby pod is needed is put right at the next pass."""
+    """A manifest that is damaged or deleted while its standby pod is needed is restored by the next pass."""
     loop = kept(tmp_path, cluster)
     cluster.error, cluster.sandboxes = ApiAway("refused"), []
     passes(loop, cluster, 40)
@@ -255,7 +255,7 @@ def test_its_standby_pods_match_selectors_of_others(tmp_path: Path, cluster: Clu
 
 
 def test_no_probes_and_no_metrics(tmp_path: Path, cluster: Cluster) -> None:
-    """It is ready only with a current standby pod of everything that asks, and says in numbers what it does."""
+    """It is ready only with a current standby pod of everything that asks, and reports in numbers what it does."""
     loop = instance(tmp_path, cluster)
     health = Health(loop.board, cluster.clock, 30.0, lambda: (503, ""))
     assert health.healthz()[0] == health.readyz()[0] == 503
@@ -282,7 +282,7 @@ def test_unverified_tls(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["kube-controller-manager", "kube-scheduler"])
 def test_only_kube_apiserver_is_kept(tmp_path: Path, cluster: Cluster, name: str) -> None:
-    """On one node nobody else could create or place pods again: these two are kept, and start when nobody leads."""
+    """On a single node nothing else could create or place pods again: these two are kept, and start when none leads."""
     notes = {"checkpointer.upgrader.io/lease": name}
     cluster.found = [pod(name=f"{name}-abc-x1", owner=("ReplicaSet", f"{name}-abc"), annotations=notes)]
     cluster.sandboxes, cluster.leases = [sandbox(f"{name}-abc-x1")], {name: ("t0", f"{name}-abc-x1_1")}

@@ -1,4 +1,4 @@
-"""Whole passes over arbitrary histories on a real folder, cut off between any two file operations."""
+"""Whole passes over arbitrary histories on a real folder, interrupted between any two file operations."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class World:
         self.image, self.ready, self.runtime = image, ready, runtime
 
     def look(self, operations: int) -> None:
-        """One pass, which the power may cut off; then another process begins."""
+        """One pass, which a power cut may interrupt; then another process begins."""
         active = self.active()
         standbys = [standby_of(active)] if active else []
         self.cluster.sandboxes = [*standbys, *([sandbox()] if self.ready else [])] if self.runtime else None
         self.cluster.now += 2
         good = self.ready and self.runtime and self.cluster.error is None
         self.streak = (self.image, self.streak[1] + 1 if self.streak[0] == self.image else 1) if good else ("", 0)
-        if self.streak[1] >= 6:  # ready_for is 10 s, a look every 2
+        if self.streak[1] >= 6:  # ready_for is 10 s, a pass every 2
             self.proven.add(f"sha256:{self.image}")
         try:
             with power_for(operations):

@@ -71,7 +71,7 @@ def test_nobody_there_is_away(node: Node) -> None:
     ],
 )
 def test_only_a_proper_answer_counts(node: Node, answer: Answer, error: type[Exception], says: str) -> None:
-    """A server error is an API that is unreachable; any other improper answer is unknown, and says why."""
+    """A server error is an API that is unreachable; any other improper answer is unknown, with the reason."""
     node.answer = answer
     api = node.api(node.serve())
     with pytest.raises(error, match=says):
@@ -80,7 +80,7 @@ def test_only_a_proper_answer_counts(node: Node, answer: Answer, error: type[Exc
 
 
 def test_a_replaced_server_is_reached_by_a_new_connection(node: Node) -> None:
-    """A kept connection that the old instance closed doesn't make the API look away."""
+    """A kept connection that the old instance closed doesn't make the API count as unreachable."""
     first = node.serve()
     api = node.api(first)
     api.pods()
@@ -104,7 +104,7 @@ def test_content_and_lease(node: Node) -> None:
     assert content == Content({"t": "ü".encode(), "b": b"\x00\x01"}, "2026-01-02T00:00:00Z")
     assert "x01" not in repr(content)
     node.answer = (200, b"{}")
-    with pytest.raises(ApiUnknown, match="when it was made"):
+    with pytest.raises(ApiUnknown, match="no creation time"):
         api.content("Secret", "ns", "s")
     node.answer = (200, b'{"spec": {"renewTime": "2026-01-01T00:00:00Z", "holderIdentity": "me_1"}}')
     assert api.lease("ns", "l") == ("2026-01-01T00:00:00Z", "me_1")
@@ -161,7 +161,7 @@ def test_a_workload_s_revision_counts_once_it_is_rolled_out(
     ],
 )
 def test_an_unusable_kubeconfig_is_unknown(tmp_path: Path, text: str | None, says: str) -> None:
-    """A damaged or missing credential says nothing of the API, and the message names the file."""
+    """A damaged or missing credential proves nothing about the API, and the message names the file."""
     path = tmp_path / "kubelet.conf"
     if text is not None:
         path.write_text(text)

@@ -22,7 +22,7 @@ def cluster() -> Cluster:
 
 
 def test_a_ready_pod_gets_a_checkpoint_and_is_told(tmp_path: Path, cluster: Cluster) -> None:
-    """After the set time there is a generation, the instance is ready, and the pod's condition says which one."""
+    """After the set time there is a generation, the instance is ready, and the pod's condition names it."""
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 8)
     assert cluster.conditions["kube-apiserver-abc-x1"][:2] == ("False", "Proving")
@@ -35,7 +35,7 @@ def test_a_ready_pod_gets_a_checkpoint_and_is_told(tmp_path: Path, cluster: Clus
 
 
 def test_ready_as_soon_as_the_checkpoint_is_there(tmp_path: Path, cluster: Cluster) -> None:
-    """The pass that makes the checkpoint is the one that says so: upgrades wait for it."""
+    """The pass that makes the checkpoint is the one that reports it: upgrades wait for it."""
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 0)
     while API not in loop.store.read():
@@ -95,7 +95,7 @@ def test_the_first_own_standby_pod_waits_for_nobody(tmp_path: Path, cluster: Clu
 
 
 def unready(loop: Loop) -> list[str]:
-    """Why it says that it isn't ready."""
+    """Why it reports itself as not ready."""
     report = loop.board.get()[0]
     assert report is not None
     return report.unready()
@@ -149,7 +149,7 @@ def test_only_one_instance_acts_and_the_other_takes_over(tmp_path: Path, cluster
 
 
 def test_run_lets_the_lock_go(tmp_path: Path, cluster: Cluster) -> None:
-    """A stopped instance leaves the lock to the next one."""
+    """A stopped instance releases the lock for the next one."""
     first, stop = instance(tmp_path, cluster), threading.Event()
     stop.set()
     first.once()
@@ -182,7 +182,7 @@ def test_a_refused_pod_is_told_why(tmp_path: Path, cluster: Cluster) -> None:
 
 
 def test_content_that_was_changed_under_a_running_pod_is_not_proven(tmp_path: Path, cluster: Cluster) -> None:
-    """A pod that stays Ready says nothing of a ConfigMap that it hasn't started with; after a restart it does."""
+    """A pod that stays Ready proves nothing about a ConfigMap that it hasn't started with; after a restart it does."""
     key = ("ConfigMap", "kube-system", "c")
     cluster.found = [pod(volumes=[{"name": "c", "configMap": {"name": "c"}}])]
     cluster.contents = {key: Content({"k": b"good"}, "2025-01-01T00:00:00Z")}
@@ -205,7 +205,7 @@ def test_content_that_was_changed_under_a_running_pod_is_not_proven(tmp_path: Pa
 
 
 def test_content_that_no_pod_was_started_with_leaves_the_node_unready(tmp_path: Path, cluster: Cluster) -> None:
-    """Where no checkpoint of the pod's template exists, unproven content is said."""
+    """Where no checkpoint of the pod's template exists, unproven content is reported."""
     cluster.found = [pod(volumes=[{"name": "c", "configMap": {"name": "c"}}])]
     cluster.contents = {("ConfigMap", "kube-system", "c"): Content({}, "2026-01-01T01:00:00Z")}
     loop = instance(tmp_path, cluster)
@@ -215,7 +215,7 @@ def test_content_that_no_pod_was_started_with_leaves_the_node_unready(tmp_path: 
 
 
 def test_a_crash_looping_successor_never_replaces_the_good_one(tmp_path: Path, cluster: Cluster) -> None:
-    """A bad rollout leaves the last-known-good alone, and makes the instance unready."""
+    """A bad rollout doesn't change the last-known-good, and makes the instance unready."""
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 12)
     bad = pod(name="kube-apiserver-bad-x1", uid="bad", ready=False, image_id="sha256:bad", hostNetwork=True)
@@ -287,7 +287,7 @@ def test_a_workload_that_no_longer_exists_needs_no_standby_pod(tmp_path: Path, c
 
 
 def test_the_standby_pod_of_kube_apiserver_stays_on_such_a_word(tmp_path: Path, cluster: Cluster) -> None:
-    """It may be the standby pod that says so, of a cluster whose Deployment was lost."""
+    """It may be the standby pod that answers so, of a cluster whose Deployment was lost."""
     cluster.owners = {"kube-apiserver": Owner(settled=True, release="kube-apiserver", revision="2")}
     loop = instance(tmp_path, cluster)
     passes(loop, cluster, 12)

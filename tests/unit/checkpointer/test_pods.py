@@ -34,7 +34,7 @@ def test_other_owners_are_refused(owner: tuple[str, str]) -> None:
 
 
 def test_no_owner_and_long_names_are_refused() -> None:
-    """Without an owner there is no identity, and a name that doesn't fit our label can't be told apart."""
+    """Without an owner there is no identity, and a name that doesn't fit our label can't be distinguished."""
     orphan = pod()
     del orphan["metadata"]["ownerReferences"]
     with pytest.raises(Refused, match="belongs to no"):
@@ -44,7 +44,7 @@ def test_no_owner_and_long_names_are_refused() -> None:
 
 
 def test_only_annotated_pods_of_workloads_ask() -> None:
-    """Neither mirror pods nor our own standby pods ask, whatever their annotations say."""
+    """Neither mirror pods nor our own standby pods ask, whatever their annotations."""
     assert asks(pod())
     assert not asks(pod(annotations={"checkpointer.upgrader.io/checkpoint": "false"}))
     assert not asks(pod(annotations={"kubernetes.io/config.mirror": "x"}))
@@ -64,7 +64,7 @@ def test_only_annotated_pods_of_workloads_ask() -> None:
     ],
 )
 def test_a_pod_is_recognised_by_name_and_labels(name: str, labels: dict[str, str], expected: bool) -> None:
-    """The runtime knows no owners: the names that Kubernetes generates tell."""
+    """The runtime knows no owners: the names that Kubernetes generates show them."""
     assert belongs(API, "kube-system", name, labels) is expected
     assert not belongs(API, "default", name, labels)
 

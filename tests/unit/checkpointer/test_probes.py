@@ -79,7 +79,7 @@ def test_https_probes_take_any_certificate(tmp_path: Path) -> None:
 
 
 def test_tcp_probes_need_a_listener() -> None:
-    """A port that nobody listens on is not ready, and the reason says so."""
+    """A port that nothing listens on is not ready, and the reason names it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert unready(probed({"tcpSocket": {"port": "https"}}, port)) == ""
@@ -87,7 +87,7 @@ def test_tcp_probes_need_a_listener() -> None:
 
 
 def test_what_cannot_be_asked_from_outside_is_left_to_the_kubelet() -> None:
-    """exec probes, and none at all, say nothing against a pod."""
+    """exec probes, and none at all, are no evidence against a pod."""
     assert unready(probed({"exec": {"command": ["true"]}}, 1)) == ""
     assert unready(pod()) == ""
 
@@ -123,7 +123,7 @@ def test_etcd_is_asked_for_its_health(tmp_path: Path, body: object, away: bool) 
 
 
 def test_etcd_that_nobody_listens_for_is_away() -> None:
-    """Where the files can't be read here, a connection tells at least that."""
+    """Where the files can't be read here, a connection proves at least that."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert not etcd_health.is_away(needs(f"https://127.0.0.1:{port}"))

@@ -1,4 +1,4 @@
-"""The decision's invariants, over arbitrary sequences of looks and interruptions."""
+"""The decision's invariants, over arbitrary sequences of observations and interruptions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ presences = st.builds(
 
 @st.composite
 def look(draw: st.DrawFn) -> tuple[Observation, float]:
-    """A look and how often it repeats, so that durations do pass."""
+    """An observation and how often it repeats, so that durations do pass."""
     api = draw(st.sampled_from(ApiState))
     answering = api is ApiState.ANSWERING
     found = draw(st.lists(pods, max_size=2, unique_by=lambda p: p.uid)) if answering else []
@@ -61,14 +61,14 @@ def look(draw: st.DrawFn) -> tuple[Observation, float]:
 
 @dataclass
 class Disk:
-    """The files, without their content. `apply` may be cut off after any number of file operations."""
+    """The files, without their content. `apply` may be interrupted after any number of file operations."""
 
     policy: Policy
     generations: list[Generation] = field(default_factory=list)
     active: int | None = None
 
     def seen(self, seen: Observation, now: float) -> Observation:
-        """That look, now, at what the disk makes the kubelet run."""
+        """That observation, now, of what the disk makes the kubelet run."""
         standbys = {} if self.active is None else {w: replace(c, number=self.active) for w, c in seen.standbys.items()}
         return replace(seen, now=now, standbys=standbys)
 
@@ -115,7 +115,7 @@ steps = st.lists(st.tuples(look(), st.sampled_from([0, 1, 2, 9]), st.booleans())
 def test_invariants_hold_over_any_sequence(
     steps: list[tuple[tuple[Observation, int], int, bool]], policy: Policy, first: list[Generation]
 ) -> None:
-    """I1 to I7 hold at every look, whatever was seen, wherever a pass was cut off, and across restarts."""
+    """I1 to I7 hold in every pass, whatever was seen, wherever a pass was interrupted, and across restarts."""
     disk = Disk(policy, first)
     history, now = History(), 100.0
     ready: dict[tuple[str, str], float] = {}

@@ -57,7 +57,7 @@ def test_the_order_of_events_decides(events: tuple[tuple[float, object], ...], v
 
 
 def changing(tmp_path: Path, changed: str) -> int:
-    """The newest generation after a ConfigMap was changed under a running pod, by clocks that say it was then."""
+    """The newest generation after a ConfigMap was changed under a running pod, by clocks that date it so."""
     cluster = Cluster(found=[pod(volumes=[{"name": "c", "configMap": {"name": "c"}}])], sandboxes=[sandbox()])
     cluster.contents = {KEY: Content({"k": b"good"}, "2025-01-01T00:00:00Z")}
     loop = instance(tmp_path, cluster)

@@ -1,4 +1,4 @@
-"""Health endpoints: which instance answers, and what it says."""
+"""Health endpoints: which instance answers, and what it reports."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_standby_is_as_ready_as_the_acting_instance() -> None:
     """A DaemonSet's pod that is the standby is judged by the checkpoints all the same; its own liveness is its own."""
     checks = health(Report(100.0, acting=False), peer=(503, "p: no"))
     assert checks.healthz()[0] == 200
-    assert checks.readyz() == (503, "standby; the acting instance says: p: no")
+    assert checks.readyz() == (503, "standby; the acting instance reports: p: no")
     assert health(Report(100.0, acting=False), peer=(200, "ok")).readyz()[0] == 200
 
 
@@ -93,13 +93,13 @@ def test_standby_asks_over_the_network() -> None:
 
 
 def test_two_standbys_do_not_ask_each_other_for_ever() -> None:
-    """A standby that is asked by another one says so instead of asking back."""
+    """A standby that is asked by another one reports itself as standby instead of asking back."""
     with served(health(Report(100.0, acting=False))) as port:
         assert ask_peer("127.0.0.1", port) == (503, "standby, too")
 
 
 def test_no_peer_is_unready() -> None:
-    """When nobody answers on the other port, that is said."""
+    """When nothing answers on the other port, that is reported."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         status, text = ask_peer("127.0.0.1", unused.getsockname()[1])
@@ -133,7 +133,7 @@ def test_metrics_of_each_workload() -> None:
 
 
 def test_metrics_are_well_formed_before_the_first_pass() -> None:
-    """A scrape at any moment parses, and says nothing that isn't known yet."""
+    """A scrape at any moment parses, and reports nothing that isn't known yet."""
     for report in (None, GOOD, Report(100.0, acting=False)):
         names = {family.name for family in text_string_to_metric_families(render(report, Counters(passes=3), 101.0))}
         assert "upgrader_checkpointer_passes" in names

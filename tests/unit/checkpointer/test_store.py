@@ -105,10 +105,10 @@ def test_the_manifest_points_into_its_own_generation(store: Store) -> None:
 
 
 def test_a_file_of_somebody_else_is_never_touched(store: Store) -> None:
-    """A manifest under our name without our label stays, and the error says what to do."""
+    """A manifest under our name without our label stays, and the error names the remedy."""
     capture(store)
     store.manifest_path(API).write_text('{"metadata": {"name": "mine"}}')
-    with pytest.raises(StoreError, match="move it away"):
+    with pytest.raises(StoreError, match="move it out of the folder"):
         store.activate(API, 1)
     with pytest.raises(StoreError, match="not our label"):
         store.deactivate(API)
@@ -136,7 +136,7 @@ def _flip(path: Path) -> None:
 def test_damage_is_seen_and_the_older_generation_is_the_last_good(
     store: Store, harm: Callable[[Path], object], says: str
 ) -> None:
-    """Any change of a generation's files is noticed, by the running process too, and said."""
+    """Any change of a generation's files is noticed, by the running process too, and reported."""
     capture(store)
     capture(store, with_secret(b"newer"))
     assert store.read()[API].damaged == {}
@@ -186,14 +186,14 @@ def test_any_interruption_is_repaired_by_the_next_pass(store: Store, action: str
 
 
 def test_prepare_restores_a_deleted_manifests_folder(store: Store) -> None:
-    """A removed manifests/ is made again; the kubelet finds it at its next look."""
+    """A removed manifests/ is made again; the kubelet finds it at its next check."""
     store.manifests.rmdir()
     store.prepare()
     assert store.manifests.is_dir()
 
 
 def test_a_full_disk_is_told_and_harms_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A generation that can't be written leaves the ones before as they are."""
+    """A generation that can't be written doesn't change the ones before."""
     capture(store)
 
     def full(*_: object) -> None:
@@ -278,7 +278,7 @@ def test_a_really_full_disk_keeps_the_good_and_still_starts_it(small_disk: Path)
 
 
 def test_what_failed_is_remembered_and_can_be_forgotten(store: Store) -> None:
-    """A mark survives the process, and goes when a person asks for another try."""
+    """A mark survives the process, and is removed when an operator asks for another try."""
     capture(store)
     capture(store, with_secret(b"second"))
     store.mark_failed(API, 2, "did not stay up")

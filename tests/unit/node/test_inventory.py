@@ -1,4 +1,4 @@
-"""What is read of a node's disk, whoever reads it."""
+"""What is read of a node's disk, for every reader."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_record_is_read_as_written(store: Store) -> None:
     ],
 )
 def test_whose_a_manifest_is(manifest: bytes, foreign: bool) -> None:
-    """One that parses and lacks our label is somebody's; one that doesn't parse is ours, damaged."""
+    """One that parses and lacks our label is foreign; one that doesn't parse is ours, damaged."""
     assert is_foreign(manifest) is foreign
 
 

@@ -82,7 +82,7 @@ ALLOWED = {
     "rules.py:_surplus": "what is kept when generations are pruned, not what is started",
     "node_commands.py:generations": "all of them, as they are listed",
     "node_commands.py:_choose": "refuses what an operator asked for; the checkpointer's own is always its newest",
-    "apiserver_causes.py:_none": "whose images to bring, where nothing can be started",
+    "apiserver_causes.py:_none": "whose images to import, where nothing can be started",
     "loop.py:_apply": "damage, as it is logged",
     "store.py:_write_failed": "the marks, as they are written",
     "checkpoint_facts.py:_workload": "the policy that the newest record names",
@@ -116,7 +116,7 @@ def test_a_second_rule_would_be_found(source: str) -> None:
 
 
 def test_no_label_or_layout_is_written_twice() -> None:
-    """The checkpointer's labels and the paths of its files stand in `upgrader.node` alone."""
+    """The checkpointer's labels and the paths of its files are defined in `upgrader.node` alone."""
     words = ("checkpointer.upgrader.io", "failed.json", "generation.json", "manifest.json", "checkpointer/workloads")
     for path in USERS:
         tree = ast.parse(path.read_text())

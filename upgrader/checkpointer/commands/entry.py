@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_seconds,
         default=30.0,
         metavar="S",
-        help="how long API and parent must be back before a standby pod leaves",
+        help="how long API and parent must be back before a standby pod is deactivated",
     )
     run.add_argument("--keep", type=_count, default=3, metavar="N", help="good generations to keep for each workload")
     run.add_argument(
@@ -103,7 +103,7 @@ def _add_node_commands(commands: argparse._SubParsersAction[argparse.ArgumentPar
         "generations", help="each generation on disk: where it came from, whether it can be started"
     )
     generations.set_defaults(command=node_commands.generations)
-    restore = commands.add_parser("restore", help="start a generation's standby pod now, whatever the API says")
+    restore = commands.add_parser("restore", help="start a generation's standby pod now, whatever the API's state")
     restore.set_defaults(command=node_commands.restore)
     restore.add_argument("workload", metavar="WORKLOAD", help="its name, or NAMESPACE/NAME")
     restore.add_argument(

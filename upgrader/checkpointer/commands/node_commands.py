@@ -120,7 +120,7 @@ def _choose(
     if missing and not options.missing_images:
         raise StoreError(
             f"generation {wanted} of {workload} needs images that this node doesn't have: {', '.join(missing)}; import "
-            f"them, choose another of the intact ones ({good}), or say --missing-images to have the kubelet pull them"
+            f"them, choose another of the intact ones ({good}), or add --missing-images to have the kubelet pull them"
         )
     return wanted
 

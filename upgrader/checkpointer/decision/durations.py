@@ -78,7 +78,7 @@ class History:
 
 
 def advance(history: History, seen: Observation, workloads: Iterable[Workload], ready_for: float) -> History:
-    """The history after one more look. `workloads`: those on disk; those of the observed pods are added."""
+    """The history after one more pass. `workloads`: those on disk; those of the observed pods are added."""
     every = {*workloads, *(p.workload for p in seen.parents)}
     return History(
         now=seen.now,
@@ -134,7 +134,7 @@ def _runtime(line: Timeline, workload: Workload, seen: Observation, ready_for: f
 def _up(
     before: frozenset[str], since: float | None, presence: Presence, now: float
 ) -> tuple[frozenset[str], float | None]:
-    """Which containers are up, and since when. A second pod that joins or leaves doesn't make the first less stable:
+    """Which containers are up, and since when. A second pod that starts or ends doesn't make the first less stable:
     what must last is any one container set's overlap.
     """
     same = presence.up & before

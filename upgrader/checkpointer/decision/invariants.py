@@ -1,7 +1,7 @@
-"""Checks what `decide` promises (I1 to I7) once more, before anything on disk is changed.
+"""Checks the invariants of `decide` (I1 to I7) once more, before anything on disk is changed.
 
 The checks go by the history and the disk alone, not by how the decision was made: a mistake there costs a pass that
-leaves things as they are, not what brings the API back. As every pass decides again, nothing else has to be undone.
+changes nothing, not what restores the API. As every pass decides again, nothing else has to be undone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Disk = Mapping[Workload, WorkloadInventory]
 
 @dataclass(frozen=True)
 class Violation:
-    """A promise that a plan would break. `invariant`: `I1` to `I7`."""
+    """An invariant that a plan would break. `invariant`: `I1` to `I7`."""
 
     invariant: str
     workload: Workload
@@ -34,7 +34,7 @@ def checked(plan: Desired, history: History, disk: Disk, settings: Settings) -> 
     """What of the plan may be carried out, and what is wrong with the rest.
 
     Of a workload with a violation nothing is deleted or replaced. Starting its standby pod where none is active is held
-    back by I4 alone, and a capture by I1: neither takes anything away.
+    back by I4 alone, and a capture by I1: neither removes anything.
     """
     found = (*_captures(plan, history, settings), *(v for w in disk for v in _of(w, plan, history, disk[w], settings)))
     if not found:
@@ -74,7 +74,7 @@ def _of(
     if (ends or pruned) and (history.answering_since is None or not history.runtime_known):
         yield Violation("I2", workload, "something would be deleted while the API or the runtime is unknown")
     if ends and not _stands(workload, history, before.policy, settings):
-        yield Violation("I5", workload, "the standby pod would leave before anything else is known to stand")
+        yield Violation("I5", workload, "the standby pod would end before anything else is known to be Ready")
     if placed is not None and not before.active and not _needed(workload, history, before.policy):
         yield Violation("I4", workload, "the standby pod would start without evidence that it is needed")
     if placed is not None and before.active and placed != before.active_number:

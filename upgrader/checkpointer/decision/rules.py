@@ -1,9 +1,9 @@
 """The pure core: from what has been so, and what is on disk, to which files there should be.
 
 `decide` is level-triggered: it is computed again on every pass, from durations and the disk alone, never from what it
-decided before. Applying a part of its answer, or none, or being killed between two file operations, leaves a disk from
-which the next pass decides the rest. What it promises (`invariants` checks it on
-each pass), and why it holds:
+decided before. Applying a part of its answer, or none, or being killed between two file operations, is no harm: the
+next pass decides the rest from the disk as it is. Its invariants (`invariants` checks them on each pass), and why they
+hold:
 
 I1. *The last-known-good is only ever replaced by something that was Ready for the set time.* A generation is captured
     only for a (pod, digest) whose unbroken run of passes "the API answered, this pod was Ready and not terminating, and
@@ -20,7 +20,7 @@ I3. *At most one instance of a workload is started here by us.* A workload has o
 I4. *A standby pod starts only against evidence.* Unreachable or expired is counted in consecutive passes, and the
     workload's own pods must be known to be absent, or known to be unable to stay up. No answer from the runtime is no
     evidence.
-I5. *A standby pod never leaves before its parent stands.* It is deactivated only after the API has answered, and the
+I5. *A standby pod never ends before its parent is Ready.* It is deactivated only after the API has answered, and the
     parent on this node has been Ready, both for the whole of `release_after` — the standby pod may be what is
     answering.
 I6. *The generation in use and the newest good one are never pruned.*
@@ -37,15 +37,15 @@ containers ran before and now none does, for `grace`; a living kubelet gets that
 *Crash loop*: nothing stays up, for `crash_grace`. While an API is merely being rolled, the old pod runs and stays
 up, so none of the three holds.
 
-`LEASE` (controller-manager, scheduler). They aren't needed to bring the API back, and after a power cut their pods,
+`LEASE` (controller-manager, scheduler). They aren't needed to restore the API, and after a power cut their pods,
 which are still bound to this node, are restarted by the kubelet as soon as the API answers. They are needed when
 the API answers and nothing in the cluster runs them: pods that were deleted or evicted are created and bound again
 only by these two. The sign of that is a lease that was not renewed for `crash_grace`, which is far longer than a
 restart or a leader election takes. The standby pod takes part in the election like any instance, so starting it
 needlessly costs memory, not correctness. It is deactivated when the parent here has been Ready, or another instance
-has held the lease, for `release_after`. Where the API says that the owner doesn't exist, and has said so for
-`release_after`, it is not meant to run: its standby pod neither starts nor stays. That of kube-apiserver never goes
-on such a word.
+has held the lease, for `release_after`. Where the owner doesn't exist according to the API, for all of
+`release_after`, it is not meant to run: its standby pod neither starts nor stays. That of kube-apiserver is never
+deactivated for this reason.
 
 A standby pod has failed when it was needed and nothing else could be the reason: for `crash_grace` the kubelet has had
 a sandbox for it and it didn't stay up, while what it depends on (etcd) answered. Then the next older intact generation
@@ -53,7 +53,7 @@ takes its place. A generation whose images are gone from the node is passed over
 
 `ALWAYS` (the checkpointer itself). Its manifest is there from the first generation on, so that it is there after a
 power cut. It follows the newest generation only while the API has answered for `release_after`: to switch it restarts
-it, and after a power cut it may be all that can bring the API back.
+it, and after a power cut it may be all that can restore the API.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from upgrader.checkpointer.observed_values import ParentPod, Settings
 from upgrader.node.generation_choice import Generation, WorkloadInventory, best
 from upgrader.node.workload_policy import Policy, Workload
 
-_LOOKS = 2
+_PASSES = 2
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Desired:
 def decide(
     history: History, parents: tuple[ParentPod, ...], disk: Mapping[Workload, WorkloadInventory], settings: Settings
 ) -> Desired:
-    """The files that there should be after this look. `parents`: pods of this look, empty unless the API answers."""
+    """The files that there should be after this pass. `parents`: pods of this pass, empty unless the API answers."""
     manifests: dict[Workload, int | None] = {}
     reasons: dict[Workload, str] = {}
     failed: dict[Workload, int] = {}
@@ -154,7 +154,7 @@ def _manifest(
     if any(g.number == inventory.active_number and not g.intact for g in inventory.generations):
         standby = history.of(workload).standby
         up = not history.runtime_known or (standby is not None and standby.up_since is not None)
-        # What runs has read its files already: to replace it would only take it away.
+        # What runs has read its files already: to replace it would only end it.
         return (
             (inventory.active_number, "active, though damaged") if up else (first.number, "what was active is damaged")
         )
@@ -194,13 +194,13 @@ def _start(workload: Workload, inventory: WorkloadInventory, history: History, s
     if inventory.policy is Policy.LEASE:
         if history.lasted(line.ownerless_since, settings.release_after):
             return ""
-        nobody = history.lasted(line.lease_stale_since, settings.crash_grace)
-        away = line.parent_ready_since is None and history.lasted(line.unstable_since, settings.crash_grace)
+        stale = history.lasted(line.lease_stale_since, settings.crash_grace)
+        parent_down = line.parent_ready_since is None and history.lasted(line.unstable_since, settings.crash_grace)
         answering = history.lasted(history.answering_since, settings.crash_grace)
-        return "nothing in the cluster runs it" if nobody and away and answering else ""
-    if history.away_passes < _LOOKS:
+        return "nothing in the cluster runs it" if stale and parent_down and answering else ""
+    if history.away_passes < _PASSES:
         return ""
-    if not line.seen_up and line.absent_passes >= _LOOKS:
+    if not line.seen_up and line.absent_passes >= _PASSES:
         return "the API is unreachable and nothing on this node would start it"
     if history.lasted(line.absent_since, settings.grace) and history.lasted(history.away_since, settings.grace):
         return "the API is unreachable and the workload's pod is gone"
@@ -212,7 +212,7 @@ def _start(workload: Workload, inventory: WorkloadInventory, history: History, s
 
 
 def _leave(workload: Workload, inventory: WorkloadInventory, history: History, settings: Settings) -> str:
-    """Why the standby pod may leave; empty if it may not."""
+    """Why the standby pod may be deactivated; empty if it may not."""
     if not (history.runtime_known and history.lasted(history.answering_since, settings.release_after)):
         return ""
     line = history.of(workload)

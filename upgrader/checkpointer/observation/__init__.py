@@ -1,1 +1,1 @@
-"""What the API server and the node say now: every source either answers or is unknown."""
+"""What the API server and the node report now: every source either answers or is unknown."""

@@ -55,7 +55,7 @@ class Api:
         times = [e["time"] for e in meta.get("managedFields") or [] if e.get("time")]
         times += [meta["creationTimestamp"]] if meta.get("creationTimestamp") else []
         if not times:
-            raise ApiUnknown(f"{kind} {namespace}/{name} doesn't say when it was made")
+            raise ApiUnknown(f"{kind} {namespace}/{name} has no creation time")
         return Content(content, max(times))
 
     def owner(self, kind: str, namespace: str, name: str) -> Owner | None:
@@ -117,13 +117,13 @@ class Api:
         try:
             status, content = self._exchange(method, path, body)
         except ApiAway:
-            # The server may have closed a kept connection (it was replaced, say): that alone doesn't mean that it's
-            # away.
+            # The server may have closed a kept connection (because it was replaced): that alone doesn't make it
+            # unreachable.
             if not kept:
                 raise
             return self._exchange(method, path, body)
         if kept and status == _TOO_MANY:
-            # A stopping server tells kept connections to go; another one takes new connections.
+            # A stopping server refuses kept connections; another one accepts new connections.
             self.close()
             return self._exchange(method, path, body)
         return status, content

@@ -18,7 +18,7 @@ _MAX_MESSAGE = 64 * 2**20
 
 
 class GrpcError(Exception):
-    """The call failed: the socket, the protocol, or a status other than OK. The message says which."""
+    """The call failed: the socket, the protocol, or a status other than OK. The message names which."""
 
 
 class Channel:

@@ -87,7 +87,7 @@ def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) -> tup
 
 
 def _load_inline(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """The ssl module takes only files, and a key should touch no disk: memory that looks like a file."""
+    """The ssl module takes only files, and a key should touch no disk: memory that has a file name."""
     handle = os.memfd_create("client-certificate")
     try:
         os.write(handle, base64.b64decode(certificate) + b"\n" + base64.b64decode(key))

@@ -1,4 +1,4 @@
-"""One observation: what the API server and the container runtime say now."""
+"""One observation: what the API server and the container runtime report now."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Node(Protocol):
 @dataclass(frozen=True)
 class ObservedNode:
     """An observation with its raw material. `pods` and `candidates` by pod UID. `images`: image → whether it is here;
-    lacks what isn't known. `doubts`: pod UID → why it doesn't count as Ready although the API says so.
+    lacks what isn't known. `doubts`: pod UID → why it doesn't count as Ready although its condition in the API is True.
     `complaints`: what could not be seen, and why.
     """
 
@@ -174,7 +174,7 @@ class Observer:
     def _ownerless(
         self, disk: Mapping[Workload, StoredWorkload], parents: tuple[ParentPod, ...], complaints: list[str]
     ) -> frozenset[Workload]:
-        """Workloads with a lease of which the API says that they no longer exist."""
+        """Workloads with a lease that no longer exist according to the API."""
         here = {p.workload for p in parents}
         gone: set[Workload] = set()
         for workload, stored in disk.items():
@@ -233,7 +233,7 @@ class Observer:
         """Whether this is our own pod, which acts, on a node that has no standby pod of us yet.
 
         Then acting has to do: it isn't Ready before its standby pod is in place, and it isn't while any other pod waits
-        to be kept, which would leave the node without what brings the others back. Later standby pods have a
+        to be kept, which would leave the node without what restores the others. Later standby pods have a
         predecessor to lose, and wait for a Ready pod.
         """
         stored = disk.get(workload)

@@ -1,7 +1,7 @@
 """Whether a pod was started with the Secrets and ConfigMaps of now, by what was seen in which order.
 
-Timestamps say so too (`pods.predates`), but two clocks write them, and clocks jump. What this process saw itself, by
-its own monotonic clock, comes first; where it saw too little, None leaves the question to the timestamps.
+Timestamps show it too (`pods.predates`), but two clocks write them, and clocks jump. What this process saw itself, by
+its own monotonic clock, comes first; where it saw too little, None means that the timestamps decide.
 """
 
 from __future__ import annotations

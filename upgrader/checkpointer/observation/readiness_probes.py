@@ -1,7 +1,7 @@
-"""A pod's readiness probes, asked by ourselves: the Ready condition is the kubelet's word, and may be old.
+"""A pod's readiness probes, asked by ourselves: the Ready condition is the kubelet's last report, and may be old.
 
-Only httpGet and tcpSocket can be asked from outside the pod. For exec and grpc probes the kubelet's word has to do,
-together with what the container runtime says of the containers.
+Only httpGet and tcpSocket can be asked from outside the pod. For exec and grpc probes the kubelet's report has to do,
+together with the containers' state in the container runtime.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What runs on this node, as its container runtime says."""
+"""What runs on this node, as its container runtime reports it."""
 
 from __future__ import annotations
 
@@ -65,8 +65,7 @@ def _presence(names: set[str], sandboxes: Iterable[Sandbox]) -> Presence:
     for sandbox in sandboxes:
         ready = ready or sandbox.ready
         here = {c.name: c.id for c in sandbox.containers if c.running}
-        # A container of unknown state in a dead sandbox is what a power cut leaves behind; in a living one it might
-        # run.
+        # A container of unknown state in a dead sandbox is a remnant of a power cut; in a living one it might run.
         unknown = unknown or (sandbox.ready and any(c.state == "unknown" for c in sandbox.containers))
         running.update(here.values())
         if sandbox.ready and names and names <= here.keys():

@@ -1,1 +1,1 @@
-"""What an instance says of itself: health checks and metrics."""
+"""What an instance reports of itself: health checks and metrics."""

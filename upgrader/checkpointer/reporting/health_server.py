@@ -1,7 +1,7 @@
 """/healthz, /readyz and /metrics.
 
 The DaemonSet's pod and the static pod share the node's network, so each has a port of its own: on a shared port a
-probe could be answered by the other one. Only one acts; the standby's readiness is what the acting one says, so that a
+probe could be answered by the other one. Only one acts; the standby's readiness is that of the acting one, so that a
 DaemonSet whose pod happens to be the standby is judged by the checkpoints all the same.
 """
 
@@ -47,7 +47,7 @@ class Health:
             return alive
         if not report.acting:
             status, text = self._peer()
-            return status, f"standby; the acting instance says: {text}"
+            return status, f"standby; the acting instance reports: {text}"
         reasons = report.unready()
         return (
             (_NOT_OK, "\n".join(reasons))
@@ -111,7 +111,7 @@ def serve(address: str, port: int, health: Health) -> ThreadingTCPServer:
             self.wfile.write(body)
 
     class Server(ThreadingTCPServer):
-        # Not http.server's own class: that one looks its host name up, which can take long on a node that is booting.
+        # Not http.server's own class: that one resolves its host name, which can take long on a node that is booting.
         allow_reuse_address = True
         daemon_threads = True
 

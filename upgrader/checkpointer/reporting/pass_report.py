@@ -1,4 +1,4 @@
-"""What an instance says of itself: the last pass, folded into what health checks and metrics need."""
+"""What an instance reports of itself: the last pass, folded into what health checks and metrics need."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WorkloadReport:
 class Report:
     """`at`: monotonic seconds of the pass. `pending`: pods without a current checkpoint, each with the reason.
     `down`: standby pods that should run and don't.
-    `urgent`: the API is unreachable and no standby pod stands in: the next pass may be what brings it back.
+    `urgent`: the API is unreachable and no standby pod is active: the next pass may be what restores it.
     """
 
     at: float
@@ -46,7 +46,8 @@ class Report:
         """Why the acting instance is not ready; empty when it is."""
         reasons = [*(f"{pod}: {reason}" for pod, reason in sorted(self.pending.items())), *self.down]
         if self.api is not ApiState.ANSWERING:
-            reasons.append(f"the API server is {self.api.value}")
+            state = "unreachable" if self.api is ApiState.AWAY else self.api.value
+            reasons.append(f"the API server is {state}")
         if not self.runtime_known:
             reasons.append("the container runtime can't be asked")
         if self.failure:

@@ -19,7 +19,7 @@ _NAME_ROOM = 58
 """Kubernetes cuts a generated name's prefix to this many characters."""
 _LABEL_ROOM = 63
 VOLUME_LAG = timedelta(minutes=2)
-"""How long the kubelet may take to bring a change into a running pod's volumes."""
+"""How long the kubelet may take to write a change into a running pod's volumes."""
 
 
 def asks(pod: Pod) -> bool:

@@ -105,7 +105,7 @@ def _volume(volume: Volume) -> Mapping[str, Any]:
 
 def _container(source: Mapping[str, Any], host_network: bool, fetch: Fetch, ports: Mapping[int, int]) -> Json:
     container: Json = copy.deepcopy(dict(source))
-    container["imagePullPolicy"] = "IfNotPresent"  # a registry may be as far away as the API
+    container["imagePullPolicy"] = "IfNotPresent"  # the registry may be as unreachable as the API
     container.pop("envFrom", None)
     env = [*_env_from(source, fetch), *_env(source, fetch)]
     if env or source.get("env"):

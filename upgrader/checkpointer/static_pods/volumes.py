@@ -102,7 +102,7 @@ def _files(volume: str, source: Mapping[str, Any], mode: int, owner: Owner, fetc
         )
         raise Refused("VolumeNeedsApi", f"volume {volume} holds {what}, which a static pod can't have{hint}")
     reference = source[kind]
-    # Volume sources say secretName where projections say name.
+    # Volume sources have secretName where projections have name.
     name, optional = reference.get("secretName") or reference.get("name", ""), bool(reference.get("optional"))
     content = fetch(_SOURCES[kind], name)
     if content is None:

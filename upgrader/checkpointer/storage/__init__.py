@@ -1,1 +1,1 @@
-"""The node's disk: who may write, and writing so that a power cut leaves nothing half done."""
+"""The node's disk: who may write, and writing so that no power cut interrupts a change halfway."""

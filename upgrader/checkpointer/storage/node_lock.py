@@ -16,13 +16,13 @@ _POLL_SECONDS = 0.02
 @contextmanager
 def changing(path: Path, wait_seconds: float, sleep: Callable[[float], None] = time.sleep) -> Iterator[bool]:
     """Hold the lock on the right to change files, so that an operator's `restore` and a pass don't interleave. Waits up
-    to `wait_seconds` for another holder, and says whether the lock is held: what is done without it is still atomic
+    to `wait_seconds` for another holder, and yields whether the lock is held: what is done without it is still atomic
     file by file, so that a holder that hangs can't keep the node from being served.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError:  # a full disk, say
+    except OSError:  # for example a full disk
         yield False
         return
     try:
@@ -75,7 +75,7 @@ class NodeLock:
         return True
 
     def holders_port(self) -> int | None:
-        """Where the holder, or the last one, answers; None when the file doesn't say."""
+        """Where the holder, or the last one, answers; None when the file doesn't name it."""
         try:
             text = self._path.read_text().strip()
         except (OSError, ValueError):

@@ -32,7 +32,7 @@ class Store(Inventory):
         return self.folder / "change"
 
     def prepare(self) -> tuple[str, ...]:
-        """Make the folders that are missing, and clear away what an interrupted pass left. What could not be done is
+        """Make the folders that are missing, and remove the remains of an interrupted pass. What could not be done is
         returned in words: none of it stops the work on what is there.
         """
         return tuple(self._prepare())
@@ -160,4 +160,6 @@ class Store(Inventory):
 
     def _must_be_ours(self, path: Path) -> None:
         if is_foreign(path.read_bytes()):
-            raise StoreError(f"{path} has our name but not our label {CHECKPOINT_OF}: it is left alone; move it away")
+            raise StoreError(
+                f"{path} has our name but not our label {CHECKPOINT_OF}: it is not changed; move it out of the folder"
+            )
