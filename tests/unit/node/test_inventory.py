@@ -12,7 +12,7 @@ from tests.unit.checkpointer.builders import API, made
 from upgrader.checkpointer.storage.store import Store
 from upgrader.node.disk_inventory import Inventory
 from upgrader.node.disk_layout import Layout, is_foreign
-from upgrader.node.generation import NotUnderstood, Origin, Record
+from upgrader.node.generation import NotUnderstood, Origin, Record, fingerprints
 from upgrader.node.workload_policy import Policy, Workload
 
 ORIGIN = Origin("kube-apiserver-abc-x1", "uid-1", "controller-1", "abc", "4", "2026-01-01T00:00:00Z")
@@ -105,3 +105,43 @@ def test_the_paths_are_those_that_clusters_have(tmp_path: Path) -> None:
     (tmp_path / "checkpointer/workloads/.tmp-x.y").mkdir(parents=True)
     (tmp_path / "checkpointer/workloads/a.b.c").mkdir()
     assert Layout(tmp_path).workloads() == [Workload("a", "b.c")]
+
+
+def test_a_generation_under_another_number_is_damaged(store: Store) -> None:
+    """A folder that was copied by hand isn't taken for the generation whose number it bears."""
+    store.generation(API, 2).rename(store.generation(API, 7))
+    assert Inventory(store.root).read()[API].damaged == {7: "says that it is generation 2"}
+
+
+@pytest.mark.parametrize("manifest", [b"{}", b'{"spec": {}}', b'{"spec": []}', b"{"])
+def test_a_manifest_that_was_recorded_as_nonsense_is_damaged(store: Store, manifest: bytes) -> None:
+    """Even with the checksum that was recorded, a manifest that names no containers is nothing to start."""
+    folder = store.generation(API, 1)
+    (folder / "manifest.json").write_bytes(manifest)
+    record = json.loads((folder / "generation.json").read_bytes())
+    record["entries"] = fingerprints(folder)
+    (folder / "generation.json").write_text(json.dumps(record))
+    assert Inventory(store.root).read()[API].damaged == {1: "manifest.json can't be understood"}
+
+
+def test_a_standby_pod_of_a_damaged_generation_is_still_recognised(store: Store) -> None:
+    """A manifest in place is known by its bytes, whatever else is damaged; one of no containers expects none."""
+    store.activate(API, 1)
+    assert Inventory(store.root).read()[API].active_containers == ("main",)
+    (store.generation(API, 1) / "generation.json").unlink()
+    stored = Inventory(store.root).read()[API]
+    assert (stored.active_number, stored.active_containers) == (1, ("main",))
+    for path in (store.manifest_path(API), store.generation(API, 1) / "manifest.json"):
+        path.write_bytes(b"{}")
+    stored = Inventory(store.root).read()[API]
+    assert (stored.active, stored.active_number, stored.active_containers) == (True, 1, ())
+
+
+def test_an_active_manifest_of_no_generation_is_of_none(store: Store) -> None:
+    """Where the generation's own manifest is gone, the one in place is ours, and of no known generation."""
+    store.activate(API, 1)
+    for number in (1, 2):
+        (store.generation(API, number) / "manifest.json").unlink()
+    stored = Inventory(store.root).read()[API]
+    assert (stored.active, stored.active_number) == (True, None)
+    assert stored.damaged == {1: "manifest.json is missing", 2: "manifest.json is missing"}
