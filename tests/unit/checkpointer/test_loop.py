@@ -451,7 +451,7 @@ def test_a_lease_that_may_not_be_read_starts_nothing(tmp_path: Path, cluster: Cl
     cluster.unreadable = {"kube-controller-manager"}
     passes(loop, cluster, 120)
     assert not manifest.exists()
-    assert "its lease can't be read" in loop._said["complaints"]
+    assert "its lease can't be read" in loop._logged["complaints"]
     cluster.unreadable = set()
     passes(loop, cluster, 40)
     assert manifest.exists()

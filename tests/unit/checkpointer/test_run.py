@@ -140,7 +140,7 @@ def test_an_instance_that_stands_by_passes_on_what_the_acting_one_says(
         acting.server_close()
     ((status, text),) = seen
     assert status == 200
-    assert text.startswith("standby; the acting instance says: ok")
+    assert text.startswith("standby; the acting instance reports: ok")
 
 
 def test_a_port_in_use_ends_the_process(

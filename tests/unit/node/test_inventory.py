@@ -110,7 +110,7 @@ def test_the_paths_are_those_that_clusters_have(tmp_path: Path) -> None:
 def test_a_generation_under_another_number_is_damaged(store: Store) -> None:
     """A folder that was copied by hand isn't taken for the generation whose number it bears."""
     store.generation(API, 2).rename(store.generation(API, 7))
-    assert Inventory(store.root).read()[API].damaged == {7: "says that it is generation 2"}
+    assert Inventory(store.root).read()[API].damaged == {7: "its record names generation 2"}
 
 
 @pytest.mark.parametrize("manifest", [b"{}", b'{"spec": {}}', b'{"spec": []}', b"{"])

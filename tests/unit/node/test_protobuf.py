@@ -47,10 +47,10 @@ def test_fields_of_later_versions_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"\x49\x01\x01", "field 9 is cut off"),
-        (b"\x55\x01", "field 10 is cut off"),
-        (b"\x0a\x02a", "field 1 is cut off"),
-        (b"\x0a", "a number is cut off"),
+        (b"\x49\x01\x01", "field 9 is truncated"),
+        (b"\x55\x01", "field 10 is truncated"),
+        (b"\x0a\x02a", "field 1 is truncated"),
+        (b"\x0a", "a number is truncated"),
         (b"\x0c", "wire type 4 in field 1"),
         (b"\x08" + b"\xff" * 11, "a number is too long"),
     ],
