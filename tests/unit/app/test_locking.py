@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,6 +47,15 @@ ENDS: dict[str, tuple[Callable[[], object], type[BaseException]]] = {
 }
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C works, also where the tests run in the background of a shell, which ignores it for them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 @pytest.mark.parametrize(("end", "raised"), ENDS.values(), ids=ENDS)
 def test_lock_is_given_back(session: Any, end: Callable[[], object], raised: type[BaseException]) -> None:
     """Whichever way the command ends, the lock is free afterwards, and signals do what they did before."""
