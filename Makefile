@@ -82,7 +82,7 @@ bench-sidebyside: build ## Upgrades by kubeadm, by Helm alone and by upgrader; w
 bench-three: build ## Three controllers under load, one of them without power in the end; writes docs/benchmarks/three-controllers.*
 	@$(BIN)/python -m bench.three
 
-bench-recovery: build ## Print how long the API is away, by cause (REPEAT=3), and after power cuts in upgrades (CUTS=10).
+bench-recovery: build ## Print how long the API is unreachable, by cause (REPEAT=3), and after power cuts in upgrades (CUTS=10).
 	@$(BIN)/python -m bench.recovery --repeat $(or $(REPEAT),3) --cuts $(or $(CUTS),10)
 
 bench-checkpointer: build ## Print what the pod-checkpointer costs a controller on which nothing happens.
@@ -91,14 +91,14 @@ bench-checkpointer: build ## Print what the pod-checkpointer costs a controller 
 reliability: build ## Let runs meet each fault at each moment and in each step; writes the tables of docs/reliability.md (two hours).
 	@$(BIN)/python -m bench.reliability
 
-soak: build ## Upgrade and take it back over and over, under load; power cuts; killed at every moment (ROUNDS=10, CONTROLLERS=1).
+soak: build ## Upgrade and roll back repeatedly, under load; power cuts; killed at every moment (ROUNDS=10, CONTROLLERS=1).
 	@$(BIN)/python -m bench.soak --rounds $(or $(ROUNDS),10) --controllers $(or $(CONTROLLERS),1)
 	$(PYTEST) tests/soak
 	$(BIN)/python -m bench.recovery --only none --cuts $(or $(ROUNDS),10)
 
 # --- maintenance ----------------------------------------------------------------------------------------------------
 
-lock: venv ## Resolve the dependencies anew into both lock files.
+lock: venv ## Update the pinned dependencies in both lock files.
 	@lock() { $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url "$$@"; }
 	lock pyproject.toml -o requirements.lock
 	lock pyproject.toml --group dev -c requirements.lock -c lab/images/pod-checkpointer/requirements.txt -o requirements-dev.lock

@@ -26,7 +26,7 @@ def render(chart: Path) -> str:
     parts = [f"# {about['name']}\n\n{about['description']}\n", _INSTALL.format(name=about["name"])]
     if intro.exists():
         parts.append(intro.read_text())
-    parts.append("## Values\n\nMade from the comments in `values.yaml`; `make docs` makes it anew.\n")
+    parts.append("## Values\n\nMade from the comments in `values.yaml`; run `make docs` to regenerate it.\n")
     rows = [f"| `{name}` | {_code(default)} | {text} |" for name, default, text in _values(chart / "values.yaml")]
     parts.append("\n".join(["| value | default | what it is |", "|---|---|---|", *rows]) + "\n")
     return "\n".join(parts)

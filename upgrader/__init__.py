@@ -1,3 +1,3 @@
-"""Upgrades self-hosted Kubernetes control planes, with a way back."""
+"""Upgrades self-hosted Kubernetes control planes, and rolls back if a step fails."""
 
 __version__ = "0.1.0"

@@ -62,7 +62,9 @@ def test_stopped_by_a_signal(
     before, after = releases.change()
     with releases.run_until(Moment("StepStarted", ONE, "pending-upgrade")) as process:
         output = stop(process)
-    assert process.returncode == 130 and "upgrader resume" in output and "nothing was changed" not in output, output
+    assert process.returncode == 130 and "upgrader resume" in output and "the cluster was not changed" not in output, (
+        output
+    )
     lease = read_lease(releases.cluster.kube)
     assert lease is not None and lease.holder is None
     assert releases.turns[1] == before, "the second step was not begun"

@@ -35,7 +35,7 @@ TARGET = click.option(
     help="Kubernetes version to upgrade to (default: kubernetesVersion in upgrader.yaml).",
 )
 RUN = click.option(
-    "--run", "name", metavar="RUN", help="Which run, as `upgrader history` names it (default: the newest)."
+    "--run", "name", metavar="RUN", help="Which run, as `upgrader history` names it (default: the newest upgrade)."
 )
 TAKE_OVER = click.option(
     "--take-over",

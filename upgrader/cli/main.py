@@ -28,7 +28,7 @@ _COMMANDS = {
 }
 
 
-_DECLINED = "Aborted: nothing was changed."
+_DECLINED = "Aborted: the cluster was not changed."
 _INTERRUPTED = (
     "Interrupted. If a run was in progress, `upgrader status` shows how far it got, and `upgrader resume` continues it."
 )

@@ -5,13 +5,13 @@ Two programs follow these rules and must never differ: the pod-checkpointer, who
 library only, from 3.8 on, which every machine that Ansible manages has; and only reading, as writing and transport
 differ between the two.
 
-===============  =========================================================================================
-names            labels, annotations and file names that pods, charts and files share
-workload_policy  what a checkpoint belongs to, and when it is started
-layout           where generations and manifests lie, and whose a manifest is
-generation       one generation: its record, and whether it is still as it was written
-choice           which generation to start, and which is the last-known-good
-disk_inventory   all that a node keeps, every generation verified
-cri, protobuf    what the container runtime reports, over any transport
-===============  =========================================================================================
+=================  =======================================================================================
+labels             labels, annotations and file names that pods, charts and files share
+workload_policy    what a checkpoint belongs to, and when it is started
+disk_layout        where generations and manifests lie, and whose a manifest is
+generation         one generation: its record, and whether it is still as it was written
+generation_choice  which generation to start, and which is the last-known-good
+disk_inventory     all that a node keeps, every generation verified
+cri, protobuf      what the container runtime reports, over any transport
+=================  =======================================================================================
 """
