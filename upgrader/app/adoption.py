@@ -45,7 +45,7 @@ class ProposedAdoption:
         """Raises Inhibited where a check forbids it."""
         if inhibits(self.findings):
             raise Inhibited(
-                "adoption was refused by a check; the cluster was not changed",
+                "a check blocks the adoption; the cluster was not changed",
                 remedy="Fix the checks marked error or unknown, then run it again.",
             )
 

@@ -49,7 +49,7 @@ class ProposedUpgrade:
         plan, session = self.checked.plan, self.session
         if self.checked.inhibited:
             raise Inhibited(
-                "the run was refused by a check; nothing was changed",
+                "a check blocks the run; nothing was changed",
                 remedy="Fix the checks marked error or unknown, then run `upgrader plan` again.",
             )
         pipeline = session.builder.forward(plan)

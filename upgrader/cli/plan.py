@@ -26,7 +26,7 @@ __all__ = ["plan"]
 def plan(folder: Path, target: KubernetesVersion | None, diff: bool, as_json: bool) -> None:
     """Show what `upgrader run` would change, and what blocks it. Changes nothing.
 
-    Exits with 3 when a check inhibits the run.
+    Exits with 3 when a check blocks the run.
     """
     checked = plan_upgrade(folder, target)
     if as_json:
@@ -34,7 +34,7 @@ def plan(folder: Path, target: KubernetesVersion | None, diff: bool, as_json: bo
     else:
         print_plan(checked.plan, checked.findings, diff=diff)
     if checked.inhibited:
-        raise Inhibited("a run would be refused: fix the checks marked error or unknown")
+        raise Inhibited("a check blocks the run: fix the checks marked error or unknown")
 
 
 def _as_json(checked: CheckedPlan) -> dict[str, object]:

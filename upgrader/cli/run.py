@@ -25,7 +25,7 @@ def run(folder: Path, target: KubernetesVersion | None, yes: bool, take_over: bo
     A step that fails is rolled back, then the earlier steps of this run, unless `policy.onFailure` is set differently.
 
     \b
-    Exit codes: 0 done, 2 wrong usage or files, 3 inhibited by a check, 4 failed and rolled back with the cluster
+    Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check, 4 failed and rolled back with the cluster
     healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
     with propose_upgrade(folder, target, FRONT_END, take_over=take_over) as proposed:

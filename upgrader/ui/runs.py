@@ -106,7 +106,7 @@ def print_status(status: Status, now: datetime, stream: TextIO | None = None) ->
         out.print(
             "Resume it with `upgrader resume`, or undo it with `upgrader rollback`."
             if run.state.is_upgrade
-            else f"Run `{run.state.kind.command}` again to continue: what is done already is only checked."
+            else f"Run `{run.state.kind.command}` again to continue: completed steps are only checked."
         )
 
 

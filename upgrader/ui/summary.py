@@ -56,7 +56,8 @@ def step_row(step: StepState) -> tuple[Text, Text, Text, Text]:
     sign, style = MARKS.get(step.phase, INTERRUPTED)
     seconds = step.seconds + step.undo_seconds
     gates = f"{len(step.gates)} gate{'s' * (len(step.gates) != 1)}" if step.gates else ""
-    phase = f"interrupted while {step.phase}" if step.active else step.phase
+    ended = {"undone": "rolled back", "undo-failed": "could not be rolled back"}
+    phase = f"interrupted while {step.phase}" if step.active else ended.get(step.phase, step.phase)
     what = step.summary if step.phase == "passed" else f"{phase}: {step.summary}"
     return (
         Text.assemble(" ", (sign, style), f" {step.name}"),

@@ -129,7 +129,7 @@ def test_a_place_that_fails_is_said_once_and_tried_again(world: World) -> None:
     world.places.kube.unavailable = False
     world.clock.sleep(RETRY_SECONDS)
     world.emit(StepEnded("a", "passed", 1.0))
-    assert world.notes[1:] == ["this run's journal is copied to the cluster again"]
+    assert world.notes[1:] == ["this run's journal is replicated to the cluster again"]
     assert b"StepEnded" in (world.places.cluster.read(RUN) or b"")
 
 

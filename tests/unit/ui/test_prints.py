@@ -117,7 +117,7 @@ def test_a_report_shows_outcome_steps_and_availability() -> None:
     shown = out.getvalue()
     assert "↶ upgrade to v1.37.1 failed and was rolled back in 1 min 15 s" in shown
     assert " ✔ pod-checkpointer  1 gate  12 s" in shown
-    assert "45 s  undone: a:v1 → a:v2" in shown
+    assert "45 s  rolled back: a:v1 → a:v2" in shown
     assert " ? kubernetes" in shown and "interrupted while applying: b:v1 → b:v2" in shown
     assert "1,234 requests · 1 failed (3 at the first try) · longest gap 310 ms" in shown
     assert "recovered over SSH in 12 s (connection refused)" in shown

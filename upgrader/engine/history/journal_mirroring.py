@@ -118,10 +118,12 @@ class JournalMirror:
     def _report(self, place: str, problem: str) -> None:
         if problem:
             if place not in self._failing:
-                self._note(f"this run's journal can't be copied to {place}, and is in the run's folder only: {problem}")
+                self._note(
+                    f"this run's journal can't be replicated to {place}, and is in the run's folder only: {problem}"
+                )
             self._failing[place] = self._clock.monotonic()
         elif self._failing.pop(place, None) is not None:
-            self._note(f"this run's journal is copied to {place} again")
+            self._note(f"this run's journal is replicated to {place} again")
 
     def _copy(self, place: JournalReplica) -> None:
         content = self._journal.read_bytes()

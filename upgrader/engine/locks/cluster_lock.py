@@ -193,6 +193,6 @@ def _hold(kube: Kube, clock: Clock, holder: Holder, lease: Lease, *, acquired: s
 
 def _locked(holder: Holder, lease: Lease) -> Locked:
     return Locked(
-        f"this cluster is being upgraded by {holder}\nsince {lease.acquired[:19]}Z, by that machine's clock",
+        f"another run works on this cluster: {holder}\nsince {lease.acquired[:19]}Z, by that machine's clock",
         remedy="Wait for it to end, or stop it there. If it is known to be dead: --take-over.",
     )

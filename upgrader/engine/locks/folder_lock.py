@@ -42,7 +42,7 @@ def folder_lock(folder: Path, holder: str, clock: Clock) -> Iterator[None]:
         except BlockingIOError:
             other = _holder(file)
             raise Locked(
-                f"{folder} is being upgraded by {other.holder} since {other.since:%Y-%m-%d %H:%M:%SZ}",
+                f"{folder} is locked by {other.holder} since {other.since:%Y-%m-%d %H:%M:%SZ}",
                 remedy="Wait for it to end, or stop it first; `upgrader status` shows what it is doing.",
             ) from None
         os.ftruncate(file, 0)
