@@ -55,6 +55,11 @@ class Refused(Exception):
 
 Render = Callable[..., Rendered]
 
+_REQUIRED: Mapping[str, Mapping[str, Any]] = {
+    "pod-checkpointer": {"image": {"repository": "registry.example/pod-checkpointer"}}
+}
+"""Values that have no default, for tests that don't set them."""
+
 
 @pytest.fixture(scope="session")
 def render() -> Render:
@@ -64,7 +69,8 @@ def render() -> Render:
     def work(chart: str, values: Mapping[str, Any] | None = None) -> Rendered:
         command = [helm, "template", chart, str(CHARTS / chart), "--namespace", "kube-system"]
         command += ["--kube-version", "v1.36.3", "--values", "-"]
-        done = subprocess.run(command, input=json.dumps(values or {}), capture_output=True, text=True, check=False)
+        given = json.dumps({**_REQUIRED.get(chart, {}), **(values or {})})
+        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Refused(done.stderr)
         return Rendered(done.stdout)

@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.charts.conftest import Refused, Render
+from tests.charts.conftest import Refused, Render, Rendered
 
 ONE: dict[str, Any] = {"kubernetesVersion": "v1.36.3", "endpoints": {"addresses": ["192.0.2.11"]}}
 THREE: dict[str, Any] = {"kubernetesVersion": "v1.36.3", "replicas": 3}
 NAME = ("Deployment", "kube-apiserver")
 API = (*NAME, "kube-apiserver")
+
+
+def _variables(rendered: Rendered) -> dict[str, str]:
+    """The environment of HAProxy's container, without what the kubelet fills in."""
+    return {e["name"]: e["value"] for e in rendered.container(*NAME, "haproxy")["env"] if "value" in e}
 
 
 def test_the_old_instance_stays_until_the_new_one_is_ready(render: Render) -> None:
@@ -107,6 +112,14 @@ def test_one_replica_keeps_its_own_endpoint(render: Render) -> None:
     assert piece["ports"] == [{"name": "https", "port": 6443, "protocol": "TCP"}]
 
 
+def test_from_one_replica_to_three_the_service_keeps_an_endpoint(render: Render) -> None:
+    """The chart's own EndpointSlice stays as long as its address is set: the leases of three instances appear later."""
+    one, three = (render("kube-apiserver", ONE | {"replicas": count}) for count in (1, 3))
+    assert three.flags(*API)["endpoint-reconciler-type"] == ["lease"]
+    kept, before = (each.get("EndpointSlice", "kube-apiserver")["endpoints"] for each in (three, one))
+    assert kept == before
+
+
 def test_several_replicas_register_themselves(render: Render) -> None:
     """With several controllers instances hold leases, as a static list would keep a dead controller."""
     rendered = render("kube-apiserver", THREE)
@@ -156,8 +169,19 @@ def test_exposed_on_all_interfaces(render: Render) -> None:
     rendered = render("kube-apiserver", ONE | {"exposeOnAllInterfaces": True})
     assert rendered.flags(*API)["secure-port"] == ["7443"]
     front = rendered.get("ConfigMap", "kube-apiserver-proxy")["data"]["front.cfg"]
-    assert 'bind "${HOST_IP}:7443"' in front and 'bind "0.0.0.0:6443"' in front
+    assert 'bind "${HOST_IP}:7443"' in front and 'bind "${ANY_ADDRESS}:6443" v4v6' in front
     assert rendered.get("EndpointSlice", "kube-apiserver")["ports"][0]["port"] == 7443
+
+
+def test_more_addresses_are_served_wherever_they_are(render: Render) -> None:
+    """HAProxy binds to an address that the node doesn't have yet, on the same port; no other address is added."""
+    extra = {"extraAddresses": ["192.0.2.9", "2001:db8::9"]}
+    front = render("kube-apiserver", ONE | extra).get("ConfigMap", "kube-apiserver-proxy")["data"]["front.cfg"]
+    assert [line.strip() for line in front.splitlines() if "bind " in line] == [
+        'bind "${HOST_IP}:6443"',
+        'bind "192.0.2.9:6443" transparent',
+        'bind "2001:db8::9:6443" transparent',
+    ]
 
 
 def test_grace_periods_add_up(render: Render) -> None:
@@ -165,13 +189,98 @@ def test_grace_periods_add_up(render: Render) -> None:
     rendered = render("kube-apiserver", ONE)
     drain = rendered.container(*API)["lifecycle"]["preStop"]["sleep"]["seconds"]
     watches = int(rendered.flags(*API)["shutdown-watch-termination-grace-period"][0].removesuffix("s"))
-    assert rendered.pod(*NAME)["spec"]["terminationGracePeriodSeconds"] > drain + watches
+    hold = int(_variables(rendered)["HOLD_SECONDS"])
+    assert rendered.pod(*NAME)["spec"]["terminationGracePeriodSeconds"] > drain + max(watches, hold)
+    assert int(_variables(rendered)["DRAIN_SECONDS"]) == drain
 
 
 def test_a_grace_period_that_is_too_short_is_refused(render: Render) -> None:
     """Short grace periods are refused, as they would kill connections during the drain."""
     with pytest.raises(Refused, match="terminationSeconds"):
         render("kube-apiserver", ONE | {"gracefulShutdown": {"terminationSeconds": 20}})
+    with pytest.raises(Refused, match="holdSeconds"):
+        render("kube-apiserver", ONE | {"gracefulShutdown": {"holdSeconds": 40}})
+
+
+def test_the_check_authenticates_with_a_token_that_only_this_pod_has(render: Render) -> None:
+    """The pod makes the token, kube-apiserver reads it, and no other container has it in a file, manifest or flag."""
+    rendered = render("kube-apiserver", ONE)
+    (file,) = rendered.flags(*API)["token-auth-file"]
+    assert _variables(rendered)["TOKEN_FILE"] == file
+    volumes = {v["name"]: v for v in rendered.pod(*NAME)["spec"]["volumes"]}
+    mounts = {m["mountPath"]: m["name"] for m in rendered.container(*API)["volumeMounts"]}
+    assert "emptyDir" in volumes[mounts[file.rpartition("/")[0]]]
+    check = rendered.get("ConfigMap", "kube-apiserver-proxy")["data"]["check.cfg"]
+    assert check.count('hdr Authorization "Bearer ${TOKEN}"') == 2
+
+
+def test_the_checkers_page_forwards_one_request_alone(render: Render) -> None:
+    """Other processes of the node reach its address: only the request that proxy.sh holds back is passed on."""
+    check = render("kube-apiserver", ONE).get("ConfigMap", "kube-apiserver-proxy")["data"]["check.cfg"]
+    forwarded = [line.strip() for line in check.splitlines() if "_backend " in line]
+    assert forwarded == ["use_backend held if METH_POST { path /apis/authentication.k8s.io/v1/selfsubjectreviews }"]
+    assert "\n  timeout http-request 2s\n" in check
+
+
+def test_without_a_token_the_check_is_anonymous(render: Render) -> None:
+    """`health.token: false` leaves no trace of a token."""
+    rendered = render("kube-apiserver", ONE | {"health": {"token": False}})
+    assert "token-auth-file" not in rendered.flags(*API)
+    assert "TOKEN_FILE" not in _variables(rendered)
+    assert "Authorization" not in rendered.get("ConfigMap", "kube-apiserver-proxy")["data"]["check.cfg"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"extraArgs": {"token-auth-file": "/etc/kubernetes/tokens.csv"}},
+        {"extraArgs": {"anonymous-auth": "false"}, "health": {"token": False}},
+    ],
+)
+def test_a_check_that_can_never_succeed_is_refused(render: Render, values: dict[str, Any]) -> None:
+    """No second token file, and no anonymous check of a server that refuses anonymous requests."""
+    with pytest.raises(Refused, match=r"health\.token"):
+        render("kube-apiserver", ONE | values)
+
+
+def test_no_anonymous_requests(render: Render) -> None:
+    """`anonymous-auth=false` is accepted, as the check authenticates."""
+    flags = render("kube-apiserver", ONE | {"extraArgs": {"anonymous-auth": "false"}}).flags(*API)
+    assert flags["anonymous-auth"] == ["false"] and "token-auth-file" in flags
+
+
+def test_only_the_files_that_a_flag_names_are_mounted(render: Render) -> None:
+    """No container sees a CA's key, nor the folder that has it; a file of the operator's flags is mounted as well."""
+    more = {"service-account-key-file": ["/etc/kubernetes/pki/sa.pub", "/etc/kubernetes/pki/old/sa.pub"]}
+    more["tls-sni-cert-key"] = ["/etc/kubernetes/pki/x.crt,/etc/kubernetes/pki/x.key:*.example.org"]
+    rendered = render("kube-apiserver", ONE | {"extraArgs": more})
+    paths = {v["hostPath"]["path"] for v in rendered.pod(*NAME)["spec"]["volumes"] if "hostPath" in v}
+    mounts = {m["mountPath"] for m in rendered.container(*API)["volumeMounts"]}
+    pki = {path for path in paths if path.startswith("/etc/kubernetes")}
+    assert pki == {path for path in mounts if path.startswith("/etc/kubernetes")}
+    assert {"old/sa.pub", "x.crt", "x.key", "sa.key", "etcd/ca.crt"} <= {
+        p.removeprefix("/etc/kubernetes/pki/") for p in pki
+    }
+    assert not any(path.endswith(("ca.key", "/pki", "/kubernetes")) for path in pki)
+    proxy = {m["mountPath"] for m in rendered.container(*NAME, "haproxy")["volumeMounts"]}
+    assert proxy == {"/run/kube-apiserver", "/etc/kube-apiserver-proxy"}
+
+
+def test_a_file_that_the_operator_mounts_is_not_mounted_twice(render: Render) -> None:
+    """A mount of `extraVolumeMounts` has precedence over the chart's own mount of the same file."""
+    own = {"name": "own", "mountPath": "/etc/kubernetes/pki/etcd"}
+    values = {"extraVolumes": [{"name": "own", "emptyDir": {}}], "extraVolumeMounts": [own]}
+    mounts = [m["mountPath"] for m in render("kube-apiserver", ONE | values).container(*API)["volumeMounts"]]
+    assert "/etc/kubernetes/pki/etcd" in mounts and "/etc/kubernetes/pki/etcd/ca.crt" not in mounts
+
+
+def test_haproxy_is_not_root_once_it_listens(render: Render) -> None:
+    """Both HAProxy processes change their user; only the capabilities for that, and for ending them, are added."""
+    rendered = render("kube-apiserver", ONE)
+    for file in ("check.cfg", "front.cfg"):
+        assert "\n  uid 99\n  gid 99\n" in rendered.get("ConfigMap", "kube-apiserver-proxy")["data"][file]
+    capabilities = rendered.container(*NAME, "haproxy")["securityContext"]["capabilities"]
+    assert capabilities == {"drop": ["ALL"], "add": ["SETUID", "SETGID", "KILL"]}
 
 
 def test_all_instances_run_as_one_user(render: Render) -> None:

@@ -68,6 +68,14 @@ def test_kubeadms_names_and_selectors(render: Render) -> None:
     assert rendered.names("ClusterRoleBinding") == {"kubeadm:node-proxier", "system:coredns"}
 
 
+@pytest.mark.parametrize(("values", "wanted"), [({}, "10%"), ({"maxUnavailable": 3}, 3)])
+def test_kube_proxy_is_replaced_on_a_tenth_of_the_nodes(render: Render, values: dict[str, Any], wanted: Any) -> None:
+    """One node after the other would exceed Helm's timeout from some 20 nodes on."""
+    rendered = render("kubernetes", {**VALUES, "kubeProxy": {**VALUES["kubeProxy"], **values}})
+    strategy = rendered.get("DaemonSet", "kube-proxy")["spec"]["updateStrategy"]
+    assert strategy["rollingUpdate"] == {"maxUnavailable": wanted}
+
+
 def test_uninstalling_leaves_proxy_and_dns(render: Render) -> None:
     """Uninstalling the release keeps every object of kube-proxy and CoreDNS, and deletes the others."""
     for item in render("kubernetes", VALUES).objects:
@@ -145,3 +153,12 @@ def test_unknown_values_are_refused(render: Render) -> None:
     """The schema refuses mistakes at any level."""
     with pytest.raises(Refused, match="schema"):
         render("kubernetes", VALUES | {"scheduler": {"extraArg": {}}})
+
+
+def test_number_of_coredns_pods_can_be_left_to_an_autoscaler(render: Render) -> None:
+    """With `null` the chart doesn't set it, and no more pods than a quarter are unavailable in a rollout."""
+    spec = render("kubernetes", VALUES | {"coredns": {"replicas": None}}).get("Deployment", "coredns")["spec"]
+    assert "replicas" not in spec
+    assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] == "25%"
+    spec = render("kubernetes", VALUES).get("Deployment", "coredns")["spec"]
+    assert (spec["replicas"], spec["strategy"]["rollingUpdate"]["maxUnavailable"]) == (2, 1)

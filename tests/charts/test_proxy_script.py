@@ -6,6 +6,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -18,13 +19,14 @@ NODE, PRIVATE = "127.77.0.1", "127.77.0.2"
 class Node:
     """Listening sockets on a loopback address in place of a node."""
 
-    def __init__(self, held: ExitStack) -> None:
+    def __init__(self, held: ExitStack, address: str = NODE) -> None:
         self._held = held
+        self._address = address
         self.port = 0
 
     def listen(self, address: str) -> None:
         """One more listener at the address, on the one port of this node."""
-        listener = self._held.enter_context(socket.socket())
+        listener = self._held.enter_context(socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET))
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind((address, self.port))
         listener.listen()
@@ -32,11 +34,23 @@ class Node:
 
     def lost(self, check: str, seconds: int = 0) -> bool:
         """Whether the script closes a listener, by the result of the last check and the seconds since it changed."""
-        words = f'source "{SCRIPT}" true; CHECK={check} LASTS={seconds}; lost'
-        environment = {"HOST_IP": NODE, "PRIVATE_ADDRESS": PRIVATE, "API_PORT": str(self.port), "PATH": "/usr/bin:/bin"}
-        done = subprocess.run(["bash", "-c", words], env=environment, capture_output=True, text=True, check=False)
+        return self.holds(f"CHECK={check} LASTS={seconds}; lost")
+
+    def holds(self, words: str) -> bool:
+        """Whether a function of the script succeeds."""
+        return self._script(words).returncode == 0
+
+    def output(self, words: str) -> str:
+        """What a function of the script prints."""
+        return self._script(words).stdout
+
+    def _script(self, words: str) -> subprocess.CompletedProcess[str]:
+        environment = {"HOST_IP": self._address, "PRIVATE_ADDRESS": PRIVATE, "API_PORT": str(self.port)}
+        environment["PATH"] = "/usr/bin:/bin"
+        command = ["bash", "-c", f'source "{SCRIPT}" true; {words}']
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert not done.stderr, done.stderr
-        return done.returncode == 0
+        return done
 
 
 @pytest.fixture
@@ -68,8 +82,85 @@ def test_another_instance_takes_over_from_one_that_is_not_ready(node: Node) -> N
     assert node.lost("L7TOUT", seconds=10)
 
 
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("192.0.2.11", "0B0200C0"),
+        ("::1", "00000000000000000000000001000000"),
+        ("fd00::11", "000000FD000000000000000011000000"),
+        ("2001:db8:1:2:3:4:5:6", "B80D0120020001000400030006000500"),
+        ("fe80::", "000080FE000000000000000000000000"),
+    ],
+)
+def test_an_address_as_the_kernel_shows_it(node: Node, address: str, shown: str) -> None:
+    """IPv4 and IPv6 addresses are found in /proc/net/tcp and tcp6."""
+    assert node.output(f"in_hexadecimal {address}") == shown
+
+
+@pytest.mark.parametrize(("listeners", "another"), [(1, False), (2, True)])
+def test_a_successor_on_an_ipv6_address(listeners: int, another: bool) -> None:
+    """On an IPv6 node, another instance is noticed when it listens, and not before."""
+    with ExitStack() as held:
+        node = Node(held, "::1")
+        for _ in range(listeners):
+            node.listen("::1")
+        assert node.holds("succeeded") is another
+
+
 def test_unknown_is_no_reason_to_close(node: Node) -> None:
     """A checker that doesn't answer closes no listener, even beside another instance."""
     node.listen(PRIVATE)
     node.listen(NODE)
     assert not node.lost("", seconds=3600)
+
+
+class Api:
+    """A kube-apiserver behind the checker's page, which admits a request or refuses it; `request` is what came."""
+
+    def __init__(self, held: ExitStack, tmp_path: Path) -> None:
+        self._listener = held.enter_context(socket.create_server((PRIVATE, 0)))
+        self.tokens = tmp_path / "tokens.csv"
+        self.tokens.write_text("t0ken,proxy,proxy\n")
+        self.script = subprocess.Popen(
+            ["bash", "-c", f'source "{SCRIPT}" true; hold'],
+            env={
+                "HOST_IP": NODE,
+                "PRIVATE_ADDRESS": PRIVATE,
+                "STATUS_PORT": str(self._listener.getsockname()[1]),
+                "TOKEN_FILE": str(self.tokens),
+                "DRAIN_SECONDS": "0",
+                "HOLD_SECONDS": "1",
+                "PATH": "/usr/bin:/bin",
+            },
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        held.callback(self.script.kill)
+        self.connection = held.enter_context(self._listener.accept()[0])
+        self.request = b""
+        while b"\r\n\r\n" not in self.request:
+            self.request += self.connection.recv(4096)
+
+    def answer(self, status: str) -> str:
+        """Answer the request; what the script says of it."""
+        self.connection.sendall(f"HTTP/1.1 {status}\r\n\r\n".encode())
+        return self.script.communicate(timeout=30)[0]
+
+
+def test_the_body_is_held_back(tmp_path: Path) -> None:
+    """The request that keeps kube-apiserver from closing arrives with its token and without its body, which follows."""
+    with ExitStack() as held:
+        api = Api(held, tmp_path)
+        head, _, body = api.request.partition(b"\r\n\r\n")
+        assert body == b"" and b"\r\nAuthorization: Bearer t0ken\r\n" in head
+        length = int(head.partition(b"Content-Length: ")[2].split()[0])
+        assert api.script.poll() is None  # it waits
+        assert len(api.connection.recv(4096)) == length
+        assert "held kube-apiserver's end back for 1 s: HTTP/1.1 201 Created" in api.answer("201 Created")
+
+
+def test_a_server_that_admits_no_such_request(tmp_path: Path) -> None:
+    """A refusal doesn't keep the pod from ending, and is in its log with the status."""
+    with ExitStack() as held:
+        said = Api(held, tmp_path).answer("403 Forbidden")
+        assert "refused the request that holds its end back: HTTP/1.1 403 Forbidden" in said

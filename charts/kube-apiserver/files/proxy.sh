@@ -4,6 +4,8 @@
 #   proxy.sh ready   exit 0 when the listener is open and the last check succeeded (readiness probe)
 #   proxy.sh live    end a kube-apiserver whose /livez has failed for too long (liveness probe)
 set -u
+export ANY_ADDRESS=0.0.0.0
+if [[ $HOST_IP == *:* ]]; then ANY_ADDRESS=::; fi
 config=/etc/kube-apiserver-proxy
 opened=/run/kube-apiserver/open # exists while the listener is open; holds its process id
 
@@ -13,7 +15,7 @@ look() {
   local -a column
   STATUS='' CHECK='' LASTS=0
   {
-    printf 'GET /;csv HTTP/1.0\r\n\r\n' >&3
+    printf 'GET /status;csv HTTP/1.0\r\n\r\n' >&3
     while IFS=, read -r -t 2 -a column <&3; do
       if [[ ${column[0]-} == "$1" && ${column[1]-} == own ]]; then
         STATUS=${column[17]} LASTS=${column[23]} CHECK=${column[36]#\* }
@@ -36,14 +38,33 @@ close_listener() {
   if [[ -n $front ]]; then kill -USR1 "$front" 2>/dev/null; fi
 }
 
-# How many sockets listen at ADDRESS PORT; also those at "0.0.0.0" and [::] that would take its connections. IPv4 only.
+# An address as /proc/net/tcp and tcp6 show it: in hexadecimal, each 32 bits in reverse.
+in_hexadecimal() {
+  local IFS=. word left right missing result=''
+  if [[ $1 != *:* ]]; then
+    set -- $1
+    printf '%02X%02X%02X%02X' "$4" "$3" "$2" "$1"
+    return
+  fi
+  IFS=:
+  left=(${1%%::*}) right=()
+  if [[ $1 == *::* ]]; then right=(${1#*::}); fi
+  missing=$((8 - ${#left[@]} - ${#right[@]}))
+  while ((missing-- > 0)); do left+=(0); done
+  for word in "${left[@]}" "${right[@]}"; do result+=$(printf '%04X' "0x$word"); done
+  for word in 0 8 16 24; do
+    printf '%s' "${result:word+6:2}${result:word+4:2}${result:word+2:2}${result:word:2}"
+  done
+}
+
+# How many sockets listen at ADDRESS PORT; also those at "0.0.0.0" and [::] that would take its connections.
 listeners() {
-  local IFS=. port any=''
+  local port any=''
   port=$(printf '%04X' "$2")
-  if [[ $1 == "$HOST_IP" ]]; then any='|0{8}|0{32}'; fi
-  # /proc/net/tcp shows addresses in reverse, in hexadecimal; 0A is LISTEN.
-  set -- $1
-  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -cE ": ($(printf '%02X%02X%02X%02X' "$4" "$3" "$2" "$1")$any):$port [0:]+ 0A "
+  if [[ $1 == "$HOST_IP" ]]; then any='|0{32}'; fi
+  if [[ $any && $1 != *:* ]]; then any+='|0{8}'; fi
+  # 0A is LISTEN.
+  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -cE ": ($(in_hexadecimal "$1")$any):$port [0:]+ 0A "
 }
 
 # Whether this pod's kube-apiserver exists at all. Checked without asking it, so that its end is known at once.
@@ -54,25 +75,59 @@ serves() {
 # Another process listens where this pod's listener does: the next instance, the standby pod, or kubeadm's static pod on
 # all addresses.
 succeeded() {
-  [[ $HOST_IP != *:* ]] || return 0 # IPv6: not checked, always true
   (($(listeners "$HOST_IP" "$API_PORT") > 1))
 }
 
 # Whether clients are better off without this listener. A server that doesn't exist is of no use. One that is slow, or
-# not ready, may be short of etcd or of CPU, and so may all others: while no other process listens here, a slow answer is
-# better than none, and load balancers have their own checks. A checker that doesn't answer says nothing about the server.
+# not ready, may be short of etcd or of CPU, and so may all others: while no other process listens here, a slow answer
+# is better than none, and load balancers have their own checks. A checker that doesn't answer says nothing about the
+# server.
 lost() {
   serves || return 0
   [[ $CHECK ]] && succeeded && ((LASTS >= 10))
 }
 
+# What this pod's own kube-apiserver, and no other, accepts (see address.sh); nothing where health.token is off.
+own_token() {
+  local token=''
+  if [[ ${TOKEN_FILE-} ]]; then IFS=, read -r token _ < "$TOKEN_FILE"; fi
+  printf '%s' "$token"
+}
+
+# Makes kube-apiserver answer 429 for HOLD_SECONDS from its end signal on, by one request whose body is held back.
+# Otherwise it closes its kept connections once the last request in flight has ended: on a quiet cluster within half a
+# second, and a client that writes less often writes into a closed connection. New connections are with the successor by
+# then. The kubelet signals kube-apiserver DRAIN_SECONDS after this container.
+hold() {
+  local token answer='' body='{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
+  token=$(own_token)
+  [[ $token ]] || return
+  sleep "$((DRAIN_SECONDS > 2 ? DRAIN_SECONDS - 2 : 0))"
+  {
+    # Every authenticated user may create these, and the server reads the body only after it has admitted the request.
+    printf '%s\r\n' 'POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1' 'Host: kube-apiserver' \
+      "Authorization: Bearer $token" 'Content-Type: application/json' "Content-Length: ${#body}" 'Connection: close' \
+      '' >&4
+    if read -r -t "$((HOLD_SECONDS + (DRAIN_SECONDS > 2 ? 2 : DRAIN_SECONDS)))" answer <&4; then
+      say "kept connections may break: kube-apiserver refused the request that holds its end back: ${answer%$'\r'}"
+      return
+    fi
+    printf '%s' "$body" >&4
+    read -r -t 5 answer <&4
+    say "held kube-apiserver's end back for $HOLD_SECONDS s: ${answer%$'\r'}"
+  } 2>/dev/null 4<>"/dev/tcp/$PRIVATE_ADDRESS/$STATUS_PORT"
+}
+
 finish() {
-  # A pod that you delete ends before its successor is ready. kube-apiserver drains, then answers 429 (retry later) for a
-  # while: both are better than no listener at all.
+  # A pod that you delete ends before its successor is ready. kube-apiserver drains, then answers 429 (retry later) for
+  # a while: both are better than no listener at all.
   trap '' TERM INT
+  local holder=''
+  if ((HOLD_SECONDS > 0)); then hold & holder=$!; fi
   while [[ -n $front ]] && ! succeeded && serves; do sleep 0.2; done
   say "told to stop: no new connections; kept ones end with kube-apiserver"
   close_listener
+  if [[ $holder ]]; then wait "$holder"; fi
   kill "$checker" 2>/dev/null
   # The kubelet ends this wait, and all open connections, when the pod's grace period is over.
   while [[ $(jobs -rp) ]]; do wait; done
@@ -84,7 +139,8 @@ run() {
   front='' checker='' pause=0.2
   rm -f "$opened"
   trap finish TERM INT
-  haproxy -f "$config/check.cfg" -db & checker=$!
+  # An environment variable, as arguments are visible to every process of the node.
+  TOKEN=$(own_token) haproxy -f "$config/check.cfg" -db & checker=$!
   say "kube-apiserver is at $PRIVATE_ADDRESS; waiting until it is ready"
   while kill -0 "$checker" 2>/dev/null; do
     if serves && up readyz; then

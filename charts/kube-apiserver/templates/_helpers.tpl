@@ -78,9 +78,36 @@ refuses these.
   "enable-admission-plugins" "NodeRestriction"
   "enable-bootstrap-token-auth" "true"
 -}}
+{{- if .Values.health.token }}
+{{- if hasKey .Values.extraArgs "token-auth-file" }}
+{{- fail "health.token: kube-apiserver reads one token-auth-file only, and extraArgs sets it. Remove it there, or set health.token to false" }}
+{{- end }}
+{{- $_ := set $args "token-auth-file" "/run/kube-apiserver/tokens.csv" }}
+{{- else if eq (toString (index .Values.extraArgs "anonymous-auth")) "false" }}
+{{- fail "health.token: with anonymous-auth=false HAProxy's check needs a token, or it never gets a 200 and the listener never opens. Set health.token to true" }}
+{{- end }}
 {{- range $name, $value := merge (deepCopy .Values.extraArgs) $args }}
 {{- range (kindIs "slice" $value | ternary $value (list $value)) }}
 - {{ printf "--%s=%s" $name (toString .) | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+The files below pki.hostPath that a flag names, one YAML list item each. No others are mounted: the folder also has the
+keys of the cluster's CAs, which kube-apiserver doesn't need.
+*/}}
+{{- define "kube-apiserver.pki" -}}
+{{- $flags := include "kube-apiserver.args" . -}}
+{{- $root := .Values }}
+{{- range regexFindAll (printf "%s/[^\\s\"',:=]+" (regexQuoteMeta .Values.pki.hostPath)) $flags -1 | uniq | sortAlpha }}
+{{- $path := . }}
+{{- $mounted := false }}
+{{- range $root.extraVolumeMounts }}
+{{- if or (eq $path .mountPath) (hasPrefix (printf "%s/" .mountPath) $path) }}{{ $mounted = true }}{{ end }}
+{{- end }}
+{{- if not $mounted }}
+- {name: {{ printf "pki%s" (regexReplaceAll "[^a-z0-9]+" (trimPrefix $root.pki.hostPath $path | lower) "-") }}, path: {{ $path | quote }}}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -98,6 +125,11 @@ refuses these.
       volumeName: runtime
       path: address.env
       key: PRIVATE_ADDRESS
+{{- end }}
+
+{{- define "kube-apiserver.token" -}}
+- name: TOKEN_FILE
+  value: /run/kube-apiserver/tokens.csv
 {{- end }}
 
 {{- define "kube-apiserver.confined" -}}
