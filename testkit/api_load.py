@@ -12,7 +12,7 @@ import ssl
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,13 +22,26 @@ from urllib.parse import urlsplit
 
 import yaml
 
-__all__ = ["ApiLoad", "LoadSeen", "connection_of"]
+__all__ = ["Access", "ApiLoad", "LoadSeen", "access_of"]
 
 _THINK_SECONDS = 0.04
 _TIMEOUT_SECONDS = 10.0
 _RETRIES = 10
 _NAMESPACE = "/api/v1/namespaces/default"
 _CONFIGMAP = "upgrader-load"
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a client reaches the API: an address, TLS settings, and the fields that each request needs."""
+
+    address: tuple[str, int]
+    context: ssl.SSLContext
+    headers: Mapping[str, str]
+
+    def connect(self, timeout_seconds: float) -> http.client.HTTPSConnection:
+        """A new connection; the first request opens it."""
+        return http.client.HTTPSConnection(*self.address, timeout=timeout_seconds, context=self.context)
 
 
 @dataclass(frozen=True)
@@ -57,8 +70,7 @@ class _Client:
     method: str
     path: str
     kept: bool
-    address: tuple[str, int]
-    context: ssl.SSLContext
+    access: Access
     requests: int = 0
     failed: int = 0
     lost_writes: int = 0
@@ -96,11 +108,9 @@ class _Client:
         """
         reused = self._connection is not None
         try:
-            connection = self._connection or http.client.HTTPSConnection(
-                *self.address, timeout=_TIMEOUT_SECONDS, context=self.context
-            )
+            connection = self._connection or self.access.connect(_TIMEOUT_SECONDS)
             self._connection = connection
-            body, headers = None, {}
+            body, headers = None, dict(self.access.headers)
             if self.method == "PATCH":
                 body = json.dumps({"data": {"at": datetime.now(UTC).isoformat()}})
                 headers["Content-Type"] = "application/merge-patch+json"
@@ -135,14 +145,14 @@ class ApiLoad:
     """Clients that send requests until `stop`: with new connections, with kept ones, and one that writes."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        address, context = connection_of(kubeconfig)
+        access = access_of(kubeconfig)
         kinds: Iterable[tuple[str, str, str, bool]] = (
             ("new connections", "GET", _NAMESPACE, False),
             ("kept connection", "GET", f"{_NAMESPACE}/configmaps?limit=5", True),
             ("kept connection, writes", "PATCH", f"{_NAMESPACE}/configmaps/{_CONFIGMAP}", True),
         )
-        self._setup = _Client("setup", "POST", f"{_NAMESPACE}/configmaps", False, address, context)
-        self._clients = [_Client(*kind, address, context) for kind in kinds]
+        self._setup = _Client("setup", "POST", f"{_NAMESPACE}/configmaps", False, access)
+        self._clients = [_Client(*kind, access) for kind in kinds]
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=client.work, args=[self._stop], name=client.name, daemon=True)
@@ -176,9 +186,10 @@ class ApiLoad:
 
     def _create_configmap(self) -> None:
         client = self._setup
-        connection = http.client.HTTPSConnection(*client.address, timeout=_TIMEOUT_SECONDS, context=client.context)
+        connection = client.access.connect(_TIMEOUT_SECONDS)
         body = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": _CONFIGMAP}})
-        connection.request(client.method, client.path, body, {"Content-Type": "application/json"})
+        headers = {**client.access.headers, "Content-Type": "application/json"}
+        connection.request(client.method, client.path, body, headers)
         response = connection.getresponse()
         answer = response.read().decode()
         connection.close()
@@ -186,19 +197,22 @@ class ApiLoad:
             raise RuntimeError(f"could not create ConfigMap default/{_CONFIGMAP}: HTTP {response.status}: {answer}")
 
 
-def connection_of(kubeconfig: Path) -> tuple[tuple[str, int], ssl.SSLContext]:
-    """Address and TLS settings of a kubeconfig's current context, which holds its certificates itself."""
+def access_of(kubeconfig: Path) -> Access:
+    """That of a kubeconfig's current context, which holds its certificates or its token itself."""
     document = yaml.safe_load(kubeconfig.read_text())
     current = _named(document["contexts"], document["current-context"])["context"]
     cluster = _named(document["clusters"], current["cluster"])["cluster"]
     user = _named(document["users"], current["user"])["user"]
+    server = urlsplit(cluster["server"])
+    address = (str(server.hostname), server.port or 443)
     context = ssl.create_default_context(cadata=_decoded(cluster["certificate-authority-data"]))
+    if "token" in user:
+        return Access(address, context, {"Authorization": f"Bearer {user['token']}"})
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as pem:  # ssl reads client certificates from files only
         pem.write(_decoded(user["client-certificate-data"]) + _decoded(user["client-key-data"]))
         pem.flush()
         context.load_cert_chain(pem.name)
-    server = urlsplit(cluster["server"])
-    return (str(server.hostname), server.port or 443), context
+    return Access(address, context, {})
 
 
 def _named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:

@@ -11,9 +11,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Ended", "must", "running", "start", "upgrader"]
+__all__ = ["Ended", "must", "running", "skewed_clock", "start", "upgrader"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+_SKEWED = Path(__file__).resolve().parent / "skewed_clock"
+
+
+def skewed_clock(seconds: float) -> Mapping[str, str]:
+    """An environment in which a command's clock is so much ahead of this machine's (negative: behind).
+
+    By Debian's libfaketime, which changes what the C library answers: to Python, ssh and Ansible, not to Helm. Nodes
+    of a lab have this machine's clock, as its kernel has only one; so the operator's is what can differ.
+    """
+    if not seconds:
+        return {}
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    if library is None:
+        raise FileNotFoundError("libfaketime is not installed: make deps")
+    # Monotonic time stays: waits with a timeout would take as much longer as the clock is ahead.
+    return {
+        "LD_PRELOAD": str(library),
+        "FAKETIME": f"{seconds:+f}s",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "PYTHONPATH": f"{_SKEWED}{os.pathsep}{REPOSITORY}",
+    }
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,9 @@ _WORKLOAD = f"""apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{{{ .Release.Name }}}}
+  annotations:
+    served-by: {{{{ .Capabilities.KubeVersion.Version }}}}
+    cluster: {{{{ (lookup "v1" "Namespace" "" "kube-system").metadata.uid | default "unknown" }}}}
 spec:
   minReadySeconds: 3
   selector: {{matchLabels: {{app: {{{{ .Release.Name }}}}}}}}
@@ -42,9 +45,20 @@ spec:
     spec:
       terminationGracePeriodSeconds: 1
       tolerations: [{{operator: Exists}}]
+      {{{{- with .Values.node }}}}
+      nodeSelector: {{kubernetes.io/hostname: {{{{ . }}}}}}
+      {{{{- end }}}}
       containers:
         - {{name: main, image: "registry.k8s.io/pause:{IMAGE_VERSIONS["pause"]}", imagePullPolicy: IfNotPresent}}
 """
+_HOOK = """apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-before
+  annotations: {helm.sh/hook: "pre-install,pre-upgrade"}
+data: {turn: "{{ .Values.turn }}"}
+"""
+"""Not in what `helm get manifest` prints, unlike in what `helm template` does; the same holds for what the API says."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +107,9 @@ class TwoReleases:
         self._copies = 0
         (self._chart / "templates").mkdir(parents=True)
         (self._chart / "Chart.yaml").write_text(_CHART)
-        (self._chart / "values.yaml").write_text('turn: "0"\n')
+        (self._chart / "values.yaml").write_text('turn: "0"\nnode: ""\n')
         (self._chart / "templates" / "deployment.yaml").write_text(_WORKLOAD)
+        (self._chart / "templates" / "hook.yaml").write_text(_HOOK)
         self._configure(fails=False)
         ended = cluster.run(OLD)
         assert ended.exit_code == 0, ended
@@ -122,6 +137,12 @@ class TwoReleases:
         before, self._turn = str(self._turn), self._turn + 1
         self._configure(fails=fails)
         return before, str(self._turn)
+
+    def change_what_never_rolls_out(self) -> tuple[str, str]:
+        """Configure a change whose first release waits for a node that doesn't exist. Returns old, new turn."""
+        turns = self.change()
+        self.cluster.change_values(ONE, {"node": "nowhere"})
+        return turns
 
     def reset(self, turn: str) -> None:
         """Count on from that turn."""
@@ -182,7 +203,7 @@ class TwoReleases:
         settings = {"pipeline": pipeline, "helm": {"timeout": "60s"}, "availability": {"requestsPerSecond": 0}}
         self.cluster.change_settings(settings)
         for name in (ONE, TWO):
-            self.cluster.change_values(name, {"turn": str(self._turn)})
+            self.cluster.change_values(name, {"turn": str(self._turn), "node": ""})
 
 
 def stop_now(process: subprocess.Popen[str], number: signal.Signals) -> str:

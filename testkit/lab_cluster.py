@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from testkit.command import REPOSITORY, Ended, upgrader
+from testkit.command import REPOSITORY, Ended, skewed_clock, upgrader
 from testkit.versions import COMPONENTS, running_versions
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
@@ -57,6 +57,8 @@ class LabCluster:
     name: str
     home: Path
     kept: Path
+    clock_skew_seconds: float = 0.0
+    """How much the clock of the `upgrader` commands is ahead of the nodes'."""
 
     @property
     def folder(self) -> Path:
@@ -70,7 +72,8 @@ class LabCluster:
 
     def upgrader(self, *arguments: str, timeout_seconds: float = 600.0) -> Ended:
         """Run `upgrader -C FOLDER ARGUMENTS`."""
-        return upgrader("-C", self.folder, *arguments, timeout_seconds=timeout_seconds)
+        environment = skewed_clock(self.clock_skew_seconds)
+        return upgrader("-C", self.folder, *arguments, timeout_seconds=timeout_seconds, environment=environment)
 
     def run(self, target: str = TARGET) -> Ended:
         """Run `upgrader run --to TARGET --yes`."""
@@ -164,6 +167,7 @@ class LabCluster:
 
     def troubles(self, version: str) -> list[str]:
         """Why this cluster is not healthy at `version`, one line each; empty if it is."""
+        self.kube.list(_DAEMONSETS, "kube-system")  # an API server that doesn't serve apps/v1 is none
         found = [f"{name} is at {is_at}" for name, is_at in self.versions().items() if is_at != version]
         releases = self.releases()
         for name in RELEASES:
@@ -187,6 +191,15 @@ class LabCluster:
             for status in pod.get("status", {}).get("containerStatuses", []):
                 ended = [status[key].get("terminated") or {} for key in ("state", "lastState")]
                 if any(words in each.get("message", "") for each in ended):
+                    return True
+        return False
+
+    def killed_for_memory(self) -> bool:
+        """Whether a container of the control plane was ended by the kernel at its memory limit."""
+        for pod in self.kube.list(_PODS, "kube-system"):
+            for status in pod.get("status", {}).get("containerStatuses", []):
+                ended = [status[key].get("terminated") or {} for key in ("state", "lastState")]
+                if any(each.get("reason") == "OOMKilled" for each in ended):
                     return True
         return False
 
@@ -255,11 +268,14 @@ class LabCluster:
         self.wait_healthy(OLD)
 
 
-def make_cluster(name: str, home: Path) -> LabCluster:
-    """Bring a one-controller lab up at the old version, and adopt it; on any failure, remove it."""
-    cluster = LabCluster(name, home, home / "kept")
+def make_cluster(name: str, home: Path, *switches: str, clock_skew_seconds: float = 0.0) -> LabCluster:
+    """Bring a one-controller lab up at the old version, and adopt it; on any failure, remove it.
+
+    `switches` are further options of `lab up`, such as `--registry`.
+    """
+    cluster = LabCluster(name, home, home / "kept", clock_skew_seconds)
     try:
-        cluster.lab("up", "--kubernetes", OLD)
+        cluster.lab("up", "--kubernetes", OLD, *switches)
         _must(cluster.upgrader("adopt", "--yes"))
         assert set(cluster.versions()) == set(COMPONENTS)
         cluster.wait_healthy(OLD)

@@ -32,11 +32,9 @@ _HAND_OVER_FLAGS = (  # what only this project's chart gives it
 _GENERATIONS = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/generations"
 
 
-def upgrade(cluster: LabCluster) -> None:
-    """A plain `helm upgrade`, neither atomic nor waiting: Helm calls it deployed."""
-    cluster.helm(
-        "upgrade", "kube-apiserver", str(_CHART), "--reuse-values", "--set-string", f"extraArgs.{BAD_FLAG}=true"
-    )
+def upgrade(cluster: LabCluster, value: str = f"extraArgs.{BAD_FLAG}=true") -> None:
+    """A plain `helm upgrade`, neither atomic nor waiting: Helm calls it deployed. `value`: as for `--set-string`."""
+    cluster.helm("upgrade", "kube-apiserver", str(_CHART), "--reuse-values", "--set-string", value)
 
 
 def edit(cluster: LabCluster) -> None:

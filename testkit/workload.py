@@ -54,13 +54,16 @@ import http.client, json, time
 
 WRONG = OSError, http.client.HTTPException
 
-while True:  # its own start doesn't count: it may be up before the server
+in_a_row = 0
+while in_a_row < 20:  # its own start doesn't count: a DNS server may not know the Service yet
     try:
         ask()
-        break
+        in_a_row += 1
     except WRONG:
-        time.sleep(0.1)
+        in_a_row = 0
+    time.sleep(THINK_SECONDS)
 requests = failed = 0
+last_failure = ""
 longest = 0.0
 answered = printed = time.monotonic()
 while True:
@@ -69,14 +72,14 @@ while True:
         ask()
     except WRONG as error:
         failed += 1
-        print(json.dumps({"failure": str(error)}), flush=True)
+        last_failure = f"{time.strftime('%H:%M:%S', time.gmtime())} {error}"
     else:
         now = time.monotonic()
         longest, answered = max(longest, now - answered), now
     if time.monotonic() - printed >= 1:
         printed = time.monotonic()
         tally = {"requests": requests, "failed": failed, "longest_gap_ms": longest * 1000}
-        print(json.dumps(tally), flush=True)
+        print(json.dumps({**tally, "last_failure": last_failure}), flush=True)
     time.sleep(THINK_SECONDS)
 """
 
@@ -89,11 +92,15 @@ _ASK: Mapping[Client, str] = {"client": _ASK_WEB, "operator": _ASK_API}
 
 @dataclass(frozen=True)
 class Tally:
-    """A client's counts since its first answer. The longest gap is between two answers, its think time included."""
+    """A client's counts since it began to get answers. The longest gap is between two answers, its think time included.
+
+    `last_failure` is the time, in UTC, and the error of the last request that failed; "" if none did.
+    """
 
     requests: int
     failed: int
     longest_gap_ms: float
+    last_failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ class Workload:
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
 
-    def deploy(self, timeout_seconds: float = 90.0) -> None:
+    def deploy(self, timeout_seconds: float = 120.0) -> None:
         """Create it, and wait until its clients get answers; raises TimeoutError with the pods' state."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         self._kube.apply(_NAMESPACES, namespace)
@@ -145,10 +152,8 @@ class Workload:
     def tally(self, client: Client) -> Tally:
         """A client's counts so far; raises LookupError if it is missing or has printed nothing yet."""
         for pod in self._pods(f"app={client}"):
-            for line in reversed(self._kube.logs(NAMESPACE, pod["metadata"]["name"], client, lines=20).splitlines()):
-                line_counts = json.loads(line)
-                if "requests" in line_counts:
-                    return Tally(**line_counts)
+            for line in self._kube.logs(NAMESPACE, pod["metadata"]["name"], client, lines=1).splitlines():
+                return Tally(**json.loads(line))
         raise LookupError(f"the workload's {client} has printed nothing")
 
     def _answered(self, client: Client) -> bool:

@@ -22,6 +22,8 @@ class FakeHelm:
         self.fail_upgrade: dict[str, UpgraderError] = {}
         """Release → the error that its next upgrades end in, after Helm has rolled back by itself."""
         self.fail_rollback: dict[str, UpgraderError] = {}
+        self.processes: dict[str, int] = {}
+        """Release → the process ID of a Helm of this machine that works on it."""
         self.calls: list[str] = []
 
     def version(self) -> str:
@@ -30,12 +32,15 @@ class FakeHelm:
     def history(self, release: str, namespace: str) -> tuple[Revision, ...]:
         return tuple(self.releases.get(release, ()))
 
+    def at_work(self, release: str, namespace: str) -> int:
+        return self.processes.get(release, 0)
+
     def manifest(self, release: str, namespace: str, revision: int | None = None) -> str:
         if not self.releases.get(release):
             raise HelmError(f"release '{release}' is not installed")
         return self.manifests[release, revision or self.releases[release][-1].number]
 
-    def render(self, spec: ReleaseSpec) -> str:
+    def render(self, spec: ReleaseSpec, *, offline: bool = False) -> str:
         return yaml.safe_dump(dict(spec.values)) if spec.values else ""
 
     def upgrade(

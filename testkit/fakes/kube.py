@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import json
 import uuid
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.ports import Kind, KubeObject
 
 __all__ = ["FakeKube"]
+
+_HEARTBEATS = "kube-node-lease"
 
 RawAnswer = str | Exception
 
@@ -25,10 +30,18 @@ class FakeKube:
         """Path, or server and path → the answer, an error to raise, or an iterator of those."""
         self.log_texts: dict[tuple[str, str, bool], str] = {}
         """(Pod, container, previous instance) → what `logs` returns."""
+        self.denied: set[tuple[str, str]] = set()
+        """(Verb, resource) that the operator's credentials may not do; ("*", "*"): nothing at all."""
         self.mute_watch = False
         """While true, watches end without an event."""
+        self.silent_kubelets: set[str] | None = None
+        """The nodes whose kubelets don't renew their Leases; all others do, before every read. None: none does."""
+        self.refuses_dry_run: ApiError | None = None
+        """What a dry run of a creation raises, as from admission."""
         self._version = 0
         self._objects: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+        self._tokens: dict[str, tuple[tuple[str, str, str, str], str]] = {}
+        """Token → the Secret that it is bound to, and that Secret's uid."""
         self._events: list[tuple[tuple[str, str, str, str], str, dict[str, Any]]] = []
 
     def put(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> None:
@@ -42,10 +55,12 @@ class FakeKube:
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
         self._check(f"get {kind.plural} {name}")
+        self._renew(kind)
         return copy.deepcopy(self._objects.get(self._key(kind, name, namespace)))
 
     def list(self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
         self._check(f"list {kind.plural}")
+        self._renew(kind)
         return tuple(
             copy.deepcopy(item)
             for key, item in sorted(self._objects.items())
@@ -55,13 +70,27 @@ class FakeKube:
             and all(_field(item, *term.split("=")) for term in fields.split(",") if term)
         )
 
-    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+    def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
+        return len(self.list(kind, namespace, labels=labels))
+
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
+        if kind.plural == "selfsubjectaccessreviews":
+            self._check(f"create {kind.plural}")
+            asked = manifest["spec"]["resourceAttributes"]
+            denied = {("*", "*")} & self.denied or {(asked["verb"], asked["resource"])} & self.denied
+            # As with RBAC: "everything" is allowed to whom nothing is denied.
+            allowed = not denied and not (asked["verb"] == "*" and self.denied)
+            return {**manifest, "status": {"allowed": allowed}}
         name = manifest["metadata"]["name"]
         self._check(f"create {kind.plural} {name}")
         if self._key(kind, name, namespace) in self._objects:
             error = ApiError(f"{kind.plural} {name} already exists")
             error.status = 409
             raise error
+        if dry_run:
+            if self.refuses_dry_run is not None:
+                raise self.refuses_dry_run
+            return copy.deepcopy(dict(manifest))
         return self._store(kind, dict(manifest), namespace)
 
     def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
@@ -111,11 +140,17 @@ class FakeKube:
             if of == key:
                 yield {"type": what, "object": copy.deepcopy(item)}
 
-    def raw(self, path: str, *, server: str = "") -> str:
+    def raw(self, path: str, *, server: str = "", token: str = "") -> str:
         self._check(f"get {path}")
+        if token and not self._token_lives(token):
+            error = ApiError(f"get {path}: Unauthorized")
+            error.status = 401
+            raise error
         answer = self.raw_answers.get(server + path, self.raw_answers.get(path))
         if isinstance(answer, Iterator):
             answer = next(answer)
+        if answer is None:
+            answer = self._at_path(path)
         if answer is None:
             error = ApiError(f"get {path}: not found")
             error.status = 404
@@ -123,6 +158,43 @@ class FakeKube:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def _at_path(self, path: str) -> str | None:
+        """The JSON of the object whose path in the API this is."""
+        for (api_version, plural, namespace, name), item in self._objects.items():
+            scope = f"/namespaces/{namespace}" if namespace else ""
+            if path == f"/{'apis' if '/' in api_version else 'api'}/{api_version}{scope}/{plural}/{name}":
+                return json.dumps(item)
+        return None
+
+    def request_token(self, service_account: str, namespace: str, *, seconds: int, bound_to: KubeObject) -> str:
+        accounts = Kind("v1", "serviceaccounts")
+        self._check(f"request a token of {service_account}")
+        if self._key(accounts, service_account, namespace) not in self._objects:
+            error = ApiError(f"serviceaccounts {service_account} not found")
+            error.status = 404
+            raise error
+        meta = bound_to["metadata"]
+        token = _token(seconds)
+        self._tokens[token] = self._key(Kind("v1", "secrets"), meta["name"], namespace), meta["uid"]
+        return token
+
+    def revoke_tokens(self) -> None:
+        """Accept none of the tokens that were issued, as after a change of the issuer."""
+        self._tokens.clear()
+
+    def _token_lives(self, token: str) -> bool:
+        key, uid = self._tokens.get(token, (None, ""))
+        secret = self._objects.get(key) if key else None
+        return secret is not None and secret["metadata"]["uid"] == uid
+
+    def _renew(self, kind: Kind) -> None:
+        if kind.plural != "leases" or self.silent_kubelets is None:
+            return
+        for (_, plural, namespace, name), item in self._objects.items():
+            if plural == "leases" and namespace == _HEARTBEATS and name not in self.silent_kubelets:
+                renewed = datetime.fromisoformat(item["spec"]["renewTime"]) + timedelta(seconds=10)
+                item["spec"]["renewTime"] = renewed.isoformat()
 
     def _check(self, what: str) -> None:
         if self.unavailable:
@@ -157,6 +229,12 @@ class FakeKube:
     @staticmethod
     def _key(kind: Kind, name: str, namespace: str) -> tuple[str, str, str, str]:
         return kind.api_version, kind.plural, namespace if kind.namespaced else "", name
+
+
+def _token(seconds: int) -> str:
+    """Like a real one, it says when it was issued and when it ends."""
+    claims = base64.urlsafe_b64encode(json.dumps({"iat": 0, "exp": seconds, "jti": _uid()}).encode())
+    return f"e30.{claims.rstrip(b'=').decode()}.c2lnbmF0dXJl"
 
 
 def _uid() -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ class FakePlaybooks:
     """Playbook's file name → the error that it ends in."""
     ran: list[tuple[str, dict[str, Any], str, bool]] = field(default_factory=list)
     """(File name, variables, limit, check mode) of each run."""
+    meanwhile: Callable[[], None] = lambda: None
+    """What happens while a playbook runs."""
+    endless: bool = False
+    """Whether a playbook ends only when it is cancelled."""
 
     def run(
         self,
@@ -31,8 +36,14 @@ class FakePlaybooks:
         limit: str = "",
         timeout_seconds: float,
         check: bool = False,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> PlaybookResult:
         self.ran.append((playbook.name, dict(variables), limit, check))
+        self.meanwhile()
+        while self.endless and not cancelled():
+            time.sleep(0.001)  # for another thread of this process
+        if cancelled():
+            raise PlaybookError(f"playbook {playbook.name} was ended")
         if playbook.name in self.errors:
             raise self.errors[playbook.name]
         return PlaybookResult(changed={}, failed={})

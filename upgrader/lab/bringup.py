@@ -17,6 +17,7 @@ from upgrader.lab.kubeadm_config import patch_files
 from upgrader.lab.loadbalancer import haproxy_files
 from upgrader.lab.node_disk import make_disk
 from upgrader.lab.nspawn_machine import machine_of, record_lower
+from upgrader.lab.private_registry import login_files, login_secret, publish, published, registry_files, trust_files
 from upgrader.lab.progress_port import LabProgress
 from upgrader.lab.registry import lab_dir
 from upgrader.lab.spec import Node, Placement
@@ -52,7 +53,9 @@ class BringUp:
         """Run kubeadm on every node; add images, the pod network, and the cluster folder."""
         secrets = join_secrets(self._keys)
         with self._progress.task(f"control plane on {self._controllers[0].name}", seconds=12):
-            write_cluster(self._placement, self._cluster.init(secrets, IMAGE_VERSIONS))
+            admin_conf = self._cluster.init(secrets, IMAGE_VERSIONS)
+            token = self._cluster.operator_token() if self._placement.spec.token else ""
+            write_cluster(self._placement, admin_conf, token)
         others = len(self._controllers) - 1
         title = "other nodes, pod network" if others or self._workers else "pod network"
         with self._progress.task(title, seconds=14 * others + 5):
@@ -70,6 +73,11 @@ class BringUp:
             more = haproxy_files(self._placement, (self._keys / "ca.crt").read_text())
         elif node.role == "controller":
             more = patch_files() | (ca_files(self._keys) if node == self._controllers[0] else {})
+        elif node.role == "registry":
+            more = registry_files((self._keys / "registry-password").read_text(), self._keys)
+        if node.kubernetes and self._placement.spec.registry:
+            more |= trust_files(self._placement, (self._keys / "ca.crt").read_text())
+            more |= login_files(self._placement, (self._keys / "registry-password").read_text())
         found = host_capabilities()
         machine = machine_of(self._placement, node)
         make_disk(
@@ -86,14 +94,18 @@ class BringUp:
         self._cluster.wait_for_ssh(node)
 
     def _deliver(self) -> None:
-        """Import images that are newer than the nodes' disks, and write the values files that name them."""
+        """Provide the images that are newer than the nodes' disks, and write the values files that name them."""
         checkpointer = checkpointer_image(self._progress)
         images = [*self._parts.images, checkpointer]
-        deliver(images, self._placement, self._cluster, self._runner)
+        if self._placement.spec.registry:
+            images = [published(image, self._placement) for image in images]
+            registry = next(node for node in self._placement.nodes if node.role == "registry")
+            publish(images, machine_of(self._placement, registry).disk)
+            password = (self._keys / "registry-password").read_text()
+            self._cluster.apply(login_secret(self._placement, password))
+        else:
+            deliver(images, self._placement, self._cluster, self._runner)
         names = image_names(images)
         write_values(
-            self._placement,
-            haproxy=names["haproxy"],
-            coredns=names["coredns"],
-            checkpointer=checkpointer.name,
+            self._placement, haproxy=names["haproxy"], coredns=names["coredns"], checkpointer=names["pod-checkpointer"]
         )

@@ -8,8 +8,9 @@ from pathlib import Path
 from upgrader.lab.binaries import Binaries, built_kubernetes, kubernetes
 from upgrader.lab.build_cache import built, cache_root
 from upgrader.lab.debian import node_files, node_root
-from upgrader.lab.image_catalog import images, store
+from upgrader.lab.image_catalog import images, kubeadm_images, store
 from upgrader.lab.oci_archive import Image
+from upgrader.lab.private_registry import registry_program
 from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["Parts", "prepare", "probably_built"]
@@ -17,20 +18,27 @@ __all__ = ["Parts", "prepare", "probably_built"]
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of a node: overlay folders (topmost first), a containerd store, and the images in it."""
+    """The parts of a node: overlay folders (topmost first), and a containerd store with some of the images."""
 
     lower: tuple[Path, ...]
     store: Path
     images: tuple[Image, ...]
 
 
-def prepare(version: str, progress: LabProgress) -> Parts:
-    """Build, or find in the cache, everything that a lab of that Kubernetes version needs."""
+def prepare(version: str, progress: LabProgress, *, registry: bool = False) -> Parts:
+    """Build, or find in the cache, everything that a lab of that Kubernetes version needs.
+
+    With `registry`, for its node as well; and the store has only what kubeadm needs, which can't log in.
+    """
     programs = kubernetes(version, progress)
     root = node_root(progress)
     found = images(progress)
-    layer = _node_programs(programs, Binaries(progress).etcd())
-    return Parts((node_files(), layer, root), store(found, progress), tuple(found))
+    lower = (node_files(), _node_programs(programs, Binaries(progress).etcd()), root)
+    if registry:
+        return Parts(
+            (registry_program(progress), *lower), store(kubeadm_images(found, version), progress), tuple(found)
+        )
+    return Parts(lower, store(found, progress), tuple(found))
 
 
 def probably_built(version: str) -> bool:

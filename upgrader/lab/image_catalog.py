@@ -20,10 +20,9 @@ from upgrader.lab.debian import base_layer, node_root, package_version, private_
 from upgrader.lab.oci_archive import Image, digest, layer_of_files, layer_of_links, write_archive
 from upgrader.lab.progress_port import LabProgress
 
-__all__ = ["IMAGE_VERSIONS", "checkpointer_image", "image_names", "images", "link_store", "store"]
+__all__ = ["IMAGE_VERSIONS", "checkpointer_image", "image_names", "images", "kubeadm_images", "link_store", "store"]
 
 IMAGE_VERSIONS = {"etcd": f"{ETCD.removeprefix('v')}-0", "coredns": COREDNS, "pause": PAUSE, "tools": "1"}
-_ETCD_PROGRAMS = ("etcd", "etcdctl", "etcdutl")
 _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 
 
@@ -62,6 +61,11 @@ def images(progress: LabProgress) -> list[Image]:
             link = layer_of_links({f"/usr/local/bin/{component}": "kubernetes"})
             found.append(Image(f"registry.k8s.io/{component}:{version}", (*under, layer, link)))
     return found
+
+
+def kubeadm_images(found: Sequence[Image], version: str) -> list[Image]:
+    """Those that a node needs before pods can log in to a registry: kubeadm's own, and the tools for tests."""
+    return [i for i in found if i.name.endswith(f":{version}") or image_names([i]).keys() & IMAGE_VERSIONS.keys()]
 
 
 def image_names(found: Sequence[Image]) -> dict[str, str]:

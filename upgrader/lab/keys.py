@@ -41,12 +41,28 @@ def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None
         command += ["-addext", "subjectAltName=DNS:kubernetes"]
         command += ["-keyout", str(folder / "ca.key"), "-out", str(folder / "ca.crt")]
         runner.run(command, what="making the cluster's CA")
-        (folder / "token").touch(mode=0o600)
-        (folder / "token").write_text(f"{secrets.token_hex(3)}.{secrets.token_hex(8)}")
-        (folder / "certificate-key").touch(mode=0o600)
-        (folder / "certificate-key").write_text(secrets.token_hex(32))
+        _secret(folder / "token", f"{secrets.token_hex(3)}.{secrets.token_hex(8)}")
+        _secret(folder / "certificate-key", secrets.token_hex(32))
+        if placement.spec.registry:
+            _secret(folder / "registry-password", secrets.token_hex(16))
+            _registry_certificate(placement, folder, runner)
 
     built(target, build)
+
+
+def _secret(file: Path, text: str) -> None:
+    file.touch(mode=0o600)
+    file.write_text(text)
+
+
+def _registry_certificate(placement: Placement, folder: Path, runner: CommandRunner) -> None:
+    """`registry.crt` and `registry.key`, signed by the lab's CA."""
+    name = placement.registry_host.partition(":")[0]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650", "-subj", f"/CN={name}"]
+    command += ["-addext", f"subjectAltName=DNS:{name}", "-addext", "basicConstraints=critical,CA:FALSE"]
+    command += ["-CA", str(folder / "ca.crt"), "-CAkey", str(folder / "ca.key")]
+    command += ["-keyout", str(folder / "registry.key"), "-out", str(folder / "registry.crt")]
+    runner.run(command, what="making the registry's certificate")
 
 
 def join_secrets(keys: Path) -> Secrets:
@@ -71,9 +87,9 @@ def ca_files(keys: Path) -> dict[str, tuple[str, int]]:
 
 
 def known_hosts(placement: Placement, keys: Path) -> str:
-    """The known_hosts file of a lab: every node by address."""
+    """The known_hosts file of a lab: every node by its SSH address."""
     lines = []
     for node in placement.nodes:
         kind, key, *_ = (keys / f"host_{node.name}.pub").read_text().split()
-        lines.append(f"{node.address} {kind} {key}")
+        lines.append(f"{node.ssh_address} {kind} {key}")
     return "\n".join(lines) + "\n"

@@ -21,6 +21,16 @@ from upgrader.lab.spec import Node, Placement
 
 __all__ = ["KubeadmCluster"]
 
+_OPERATOR = """
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: lab-operator, namespace: kube-system}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: lab-operator}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+subjects: [{kind: ServiceAccount, name: lab-operator, namespace: kube-system}]
+"""
+
 
 class KubeadmCluster:
     """Operations on the nodes of one lab over SSH; each is idempotent and has a deadline."""
@@ -55,14 +65,27 @@ class KubeadmCluster:
         """Run `kubeadm join` on any other node, unless done."""
         self._kubeadm(node, join_config(self._placement, node, secrets), "join", 240)
 
+    def apply(self, manifests: str) -> None:
+        """Write objects, given as YAML or JSON, to the API; as kubeadm's administrator, on the first controller."""
+        script = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf apply --filename=- <<'END'\n{manifests}\nEND\n"
+        self.run(self._first, script, what="kubectl apply")
+
+    def operator_token(self) -> str:
+        """A token of the ServiceAccount `lab-operator`, which may do everything; for a month."""
+        self.apply(_OPERATOR)
+        command = "kubectl --kubeconfig=/etc/kubernetes/admin.conf -n kube-system create token lab-operator"
+        return self.run(self._first, f"{command} --duration=720h", what="token").strip()
+
     def connect_pods(self, deadline_seconds: float = 240) -> None:
         """Give every node, as soon as it has registered, its CNI configuration and the routes to the others' pods."""
         wanted = {node.name for node in self._placement.nodes if node.kubernetes}
-        connected: dict[str, str] = {}
+        connected: dict[str, tuple[str, ...]] = {}
 
         def all_connected() -> bool:
             found = {
-                i["metadata"]["name"]: i["spec"]["podCIDR"] for i in self._get("nodes") if i["spec"].get("podCIDR")
+                item["metadata"]["name"]: tuple(cidrs)
+                for item in self._get("nodes")
+                if (cidrs := item["spec"].get("podCIDRs"))
             }
             if found != connected:
                 nodes = [node for node in self._placement.nodes if node.name in found]
@@ -71,11 +94,14 @@ class KubeadmCluster:
                 connected.update(found)
             return wanted <= set(connected)
 
-        self._until(all_connected, "a pod network (node.spec.podCIDR) for every node", deadline_seconds)
+        self._until(all_connected, "a pod network (node.spec.podCIDRs) for every node", deadline_seconds)
 
-    def _connect(self, node: Node, nodes: Sequence[Node], pod_cidrs: Mapping[str, str]) -> None:
+    def _connect(self, node: Node, nodes: Sequence[Node], pod_cidrs: Mapping[str, Sequence[str]]) -> None:
         """Write one node's CNI configuration and its routes to pods; effective at once and after a boot."""
-        others = [(pod_cidrs[other.name], other.address) for other in nodes if other is not node]
+        others: list[tuple[str, str]] = []
+        for other in nodes:
+            if other is not node:
+                others += zip(pod_cidrs[other.name], self._placement.node_addresses(other), strict=True)
         routes = "".join(f"{cidr} {address}\n" for cidr, address in others)
         lines = [f"printf %s {quote(routes)} > /etc/lab/routes"]
         lines += [f"ip route replace {cidr} via {address}" for cidr, address in others]

@@ -30,14 +30,15 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
     """For `kubeadm init` on the first controller; `versions` has the image tags of etcd and coredns."""
     first = next(node for node in placement.nodes if node.role == "controller")
     sans = [placement.endpoint_name, placement.endpoint_address, "127.0.0.1"]
-    sans += [node.address for node in placement.nodes if node.role == "controller"]
+    for node in placement.nodes:
+        sans += placement.node_addresses(node) if node.role == "controller" else ()
     documents: list[dict[str, Any]] = [
         {
             "apiVersion": _API,
             "kind": "InitConfiguration",
             "bootstrapTokens": [{"token": secrets.token, "ttl": "1h0m0s", "usages": ["signing", "authentication"]}],
             "certificateKey": secrets.certificate_key,
-            "localAPIEndpoint": {"advertiseAddress": first.address, "bindPort": 6443},
+            "localAPIEndpoint": {"advertiseAddress": first.address, "bindPort": placement.spec.port},
             "nodeRegistration": _registration(placement, first),
             "patches": {"directory": _PATCHES},
         },
@@ -46,8 +47,11 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
             "kind": "ClusterConfiguration",
             "clusterName": placement.spec.name,
             "kubernetesVersion": placement.spec.kubernetes,
-            "controlPlaneEndpoint": f"{placement.endpoint_name}:6443",
-            "networking": {"serviceSubnet": placement.service_subnet, "podSubnet": placement.pod_subnet},
+            "controlPlaneEndpoint": f"{placement.endpoint_name}:{placement.spec.port}",
+            "networking": {
+                "serviceSubnet": ",".join(placement.service_subnets),
+                "podSubnet": ",".join(placement.pod_subnets),
+            },
             "apiServer": {
                 "certSANs": list(dict.fromkeys(sans)),
                 "extraArgs": [
@@ -86,7 +90,7 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
             "mode": "nftables",
-            "clusterCIDR": placement.pod_subnet,
+            "clusterCIDR": ",".join(placement.pod_subnets),
             # These belong to the machine's kernel, not to the node.
             "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         },
@@ -101,7 +105,7 @@ def join_config(placement: Placement, node: Node, secrets: Secrets) -> str:
         "kind": "JoinConfiguration",
         "discovery": {
             "bootstrapToken": {
-                "apiServerEndpoint": f"{placement.endpoint_name}:6443",
+                "apiServerEndpoint": f"{placement.endpoint_name}:{placement.spec.port}",
                 "token": secrets.token,
                 "caCertHashes": [secrets.ca_hash],
             }
@@ -112,7 +116,7 @@ def join_config(placement: Placement, node: Node, secrets: Secrets) -> str:
         document["patches"] = {"directory": _PATCHES}
         document["controlPlane"] = {
             "certificateKey": secrets.certificate_key,
-            "localAPIEndpoint": {"advertiseAddress": node.address, "bindPort": 6443},
+            "localAPIEndpoint": {"advertiseAddress": node.address, "bindPort": placement.spec.port},
         }
     return yaml.safe_dump(document, sort_keys=False)
 
@@ -140,7 +144,7 @@ def _registration(placement: Placement, node: Node) -> dict[str, Any]:
         "criSocket": "unix:///run/containerd/containerd.sock",
         "imagePullPolicy": "Never",
         "ignorePreflightErrors": _IGNORED,
-        "kubeletExtraArgs": [{"name": "node-ip", "value": node.address}],
+        "kubeletExtraArgs": [{"name": "node-ip", "value": ",".join(placement.node_addresses(node))}],
     }
     if not placement.spec.workers:
         registration["taints"] = []  # the controllers are the only place for workloads

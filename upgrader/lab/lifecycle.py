@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +17,8 @@ from upgrader.lab.build_parts import Parts, prepare, probably_built
 from upgrader.lab.cluster_folder import ssh_command
 from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.host_capabilities import host_capabilities, require
-from upgrader.lab.image_catalog import checkpointer_image
-from upgrader.lab.image_delivery import deliver
 from upgrader.lab.kubeadm_cluster import KubeadmCluster
 from upgrader.lab.nspawn_machine import machine_of
-from upgrader.lab.oci_archive import Image
 from upgrader.lab.progress_port import LabProgress, Silent
 from upgrader.lab.registry import claim, exclusive, find, is_complete, lab_dir, labs, locked, remove_root, set_complete
 from upgrader.lab.snapshot import put_back, remember, require_snapshot
@@ -33,7 +30,7 @@ __all__ = ["Lab", "NodeStatus"]
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """The state of one node: `kubernetes` is Ready, NotReady, Unknown, or "" for the load balancer."""
+    """The state of one node: `kubernetes` is Ready, NotReady, Unknown, or "" for those that aren't the cluster's."""
 
     node: Node
     running: bool
@@ -61,7 +58,7 @@ class Lab:
         # Nodes of an existing lab have their memory already: only new ones must fit beside the others.
         new = None if is_complete(spec.name) else spec
         require(host_capabilities(), new, probably_built(spec.kubernetes))
-        parts = prepare(spec.kubernetes, progress)
+        parts = prepare(spec.kubernetes, progress, registry=spec.registry)
         with ExitStack() as held:
             with locked():
                 existing = _existing(spec, folder)
@@ -184,19 +181,6 @@ class Lab:
             {node.name: machine_of(self.placement, node).switched_on() for node in nodes}, deadline_seconds
         )
 
-    def import_checkpointer(self) -> str:
-        """Import the pod-checkpointer's image, from its present source, into every node that lacks it.
-
-        Returns the image's name.
-        """
-        image = checkpointer_image(self._progress)
-        self.import_images([image])
-        return image.name
-
-    def import_images(self, images: Sequence[Image]) -> None:
-        """Import images into every Kubernetes node that lacks one of them."""
-        deliver(images, self.placement, self._cluster, self._runner)
-
     def _bring_up(self, parts: Parts) -> None:
         bring_up = BringUp(self.placement, parts, self._cluster, self._runner, self._progress)
         bring_up.nodes()
@@ -219,7 +203,8 @@ def _existing(spec: LabSpec, folder: Path) -> Placement | None:
 
 def _describe(placement: Placement) -> str:
     spec = placement.spec
-    return f"{spec.controllers} controllers, {spec.workers} workers, {spec.kubernetes}, in {placement.folder}"
+    switches = "".join(f", {switch}" for switch in spec.switches)
+    return f"{spec.controllers} controllers, {spec.workers} workers, {spec.kubernetes}{switches}, in {placement.folder}"
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Mapping, Sequence
 
 from upgrader.errors import LabError
 from upgrader.lab.spec import Node, Placement
@@ -12,10 +13,12 @@ __all__ = ["add_bridge", "cni_config", "remove_bridge", "remove_port", "route_po
 
 
 def add_bridge(placement: Placement) -> None:
-    """Create the bridge, with the machine's own address on it, unless it exists."""
+    """Create the bridge, with the machine's own addresses on it, unless it exists."""
     if placement.prefix not in _links():
         _ip("link", "add", placement.prefix, "type", "bridge")
-    _ip("address", "replace", f"{placement.gateway}/24", "dev", placement.prefix)
+    for address in filter(None, (*placement.gateways, placement.ssh_gateway)):
+        network = ["/64", "dev", placement.prefix, "nodad"] if ":" in address else ["/24", "dev", placement.prefix]
+        _ip("address", "replace", address + network[0], *network[1:])
     _ip("link", "set", placement.prefix, "up")
 
 
@@ -34,19 +37,22 @@ def remove_port(node: Node) -> None:
             raise LabError(f"network interface {port} can't be removed")
 
 
-def route_pods(placement: Placement, pod_cidrs: dict[str, str]) -> None:
-    """Make pods and Services reachable from this machine: `pod_cidrs` maps the names of nodes to their pod networks.
+def route_pods(placement: Placement, pod_cidrs: Mapping[str, Sequence[str]]) -> None:
+    """Make pods and Services reachable from this machine: `pod_cidrs` maps the names of nodes to their pod networks,
+    one for each IP family.
 
     Services through the first controller, whose kube-proxy treats this machine as a client outside the cluster.
     """
     first = next(node for node in placement.nodes if node.role == "controller")
-    _ip("route", "replace", placement.service_subnet, "via", first.address, "dev", placement.prefix)
-    for name, cidr in pod_cidrs.items():
-        _ip("route", "replace", cidr, "via", placement.node(name).address, "dev", placement.prefix)
+    routes = list(zip(placement.service_subnets, placement.node_addresses(first), strict=True))
+    for name, cidrs in pod_cidrs.items():
+        routes += zip(cidrs, placement.node_addresses(placement.node(name)), strict=True)
+    for cidr, address in routes:
+        _ip("route", "replace", cidr, "via", address, "dev", placement.prefix)
 
 
-def cni_config(pod_cidr: str) -> str:
-    """The CNI configuration of a node with that pod network, JSON.
+def cni_config(pod_cidrs: Sequence[str]) -> str:
+    """The CNI configuration of a node with these pod networks, JSON.
 
     Plugin ptp, not bridge: with every packet routed, a pod reaches a Service whose endpoint is on its own node
     without br_netfilter, which not every kernel has.
@@ -55,7 +61,11 @@ def cni_config(pod_cidr: str) -> str:
         {
             "type": "ptp",
             "ipMasq": False,
-            "ipam": {"type": "host-local", "ranges": [[{"subnet": pod_cidr}]], "routes": [{"dst": "0.0.0.0/0"}]},
+            "ipam": {
+                "type": "host-local",
+                "ranges": [[{"subnet": cidr}] for cidr in pod_cidrs],
+                "routes": [{"dst": "::/0" if ":" in cidr else "0.0.0.0/0"} for cidr in pod_cidrs],
+            },
         },
         {"type": "portmap", "capabilities": {"portMappings": True}},
     ]

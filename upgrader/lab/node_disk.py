@@ -10,6 +10,7 @@ from upgrader.lab.build_cache import built
 from upgrader.lab.host_capabilities import HostCapabilities
 from upgrader.lab.image_catalog import link_store
 from upgrader.lab.nspawn_machine import BOUND
+from upgrader.lab.private_registry import CERTIFICATES
 from upgrader.lab.spec import Node, Placement
 
 __all__ = ["make_disk"]
@@ -44,7 +45,8 @@ def make_disk(
             "/etc/machine-id": (f"{uuid.uuid4().hex}\n", 0o444),
             # No server listens there: names outside the cluster fail at once instead of after a timeout.
             "/etc/resolv.conf": (f"nameserver {placement.gateway}\n", 0o644),
-            "/etc/lab/network": (f"ADDRESS={node.address}/24\nGATEWAY={placement.gateway}\n", 0o644),
+            "/etc/lab/network": (_network(placement, node), 0o644),
+            "/etc/ssh/sshd_config.d/address.conf": (f"ListenAddress {node.ssh_address}\n", 0o644),
             "/etc/containerd/config.toml": (_containerd(facts, pause_image), 0o644),
             "/etc/ssh/ssh_host_ed25519_key": ((keys / f"host_{node.name}").read_text(), 0o600),
             "/root/.ssh/authorized_keys": ((keys / "id_ed25519.pub").read_text(), 0o600),
@@ -71,7 +73,15 @@ def _write(disk: Path, path: str, text: str, mode: int) -> None:
 
 def _hosts(placement: Placement) -> str:
     lines = ["127.0.0.1 localhost", "::1 localhost", f"{placement.endpoint_address} {placement.endpoint_name}"]
-    return "\n".join([*lines, *(f"{node.address} {node.name}" for node in placement.nodes)]) + "\n"
+    for node in placement.nodes:
+        also = f" {placement.registry_host.partition(':')[0]}" if node.role == "registry" else ""
+        lines.append(f"{node.address} {node.name}{also}")
+    return "\n".join(lines) + "\n"
+
+
+def _network(placement: Placement, node: Node) -> str:
+    addresses, gateways = " ".join(placement.addresses(node)), " ".join(placement.gateways)
+    return f"ADDRESSES='{addresses}'\nGATEWAYS='{gateways}'\n"
 
 
 def _containerd(facts: HostCapabilities, pause_image: str) -> str:
@@ -84,4 +94,6 @@ def _containerd(facts: HostCapabilities, pause_image: str) -> str:
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "/etc/cni/net.d"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{CERTIFICATES}"
 """

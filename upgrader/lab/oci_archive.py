@@ -17,7 +17,7 @@ from pathlib import Path
 
 from upgrader.lab.build_cache import built, cache_root, content_hash
 
-__all__ = ["Image", "digest", "layer_of_files", "layer_of_links", "write_archive"]
+__all__ = ["Image", "digest", "digest_of", "documents", "layer_of_files", "layer_of_links", "write_archive"]
 
 
 _OCI = "application/vnd.oci.image"
@@ -71,6 +71,24 @@ def digest(layer: Path) -> str:
     return built(layer.with_name(f"{layer.name}.sha256"), build).read_text()
 
 
+def digest_of(content: bytes) -> str:
+    """`sha256:…` of a small document."""
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def documents(image: Image) -> tuple[bytes, bytes]:
+    """An image's configuration and manifest, as they are stored."""
+    layers = [_descriptor("layer.v1.tar", digest(layer), layer.stat().st_size) for layer in image.layers]
+    config = _json(_config(image))
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": f"{_OCI}.manifest.v1+json",
+        "config": _descriptor("config.v1+json", digest_of(config), len(config)),
+        "layers": layers,
+    }
+    return config, _json(manifest)
+
+
 def write_archive(images: Sequence[Image], target: Path, *, without: Collection[Path] = ()) -> None:
     """Write an OCI archive with all the images; a shared layer is in it once.
 
@@ -80,15 +98,17 @@ def write_archive(images: Sequence[Image], target: Path, *, without: Collection[
     written: set[str] = set()
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
         for image in images:
-            layers = [_descriptor("layer.v1.tar", digest(layer), layer.stat().st_size) for layer in image.layers]
             for layer in image.layers:
                 path = _blob(digest(layer))
                 if path not in written and layer not in without:
                     archive.add(layer, path, filter=_plain)
                     written.add(path)
-            config = _add_json(archive, written, "config.v1+json", _config(image))
-            manifest = {"schemaVersion": 2, "mediaType": f"{_OCI}.manifest.v1+json", "config": config, "layers": layers}
-            entry = _add_json(archive, written, "manifest.v1+json", manifest)
+            config, manifest = documents(image)
+            for document in (config, manifest):
+                if _blob(digest_of(document)) not in written:
+                    _add_bytes(archive, _blob(digest_of(document)), document)
+                    written.add(_blob(digest_of(document)))
+            entry = _descriptor("manifest.v1+json", digest_of(manifest), len(manifest))
             index.append({**entry, "annotations": {"io.containerd.image.name": image.name}})
         _add_bytes(archive, "index.json", json.dumps({"schemaVersion": 2, "manifests": index}).encode())
         _add_bytes(archive, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
@@ -102,13 +122,8 @@ def _descriptor(kind: str, digest_text: str, size: int) -> dict[str, object]:
     return {"mediaType": f"{_OCI}.{kind}", "digest": digest_text, "size": size}
 
 
-def _add_json(archive: tarfile.TarFile, written: set[str], kind: str, value: object) -> dict[str, object]:
-    content = json.dumps(value, sort_keys=True).encode()
-    name = "sha256:" + hashlib.sha256(content).hexdigest()
-    if _blob(name) not in written:
-        _add_bytes(archive, _blob(name), content)
-        written.add(_blob(name))
-    return _descriptor(kind, name, len(content))
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
 
 
 def _config(image: Image) -> dict[str, object]:

@@ -1,13 +1,17 @@
 """The specification of a lab: pure values, from which every name and address on the machine is derived.
 
-One lab takes 10.N.0.0/16, N = 128 + its index: nodes 10.N.0.0/24 (the machine itself is .1), Services 10.N.16.0/20,
-pods 10.N.128.0/17. Everything that it creates on the machine has the prefix `uplab<index>`.
+One lab takes 10.N.0.0/16, N = 128 + its index: nodes 10.N.0.0/24 (the machine itself is .1), their SSH addresses, if
+they have any of their own, 10.N.2.0/24, Services 10.N.16.0/20, pods 10.N.128.0/17. Everything that it creates on the
+machine has the prefix `uplab<index>`.
+
+With two IP families it also has fd00:7570:N::/48 (N in hexadecimal): the first /64 for nodes, whose last number is that
+of their other address, 1::/112 for Services, 100::/56 for pods.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from upgrader.errors import UsageError
@@ -15,22 +19,35 @@ from upgrader.errors import UsageError
 __all__ = ["MAX_LABS", "LabSpec", "Node", "Placement"]
 
 MAX_LABS = 100
-_ROLES = {"load-balancer": ("lb", 10), "controller": ("controller", 11), "worker": ("worker", 31)}
+_ROLES = {
+    "load-balancer": ("lb", 10),
+    "controller": ("controller", 11),
+    "worker": ("worker", 31),
+    "registry": ("registry", 21),
+}
+
+
+_PORT = 6443
+_TAKEN_PORTS = (2379, 2380, 2381, 8404, 10248, 10249, 10250, 10256, 10257, 10259)
+"""Of etcd, the kubelet and the other components on a controller."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One machine of a lab. `role` is controller, worker or load-balancer."""
+    """One machine of a lab. `role` is controller, worker, load-balancer or registry."""
 
     name: str
     role: str
     address: str
+    """In the cluster: a Kubernetes node's InternalIP."""
+    ssh_address: str
+    """Where sshd listens, and the inventory's `ansible_host`; the same, unless the lab has SSH addresses."""
     machine: str
 
     @property
     def kubernetes(self) -> bool:
-        """Whether this is a node of the Kubernetes cluster (the load balancer is not)."""
-        return self.role != "load-balancer"
+        """Whether this is a node of the Kubernetes cluster."""
+        return self.role in ("controller", "worker")
 
 
 @dataclass(frozen=True)
@@ -41,6 +58,18 @@ class LabSpec:
     controllers: int = 1
     workers: int = 0
     kubernetes: str = "v1.36.3"
+    registry: bool = False
+    """The charts' images come from a registry with a login; the nodes have only those of kubeadm's own pods."""
+    token: bool = False
+    """The kubeconfig has a ServiceAccount's token instead of a client certificate."""
+    port: int = _PORT
+    """Of the API, on controllers and load balancer."""
+    ssh_address: bool = False
+    """sshd listens on an address of its own, which Kubernetes doesn't know."""
+    vip: bool = False
+    """The API's name and the kubeconfig lead to a second address of the only controller."""
+    dual_stack: bool = False
+    """Nodes, pods and Services have IPv6 addresses as well."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
@@ -51,6 +80,20 @@ class LabSpec:
             raise UsageError(f"Kubernetes version {self.kubernetes!r} is not of the form v1.36.3")
         if not 1 <= self.controllers <= 7 or not 0 <= self.workers <= 50:
             raise UsageError(f"a lab has 1-7 controllers and 0-50 workers, not {self.controllers} and {self.workers}")
+        if not 1024 <= self.port <= 29999 or self.port in _TAKEN_PORTS:
+            taken = ", ".join(map(str, _TAKEN_PORTS))
+            raise UsageError(f"port {self.port} of the API is not from 1024 to 29999, or is another one's ({taken})")
+        if self.vip and self.controllers > 1:
+            raise UsageError(
+                "--vip is for one controller: several have a load balancer, whose address clients use",
+                remedy="Leave out --vip, or --controllers.",
+            )
+
+    @property
+    def switches(self) -> tuple[str, ...]:
+        """The options of `lab up` that make this lab less simple than the default."""
+        on = [f"--{field.name.replace('_', '-')}" for field in fields(self) if getattr(self, field.name) is True]
+        return (*on, *([f"--port {self.port}"] if self.port != _PORT else []))
 
 
 @dataclass(frozen=True)
@@ -77,9 +120,9 @@ class Placement:
         return f"10.{128 + self.index}.0.1"
 
     @property
-    def service_subnet(self) -> str:
-        """Addresses of Services, CIDR."""
-        return f"10.{128 + self.index}.16.0/20"
+    def service_subnets(self) -> tuple[str, ...]:
+        """Addresses of Services, one CIDR for each IP family."""
+        return self._families(f"10.{128 + self.index}.16.0/20", f"{self._ipv6}:1::/112")
 
     @property
     def cluster_dns(self) -> str:
@@ -87,9 +130,25 @@ class Placement:
         return f"10.{128 + self.index}.16.10"
 
     @property
-    def pod_subnet(self) -> str:
-        """Addresses of pods, CIDR; each node gets a /24 of it."""
-        return f"10.{128 + self.index}.128.0/17"
+    def pod_subnets(self) -> tuple[str, ...]:
+        """Addresses of pods, one CIDR for each IP family; each node gets a /24, or a /64, of it."""
+        return self._families(f"10.{128 + self.index}.128.0/17", f"{self._ipv6}:100::/56")
+
+    @property
+    def gateways(self) -> tuple[str, ...]:
+        """The machine's own addresses on the lab's bridge, one for each IP family."""
+        return self._families(self.gateway, f"{self._ipv6}::1")
+
+    def node_addresses(self, node: Node) -> tuple[str, ...]:
+        """A node's addresses in the cluster, one for each IP family."""
+        return self._families(node.address, f"{self._ipv6}::{node.address.rpartition('.')[2]}")
+
+    @property
+    def _ipv6(self) -> str:
+        return f"fd00:7570:{128 + self.index:x}"
+
+    def _families(self, ipv4: str, ipv6: str) -> tuple[str, ...]:
+        return (ipv4, ipv6) if self.spec.dual_stack else (ipv4,)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -98,12 +157,15 @@ class Placement:
             "load-balancer": 1 if self.spec.controllers > 1 else 0,
             "controller": self.spec.controllers,
             "worker": self.spec.workers,
+            "registry": 1 if self.spec.registry else 0,
         }
+        ssh_network = 2 if self.spec.ssh_address else 0
         return tuple(
             Node(
                 name=f"{_ROLES[role][0]}-{number + 1}",
                 role=role,
                 address=f"10.{128 + self.index}.0.{_ROLES[role][1] + number}",
+                ssh_address=f"10.{128 + self.index}.{ssh_network}.{_ROLES[role][1] + number}",
                 machine=f"{self.prefix}-{role[0]}{number + 1}",
             )
             for role, count in counts.items()
@@ -117,8 +179,33 @@ class Placement:
 
     @property
     def endpoint_address(self) -> str:
-        """The address of that name: the load balancer's, or else the only controller's."""
-        return self.nodes[0].address
+        """The address of that name: the load balancer's, or else the only controller's, which may be a second one."""
+        return f"10.{128 + self.index}.0.9" if self.spec.vip else self.nodes[0].address
+
+    @property
+    def endpoint(self) -> str:
+        """URL of the API server for those that don't know the name."""
+        return f"https://{self.endpoint_address}:{self.spec.port}"
+
+    @property
+    def ssh_gateway(self) -> str:
+        """The machine's own address among the SSH addresses; "" where the nodes have none of their own."""
+        return f"10.{128 + self.index}.2.1" if self.spec.ssh_address else ""
+
+    def addresses(self, node: Node) -> tuple[str, ...]:
+        """All addresses of a node's interface with their prefix lengths; the node's own one first."""
+        found = [f"{each}/{64 if ':' in each else 24}" for each in self.node_addresses(node)]
+        if node.ssh_address != node.address:
+            found.append(f"{node.ssh_address}/24")
+        if self.spec.vip and node.role == "controller":
+            # As keepalived adds it: never the source of a connection of the node's own.
+            found.append(f"{self.endpoint_address}/32")
+        return tuple(found)
+
+    @property
+    def registry_host(self) -> str:
+        """Host and port of the lab's registry, as image names begin; known to every node through /etc/hosts."""
+        return f"registry.{self.spec.name}.lab:5000"
 
     def node(self, name: str) -> Node:
         """The node of that name; UsageError names those that exist."""
