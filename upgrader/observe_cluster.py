@@ -11,7 +11,7 @@ from upgrader.model.release import ReleaseSpec, last_good
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm, Kind, Kube
 
-__all__ = ["observe", "observe_release"]
+__all__ = ["kubelet_versions", "observe", "observe_release"]
 
 NODES = Kind("v1", "nodes", namespaced=False)
 
@@ -29,11 +29,15 @@ def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec]) -> Observed
 def _versions(kube: Kube) -> tuple[KubernetesVersion, dict[str, KubernetesVersion]]:
     """The API server's version, and each node's kubelet's."""
     server = json.loads(kube.raw("/version"))["gitVersion"]
-    kubelets = {
+    return KubernetesVersion.parse(server), kubelet_versions(kube)
+
+
+def kubelet_versions(kube: Kube) -> dict[str, KubernetesVersion]:
+    """Each node's kubelet's version, by the node's name."""
+    return {
         node["metadata"]["name"]: KubernetesVersion.parse(node["status"]["nodeInfo"]["kubeletVersion"])
         for node in kube.list(NODES)
     }
-    return KubernetesVersion.parse(server), kubelets
 
 
 def observe_release(helm: Helm, spec: ReleaseSpec) -> ObservedRelease:

@@ -14,7 +14,10 @@ __all__ = ["IDEMPOTENT", "Gate", "GateRun", "Inspection", "Pipeline", "PipelineS
 
 
 class Gate(Protocol):
-    """A question about the cluster's health. It only reads; it never changes anything, and never sleeps."""
+    """A question about the cluster's health. It never sleeps.
+
+    It only reads, but for objects of its own that prove that writing works.
+    """
 
     @property
     def name(self) -> str:
@@ -45,8 +48,11 @@ class Step(Protocol):
         """
         ...
 
-    def apply(self, note: Callable[[str], None]) -> None:
-        """Make the change and wait for it; `note` takes lines of progress. Raises StepFailed with the true cause."""
+    def apply(self, note: Callable[[str], None]) -> int | None:
+        """Make the change and wait for it; returns the revision that it wrote, if it is a release's.
+
+        `note` takes lines of progress. Raises StepFailed with the true cause.
+        """
         ...
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
@@ -60,6 +66,8 @@ class GateRun:
 
     gate: Gate
     policy: GatePolicy
+    again: Callable[[], Gate] | None = None
+    """Makes the gate for each wait, where it remembers earlier checks."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,8 @@ class Inspection:
 
     applied: bool
     found: str
+    revision: int = 0
+    """The release's revision that the change is in; 0: none."""
 
 
 class StepInspector(Protocol):
@@ -108,6 +118,8 @@ class PipelineStep:
     inspector: StepInspector = IDEMPOTENT
     changes: bool = True
     """Whether `apply` changes anything; False for a step that only has its gates checked."""
+    undo_needs_api: bool = True
+    """Whether `undo` can begin only while the API answers; False for one that restores the API."""
     watched: Callable[[Callable[[], None]], Step] | None = None
     """Makes the same step with an extra check while it waits; the check ends the wait by raising StepFailed."""
 

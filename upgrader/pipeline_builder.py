@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from upgrader.engine.history.named_changes import check_named
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
+from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease, PlannedStep
 from upgrader.model.release import ReleaseSpec, RestorePoint
-from upgrader.model.settings import Settings
+from upgrader.model.rollout_time import rollout_seconds
+from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.planner import IntendedStep, plan_run
@@ -38,11 +42,20 @@ class PipelineBuilder:
     settings: Settings
     cluster: Cluster
     tools: Tools
+    health_before: HealthBefore | None = None
+    """The cluster before the run; None where nothing is known of it."""
+    memory: GateMemory = field(default_factory=GateMemory)
 
     @property
     def gates(self) -> GateCatalog:
         """The gates of this cluster."""
-        return GateCatalog(self.tools.kube, self.tools.clock, self.cluster, self.settings.gates)
+        kube, clock, settings = self.tools.kube, self.tools.clock, self.settings
+        spare = settings.unhealthy_workers
+        return GateCatalog(kube, clock, self.cluster, settings.gates, self.health_before, spare, self.memory)
+
+    def since(self, health_before: HealthBefore | None) -> PipelineBuilder:
+        """The same for a run that began with this health."""
+        return replace(self, health_before=health_before)
 
     def forward(self, plan: Plan, wrap: Mapping[str, Callable[[ChartStep], Step]] | None = None) -> Pipeline:
         """A step for each planned step; `wrap` wraps the chart's step of a release, by name."""
@@ -52,11 +65,19 @@ class PipelineBuilder:
         steps = [self._planned(step, plan, extra[step.name], wraps.get(step.name, _as_it_is)) for step in plan.steps]
         return Pipeline((*freed, *_gates_behind_the_first_change(steps)))
 
+    def helm_seconds(self, *manifests: str) -> float:
+        """Helm's timeout for a release: as configured, or longer where a DaemonSet needs it for all nodes."""
+        controllers = len(self.cluster.controllers)
+        workers = self.health_before.workers if self.health_before else self.cluster.workers
+        nodes = controllers + len(workers)
+        needed = [rollout_seconds(manifest, controllers=controllers, nodes=nodes) for manifest in manifests]
+        return max([self.settings.helm_timeout_seconds, *needed])
+
     def rollback(self, state: RunState) -> Pipeline:
         """The steps that are left to undo, each with the gates of its restore point.
 
-        Built only from the journal and Helm's own records: edited values, a removed chart or a changed pipeline don't
-        matter.
+        Built from the journal and Helm's own records: edited values or a removed chart don't matter. But what is undone
+        must be named in upgrader.yaml: raises UsageError for anything else.
         """
         return Pipeline(tuple(self._undo(step, state.current) for step in state.rollback_order if step.to_undo))
 
@@ -74,6 +95,8 @@ class PipelineBuilder:
         if isinstance(step, PlannedPlaybook):
             return step
         begun = state.step(step.name)
+        if begun is not None and begun.restore_point is not None:
+            check_named(begun, self.settings.pipeline)
         step = replace(step, pending=FreeReleaseStep.name_for(step.name) in state.planned)
         if begun is None:
             return step
@@ -86,55 +109,80 @@ class PipelineBuilder:
         self, step: PlannedStep, plan: Plan, extra: tuple[GateRun, ...], wrap: Callable[[ChartStep], Step]
     ) -> PipelineStep:
         if isinstance(step, PlannedPlaybook):
-            return self._playbook(step.playbook, extra)
+            return self._playbook(step, extra)
         gates = self._release_gates(step.spec, step.after, plan.target) + extra
-        undo_gates = self._release_gates(step.spec, step.before, plan.current)
+        undo_gates = self._undo_gates(step.spec, step.before, plan.current)
         if step.action == "unchanged":
             return PipelineStep(VerifyStep(step.name), gates, undo_gates, changes=False)
-        chart = self._chart(step.spec, step.summary, step.after)
+        seconds = self.helm_seconds(step.before, step.after)
+        chart = self._chart(step.spec, step.summary, step.after, seconds)
         return PipelineStep(
-            wrap(chart), gates, undo_gates, self._inspector(step.spec), watched=lambda check: wrap(chart.watched(check))
+            wrap(chart),
+            gates,
+            undo_gates,
+            self._inspector(step.spec, seconds),
+            watched=lambda check: wrap(chart.watched(check)),
         )
 
     def _undo(self, step: StepState, current: KubernetesVersion | None) -> PipelineStep:
         point = step.restore_point
         assert point is not None
-        if not point.release:
-            return self._playbook(Path(f"{step.name}.yml"), ())
+        item = check_named(step, self.settings.pipeline)
+        if isinstance(item, PlaybookSettings):
+            return self._playbook(PlannedPlaybook(item.playbook, item.undo), ())
         spec = ReleaseSpec(point.release, point.namespace, Path())
-        undo_gates = self._release_gates(spec, self._manifest(point), current)
-        return PipelineStep(self._chart(spec, step.summary, ""), (), undo_gates, self._inspector(spec))
+        before = self._manifest(point)
+        seconds, undo_gates = self.helm_seconds(before), self._undo_gates(spec, before, current)
+        chart = self._chart(spec, step.summary, "", seconds)
+        return PipelineStep(chart, (), undo_gates, self._inspector(spec, seconds))
 
     def _free(self, step: PlannedRelease, plan: Plan) -> PipelineStep:
         """Free a release, with the gates of the revision that it rolls back to."""
-        spec, tools, timeout = step.spec, self.tools, self.settings.helm_timeout_seconds
+        spec, tools, timeout = step.spec, self.tools, self.helm_seconds(step.before, step.after)
         free = FreeReleaseStep(spec.name, spec.namespace, tools.helm, tools.clock, timeout)
-        return PipelineStep(free, self._release_gates(spec, step.before, plan.current), (), self._inspector(spec))
+        return PipelineStep(
+            free, self._release_gates(spec, step.before, plan.current), (), self._inspector(spec, timeout)
+        )
 
-    def _chart(self, spec: ReleaseSpec, change: str, after: str) -> ChartStep:
+    def _chart(self, spec: ReleaseSpec, change: str, after: str, timeout_seconds: float) -> ChartStep:
         """`after` is the manifest whose workloads are watched while Helm waits for them."""
         kube, clock, patience = self.tools.kube, self.tools.clock, self.settings.recovery.patience_seconds
         return ChartStep(
             spec=spec,
             change=change,
             helm=self.tools.helm,
-            timeout_seconds=self.settings.helm_timeout_seconds,
+            timeout_seconds=timeout_seconds,
             watcher=lambda: watch_workloads(
-                kube, after, clock=clock, namespace=spec.namespace, absence=ApiAbsence(kube, clock, patience)
+                kube,
+                after,
+                clock=clock,
+                namespace=spec.namespace,
+                absence=ApiAbsence(kube, clock, patience),
+                glance=self.gates.health.glance,
             ),
         )
 
-    def _playbook(self, file: Path, extra: tuple[GateRun, ...]) -> PipelineStep:
-        markers = PlaybookMarkers(self.tools.hosts, self.cluster.controllers, file)
-        step = PlaybookStep(file, self.cluster.inventory, self.tools.playbooks, PLAYBOOK_SECONDS, markers)
-        gates = self.gates.of_cluster()
-        return PipelineStep(step, gates + extra, gates, PlaybookInspector(markers))
+    def _playbook(self, planned: PlannedPlaybook, extra: tuple[GateRun, ...]) -> PipelineStep:
+        markers = PlaybookMarkers(self.tools.hosts, self.cluster.controllers, planned.playbook)
+        step = PlaybookStep(
+            planned.playbook,
+            self.cluster.inventory,
+            self.tools.playbooks,
+            PLAYBOOK_SECONDS,
+            markers,
+            undo_playbook=planned.undo,
+        )
+        gates = self.gates.of_cluster() + extra
+        return PipelineStep(step, gates, self.gates.of_controllers(), PlaybookInspector(markers))
 
-    def _inspector(self, spec: ReleaseSpec) -> ReleaseInspector:
-        return ReleaseInspector(spec, self.tools.helm, self.tools.clock, self.settings.helm_timeout_seconds)
+    def _inspector(self, spec: ReleaseSpec, timeout_seconds: float) -> ReleaseInspector:
+        return ReleaseInspector(spec, self.tools.helm, self.tools.clock, timeout_seconds)
 
     def _release_gates(self, spec: ReleaseSpec, manifest: str, target: KubernetesVersion | None) -> tuple[GateRun, ...]:
         return self.gates.of_release(spec.name, manifest, namespace=spec.namespace, target=target)
+
+    def _undo_gates(self, spec: ReleaseSpec, manifest: str, target: KubernetesVersion | None) -> tuple[GateRun, ...]:
+        return self.gates.of_undo(spec.name, manifest, namespace=spec.namespace, target=target)
 
     def _manifest(self, point: RestorePoint) -> str:
         """What the release was before; "" when it was not installed."""

@@ -16,6 +16,7 @@ from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, Pla
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.model.version import KubernetesVersion
+from upgrader.redaction.patterns import MASK, is_secret_name, mask_patterns
 
 __all__ = ["IntendedRelease", "IntendedStep", "object_changes", "plan_run", "wanted_steps"]
 
@@ -38,7 +39,7 @@ def wanted_steps(settings: Settings, charts: Path) -> Iterator[ReleaseSpec | Pla
     """The intended pipeline at the target version; `charts` is the folder of the built-in charts."""
     for item in settings.pipeline:
         if isinstance(item, PlaybookSettings):
-            yield PlannedPlaybook(item.playbook)
+            yield PlannedPlaybook(item.playbook, item.undo)
             continue
         values: dict[str, Any] = dict(item.values)
         if item.chart is None and item.name in VERSIONED_RELEASES:
@@ -82,24 +83,59 @@ def object_changes(before: str, after: str) -> tuple[ObjectChange, ...]:
 
 
 def _change(key: str, change: Literal["added", "changed", "removed"], old: Manifest, new: Manifest) -> ObjectChange:
-    lines = difflib.unified_diff(_lines(old), _lines(new), "now", "planned", lineterm="", n=2)
-    return ObjectChange(key, change, "\n".join(lines))
+    lines = difflib.unified_diff(_lines(old, {}), _lines(new, old), "now", "planned", lineterm="", n=2)
+    # Masked after the comparison, so that another secret is a change. What is secret by its place has no value here.
+    return ObjectChange(key, change, mask_patterns("\n".join(lines)))
 
 
-def _lines(manifest: Manifest) -> list[str]:
+def _lines(manifest: Manifest, other: Manifest) -> list[str]:
     if not manifest:
         return []
-    return yaml.safe_dump(_masked(manifest), sort_keys=False, width=1000).splitlines()
+    return yaml.safe_dump(_masked(manifest, other), sort_keys=False, width=1000).splitlines()
 
 
-def _masked(manifest: Manifest) -> dict[str, Any]:
-    """Show Secrets by key and length only: plans are pasted into chats and CI logs."""
+def _masked(manifest: Manifest, other: Manifest) -> dict[str, Any]:
+    """Show Secrets by key only: plans are pasted into chats and CI logs. `other` is what it replaces.
+
+    Not by length, which is a hint, and equal after many a rotation; nor by a digest, which can be guessed.
+    """
     shown = dict(manifest)
     if shown.get("kind") == "Secret":
-        for part in ("data", "stringData"):
-            if part in shown:
-                shown[part] = {key: f"<{len(str(value))} characters>" for key, value in (shown[part] or {}).items()}
-    return shown
+        for part in {"data", "stringData"} & shown.keys():
+            before = other.get(part) or {}
+            shown[part] = {key: _shown(value, before.get(key)) for key, value in (shown.get(part) or {}).items()}
+    return {key: _without_named_secrets(item, other.get(key)) for key, item in shown.items()}
+
+
+def _without_named_secrets(part: Any, other: Any) -> Any:
+    """The same, with what a name tells to be secret masked: a container's environment, a password in values."""
+    if isinstance(part, Mapping):
+        there = other if isinstance(other, Mapping) else {}
+        name = part.get("name")
+        by_name = isinstance(name, str) and is_secret_name(name)
+        return {
+            key: _shown(item, there.get(key))
+            if isinstance(item, str) and ((by_name and key == "value") or is_secret_name(str(key)))
+            else _without_named_secrets(item, there.get(key))
+            for key, item in part.items()
+        }
+    if isinstance(part, list):
+        others = other if isinstance(other, list) else []
+        return [_without_named_secrets(item, _counterpart(item, index, others)) for index, item in enumerate(part)]
+    return part
+
+
+def _counterpart(item: Any, index: int, others: list[Any]) -> Any:
+    """The same entry of another list: by name, where entries have one."""
+    if isinstance(item, Mapping) and "name" in item:
+        return next(
+            (other for other in others if isinstance(other, Mapping) and other.get("name") == item["name"]), None
+        )
+    return others[index] if index < len(others) else None
+
+
+def _shown(value: Any, other: Any) -> str:
+    return MASK if other is None or other == value else f"{MASK} (another value)"
 
 
 def _summary(action: Action, before: str, after: str, changes: tuple[ObjectChange, ...]) -> str:

@@ -54,12 +54,20 @@ class Helm(Protocol):
         """All revisions, oldest first; empty when the release isn't installed. Raises HelmError."""
         ...
 
+    def at_work(self, release: str, namespace: str) -> int:
+        """The process ID of a Helm on this machine that changes the release; 0: there is none here."""
+        ...
+
     def manifest(self, release: str, namespace: str, revision: int | None = None) -> str:
         """The YAML that a revision (None: the current one) put into the cluster. Raises HelmError."""
         ...
 
-    def render(self, spec: ReleaseSpec) -> str:
-        """The YAML that `spec` would put into the cluster; validates values against the chart's schema."""
+    def render(self, spec: ReleaseSpec, *, offline: bool = False) -> str:
+        """The YAML that `spec` would put into the cluster, hooks left out, as in `manifest`.
+
+        Validates values against the chart's schema. `offline` doesn't ask the API: `lookup` finds nothing then, and
+        `.Capabilities` are Helm's own.
+        """
         ...
 
     def upgrade(
@@ -101,8 +109,12 @@ class Kube(Protocol):
         """All objects that match the selectors, in one consistent read; `namespace` "" means all of them."""
         ...
 
-    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
-        """Create an object; ApiError when it exists already."""
+    def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
+        """How many objects match the selector, without reading them: no content of a Secret travels."""
+        ...
+
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
+        """Create an object; ApiError when it exists already. A dry run is admitted or refused, and stores nothing."""
         ...
 
     def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
@@ -125,8 +137,18 @@ class Kube(Protocol):
         """Watch events (`{"type": …, "object": …}`) for one object, from now until the timeout."""
         ...
 
-    def raw(self, path: str, *, server: str = "") -> str:
-        """GET a path that isn't a resource (`/readyz`), from `server` (`https://host:port`) or the kubeconfig's own."""
+    def raw(self, path: str, *, server: str = "", token: str = "") -> str:
+        """GET a path that isn't a resource (`/readyz`), from `server` (`https://host:port`) or the kubeconfig's own.
+
+        With `token`, none of the kubeconfig's credentials are sent.
+        """
+        ...
+
+    def request_token(self, service_account: str, namespace: str, *, seconds: int, bound_to: KubeObject) -> str:
+        """A new token of a ServiceAccount for the API itself; it dies with the Secret `bound_to`.
+
+        The server may grant it for less time than requested.
+        """
         ...
 
 
@@ -187,19 +209,24 @@ class Playbooks(Protocol):
         limit: str = "",
         timeout_seconds: float,
         check: bool = False,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> PlaybookResult:
-        """Run a playbook to its end (`check`: in check mode). Raises PlaybookError when a host failed."""
+        """Run a playbook to its end (`check`: in check mode). Raises PlaybookError when a host failed.
+
+        `cancelled` is asked about once a second; when it is true, Ansible is ended with all its processes.
+        """
         ...
 
 
 class Recovery(Protocol):
-    """Restores an API server that doesn't recover by itself. Helm can't: it needs the API."""
+    """Restores an API server that is down, or answers and is wrong. Helm can't: it needs the API."""
 
     def bring_api_back(self, note: Callable[[str], None]) -> None:
-        """Over SSH, start what each controller needs from its checkpoints; return once `/readyz` succeeds.
+        """Over SSH, start what each controller needs from its checkpoints.
 
-        `note` takes lines of progress. Idempotent, and bounded in time; changes nothing where the API answers. Raises
-        UpgraderError when it fails: the message names the cause, the remedy the manual action.
+        Returns once `/readyz` succeeds and nothing that a rollback needs is refused. `note` takes lines of progress.
+        Idempotent, and bounded in time; changes nothing where nothing is wrong. Raises UpgraderError when it fails: the
+        message names the cause, the remedy the manual action.
         """
         ...
 

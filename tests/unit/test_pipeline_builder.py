@@ -11,10 +11,14 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
+from upgrader.engine.state.run_state import RunState, StepState
+from upgrader.errors import RollbackFailed
+from upgrader.gates.nodes_gate import NodesGate
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.health_before import HealthBefore
 from upgrader.model.plan import Action, Plan, PlannedRelease
-from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings, Settings
+from upgrader.model.release import ReleaseSpec, RestorePoint
+from upgrader.model.settings import BUILT_IN_CHARTS, PlaybookSettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.pipeline_builder import PipelineBuilder
@@ -34,14 +38,23 @@ def planned(name: str, action: Action) -> PlannedRelease:
 
 def assembled(*actions: Action) -> Pipeline:
     """The built-in pipeline, with these actions in its order."""
-    plan = Plan(OLD, NEW, tuple(planned(name, action) for name, action in zip(BUILT_IN_CHARTS, actions, strict=True)))
+    return builder().forward(plan(*actions))
+
+
+def plan(*actions: Action) -> Plan:
+    """The plan of the built-in pipeline."""
+    return Plan(OLD, NEW, tuple(planned(name, action) for name, action in zip(BUILT_IN_CHARTS, actions, strict=True)))
+
+
+def builder() -> PipelineBuilder:
+    """Of a cluster with one controller."""
     steps = tuple(ReleaseSettings(name, "kube-system") for name in BUILT_IN_CHARTS)
     settings = Settings(Path("/c"), NEW, Path("/c/kubeconfig"), Path("/c/hosts.yml"), steps)
     cluster = Cluster(
         Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), (Host("controller-1", "10.0.0.2"),)
     )
     tools = Tools(FakeHelm(), FakeKube(), FakePlaybooks(), FakeClock(), FakeHosts())
-    return PipelineBuilder(settings, cluster, tools).forward(plan)
+    return PipelineBuilder(settings, cluster, tools)
 
 
 def gates(pipeline: Pipeline) -> dict[str, list[str]]:
@@ -84,3 +97,44 @@ def test_step_whose_gates_are_held_elsewhere_says_so() -> None:
     """The report of such a step says where its gates were checked."""
     first = assembled("unchanged", "upgrade", "upgrade").steps[0]
     assert first.step.summary() == "nothing to change; its gates are checked with kube-apiserver's"
+
+
+def test_time_for_a_roll_out_grows_with_the_cluster() -> None:
+    """One node after the other: Helm waits as long as that takes, and its default where a run knows no better."""
+    one_by_one = "{kind: DaemonSet, metadata: {name: a}, spec: {updateStrategy: {rollingUpdate: {maxUnavailable: 1}}}}"
+    workers = HealthBefore(tuple(f"worker-{number}" for number in range(99)))
+    assert builder().helm_seconds(one_by_one) == 300
+    assert builder().since(workers).helm_seconds(one_by_one, "") == 3000
+
+
+def test_gates_know_the_health_before_the_run() -> None:
+    """Whoever continues a run compares with the cluster as it was when the run began; a rollback asks no worker."""
+    baseline = HealthBefore(("worker-1",))
+    step = builder().since(baseline).forward(plan("upgrade", "upgrade", "upgrade")).steps[-1]
+    forward = [run.gate for run in step.gates if isinstance(run.gate, NodesGate)]
+    back = [run.gate for run in step.undo_gates if isinstance(run.gate, NodesGate)]
+    assert [gate.health_before for gate in forward] == [baseline]
+    assert [gate.controllers_only for gate in back] == [True]
+
+
+@pytest.mark.parametrize("undo", [Path("/c/undo.yml"), None])
+def test_playbook_is_undone_by_what_upgrader_yaml_names(undo: Path | None) -> None:
+    """A rollback runs the undo playbook of the file, whatever the journal names; a journal can't make it run another.
+
+    A step without one can't be undone.
+    """
+    steps = (PlaybookSettings("tune", Path("/c/tune.yml"), undo),)
+    settings = Settings(Path("/c"), NEW, Path("/c/kubeconfig"), Path("/c/hosts.yml"), steps)
+    cluster = Cluster(Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), ())
+    playbooks = FakePlaybooks()
+    tools = Tools(FakeHelm(), FakeKube(), playbooks, FakeClock(), FakeHosts())
+    point = RestorePoint(playbook="/tmp/evil.yml")
+    state = RunState(steps=(StepState("tune", "passed", restore_point=point),), rollback_to="")
+    (item,) = PipelineBuilder(settings, cluster, tools).rollback(state).steps
+    if undo is None:
+        with pytest.raises(RollbackFailed):
+            item.step.undo(point, lambda _: None)
+    else:
+        item.step.undo(point, lambda _: None)
+    assert [name for name, *_ in playbooks.ran] == (["undo.yml"] if undo else [])
+    assert [run.gate.name for run in item.undo_gates] == ["nodes", "critical-pods"]

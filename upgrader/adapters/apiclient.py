@@ -1,7 +1,7 @@
 """HTTP to a Kubernetes API server: credentials, deadlines, retries, and errors of our own.
 
-The kubernetes package reads the kubeconfig (it knows exec plugins and token refresh) and sets up TLS; the
-requests themselves are plain JSON, as its generated models are slow to import and drop fields they don't know.
+The kubernetes package sets up TLS and connections for a kubeconfig's context; the requests themselves are plain JSON,
+as its generated models are slow to import and drop fields they don't know.
 Importing this module costs most of a second: it is imported where the API is first used.
 """
 
@@ -10,17 +10,17 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
-from kubernetes.config import ConfigException, load_kube_config
+from kubernetes.config import ConfigException, load_kube_config_from_dict
 
+from upgrader.config.kubeconfig import KubeconfigContext, Login
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.ports import Clock
 from upgrader.wait_and_retry import retry
@@ -36,6 +36,10 @@ _LONGEST_PAUSE_SECONDS = 1.0
 _NOT_REACHED = frozenset({429, 502, 503, 504})
 """Statuses of requests that were not processed, rather than refused."""
 _CHUNK_BYTES = 65536
+_NOT_SERVED = (
+    "The API server doesn't serve this API at all: was it switched off (--runtime-config)? "
+    "`upgrader recover --dry-run` says what can be done."
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class ApiRequest:
     """Whether a read may be retried after a broken connection or a 5xx."""
     wants_object: bool = False
     """Whether the answer is one JSON object, so that a part of one is no answer."""
+    accept: str = ""
+    """The media type to ask for; "" accepts JSON, or else anything."""
 
 
 @dataclass(frozen=True)
@@ -76,18 +82,22 @@ class ApiClient:
     """Connections to the API server of one kubeconfig context (or, with `server`, to another address of it)."""
 
     def __init__(self, kubeconfig: Path, context: str, *, timeout_seconds: float, clock: Clock) -> None:
-        self._kubeconfig, self._context = kubeconfig, context
+        self._login = Login(kubeconfig, context, now=lambda: clock.now().timestamp())
         self._clock = clock
         self._timeout_seconds = timeout_seconds
-        self._configuration = _configuration(kubeconfig, context)
-        self._pool = RESTClientObject(self._configuration).pool_manager
+        self._server = self._login.current.server
+        self._token = ""
+        self._connect()
 
-    def at(self, server: str) -> ApiClient:
-        """A client with new connections to `server` (`https://host:port`), with the same CA and credentials."""
+    def at(self, server: str = "", token: str = "") -> ApiClient:
+        """A client with new connections to `server` (`https://host:port`; "": the same), with the same CA.
+
+        It has the same credentials, or only the bearer token.
+        """
         other = copy.copy(self)
-        other._configuration = copy.copy(self._configuration)
-        other._configuration.host = server.rstrip("/")
-        other._pool = RESTClientObject(other._configuration).pool_manager
+        other._server = server.rstrip("/") or self._server
+        other._token = token
+        other._connect()
         return other
 
     def close(self) -> None:
@@ -113,9 +123,8 @@ class ApiClient:
         """One attempt; raises _Transient when another is safe."""
         try:
             answer = self._exchange(request, deadline)
-            if answer.status == 401:
+            if answer.status == 401 and not self._token and self._renewed():
                 # Not acted upon: a short-lived credential has ended, and the file or its plugin has a new one.
-                self._renew()
                 answer = self._exchange(request, deadline)
         except (urllib3.exceptions.ProtocolError, ConnectionError) as error:
             # A kept connection that a stopping instance closed; whether it had acted is not known.
@@ -143,7 +152,11 @@ class ApiClient:
         deadline = self._clock.monotonic() + timeout_seconds
         rest = b""
         try:
-            with self._open(request, timeout_seconds) as response:
+            response = self._open(request, timeout_seconds)
+            if response.status == 401 and self._renewed():
+                response.close()
+                response = self._open(request, timeout_seconds)
+            with response:
                 if response.status != 200:
                     raise self._refused(request, response.status, b"".join(self._chunks(response, deadline)))
                 for chunk in self._chunks(response, deadline):
@@ -167,31 +180,45 @@ class ApiClient:
             yield chunk
 
     def _open(self, request: ApiRequest, timeout_seconds: float) -> urllib3.BaseHTTPResponse:
-        configuration = self._configuration
-        headers = {"Accept": "application/json, */*", "User-Agent": "upgrader"}
-        settings: Any = configuration.auth_settings()
-        for auth in settings.values():
-            headers[auth["key"]] = auth["value"]
+        self._login.keep_fresh()
+        if self._version != self._login.version:
+            before = self._pool
+            self._connect()
+            before.clear()
+        headers = {"Accept": request.accept or "application/json, */*", "User-Agent": "upgrader"}
+        if token := self._user.get("token"):
+            headers["authorization"] = f"Bearer {token}"
         body = None
         if request.body is not None:
             body = json.dumps(request.body).encode()
             headers["Content-Type"] = request.content_type
-        url = configuration.host + request.path + (f"?{urlencode(request.query)}" if request.query else "")
+        url = self._server + request.path + (f"?{urlencode(request.query)}" if request.query else "")
         timeout = urllib3.Timeout(total=max(timeout_seconds, 0.1))
         return self._pool.request(
             request.method, url, body=body, headers=headers, timeout=timeout, preload_content=False
         )
 
-    def _renew(self) -> None:
-        """Read the kubeconfig again, for new credentials to the same server."""
-        host, before = self._configuration.host, self._pool
-        self._configuration = _configuration(self._kubeconfig, self._context)
-        self._configuration.host = host
-        self._pool = RESTClientObject(self._configuration).pool_manager
-        before.clear()
+    def _connect(self) -> None:
+        """Make a pool of connections, with the credentials as they are now."""
+        self._version, context = self._login.version, self._login.current
+        if self._token:
+            # In the place of all credentials: the server would ignore a token beside a client certificate.
+            context = replace(context, user={"token": self._token})
+        self._user = context.user
+        self._pool = RESTClientObject(_configuration(context, self._server)).pool_manager
+
+    def _renewed(self) -> bool:
+        """Whether there are other credentials than those that were refused."""
+        try:
+            return self._login.renew(self._version)
+        except ConfigError as error:
+            text = f"the credentials have ended, and new ones can't be read: {error.message}"
+            problem = ApiError(text, remedy=error.remedy)
+            problem.status = 401
+            raise problem from error
 
     def _unavailable(self, request: ApiRequest, error: Exception, tries: int) -> ApiUnavailable:
-        host = self._configuration.host
+        host = self._server
         counted = f" ({tries} tries)" if tries > 1 else ""
         if isinstance(error, urllib3.exceptions.SSLError):
             return ApiUnavailable(
@@ -204,7 +231,7 @@ class ApiClient:
         )
 
     def _refused(self, request: ApiRequest, status: int, body: bytes) -> ApiError:
-        host = self._configuration.host
+        host = self._server
         message = _status_message(body)
         if status in _NOT_REACHED:
             return ApiUnavailable(
@@ -212,8 +239,10 @@ class ApiClient:
                 remedy="It may be starting, stopping or overloaded: try again, then check its log.",
             )
         remedy = {
-            401: "The kubeconfig's credentials were not accepted: they may have expired, or belong to another cluster.",
+            401: "The kubeconfig's credentials were not accepted: they may have expired, or belong to another cluster. "
+            "`upgrader recover --dry-run` says whether kube-apiserver refuses the cluster's own clients, too.",
             403: "The kubeconfig's user lacks this permission: upgrader needs cluster-admin.",
+            404: _NOT_SERVED if "page not found" in message else "",
         }.get(status, "")
         error = ApiError(
             f"the API server at {host} refused '{request.what}': HTTP {status} {message}".rstrip(), remedy=remedy
@@ -222,18 +251,28 @@ class ApiClient:
         return error
 
 
-def _configuration(kubeconfig: Path, context: str) -> Configuration:
-    """The kubeconfig as the kubernetes package reads it, without the defaults that are unsafe here."""
+def _configuration(context: KubeconfigContext, server: str) -> Configuration:
+    """The settings of connections to one server of a context, as the kubernetes package reads them."""
     configuration = Configuration()
+    # Only certificates: the package would add the token by a hook that resets the host, and run plugins without limit.
+    user = {key: value for key, value in context.user.items() if key.startswith("client-")}
+    content = {
+        "current-context": "it",
+        "clusters": [{"name": "it", "cluster": dict(context.cluster)}],
+        "users": [{"name": "it", "user": user}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+    }
     try:
-        load_kube_config(str(kubeconfig), context or None, configuration, persist_config=False)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError) as error:
-        raise ConfigError(f"{kubeconfig}: {error}", remedy="Check the file and the name of the context.") from error
-    if not configuration.verify_ssl:
+        load_kube_config_from_dict(content, client_configuration=configuration, persist_config=False)  # type: ignore[no-untyped-call]
+        proxy = context.proxy(server)
+    except (ConfigException, OSError, ValueError) as error:
         raise ConfigError(
-            f"{kubeconfig}: insecure-skip-tls-verify is set, so any machine could pose as the API server",
-            remedy="Name the cluster's CA with certificate-authority or certificate-authority-data instead.",
-        )
+            f"{context.kubeconfig}: {error}", remedy="Check the file and the name of the context."
+        ) from error
+    configuration.proxy = proxy.url if proxy else None
+    configuration.no_proxy = None
+    if proxy and proxy.authorization:
+        configuration.proxy_headers = {"proxy-authorization": proxy.authorization}
     # Otherwise urllib3 would repeat each request three times, uncounted.
     configuration.retries = False
     return configuration

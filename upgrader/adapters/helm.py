@@ -22,10 +22,14 @@ import pyhelm3
 import pyhelm3.command
 import pyhelm3.errors
 
+from upgrader.adapters.chart_schemas import check_schemas
 from upgrader.adapters.clock import SystemClock
+from upgrader.adapters.helm_processes import helm_at_work
 from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, UsageError
+from upgrader.model.manifest import objects_in
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.ports import Clock
+from upgrader.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.wait_and_retry import retry
 
 __all__ = ["HelmAdapter", "find_helm"]
@@ -42,6 +46,8 @@ _READ_PAUSE_SECONDS = 0.5
 _GRACE_SECONDS = 30.0
 """How much longer than its own timeout Helm may take before it is stopped."""
 _WATCH_SECONDS = 1.0
+
+_UNKNOWN_KIND = "unable to build kubernetes objects"
 
 _NOT_REACHED = (
     "cluster unreachable",
@@ -164,13 +170,29 @@ class HelmAdapter:
             return ()
         return tuple(sorted((_revision(row) for row in rows), key=lambda r: r.number))
 
+    def at_work(self, release: str, namespace: str) -> int:
+        return helm_at_work(release, namespace)
+
     def manifest(self, release: str, namespace: str, revision: int | None = None) -> str:
         command = ["get", "manifest", release, "--namespace", namespace]
         if revision is not None:
             command += ["--revision", str(revision)]
-        return self._read(lambda: self._command.run(command), release).decode()
+        return _learned(self._read(lambda: self._command.run(command), release).decode())
 
-    def render(self, spec: ReleaseSpec) -> str:
+    def render(self, spec: ReleaseSpec, *, offline: bool = False) -> str:
+        if offline:
+            check_schemas(spec.chart)
+        else:
+            server = ["--dry-run=server"] if self._client.version.major >= 4 else ["--validate", "--dry-run=server"]
+            try:
+                return self._template(spec, server)
+            except HelmError as error:
+                # A chart's own kinds are unknown to the API until their definitions are installed.
+                if _UNKNOWN_KIND not in error.message:
+                    raise
+        return self._template(spec, [])
+
+    def _template(self, spec: ReleaseSpec, options: list[str]) -> str:
         command = [
             "template",
             spec.name,
@@ -178,11 +200,14 @@ class HelmAdapter:
             "--namespace",
             spec.namespace,
             "--is-upgrade",
+            "--no-hooks",
+            *options,
             "--values",
             "-",
         ]
+        KNOWN.learn(secrets_in(spec.values))  # first: Helm's complaint may quote them
         rendered = self._read(lambda: self._command.run(command, json.dumps(spec.values).encode()), spec.name)
-        return rendered.decode()
+        return _learned(rendered.decode())
 
     def upgrade(
         self, spec: ReleaseSpec, *, timeout_seconds: float, watch: Callable[[], None], take_ownership: bool = False
@@ -255,6 +280,12 @@ class HelmAdapter:
             raise _NotInstalled(f"release '{release}' is not installed") from error
         except pyhelm3.errors.Error as error:
             raise _translated(release, error.stderr.decode(errors="replace")) from error
+
+
+def _learned(manifest: str) -> str:
+    """The same manifest; the values of its Secrets are masked from now on."""
+    KNOWN.learn(secrets_in(list(objects_in(manifest).values())))
+    return manifest
 
 
 class _NotInstalled(HelmError):

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self
 
-from upgrader.adapters.sshconnect import connect
+from upgrader.adapters.sshconnect import Connection, connect
+from upgrader.adapters.sshroute import login_command
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
@@ -40,11 +41,22 @@ sync -- "$folder"
 """
 
 
+_INPUT_BEGINS = "upgrader-input-begins"
+_SKIP_PASSWORD = f"""IFS= read -r line
+[ "$line" = {_INPUT_BEGINS} ] || IFS= read -r line
+unset line
+exec "$@"
+"""
+# sudo doesn't read the password if it needs none (now): the command must never get it as its input.
+
+_CHECK = "Check that the machine is up."
+
+
 class SshHosts:
     """`ports.Hosts` over SSH. Close it when done, or use it as a context manager."""
 
     def __init__(self) -> None:
-        self._clients: dict[Host, paramiko.SSHClient] = {}
+        self._connections: dict[Host, Connection] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -54,8 +66,8 @@ class SshHosts:
 
     def close(self) -> None:
         """Close all connections."""
-        while self._clients:
-            self._clients.popitem()[1].close()
+        while self._connections:
+            self._connections.popitem()[1].close()
 
     def run(
         self,
@@ -93,11 +105,9 @@ class SshHosts:
         import paramiko
 
         deadline = time.monotonic() + timeout_seconds
-        client = self._client(host)
-        line = shlex.join(["sudo", "-n", "--", *command] if host.become else command)
+        transport = self._transport(host)
+        line, stdin = _as_root(host, command, stdin)
         try:
-            transport = client.get_transport()
-            assert transport is not None, "a connected client has a transport"
             channel = transport.open_session(timeout=timeout_seconds)
             with channel:
                 return _talk(channel, line, stdin, deadline)
@@ -105,27 +115,40 @@ class SshHosts:
             self._forget(host)
             raise HostError(
                 f"{host.name}: '{_short(what)}' did not end within {timeout_seconds:.0f} s; it may still be running",
-                remedy=f"Log in and check: ssh {host.user}@{host.address}",
+                remedy=f"Log in and check: {login_command(host)}",
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             self._forget(host)
             raise HostError(
                 f"{host.name}: the connection broke during '{_short(what)}': {error or type(error).__name__}",
-                remedy="It is unknown whether the command was executed. Check that the machine is up.",
+                remedy=f"It is unknown whether the command was executed. {_CHECK}",
             ) from error
 
-    def _client(self, host: Host) -> paramiko.SSHClient:
-        client = self._clients.get(host)
-        transport = client.get_transport() if client else None
-        if client is None or transport is None or not transport.is_active():
+    def _transport(self, host: Host) -> paramiko.Transport:
+        connection = self._connections.get(host)
+        transport = connection.transport if connection else None
+        if transport is None:
             self._forget(host)
-            client = self._clients[host] = connect(host)
-        return client
+            connection = self._connections[host] = connect(host)
+            transport = connection.transport
+        if transport is None:
+            raise HostError(f"{host.name}: the connection was closed at once", remedy=_CHECK)
+        return transport
 
     def _forget(self, host: Host) -> None:
-        client = self._clients.pop(host, None)
-        if client is not None:
-            client.close()
+        connection = self._connections.pop(host, None)
+        if connection is not None:
+            connection.close()
+
+
+def _as_root(host: Host, command: Sequence[str], stdin: bytes) -> tuple[str, bytes]:
+    """The line for the remote shell, and its input: with sudo's password before it, if there is one."""
+    if not host.become:
+        return shlex.join(command), stdin
+    if not host.become_password:
+        return shlex.join(["sudo", "-n", "--", *command]), stdin
+    line = shlex.join(["sudo", "-S", "-p", "", "--", "sh", "-c", _SKIP_PASSWORD, "sh", *command])
+    return line, f"{host.become_password}\n{_INPUT_BEGINS}\n".encode() + stdin
 
 
 def _talk(channel: paramiko.Channel, line: str, stdin: bytes, deadline: float) -> tuple[int, bytes, bytes]:
@@ -186,7 +209,7 @@ def _check(host: Host, status: int, output: str, what: str) -> None:
         return
     remedy = ""
     if host.become and "sudo:" in output:
-        remedy = f"Let {host.user} use sudo without a password on {host.name}."
+        remedy = f"Let {host.user} use sudo on {host.name}, without a password or with ansible_become_password."
     raise HostError(f"{host.name}: '{_short(what)}' ended with {status}: {output.strip()}", remedy=remedy)
 
 

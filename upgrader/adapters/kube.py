@@ -21,6 +21,9 @@ __all__ = ["FIELD_MANAGER", "KubeAdapter"]
 FIELD_MANAGER = "upgrader"
 
 _LOG_BYTES = 65536
+_PAGE = 500
+"""Objects in one answer: each has the whole deadline, and thousands of pods in one would take longer."""
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _WATCH_GRACE_SECONDS = 5.0
 """How much longer than asked for the server may take to end a watch before the connection counts as broken."""
 
@@ -56,13 +59,36 @@ class KubeAdapter:
             raise
 
     def list(self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
+        path, what = _path(kind, namespace), _what("list", kind, namespace)
         query = {"labelSelector": labels, "fieldSelector": fields}
-        found = self._json("GET", _path(kind, namespace), _what("list", kind, namespace), query)
-        return tuple(found.get("items") or ())
+        page = self._json("GET", path, what, {**query, "limit": str(_PAGE)})
+        items = list(page.get("items") or ())
+        try:
+            while token := (page.get("metadata") or {}).get("continue"):
+                page = self._json("GET", path, what, {**query, "limit": str(_PAGE), "continue": token})
+                items += page.get("items") or ()
+        except ApiError as error:
+            if error.status != 410:
+                raise
+            # The pages are of one moment, which the API has forgotten: in one piece, then.
+            items = self._json("GET", path, what, query).get("items") or []
+        return tuple(items)
 
-    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
-        what = _what("create", kind, namespace, _name(manifest))
-        return self._json("POST", _path(kind, namespace), what, {"fieldManager": FIELD_MANAGER}, manifest)
+    def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
+        what = _what("count", kind, namespace)
+        counted, query = 0, {"limit": "1", "labelSelector": labels}
+        while True:
+            page = self._json("GET", _path(kind, namespace), what, query, accept=_METADATA_ONLY)
+            meta = page.get("metadata") or {}
+            counted += len(page.get("items") or ()) + int(meta.get("remainingItemCount") or 0)
+            if not meta.get("continue") or "remainingItemCount" in meta:
+                return counted
+            query = {"limit": str(_PAGE), "labelSelector": labels, "continue": meta["continue"]}
+
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
+        what = _what("create", kind, namespace, str(manifest["metadata"].get("name", "")))  # a review has none
+        query = {"fieldManager": FIELD_MANAGER, "dryRun": "All" if dry_run else ""}
+        return self._json("POST", _path(kind, namespace), what, query, manifest)
 
     def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
         name = _name(manifest)
@@ -111,15 +137,28 @@ class KubeAdapter:
                 raise ApiError(f"the API server ended '{what}': {event.get('object', {}).get('message', event)}")
             yield event
 
-    def raw(self, path: str, *, server: str = "") -> str:
+    def raw(self, path: str, *, server: str = "", token: str = "") -> str:
         request = self._request("GET", path, f"get {path}", retry=not server)
-        if not server:
+        if not server and not token:
             return self._client.send(request).decode(errors="replace")
-        client = self._client.at(server)
+        client = self._client.at(server, token)
         try:
             return client.send(request).decode(errors="replace")
         finally:
             client.close()
+
+    def request_token(self, service_account: str, namespace: str, *, seconds: int, bound_to: KubeObject) -> str:
+        account = Kind("v1", "serviceaccounts")
+        meta = bound_to["metadata"]
+        bound = {"apiVersion": "v1", "kind": "Secret", "name": meta["name"], "uid": meta["uid"]}
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": seconds, "boundObjectRef": bound},
+        }
+        what = _what("request a token of", account, namespace, service_account)
+        found = self._json("POST", _path(account, namespace, service_account) + "/token", what, {}, body)
+        return str(found["status"]["token"])
 
     def _json(
         self,
@@ -129,8 +168,9 @@ class KubeAdapter:
         query: dict[str, str] | None = None,
         body: KubeObject | None = None,
         content_type: str = "application/json",
+        accept: str = "",
     ) -> dict[str, Any]:
-        request = self._request(method, path, what, query, body, content_type, wants_object=True)
+        request = self._request(method, path, what, query, body, content_type, wants_object=True, accept=accept)
         return _parsed(self._client.send(request), what)
 
     @staticmethod
@@ -143,11 +183,12 @@ class KubeAdapter:
         content_type: str = "application/json",
         retry: bool = True,
         wants_object: bool = False,
+        accept: str = "",
     ) -> ApiRequest:
         from upgrader.adapters.apiclient import ApiRequest
 
         asked = {key: value for key, value in (query or {}).items() if value}
-        return ApiRequest(method, path, what, asked, body, content_type, retry, wants_object)
+        return ApiRequest(method, path, what, asked, body, content_type, retry, wants_object, accept)
 
 
 def _path(kind: Kind, namespace: str, name: str = "") -> str:

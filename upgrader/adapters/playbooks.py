@@ -6,17 +6,20 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from upgrader.adapters.process_tree import end_tree
 from upgrader.errors import PlaybookError
 from upgrader.ports import PlaybookResult
 
 __all__ = ["AnsiblePlaybooks"]
 
 _TAIL_LINES = 15
+_PID = "ansible.pid"
 
 
 class AnsiblePlaybooks:
@@ -31,6 +34,7 @@ class AnsiblePlaybooks:
         limit: str = "",
         timeout_seconds: float,
         check: bool = False,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> PlaybookResult:
         import ansible_runner
 
@@ -40,6 +44,7 @@ class AnsiblePlaybooks:
                 raise PlaybookError(f"{path}: no such file", remedy="Check the path in upgrader.yaml.")
         events = _Events()
         with tempfile.TemporaryDirectory(prefix="upgrader-ansible-") as folder:
+            ending = _Ending(cancelled, time.monotonic() + timeout_seconds, Path(folder) / _PID)
             runner = ansible_runner.run(
                 private_data_dir=folder,
                 playbook=str(playbook.resolve()),
@@ -47,16 +52,36 @@ class AnsiblePlaybooks:
                 extravars=str(_variables_file(Path(folder), variables)),
                 limit=limit or None,
                 cmdline="--check" if check else None,
-                timeout=max(1, round(timeout_seconds)),
-                envvars=_environment(_die_with_parent(Path(folder) / "bin")),
+                settings={"pexpect_timeout": 1},  # how often `cancel_callback` is asked
+                envvars=_environment(_die_with_parent(Path(folder))),
                 suppress_env_files=True,
                 quiet=True,
                 event_handler=events.take,
                 # Without one, ansible-runner replaces the process's own signal handlers.
-                cancel_callback=lambda: False,
+                cancel_callback=ending.due,
             )
-            status, output = str(runner.status), _output(runner)
+            status, output = ending.why or str(runner.status), _output(runner)
         return _result(playbook, status, events, output, timeout_seconds)
+
+
+@dataclass
+class _Ending:
+    """Ends Ansible when it is cancelled or takes too long.
+
+    ansible-runner would end only the main process's group, and Ansible's workers have groups of their own.
+    """
+
+    cancelled: Callable[[], bool]
+    deadline: float
+    pid_file: Path
+    why: str = ""
+
+    def due(self) -> bool:
+        """Whether Ansible must end; its processes are ended before this returns."""
+        self.why = "canceled" if self.cancelled() else "timeout" if time.monotonic() >= self.deadline else ""
+        if self.why and self.pid_file.exists():
+            end_tree(int(self.pid_file.read_text()))
+        return bool(self.why)
 
 
 @dataclass
@@ -85,6 +110,8 @@ def _result(playbook: Path, status: str, events: _Events, output: list[str], tim
             f"playbook {playbook.name} did not end within {timeout_seconds:.0f} s, and was stopped",
             remedy="Its last lines were:\n" + "\n".join(output),
         )
+    if status == "canceled":
+        raise PlaybookError(f"playbook {playbook.name} was ended", remedy="Run it again; it must be idempotent.")
     if failed:
         lines = [f"playbook {playbook.name} failed on {len(failed)} of the hosts:"]
         raise PlaybookError("\n".join([*lines, *(f"  {host}: {why}" for host, why in failed.items())]))
@@ -117,21 +144,23 @@ if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGINT)  # PR_SET_PDEATHSIG
     if os.getppid() != {parent}:
         sys.exit("the parent process has ended")
+with open({pid_file!r}, "w") as file:
+    file.write(str(os.getpid()))
 os.environ["PATH"] = os.environ["PATH"].partition(os.pathsep)[2]
 os.execvp("ansible-playbook", ["ansible-playbook", *sys.argv[1:]])
 """
 
 
 def _die_with_parent(folder: Path) -> Path:
-    """Make a folder for the front of PATH, whose `ansible-playbook` is interrupted as soon as this process ends.
+    """Make a folder `bin` for the front of PATH, whose `ansible-playbook` is interrupted as soon as this process ends.
 
     Otherwise Ansible would survive a kill of `upgrader`, and run beside the one that a resumed run starts.
     """
-    folder.mkdir()
-    path = folder / "ansible-playbook"
-    path.write_text(_WRAPPER.format(python=sys.executable, parent=os.getpid()))
+    path = folder / "bin" / "ansible-playbook"
+    path.parent.mkdir()
+    path.write_text(_WRAPPER.format(python=sys.executable, parent=os.getpid(), pid_file=str(folder / _PID)))
     path.chmod(0o700)
-    return folder
+    return path.parent
 
 
 def _environment(front: Path) -> dict[str, str]:
@@ -141,6 +170,8 @@ def _environment(front: Path) -> dict[str, str]:
         # Ansible refuses to start in a locale that isn't UTF-8, which a CI job's often isn't.
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_NOCOLOR": "1",
+        # Whatever an ansible.cfg says: a machine that nobody has verified must not get a controller's secrets.
+        "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_RETRY_FILES_ENABLED": "0",
     }
 

@@ -2,74 +2,194 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from upgrader.adapters.known_hosts import load_known_hosts
+from upgrader.adapters.sshroute import ProxyProcess, login_command
 from upgrader.errors import HostUnreachable
 from upgrader.model.cluster import Host
 
 if TYPE_CHECKING:
     import paramiko
 
-__all__ = ["connect"]
+__all__ = ["Connection", "connect"]
 
 _CONNECT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 15
+_REVOKED = "its host key is revoked in known_hosts (@revoked)"
 
 
-def connect(host: Host) -> paramiko.SSHClient:
-    """Connect with the host's own key file, or the agent's and the user's default keys. Raises HostUnreachable."""
+class Connection:
+    """A login on a host, with all that it stands on: bastions, a proxy's program."""
+
+    def __init__(self, client: paramiko.SSHClient, *under: _Closeable) -> None:
+        self._client, self._under = client, under
+
+    @property
+    def transport(self) -> paramiko.Transport | None:
+        """The connection; None once it has been closed."""
+        transport = self._client.get_transport()
+        return transport if transport is not None and transport.is_active() else None
+
+    def close(self) -> None:
+        """Close it, and what it stands on."""
+        self._client.close()
+        for item in reversed(self._under):
+            item.close()
+
+
+class _Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+def connect(host: Host) -> Connection:
+    """Log in with the host's own keys, or the agent's and the user's default ones, through its bastions.
+
+    The host key of each machine on the way is verified. Raises HostUnreachable, which names the machine at fault.
+    """
+    with ExitStack() as opened:
+        under: list[_Closeable] = []
+        through: Connection | None = None
+        for machine in (*host.jumps, host):
+            way = _way(machine, through)
+            if way is not None and way.owner is not None:
+                opened.callback(way.owner.close)
+                under.append(way.owner)
+            client = _login(machine, way.channel if way else None, host)
+            opened.callback(client.close)
+            through = Connection(client, *under)
+            under.append(client)
+        opened.pop_all()
+    assert through is not None, "there is at least the host itself"
+    return through
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A channel to a machine that isn't dialled directly, and what has to be closed with it."""
+
+    channel: paramiko.Channel | socket.socket
+    owner: _Closeable | None = None
+
+
+def _way(machine: Host, through: Connection | None) -> _Way | None:
+    """The connection to speak SSH on; None where the machine is dialled directly."""
     import paramiko
 
-    client = paramiko.SSHClient()
-    client.set_missing_host_key_policy(paramiko.RejectPolicy())
     try:
-        # "System" keys are read-only; paramiko would write others back.
-        client.load_system_host_keys(str(host.known_hosts) if host.known_hosts else None)
+        if through is not None:
+            transport = through.transport
+            if transport is None:
+                raise EOFError("the bastion closed the connection")
+            to = (machine.address, machine.port)
+            return _Way(transport.open_channel("direct-tcpip", to, ("127.0.0.1", 0), timeout=_CONNECT_SECONDS))
+        if machine.proxy_command:
+            process = ProxyProcess(machine)
+            return _Way(process.socket, process)
+        if machine.host_key_alias:
+            dialled = socket.create_connection((machine.address, machine.port), _CONNECT_SECONDS)
+            return _Way(dialled, dialled)
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        raise _unreachable(machine, error) from error
+    return None
+
+
+def _login(machine: Host, channel: paramiko.Channel | socket.socket | None, goal: Host) -> paramiko.SSHClient:
+    import paramiko
+
+    keys = [str(key) for key in (machine.key_file, *machine.more_keys) if key is not None]
+    client = paramiko.SSHClient()
+    revoked: frozenset[str] = frozenset()
+    try:
+        default = Path("~/.ssh/known_hosts").expanduser()
+        first = machine.known_hosts or (default if default.exists() else None)
+        revoked = load_known_hosts(client, [file for file in (first, *machine.more_known_hosts) if file is not None])
+        client.set_missing_host_key_policy(_policy(revoked))
+        # With a channel the address is only the name that known_hosts is searched for.
         client.connect(
-            host.address,
-            port=host.port,
-            username=host.user,
-            key_filename=str(host.key_file) if host.key_file else None,
-            look_for_keys=host.key_file is None,
+            machine.host_key_alias or machine.address,
+            port=22 if machine.host_key_alias else machine.port,
+            username=machine.user,
+            key_filename=keys or None,  # type: ignore[arg-type]  # a list is documented
+            allow_agent=not machine.identities_only,
+            look_for_keys=not keys,
             timeout=_CONNECT_SECONDS,
             banner_timeout=_CONNECT_SECONDS,
             auth_timeout=_CONNECT_SECONDS,
             channel_timeout=_CONNECT_SECONDS,
+            sock=channel,
         )
     except (paramiko.SSHException, OSError, EOFError) as error:
         client.close()
-        raise _unreachable(host, error) from error
+        if isinstance(error, paramiko.BadHostKeyException) and error.key.get_base64() in revoked:
+            raise _unreachable(machine, paramiko.SSHException(_REVOKED), goal) from error
+        raise _unreachable(machine, error, goal) from error
     transport = client.get_transport()
     if transport is not None:
         transport.set_keepalive(_KEEPALIVE_SECONDS)
     return client
 
 
-def _unreachable(host: Host, error: BaseException) -> HostUnreachable:
+def _policy(revoked: frozenset[str]) -> paramiko.MissingHostKeyPolicy:
+    import paramiko
+
+    class Refuse(paramiko.RejectPolicy):
+        def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:
+            if key.get_base64() in revoked:
+                raise paramiko.SSHException(_REVOKED)
+            super().missing_host_key(client, hostname, key)
+
+    return Refuse()
+
+
+def _unreachable(host: Host, error: BaseException, goal: Host | None = None) -> HostUnreachable:
     import paramiko
 
     where = f"{host.name} ({host.user}@{host.address}:{host.port})"
+    if goal is not None and goal is not host:
+        where = f"{goal.name}: bastion {where}"
     known_hosts = host.known_hosts or "~/.ssh/known_hosts"
-    name = host.address if host.port == 22 else f"[{host.address}]:{host.port}"
+    name = host.host_key_alias or (host.address if host.port == 22 else f"[{host.address}]:{host.port}")
+    login = login_command(host)
     if isinstance(error, paramiko.BadHostKeyException):
         return HostUnreachable(
             f"{where}: the host key has changed (it is now {error.key.get_name()} {error.key.fingerprint}): "
             "this may be another machine, or an attacker in between",
             remedy=f"If the machine was reinstalled: ssh-keygen -f {known_hosts} -R '{name}', then add its new key.",
         )
+    if isinstance(error, paramiko.SSHException) and str(error) == _REVOKED:
+        return HostUnreachable(
+            f"{where}: {_REVOKED}: this may be an attacker who has it",
+            remedy="Don't log in to it. Give the machine a new host key, and add that to known_hosts.",
+        )
     if isinstance(error, paramiko.SSHException) and "not found in known_hosts" in str(error):
         return HostUnreachable(
             f"{where}: the host key is not known",
-            remedy=f"Compare its fingerprint, then: ssh-keyscan -p {host.port} {host.address} >> {known_hosts}",
+            remedy=f"Log in once and compare its fingerprint: {login}"
+            if host.jumps or host.proxy_command or host.host_key_alias
+            else f"Compare its fingerprint, then: ssh-keyscan -p {host.port} {host.address} >> {known_hosts}",
+        )
+    if isinstance(error, paramiko.PasswordRequiredException):
+        return HostUnreachable(
+            f"{where}: its key is protected by a passphrase",
+            remedy="Add the key to an agent (ssh-add), and don't set IdentitiesOnly for this host.",
         )
     if isinstance(error, paramiko.AuthenticationException):
         with_key = f"with {host.key_file}" if host.key_file else "with the agent's and the default keys"
-        return HostUnreachable(
-            f"{where}: login refused {with_key}", remedy=f"Check the user and the key: ssh {host.user}@{host.address}"
-        )
+        return HostUnreachable(f"{where}: login refused {with_key}", remedy=f"Check the user and the key: {login}")
     if isinstance(error, FileNotFoundError):
         return HostUnreachable(f"{where}: {error.filename}: no such file", remedy="Check the inventory's SSH options.")
     if isinstance(error, paramiko.ssh_exception.NoValidConnectionsError):
         error = next(iter(error.errors.values()))
+    if isinstance(error, paramiko.ChannelException):
+        return HostUnreachable(
+            f"{where}: the bastion could not connect to it: {error.text}",
+            remedy="Check that the machine is up, its address is right as seen from the bastion, and that the bastion "
+            "allows forwarding (AllowTcpForwarding).",
+        )
     words = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return HostUnreachable(f"{where}: {words}", remedy="Check that the machine is up and its address is right.")

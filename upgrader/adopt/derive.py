@@ -13,7 +13,7 @@ from upgrader.errors import Inhibited
 from upgrader.model.release import ReleaseSpec
 from upgrader.ports import Helm
 
-__all__ = ["Derived", "FlagChange", "derive_values"]
+__all__ = ["Derived", "FlagChange", "about_source_addresses", "derive_values"]
 
 Values = dict[str, Any]
 Flags = Mapping[str, tuple[str, ...]]
@@ -52,13 +52,15 @@ def derive_values(
 ) -> Derived:
     """The operator's own values (`own`, by release) win; the rest is kubeadm's.
 
-    Raises Inhibited when a flag of a static pod would be lost or would change, or differs between controllers.
+    Raises Inhibited when a flag of a static pod would be lost or would change, or differs between controllers, or when
+    an address that clients use would not be served.
     """
     _same_everywhere(facts)
     values = {name: merged(base, own.get(name, {})) for name, base in base_values(facts, addresses, {}).items()}
+    _serve_all_clients(facts, values["kube-apiserver"])
     changes: list[FlagChange] = []
     for release, components in _RELEASES.items():
-        bare = helm.render(ReleaseSpec(release, "kube-system", charts / release, values[release]))
+        bare = helm.render(ReleaseSpec(release, "kube-system", charts / release, values[release]), offline=True)
         for component, path in components.items():
             lost = missing_flags(facts.component(component), rendered_flags(bare, component))
             part = _at(values[release], path)
@@ -66,12 +68,34 @@ def derive_values(
             args = {**extra_args(lost), **part.get("extraArgs", {})}
             if args:
                 part["extraArgs"] = args
-        full = helm.render(ReleaseSpec(release, "kube-system", charts / release, values[release]))
+        full = helm.render(ReleaseSpec(release, "kube-system", charts / release, values[release]), offline=True)
         for component, path in components.items():
             rendered = rendered_flags(full, component)
             _verify(facts, component, rendered, _at(own.get(release, {}), path))
             changes += _changes(component, facts.component(component).flags, rendered)
     return Derived(values, tuple(changes))
+
+
+def about_source_addresses(facts: KubeadmFacts) -> str:
+    """What becomes of clients' addresses in the audit log; "" once no static kube-apiserver is active any more."""
+    if not any("kube-apiserver" in controller.active for controller in facts.controllers):
+        return ""
+    flags = facts.component("kube-apiserver").flags
+    audit = sorted(name for name in flags if name in ("audit-log-path", "audit-webhook-config-file"))
+    known = f"It writes an audit log (--{', --'.join(audit)}). " if audit else ""
+    return (
+        "kube-apiserver will see every client at a loopback address, as HAProxy is in front of it. "
+        f"{known}Audit events then have 127.x.y.z as their `sourceIPs`; users and user agents stay as they are."
+    )
+
+
+def _serve_all_clients(facts: KubeadmFacts, values: Values) -> None:
+    left = set(facts.client_addresses) - set(values.get("extraAddresses", ()))
+    if left and not values.get("exposeOnAllInterfaces"):
+        raise Inhibited(
+            f"clients use the API at {', '.join(sorted(left))}, where it would not be served any more",
+            remedy="Add that to `extraAddresses` in values/kube-apiserver.yaml.",
+        )
 
 
 def _at(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
+from upgrader.adopt.client_addresses import ApiPod, client_addresses
 from upgrader.errors import ApiError, Inhibited
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.version import KubernetesVersion
@@ -77,6 +78,8 @@ class KubeadmFacts:
     dns_deployment: KubeObject
     proxy_daemonset: KubeObject
     controllers: tuple[ControllerFacts, ...]
+    client_addresses: tuple[str, ...] = ()
+    """Where clients use the API, other than at the controllers' own addresses."""
 
     def component(self, name: str) -> StaticPod:
         """The first controller's manifest of a component; raises Inhibited when there is none anywhere."""
@@ -90,8 +93,13 @@ class KubeadmFacts:
         )
 
 
-def read_facts(kube: Kube, hosts: Hosts, cluster: Cluster) -> KubeadmFacts:
-    """Read the cluster and every controller. Raises ApiError, HostError, or Inhibited where kubeadm was not used."""
+def read_facts(kube: Kube, hosts: Hosts, cluster: Cluster, servers: Iterable[str]) -> KubeadmFacts:
+    """Read the cluster and every controller. `servers` are the hosts that the operator's kubeconfig leads to.
+
+    Raises ApiError, HostError, or Inhibited where kubeadm was not used.
+    """
+    controllers = tuple(_controller(hosts, host) for host in cluster.controllers)
+    pods = [ApiPod(each.host, pod.flags) for each in controllers if (pod := each.known("kube-apiserver"))]
     configuration = _config_map(kube, "kubeadm-config")["ClusterConfiguration"]
     proxy = _config_map(kube, "kube-proxy")
     service = _existing(kube, _SERVICES, "kube-dns")
@@ -103,7 +111,8 @@ def read_facts(kube: Kube, hosts: Hosts, cluster: Cluster) -> KubeadmFacts:
         dns_address=service["spec"]["clusterIP"],
         dns_deployment=_existing(kube, Kind("apps/v1", "deployments"), "coredns"),
         proxy_daemonset=_existing(kube, Kind("apps/v1", "daemonsets"), "kube-proxy"),
-        controllers=tuple(_controller(hosts, host) for host in cluster.controllers),
+        controllers=controllers,
+        client_addresses=client_addresses(kube, hosts, pods, servers),
     )
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 import yaml
 
 from upgrader.adopt.endpoints import count_endpoints, wait_for_endpoints
-from upgrader.adopt.facts import ADOPTED, MANIFESTS, at_version
-from upgrader.errors import StepFailed
+from upgrader.adopt.facts import ADOPTED, MANIFESTS, at_version, flags_of
+from upgrader.adopt.listeners import read_listeners
+from upgrader.adopt.node_addresses import node_address
+from upgrader.errors import ApiError, StepFailed
+from upgrader.gates.api_absence import ApiAbsence, unanswered
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
@@ -23,6 +27,7 @@ _SYSTEM = "kube-system"
 _API_SERVER = "kube-apiserver"
 _GONE_SECONDS = 120.0
 _READY_SECONDS = 240.0
+_LOST_SECONDS = 10.0
 _SHARING = "--permit-port-sharing=true"
 _GRACEFUL = {
     "goaway-chance": "0.02",
@@ -45,14 +50,20 @@ class StaticPods:
     clock: Clock
     controllers: tuple[Host, ...]
     version: KubernetesVersion
+    served: tuple[str, ...] = ()
+    """Where clients use the API, other than at the controllers' own addresses."""
 
     def retire(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
         """Move their manifests out of the kubelet's folder, and wait until the pods have ended.
 
+        kube-apiserver's only where its successor listens at all addresses that clients use: otherwise StepFailed.
         The next controller waits until this one's successor is an endpoint again: if all were missing at once, no pod
         would find the API.
         """
         endpoints = count_endpoints(self.kube) if _API_SERVER in components and len(self.controllers) > 1 else 0
+        if _API_SERVER in components:
+            for host in self.controllers:
+                self._prove_served(host)
         for host in self.controllers:
             self._move_all(host, components, MANIFESTS, ADOPTED, note)
             if endpoints and (left := wait_for_endpoints(self.kube, self.clock, endpoints)):
@@ -62,6 +73,24 @@ class StaticPods:
         """Move their manifests back, and wait until the pods are Ready."""
         for host in self.controllers:
             self._move_all(host, components, ADOPTED, MANIFESTS, note)
+
+    def _prove_served(self, host: Host) -> None:
+        content = self.hosts.read(host, f"{MANIFESTS}/{_API_SERVER}.yaml")
+        if content is None:
+            return  # retired already
+        flags = flags_of(yaml.safe_load(content)["spec"]["containers"][0])
+        port = int(flags.get("secure-port", ("6443",))[-1])
+        listeners = read_listeners(self.hosts, host)
+        # The static pod itself is one that listens on all addresses.
+        if listeners.on_all(port) > 1:
+            return
+        wanted = (node_address(self.kube, host), *self.served)
+        if left := [address for address in wanted if not listeners.at(address, port)]:
+            raise StepFailed(
+                f"{host.name}: the release kube-apiserver does not listen at port {port} of {', '.join(left)}, where "
+                "clients use the API; its static pod was not retired",
+                remedy="Add that to `extraAddresses` in values/kube-apiserver.yaml, and run adopt again.",
+            )
 
     def _move_all(
         self, host: Host, components: tuple[str, ...], source: str, target: str, note: Callable[[str], None]
@@ -86,11 +115,20 @@ class StaticPods:
             self.hosts.write(host, path, content.replace(image.encode(), current.encode()))
 
     def _await(self, host: Host, component: str, *, present: bool) -> None:
-        """Wait until the mirror pod is gone, or exists and is Ready. Waits for an unreachable API, too."""
+        """Wait until the mirror pod is gone, or exists and is Ready.
+
+        Waits for an unreachable API to be restored. One that is lost because a pod was retired raises ApiLost soon.
+        """
         pod, limit = f"{component}-{host.name}", _READY_SECONDS if present else _GONE_SECONDS
+        absence = ApiAbsence(self.kube, self.clock, inf if present else _LOST_SECONDS)
 
         def missing() -> str:
-            found = self.kube.get(_PODS, pod, _SYSTEM)
+            try:
+                found = self.kube.get(_PODS, pod, _SYSTEM)
+            except ApiError as error:
+                absence.check([unanswered(pod, error)])
+                raise
+            absence.check(())
             state = "gone" if found is None else "Ready" if _ready(found) else "not Ready"
             return "" if state == ("Ready" if present else "gone") else state
 

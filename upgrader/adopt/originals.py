@@ -1,111 +1,178 @@
-"""Keeps kubeadm's own kube-proxy and CoreDNS objects, so that adoption can be undone."""
+"""Keeps kubeadm's own kube-proxy and CoreDNS objects, so that adoption can be undone.
+
+They are kept in a Secret and in a file of root's on each controller: what is restored is applied with the operator's
+rights, so it must come from a place where only those can write who have such rights already.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import copy
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
 from upgrader.adopt.facts import at_version
+from upgrader.adopt.originals_check import SYSTEM, TAKEN_OVER, check_names, kind_of
 from upgrader.errors import ApiError, StepFailed
+from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
-from upgrader.ports import Kind, Kube, KubeObject
+from upgrader.ports import Hosts, Kind, Kube, KubeObject
 
-__all__ = ["SaveOriginalsStep", "put_back"]
+__all__ = ["FILE", "KEY", "STORE", "Originals", "SaveOriginalsStep"]
 
 STORE = "upgrader-adopted"
-"""The ConfigMap in kube-system that holds them; removed by `adopt --undo`."""
+"""The Secret in kube-system. `adopt --undo` removes it."""
+KEY = "originals.json"
+FILE = f"/etc/kubernetes/upgrader/{KEY}"
+"""The copy on each controller."""
 
-_CONFIG_MAPS = Kind("v1", "configmaps")
-_SYSTEM = "kube-system"
-_TAKEN_OVER = (
-    (Kind("v1", "serviceaccounts"), "kube-proxy"),
-    (Kind("v1", "serviceaccounts"), "coredns"),
-    (_CONFIG_MAPS, "kube-proxy"),
-    (_CONFIG_MAPS, "coredns"),
-    (Kind("v1", "services"), "kube-dns"),
-    (Kind("apps/v1", "daemonsets"), "kube-proxy"),
-    (Kind("apps/v1", "deployments"), "coredns"),
-    (Kind("rbac.authorization.k8s.io/v1", "roles"), "kube-proxy"),
-    (Kind("rbac.authorization.k8s.io/v1", "rolebindings"), "kube-proxy"),
-    (Kind("rbac.authorization.k8s.io/v1", "clusterroles", namespaced=False), "system:coredns"),
-    (Kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False), "system:coredns"),
-    (Kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False), "kubeadm:node-proxier"),
-)
-"""Everything that the chart `kubernetes` takes over from kubeadm."""
+_SECRETS = Kind("v1", "secrets")
+_ADOPTED = ("meta.helm.sh/release-name", "kubernetes")
+"""The annotation that Helm gives to what the chart has taken over."""
+
+Manifests = tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Originals:
+    """kubeadm's objects, wherever they are kept."""
+
+    kube: Kube
+    hosts: Hosts
+    controllers: tuple[Host, ...]
+
+    def kept(self) -> bool:
+        """Whether an adoption has kept them."""
+        return bool(self._copies())
+
+    def keep(self) -> str:
+        """Keep the objects as they are now; returns the content's SHA-256. Raises StepFailed: they aren't kubeadm's."""
+        live = [self._live(kind, name) for kind, name in TAKEN_OVER]
+        found = [item for item in live if item is not None]
+        for item in found:
+            if _ADOPTED in (item["metadata"].get("annotations") or {}).items():
+                what = f"{item['kind']} {item['metadata']['name']}"
+                raise _unknown(f"{what} belongs to Helm's release {_ADOPTED[1]} already, and no original is kept")
+        content = json.dumps(found).encode()
+        for host in self.controllers:
+            self.hosts.run(host, ["install", "-d", "-m", "0700", FILE.rpartition("/")[0]])
+            self.hosts.write(host, FILE, content)
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "upgrader.io/originals",
+            "metadata": {"name": STORE, "labels": {"app.kubernetes.io/managed-by": "upgrader"}},
+            "data": {KEY: base64.b64encode(content).decode()},
+        }
+        self.kube.create(_SECRETS, secret, SYSTEM)
+        return hashlib.sha256(content).hexdigest()
+
+    def read(self) -> Manifests:
+        """The kept objects, checked: only what adoption takes over. Raises StepFailed; nothing was changed then."""
+        copies = self._copies()
+        if len(set(copies.values())) > 1:
+            sums = ", ".join(
+                f"{place} (SHA-256 {hashlib.sha256(text).hexdigest()[:12]})" for place, text in copies.items()
+            )
+            raise StepFailed(
+                f"kubeadm's original objects are kept in several places, and differ: {sums}",
+                remedy="The journal of the adoption names the SHA-256 of the right one. Remove the others, and run "
+                "it again.",
+            )
+        for place, text in copies.items():
+            manifests = _parsed(text, place)
+            check_names(manifests, place)
+            return manifests
+        raise _unknown(f"Secret {SYSTEM}/{STORE} does not exist")
+
+    def restore(self, manifests: Manifests, version: KubernetesVersion, note: Callable[[str], None]) -> None:
+        """Restore what `read` returned, with kube-proxy's image at the version that runs now."""
+        for manifest in manifests:
+            kind, restored = kind_of(manifest), copy.deepcopy(dict(manifest))
+            if restored["kind"] == "DaemonSet":
+                container = restored["spec"]["template"]["spec"]["containers"][0]
+                container["image"] = at_version(container["image"], version)
+            namespace = SYSTEM if kind.namespaced else ""
+            try:
+                self.kube.replace(kind, restored, namespace)
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                self.kube.create(kind, restored, namespace)
+        note("kube-proxy and CoreDNS are restored as kubeadm made them")
+
+    def forget(self) -> None:
+        """Remove the kept objects from every place."""
+        for host in self.controllers:
+            self.hosts.run(host, ["rm", "-f", "--", FILE])
+        self.kube.delete(_SECRETS, STORE, SYSTEM)
+
+    def _copies(self) -> Mapping[str, bytes]:
+        """Place → content."""
+        files = {f"{host.name}:{FILE}": self.hosts.read(host, FILE) for host in self.controllers}
+        copies = {place: content for place, content in files.items() if content is not None}
+        secret = self.kube.get(_SECRETS, STORE, SYSTEM)
+        if secret is not None:
+            place = f"Secret {SYSTEM}/{STORE}"
+            try:
+                copies[place] = base64.b64decode((secret.get("data") or {})[KEY], validate=True)
+            except (KeyError, binascii.Error) as error:
+                raise StepFailed(
+                    f"{place} has no readable {KEY}", remedy=f"kubectl -n {SYSTEM} get secret {STORE} -o yaml"
+                ) from error
+        return copies
+
+    def _live(self, kind: Kind, name: str) -> KubeObject | None:
+        found = self.kube.get(kind, name, SYSTEM if kind.namespaced else "")
+        return None if found is None else _without_server_fields(found)
 
 
 @dataclass(frozen=True)
 class SaveOriginalsStep:
-    """Writes kubeadm's objects to a ConfigMap, once: what a later adoption sees is no longer kubeadm's."""
+    """Keeps kubeadm's objects, once: what a later adoption sees is no longer kubeadm's."""
 
-    kube: Kube
+    originals: Originals
     name: str = "save-originals"
 
     def summary(self) -> str:
-        return f"keep kubeadm's kube-proxy and CoreDNS objects in ConfigMap {_SYSTEM}/{STORE}"
+        return f"keep kubeadm's kube-proxy and CoreDNS objects in Secret {SYSTEM}/{STORE} and on the controllers"
 
     def capture(self) -> None:
         return None
 
     def apply(self, note: Callable[[str], None]) -> None:
-        if self.kube.get(_CONFIG_MAPS, STORE, _SYSTEM) is not None:
+        if self.originals.kept():
             note("kubeadm's objects were kept by an earlier adoption")
             return
-        found = [self._read(kind, name) for kind, name in _TAKEN_OVER]
-        manifest = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": STORE},
-            "data": {"originals.json": json.dumps([item for item in found if item is not None])},
-        }
-        self.kube.create(_CONFIG_MAPS, manifest, _SYSTEM)
+        note(f"kubeadm's objects are kept; SHA-256 {self.originals.keep()}")
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """They stay: they do no harm, and the next adoption may need them."""
 
-    def _read(self, kind: Kind, name: str) -> KubeObject | None:
-        found = self.kube.get(kind, name, _SYSTEM if kind.namespaced else "")
-        return None if found is None else _without_server_fields(found)
+
+def _parsed(content: bytes, place: str) -> Manifests:
+    """A JSON list, or YAML documents as kubeadm prints them."""
+    try:
+        documents = [document for document in yaml.safe_load_all(content) if document]
+    except yaml.YAMLError as error:
+        raise StepFailed(f"{place} can't be read: {error}", remedy="Restore it from another copy.") from error
+    return tuple(item for each in documents for item in (each if isinstance(each, list) else [each]))
 
 
-def put_back(kube: Kube, version: KubernetesVersion, note: Callable[[str], None]) -> None:
-    """Restore the objects that were taken over, with kube-proxy's image at the version that runs now.
-
-    Raises StepFailed when they were never kept.
-    """
-    stored = kube.get(_CONFIG_MAPS, STORE, _SYSTEM)
-    if stored is None:
-        raise StepFailed(
-            f"ConfigMap {_SYSTEM}/{STORE} does not exist: kubeadm's own kube-proxy and CoreDNS are not known",
-            remedy="Create them again, on a controller: kubeadm init phase addon all",
-        )
-    kinds = {(kind.api_version, _singular(kind)): kind for kind, _ in _TAKEN_OVER}
-    for manifest in json.loads(stored["data"]["originals.json"]):
-        kind = kinds[manifest["apiVersion"], manifest["kind"].lower()]
-        if manifest["kind"] == "DaemonSet":
-            container = manifest["spec"]["template"]["spec"]["containers"][0]
-            container["image"] = at_version(container["image"], version)
-        namespace = _SYSTEM if kind.namespaced else ""
-        try:
-            kube.replace(kind, manifest, namespace)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            kube.create(kind, manifest, namespace)
-    note("kube-proxy and CoreDNS are restored as kubeadm made them")
-
-
-def forget(kube: Kube) -> None:
-    """Remove the kept objects."""
-    kube.delete(_CONFIG_MAPS, STORE, _SYSTEM)
-
-
-def _singular(kind: Kind) -> str:
-    return kind.plural.removesuffix("s")
+def _unknown(why: str) -> StepFailed:
+    return StepFailed(
+        f"{why}: kubeadm's own kube-proxy and CoreDNS are not known",
+        remedy="Have kubeadm write them, on a controller: kubeadm init phase addon all --print-manifest > "
+        f"originals.yaml; then: kubectl -n {SYSTEM} create secret generic {STORE} --from-file={KEY}=originals.yaml; "
+        f"and run it again. (A ConfigMap {STORE} is not used: more people can write those.)",
+    )
 
 
 def _without_server_fields(found: KubeObject) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from upgrader.adopt.facts import KubeadmFacts
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.one_by_one import InTurnStep, WithdrawStep
-from upgrader.adopt.originals import SaveOriginalsStep
-from upgrader.adopt.release_step import ForgetCheckpointsStep, TakeOverStep, UninstallStep
+from upgrader.adopt.originals import Originals, SaveOriginalsStep
+from upgrader.adopt.release_step import ForgetCheckpointsStep, NewCheckpointsStep, TakeOverStep, UninstallStep
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.model.version import KubernetesVersion
@@ -34,9 +34,10 @@ def needs_port_sharing(facts: KubeadmFacts) -> tuple[Host, ...]:
 
 def adopting(cluster: Cluster, tools: Tools, version: KubernetesVersion) -> Mapping[str, Callable[[ChartStep], Step]]:
     """How adoption installs releases: one kube-apiserver after the other, and over kubeadm's own objects."""
+    originals = Originals(tools.kube, tools.hosts, cluster.controllers)
     return {
         "kube-apiserver": lambda chart: InTurnStep(chart, tools.kube, len(cluster.controllers)),
-        "kubernetes": lambda chart: TakeOverStep(replace(chart, take_ownership=True), tools.kube, version),
+        "kubernetes": lambda chart: TakeOverStep(replace(chart, take_ownership=True), originals, version),
     }
 
 
@@ -54,16 +55,22 @@ def adopt_pipeline(
     kube-apiserver's static pod is retired only once the checkpointer has a checkpoint of its successor.
     """
     checkpointer, api_server, kubernetes = (item for item in charts.steps if item.step.name in BUILT_IN_CHARTS)
-    pods = StaticPods(tools.hosts, tools.kube, tools.clock, cluster.controllers, version)
+    pods = StaticPods(tools.hosts, tools.kube, tools.clock, cluster.controllers, version, served=facts.client_addresses)
     restart = needs_port_sharing(facts)
     steps: list[PipelineStep] = []
     if restart:
         steps.append(_gated(PortSharingStep(tools.hosts, tools.kube, tools.clock, restart), always))
     steps += [
-        _gated(SaveOriginalsStep(tools.kube), ()),
+        _gated(SaveOriginalsStep(Originals(tools.kube, tools.hosts, cluster.controllers)), ()),
+        # Before what makes them, so that they are removed after it was.
+        _gated(NewCheckpointsStep(tools.hosts, tools.helm, cluster.controllers), ()),
         checkpointer,
         replace(api_server, gates=api_server.gates + checkpointer.gates),
-        _gated(RetireStep("retire kube-apiserver", pods, ("kube-apiserver",)), api_server.gates),
+        # Its undo restores the API itself, and works over SSH.
+        replace(
+            _gated(RetireStep("retire kube-apiserver", pods, ("kube-apiserver",)), api_server.gates),
+            undo_needs_api=False,
+        ),
         kubernetes,
         _gated(RetireStep("retire controllers", pods, _LEADERS), kubernetes.gates),
     ]
@@ -83,16 +90,17 @@ def undo_pipeline(
     `addons` are the gates of kube-proxy and CoreDNS, which roll back to what kubeadm made.
     """
     pods = StaticPods(tools.hosts, tools.kube, tools.clock, cluster.controllers, version)
+    originals = Originals(tools.kube, tools.hosts, cluster.controllers)
     withdraw = (_gated(WithdrawStep(tools.kube, tools.clock), always),) if len(cluster.controllers) > 1 else ()
     return Pipeline(
         (
             _gated(RestoreStep("restore controllers", pods, _LEADERS), always),
-            _gated(UninstallStep("kubernetes", tools.helm, tools.kube, version), addons + always),
+            _gated(UninstallStep("kubernetes", tools.helm, originals, version), addons + always),
             _gated(RestoreStep("restore kube-apiserver", pods, ("kube-apiserver",)), always),
-            _gated(UninstallStep("pod-checkpointer", tools.helm, tools.kube), always),
+            _gated(UninstallStep("pod-checkpointer", tools.helm), always),
             _gated(ForgetCheckpointsStep(tools.hosts, cluster.controllers), always),
             *withdraw,
-            _gated(UninstallStep("kube-apiserver", tools.helm, tools.kube), always),
+            _gated(UninstallStep("kube-apiserver", tools.helm), always),
         )
     )
 

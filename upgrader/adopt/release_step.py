@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from upgrader.adopt.originals import forget, put_back
+from upgrader.adopt.originals import Originals
 from upgrader.errors import RollbackFailed
 from upgrader.model.cluster import Host
-from upgrader.model.release import RestorePoint
+from upgrader.model.release import RestorePoint, last_good
 from upgrader.model.version import KubernetesVersion
-from upgrader.ports import Helm, Hosts, Kube
+from upgrader.ports import Helm, Hosts
 from upgrader.steps.helm_release import ChartStep
 
-__all__ = ["ForgetCheckpointsStep", "TakeOverStep", "UninstallStep"]
+__all__ = ["ForgetCheckpointsStep", "NewCheckpointsStep", "TakeOverStep", "UninstallStep"]
 
 _SYSTEM = "kube-system"
 _UNINSTALL_SECONDS = 120.0
@@ -24,7 +24,7 @@ class TakeOverStep:
     """Installs a release over objects that kubeadm made; undo also restores those."""
 
     chart: ChartStep
-    kube: Kube
+    originals: Originals
     version: KubernetesVersion
 
     @property
@@ -41,9 +41,11 @@ class TakeOverStep:
         self.chart.apply(note)
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        # Read first: nothing is removed that could not be restored.
+        manifests = self.originals.read() if point.revision is None else ()
         self.chart.undo(point, note)
-        if point.revision is None:
-            put_back(self.kube, self.version, note)
+        if manifests:
+            self.originals.restore(manifests, self.version, note)
 
 
 @dataclass(frozen=True)
@@ -52,31 +54,67 @@ class UninstallStep:
 
     release: str
     helm: Helm
-    kube: Kube
-    took_over_at: KubernetesVersion | None = None
-    """The version that runs now, for the release that had taken over kube-proxy and CoreDNS."""
+    took_over: Originals | None = None
+    """For the release that had taken over kube-proxy and CoreDNS."""
+    version: KubernetesVersion | None = None
+    """The version that runs now; needed with `took_over`."""
 
     @property
     def name(self) -> str:
         return f"uninstall {self.release}"
 
     def summary(self) -> str:
-        back = "; restores kubeadm's kube-proxy and CoreDNS" if self.took_over_at else ""
+        back = "; restores kubeadm's kube-proxy and CoreDNS" if self.took_over else ""
         return f"helm uninstall {self.release}{back}"
 
     def capture(self) -> RestorePoint:
         return RestorePoint()
 
     def apply(self, note: Callable[[str], None]) -> None:
-        if self.helm.history(self.release, _SYSTEM):
+        installed = bool(self.helm.history(self.release, _SYSTEM))
+        # Read first: nothing is removed that could not be restored. Gone with the release: an earlier undo did it.
+        restore = self.took_over if self.took_over and (installed or self.took_over.kept()) else None
+        manifests = restore.read() if restore else ()
+        if installed:
             note(f"helm uninstall {self.release}")
             self.helm.uninstall(self.release, _SYSTEM, timeout_seconds=_UNINSTALL_SECONDS)
-        if self.took_over_at:
-            put_back(self.kube, self.took_over_at, note)
-            forget(self.kube)
+        if restore and self.version:
+            restore.restore(manifests, self.version, note)
+            restore.forget()
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         raise RollbackFailed(f"release {self.release} was uninstalled", remedy="Run: upgrader adopt")
+
+
+_FORGET = "rm -f /etc/kubernetes/manifests/checkpoint-*.json; rm -rf /etc/kubernetes/checkpointer"
+
+
+@dataclass(frozen=True)
+class NewCheckpointsStep:
+    """Changes nothing; its undo removes the checkpoints that an adoption made which is rolled back.
+
+    Left over, they would start at the next moment without an API, such as a reboot, beside kubeadm's static pods.
+    """
+
+    hosts: Hosts
+    helm: Helm
+    controllers: tuple[Host, ...]
+    name: str = "checkpoints"
+
+    def summary(self) -> str:
+        return "the checkpoints on the controllers go with the adoption, if it is rolled back"
+
+    def capture(self) -> RestorePoint | None:
+        """None where a pod-checkpointer was in use before: its checkpoints are not this adoption's."""
+        return None if last_good(self.helm.history("pod-checkpointer", _SYSTEM)) else RestorePoint()
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        """Nothing: the pod-checkpointer makes them."""
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        for host in self.controllers:
+            note(f"{host.name}: removing the checkpoints")
+            self.hosts.run(host, ["sh", "-c", _FORGET])
 
 
 @dataclass(frozen=True)
@@ -94,9 +132,8 @@ class ForgetCheckpointsStep:
         return None
 
     def apply(self, note: Callable[[str], None]) -> None:
-        script = "rm -f /etc/kubernetes/manifests/checkpoint-*.json; rm -rf /etc/kubernetes/checkpointer"
         for host in self.controllers:
-            self.hosts.run(host, ["sh", "-c", script])
+            self.hosts.run(host, ["sh", "-c", _FORGET])
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """Nothing to undo: a checkpointer writes its checkpoints again."""

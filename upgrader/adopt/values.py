@@ -56,12 +56,16 @@ def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tu
         "replicas": len(addresses),
         "image": _image(api.image, version),
         "port": int(_flag(api, "secure-port", "6443")),
+        "extraAddresses": list(facts.client_addresses),
         "etcd": {"servers": _flag(api, "etcd-servers", "https://127.0.0.1:2379").split(",")},
         "network": {"serviceSubnet": _flag(api, "service-cluster-ip-range", "10.96.0.0/12")},
         "serviceAccount": {"issuer": api.flags["service-account-issuer"][0]},
         "pki": {"hostPath": str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))},
         **_extras(api),
     }
+    if "token-auth-file" in api.flags:
+        # kube-apiserver reads one such file only: the operator's stays, and HAProxy's check is anonymous.
+        values["health"] = {"token": False}
     if len(addresses) == 1:
         values["endpoints"] = {"addresses": list(addresses)}
     return values

@@ -8,8 +8,17 @@ from typing import Any
 
 import yaml
 
-__all__ = ["changed_values", "write_values"]
+from upgrader.engine.journal.atomic import write_atomic
 
+__all__ = ["changed_values", "missing_gitignore", "write_values"]
+
+_GITIGNORE = """\
+# Written by `upgrader adopt`; yours to edit. Values may hold secrets that kubeadm's flags had: check before you commit.
+/kubeconfig
+/runs/
+/ssh/
+*.before-adopt
+"""
 _HEAD = "# Derived by `upgrader adopt` from kubeadm's own configuration; yours to edit.\n"
 
 
@@ -24,12 +33,18 @@ def changed_values(folder: Path, derived: Mapping[str, Mapping[str, Any]]) -> di
     return changed
 
 
+def missing_gitignore(folder: Path) -> dict[Path, str]:
+    """A `.gitignore` for a folder that has none: values belong into version control, credentials and runs don't."""
+    file = folder / ".gitignore"
+    return {} if file.exists() else {file: _GITIGNORE}
+
+
 def write_values(file: Path, text: str) -> None:
-    """Write a values file; what was there before is kept beside it."""
+    """Write a file for its owner only, as flags may hold secrets; what was there before is kept beside it."""
     file.parent.mkdir(exist_ok=True)
     if file.exists():
         file.replace(file.with_suffix(".yaml.before-adopt"))
-    file.write_text(text)
+    write_atomic(file, text.encode())
 
 
 class _Dumper(yaml.SafeDumper):

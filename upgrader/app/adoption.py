@@ -9,16 +9,20 @@ from pathlib import Path
 
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts, read_facts
+from upgrader.adopt.node_addresses import node_addresses
+from upgrader.adopt.originals import Originals
 from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
-from upgrader.adopt.values_files import changed_values
+from upgrader.adopt.values_files import changed_values, missing_gitignore
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.charts import charts_folder
-from upgrader.errors import Inhibited
+from upgrader.config.kubeconfig_context import server_addresses
+from upgrader.errors import Inhibited, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
+from upgrader.model.health_before import HealthBefore
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, OnFailure, ReleaseSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
@@ -27,7 +31,18 @@ from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 
 __all__ = ["Adoption", "ProposedAdoption", "adoption", "propose_undo"]
 
-_CHECKS = tuple((name, check) for name, check in CHECKS if name in ("hosts", "nodes", "helm", "memory", "certificates"))
+_BEFORE_ADOPTION = (
+    "access",
+    "hosts",
+    "nodes",
+    "kubelets",
+    "critical-pods",
+    "webhooks",
+    "helm",
+    "memory",
+    "certificates",
+)
+_CHECKS = tuple((name, check) for name, check in CHECKS if name in _BEFORE_ADOPTION)
 
 
 @dataclass(frozen=True)
@@ -40,6 +55,7 @@ class ProposedAdoption:
     session: Session
     front_end: FrontEnd
     held: HeldLock
+    health_before: HealthBefore | None = None
 
     def check_allowed(self) -> None:
         """Raises Inhibited where a check forbids it."""
@@ -55,7 +71,13 @@ class ProposedAdoption:
         # Every step of the undo leaves a working control plane, and none can be undone without adopting again.
         on_failure: OnFailure | None = "stop" if self.kind is RunKind.ADOPT_UNDO else None
         return execute_run(
-            self.session, self.front_end, self.pipeline, kind=self.kind, on_failure=on_failure, held=self.held
+            self.session,
+            self.front_end,
+            self.pipeline,
+            kind=self.kind,
+            on_failure=on_failure,
+            health_before=self.health_before,
+            held=self.held,
         )
 
 
@@ -75,8 +97,8 @@ class Adoption:
         return needs_port_sharing(self.facts)
 
     def changed_files(self) -> dict[Path, str]:
-        """The values files whose content would change, with their new text."""
-        return changed_values(self.folder, self.derived.values)
+        """The values files whose content would change, and a missing .gitignore, with their new text."""
+        return {**changed_values(self.folder, self.derived.values), **missing_gitignore(self.folder)}
 
     @contextmanager
     def propose(self, *, take_over: bool) -> Iterator[ProposedAdoption]:
@@ -87,10 +109,11 @@ class Adoption:
         ):
             observed = session.observe()
             findings = run_checks(session.preflight_context(observed), _CHECKS)
-            cluster, tools, builder = session.cluster, session.tools, session.builder
+            health_before = session.read_health_before()
+            cluster, tools, builder = session.cluster, session.tools, session.builder.since(health_before)
             charts = builder.forward(session.plan(observed), adopting(cluster, tools, observed.server))
             pipeline = adopt_pipeline(charts, self.facts, cluster, tools, observed.server, builder.gates.of_cluster())
-            yield ProposedAdoption(pipeline, findings, RunKind.ADOPT, session, self.front_end, held)
+            yield ProposedAdoption(pipeline, findings, RunKind.ADOPT, session, self.front_end, held, health_before)
 
 
 @contextmanager
@@ -98,7 +121,9 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
     """Lock the folder, and derive the charts' values. Changes nothing. Raises Inhibited for another pipeline."""
     with locked_folder(folder):
         with open_session(folder) as session:
-            facts = read_facts(session.tools.kube, session.tools.hosts, session.cluster)
+            cluster, tools = session.cluster, session.tools
+            servers = server_addresses(cluster.kubeconfig, cluster.context)
+            facts = read_facts(tools.kube, tools.hosts, cluster, servers)
             version = session.observe().server
             derived = _derived(session, facts)
         yield Adoption(folder, front_end, facts, derived, version)
@@ -118,8 +143,19 @@ def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Itera
             gates.of_workload(WorkloadGate("deployment", "kube-system", "coredns", policy)),
         )
         version = session.observe().server
-        pipeline = undo_pipeline(session.cluster, session.tools, version, gates.of_cluster(), addons)
+        _check_originals(session)
+        pipeline = undo_pipeline(session.cluster, session.tools, version, gates.of_controllers(), addons)
         yield ProposedAdoption(pipeline, (), RunKind.ADOPT_UNDO, session, front_end, held)
+
+
+def _check_originals(session: Session) -> None:
+    """Before the first step, as none of an undo can be undone: what kubeadm's objects were is known, and no other's."""
+    tools = session.tools
+    if tools.helm.history("kubernetes", "kube-system"):
+        try:
+            Originals(tools.kube, tools.hosts, session.cluster.controllers).read()
+        except StepFailed as error:
+            raise Inhibited(f"{error.message}; nothing was changed", remedy=error.remedy) from error
 
 
 def _derived(session: Session, facts: KubeadmFacts) -> Derived:
@@ -130,5 +166,5 @@ def _derived(session: Session, facts: KubeadmFacts) -> Derived:
             remedy="Remove `pipeline` from upgrader.yaml until the adoption is done.",
         )
     own = {item.name: item.values for item in releases}
-    addresses = tuple(host.address for host in session.cluster.controllers)
+    addresses = node_addresses(session.tools.kube, session.cluster)
     return derive_values(facts, addresses, own, session.tools.helm, charts_folder())

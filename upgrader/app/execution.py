@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock
 from upgrader.app.probing import probe_of, probing
+from upgrader.app.undone_apis import removed_by_undo
 from upgrader.app.wiring import Session
 from upgrader.availability.guard import guarded
 from upgrader.availability.phases import Phases
@@ -25,7 +26,9 @@ from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed, UpgraderError
-from upgrader.model.event import Event, Note, RollbackRequested, RunResumed, RunStarted
+from upgrader.gates.continuity.continuity import Continuity, removed_by_plan
+from upgrader.model.event import Event, Note, RollbackRequested, RunResumed, RunStarted, SkippedCheck
+from upgrader.model.health_before import HealthBefore
 from upgrader.model.plan import Plan
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure
@@ -53,12 +56,15 @@ def execute_run(
     kind: RunKind,
     on_failure: OnFailure | None = None,
     plan: Plan | None = None,
+    health_before: HealthBefore | None = None,
+    skipped: tuple[SkippedCheck, ...] = (),
     held: HeldLock | None,
 ) -> FinishedRun:
     """Run a pipeline to its end. `on_failure` None means policy's.
 
     `plan` is an upgrade's: it is recorded, so that the run can be resumed, and a step that disturbs the API's clients
-    more than the settings allow fails. `held` is the cluster's lock; None only for what must work without the API.
+    more than the settings allow fails. `health_before` is recorded for whoever resumes it, `skipped` for whoever asks
+    why the run was started. `held` is the cluster's lock; None only for what must work without the API.
     """
     settings, clock = session.settings, session.tools.clock
     target = plan.target if plan else None
@@ -76,8 +82,12 @@ def execute_run(
         current=plan.current if plan else None,
         on_failure=on_failure or settings.on_failure,
         inputs=step_inputs(plan) if plan else (),
+        sequence=held.lock.sequence if held else 0,
+        health_before=health_before,
+        skipped=skipped,
     )
-    job = _Job(folder, pipeline, plan is not None, None, lambda runner, steps: runner.run(steps, began))
+    compares = _continuity(session, removed_by_plan(plan)) if plan else None
+    job = _Job(folder, pipeline, plan is not None, None, lambda runner, steps: runner.run(steps, began), compares)
     result, state = _reported(session, front_end, job, Journal(folder / JOURNAL, clock), held)
     return FinishedRun(state, folder, _error(result, kind))
 
@@ -89,13 +99,18 @@ def continue_run(
     *,
     folder: Path,
     why: RunResumed | RollbackRequested,
+    plan: Plan | None,
     held: HeldLock,
 ) -> FinishedRun:
-    """Resume the upgrade whose journal is in `folder`, or roll it back, in the same journal."""
+    """Resume the upgrade whose journal is in `folder`, or roll it back, in the same journal.
+
+    `plan` is that of what is left to do; None for what goes back.
+    """
     path = folder / JOURNAL
     earlier = fold(read_journal(path))
     forward = isinstance(why, RunResumed)
-    job = _Job(folder, pipeline, forward, earlier, lambda runner, steps: runner.resume(steps, earlier, why))
+    compares = _continuity(session, removed_by_plan(plan) if plan else removed_by_undo(session.tools.helm, earlier))
+    job = _Job(folder, pipeline, forward, earlier, lambda runner, steps: runner.resume(steps, earlier, why), compares)
     result, state = _reported(session, front_end, job, Journal.reopen(path, session.tools.clock), held)
     wanted = not forward and result.outcome == "rolled-back"
     return FinishedRun(state, folder, None if wanted else _error(result, earlier.kind))
@@ -111,6 +126,18 @@ class _Job:
     """Whether a step that disturbs the API's clients too much fails."""
     earlier: RunState | None
     work: Callable[[Runner, Pipeline], RunResult]
+    continuity: Continuity | None
+    """What each step is compared with; only upgrades are."""
+
+
+def _continuity(session: Session, removed: Collection[str]) -> Continuity:
+    return Continuity(
+        session.tools.kube,
+        session.tools.clock,
+        instances=len(session.cluster.controllers),
+        removed=removed,
+        policy=session.settings.gates,
+    )
 
 
 def _reported(
@@ -139,7 +166,7 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
     with front_end.display() as display, stop_on_signals(stop, lambda text: display.emit(Note(text))):
         if job.earlier:
             display.catch_up(job.earlier)
-        probe = probe_of(session, display)
+        probe = probe_of(session, display, must_answer=job.enforce_availability and job.earlier is None)
         others: list[Reporter] = [*([Phases(probe.enter)] if probe else []), *([held.lock] if held else [])]
         mirror = session.mirror(job.folder / JOURNAL, job.folder.name, lambda text: display.emit(Note(text)))
         reporter = _CompositeReporter(journal, display, mirror, *others)
@@ -152,10 +179,13 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
             stop=stop,
             recovery=session.recovery(),
             patience_seconds=settings.recovery.patience_seconds,
+            continuity=job.continuity,
         )
         pipeline = job.pipeline
         if probe and job.enforce_availability:
             pipeline = guarded(pipeline, probe.counts, settings.limits)
+        if job.continuity:
+            pipeline = job.continuity.around(pipeline)
         with probing(probe, reporter):
             result = job.work(runner, pipeline)
         for warning in cordoned(tools.kube):

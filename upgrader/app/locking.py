@@ -16,6 +16,7 @@ from pathlib import Path
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.wiring import Session, system_clock
 from upgrader.engine.execution.stop_request import StopRequest
+from upgrader.engine.history.past_runs import highest_sequence
 from upgrader.engine.locks.cluster_lock import ClusterLock, acquire
 from upgrader.engine.locks.folder_lock import folder_lock, lock_identity
 from upgrader.engine.locks.heartbeat import kept_alive
@@ -55,10 +56,12 @@ def cluster_lock(session: Session, front_end: FrontEnd, *, take_over: bool) -> I
             holder,
             take_over=take_over,
             note=front_end.notify,
+            known=_newest_number(session),
             unread=lambda dead: _unread(session, dead),
         )
         try:
             with kept_alive(lock, lambda other: stop.forbid(f"the cluster's lock was taken over by {other}")):
+                session.fence.hold(lock, front_end.notify)
                 yield HeldLock(lock, stop)
         finally:
             if not lock.release():
@@ -66,6 +69,12 @@ def cluster_lock(session: Session, front_end: FrontEnd, *, take_over: bool) -> I
                     "The cluster's lock could not be released, as the API does not answer: other machines will wait "
                     f"{LEASE_SECONDS} s before they take it."
                 )
+
+
+def _newest_number(session: Session) -> int:
+    """The highest number of a run that is known: in this folder, or elsewhere for a folder without runs, as CI has."""
+    here = highest_sequence(session.settings.folder / "runs")
+    return here or max((run.state.sequence for run in session.find_runs().runs), default=0)
 
 
 def _unread(session: Session, dead: Holder) -> str:

@@ -14,8 +14,12 @@ from upgrader.ports import Reporter
 __all__ = ["probe_of", "probing"]
 
 
-def probe_of(session: Session, display: Reporter) -> AvailabilityProbe | None:
-    """A probe that sends requests as the API's clients do, and shows the counts; None when it is turned off."""
+def probe_of(session: Session, display: Reporter, *, must_answer: bool) -> AvailabilityProbe | None:
+    """A probe that sends requests as the API's clients do, and shows the counts; None when it is turned off.
+
+    `must_answer`: without a good answer before the first change, a run would be taken back for faults of the prober's
+    own way to the API.
+    """
     settings = session.settings
     rate = settings.availability.requests_per_second
     if rate <= 0:
@@ -25,6 +29,7 @@ def probe_of(session: Session, display: Reporter) -> AvailabilityProbe | None:
         context=session.cluster.context,
         requests_per_second=rate,
         addresses=settings.availability.addresses,
+        must_answer=must_answer,
         on_change=lambda seen: display.emit(_measured(seen)),
     )
 

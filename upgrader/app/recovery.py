@@ -55,10 +55,16 @@ class ProposedRecovery:
             )
 
     def execute(self) -> FinishedRun:
-        """Execute it. Without an API there is no lock to take, and no other run's Helm can work either."""
+        """Execute it.
+
+        Without an API, or with one that refuses the credentials, there is no lock to take, and no other run's Helm can
+        work either.
+        """
         self.check_possible()
         session = self.session.without_probe()  # without an API, requests are expected to fail
-        lock = cluster_lock(session, self.front_end, take_over=False) if self.seen.api.answers else nullcontext(None)
+        seen = self.seen.api
+        locks = seen.answers and not seen.credentials
+        lock = cluster_lock(session, self.front_end, take_over=False) if locks else nullcontext(None)
         with lock as held:
             return execute_run(
                 session, self.front_end, self.pipeline, kind=RunKind.RECOVER, on_failure="stop", held=held

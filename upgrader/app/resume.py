@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, continue_run
@@ -18,6 +18,7 @@ from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UsageError
 from upgrader.model.event import RunResumed
+from upgrader.model.plan import Plan
 from upgrader.pipeline import Pipeline
 
 __all__ = ["ResumableRun", "ResumedRun", "resumable_run"]
@@ -30,13 +31,23 @@ class ResumedRun:
     run: ExistingRun
     why: RunResumed
     pipeline: Pipeline
+    plan: Plan | None
+    """Of the whole run; None when it is rolling back."""
     next: Action
     """What is done first."""
 
     def execute(self) -> FinishedRun:
         """Run it to its end."""
         run = self.run
-        return continue_run(run.session, run.front_end, self.pipeline, folder=run.folder, why=self.why, held=run.held)
+        return continue_run(
+            run.session,
+            run.front_end,
+            self.pipeline,
+            folder=run.folder,
+            why=self.why,
+            plan=self.plan,
+            held=run.held,
+        )
 
 
 @dataclass(frozen=True)
@@ -54,9 +65,8 @@ class ResumableRun:
         Raises UsageError where the pipeline, or without `accept_changes` the inputs, changed since the run began.
         """
         session = self.run.session.at(self.resumed.target) if self.resumed.target else self.run.session
-        pipeline = _pipeline(session, self.resumed, accept_changes=accept_changes)
-        run = ExistingRun(session, self.run.front_end, self.run.held, self.run.state, self.run.folder)
-        return ResumedRun(run, self.why, pipeline, next_action(self.resumed))
+        pipeline, plan = _pipeline(session, self.resumed, accept_changes=accept_changes)
+        return ResumedRun(replace(self.run, session=session), self.why, pipeline, plan, next_action(self.resumed))
 
 
 @contextmanager
@@ -80,10 +90,10 @@ def _refuse_over(state: RunState, resumed: RunState) -> None:
     )
 
 
-def _pipeline(session: Session, state: RunState, *, accept_changes: bool) -> Pipeline:
-    builder = session.builder
+def _pipeline(session: Session, state: RunState, *, accept_changes: bool) -> tuple[Pipeline, Plan | None]:
+    builder = session.builder.since(state.health_before)
     if state.rolling_back:
-        return builder.rollback(state)
+        return builder.rollback(state), None
     plan = builder.replan(state, session.intended(), session.observe())
     pipeline = builder.forward(plan)
     names = tuple(item.step.name for item in pipeline.steps)
@@ -100,4 +110,4 @@ def _pipeline(session: Session, state: RunState, *, accept_changes: bool) -> Pip
             remedy="Restore them; or continue with them as they are now: --accept-changes (completed steps are not "
             "repeated); or undo the run: upgrader rollback.",
         )
-    return pipeline
+    return pipeline, plan

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, continue_run
 from upgrader.app.existing_run import ExistingRun, existing_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import lock_holder
+from upgrader.app.rollback_checks import check_kubelets, check_unchanged
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import UsageError
 from upgrader.model.event import RollbackRequested
+from upgrader.model.settings import PlaybookSettings
 
 __all__ = ["ProposedRollback", "RunToRollBack", "run_to_roll_back"]
 
@@ -30,14 +32,23 @@ class ProposedRollback:
 
     @property
     def steps(self) -> tuple[StepState, ...]:
-        """The steps that are undone, in this order; empty when none is left."""
-        return tuple(step for step in self.state.rollback_order if step.to_undo)
+        """The steps that are undone, in this order, by the playbooks that upgrader.yaml names now."""
+        return tuple(self._as_it_is_now(step) for step in self.state.rollback_order if step.to_undo)
+
+    def _as_it_is_now(self, step: StepState) -> StepState:
+        if step.restore_point is None or step.restore_point.release:
+            return step
+        wanted = (item for item in self.run.session.settings.pipeline if isinstance(item, PlaybookSettings))
+        undo = next((item.undo for item in wanted if item.name == step.name), None)
+        return replace(step, restore_point=replace(step.restore_point, playbook=undo.name if undo else ""))
 
     def execute(self) -> FinishedRun:
         """Undo them all, and check the gates after each."""
         run = self.run
-        pipeline = run.session.builder.rollback(self.state)
-        return continue_run(run.session, run.front_end, pipeline, folder=run.folder, why=self.why, held=run.held)
+        pipeline = run.session.builder.since(self.state.health_before).rollback(self.state)
+        return continue_run(
+            run.session, run.front_end, pipeline, folder=run.folder, why=self.why, plan=None, held=run.held
+        )
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,10 @@ class RunToRollBack:
     named: bool
 
     def propose(self, to: str) -> ProposedRollback:
-        """Keep the step `to` and those before it; "" keeps none. Raises UsageError where that makes no sense."""
+        """Keep the step `to` and those before it; "" keeps none. Raises UsageError where that makes no sense.
+
+        Raises ChangedMeanwhile or Inhibited where what happened since forbids it.
+        """
         run = self.run
         if not self.named:
             _check_meant(run)
@@ -59,7 +73,10 @@ class RunToRollBack:
                 remedy=f"Its steps: {', '.join(begun) or 'none'}",
             )
         why = RollbackRequested(run.state.run, lock_holder(), to)
-        return ProposedRollback(run, why, follow(run.state, why, run.session.tools.clock.now()))
+        proposed = ProposedRollback(run, why, follow(run.state, why, run.session.tools.clock.now()))
+        check_unchanged(run.session.tools.helm, proposed.steps)
+        check_kubelets(run.session.tools.kube, run.state.current, proposed.steps)
+        return proposed
 
 
 @contextmanager

@@ -13,11 +13,13 @@ from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.past_runs import newest_run
 from upgrader.errors import Inhibited
+from upgrader.model.event import SkippedCheck
 from upgrader.model.finding import Finding
 from upgrader.model.plan import Plan
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import inhibits
+from upgrader.preflight.skipping import NO_SKIPS, Skips
 
 __all__ = ["CheckedPlan", "ProposedUpgrade", "plan_upgrade", "propose_upgrade"]
 
@@ -52,19 +54,34 @@ class ProposedUpgrade:
                 "a check blocks the run; nothing was changed",
                 remedy="Fix the checks marked error or unknown, then run `upgrader plan` again.",
             )
-        pipeline = session.builder.forward(plan)
-        return execute_run(session, self.front_end, pipeline, kind=RunKind.UPGRADE, plan=plan, held=self.held)
+        health_before = session.read_health_before()
+        pipeline = session.builder.since(health_before).forward(plan)
+        return execute_run(
+            session,
+            self.front_end,
+            pipeline,
+            kind=RunKind.UPGRADE,
+            plan=plan,
+            health_before=health_before,
+            skipped=tuple(SkippedCheck(f.id, f.title, f.skipped) for f in self.checked.findings if f.skipped),
+            held=self.held,
+        )
 
 
-def plan_upgrade(folder: Path, target: KubernetesVersion | None) -> CheckedPlan:
+def plan_upgrade(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedPlan:
     """What an upgrade would change, and what the checks find. Changes nothing. `target` None means the file's."""
     with open_session(folder, target) as session:
-        return _checked(session)
+        return _checked(session, skips)
 
 
 @contextmanager
 def propose_upgrade(
-    folder: Path, target: KubernetesVersion | None, front_end: FrontEnd, *, take_over: bool
+    folder: Path,
+    target: KubernetesVersion | None,
+    front_end: FrontEnd,
+    *,
+    take_over: bool,
+    skips: Skips = NO_SKIPS,
 ) -> Iterator[ProposedUpgrade]:
     """Lock the cluster, plan and check. Raises Locked where another process works on the cluster."""
     with (
@@ -73,13 +90,13 @@ def propose_upgrade(
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
         _mention_interrupted(folder, front_end)
-        yield ProposedUpgrade(_checked(session), session, front_end, held)
+        yield ProposedUpgrade(_checked(session, skips), session, front_end, held)
 
 
-def _checked(session: Session) -> CheckedPlan:
+def _checked(session: Session, skips: Skips) -> CheckedPlan:
     observed = session.observe()
     plan = session.plan(observed)
-    return CheckedPlan(plan, session.preflight(observed, plan))
+    return CheckedPlan(plan, skips.apply(session.preflight(observed, plan)))
 
 
 def _mention_interrupted(folder: Path, front_end: FrontEnd) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from upgrader.adapters.clock import SystemClock
@@ -23,23 +23,28 @@ from upgrader.engine.history.journal_mirroring import JournalMirror
 from upgrader.engine.history.journal_on_controllers import ControllerReplicas
 from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
+from upgrader.engine.locks.fence import Fence
+from upgrader.engine.locks.fenced_playbooks import FencedPlaybooks
+from upgrader.gates.critical_workloads import read_health_before
+from upgrader.gates.gate_memory import GateMemory
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
+from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedPlaybook
+from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import observe
 from upgrader.pipeline_builder import PipelineBuilder
 from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
-from upgrader.ports import Clock, Kube, Recovery, Tools
+from upgrader.ports import Clock, Helm, Kube, Recovery, Tools
 from upgrader.preflight.all_checks import PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
 
-__all__ = ["Session", "open_kube", "open_session", "system_clock"]
+__all__ = ["Session", "intended_steps", "open_kube", "open_renderer", "open_session", "system_clock"]
 
 _BRIEF_SECONDS = 3.0
 
@@ -53,11 +58,14 @@ class Session:
     tools: Tools
     brief_kube: Kube
     """The same API with a short deadline, for what must not delay a run."""
+    fence: Fence
+    """Keeps playbooks off the controllers once another process has taken the cluster's lock."""
+    memory: GateMemory = field(default_factory=GateMemory)
 
     @property
     def builder(self) -> PipelineBuilder:
         """Builds pipelines for this cluster."""
-        return PipelineBuilder(self.settings, self.cluster, self.tools)
+        return PipelineBuilder(self.settings, self.cluster, self.tools, memory=self.memory)
 
     def at(self, target: KubernetesVersion) -> Session:
         """The same with another target, whatever upgrader.yaml says."""
@@ -66,6 +74,10 @@ class Session:
     def without_probe(self) -> Session:
         """The same, without requests to the API that only measure it."""
         return replace(self, settings=replace(self.settings, availability=AvailabilitySettings(0.0)))
+
+    def read_health_before(self) -> HealthBefore:
+        """How healthy the rest of the cluster is now. Raises ApiError."""
+        return read_health_before(self.tools.kube, self.cluster)
 
     def observe(self) -> Observed:
         """Read from the cluster what the pipeline needs to know."""
@@ -78,19 +90,20 @@ class Session:
 
     def intended(self) -> tuple[IntendedStep, ...]:
         """The pipeline as it should be at the target, each chart rendered."""
-        helm = self.tools.helm
-        return tuple(
-            item if isinstance(item, PlannedPlaybook) else IntendedRelease(item, helm.render(item))
-            for item in self._wanted()
-        )
+        return intended_steps(self.settings, self.tools.helm)
 
     def _wanted(self) -> Iterator[ReleaseSpec | PlannedPlaybook]:
         return wanted_steps(self.settings, charts_folder())
 
     def preflight(self, observed: Observed, plan: Plan) -> tuple[Finding, ...]:
         """Every check's findings."""
-        changing = frozenset(step.name for step in plan.steps if step.action in ("install", "upgrade"))
-        return run_checks(replace(self.preflight_context(observed), changing=changing))
+        manifests = [
+            text for step in plan.steps if isinstance(step, PlannedRelease) for text in (step.before, step.after)
+        ]
+        controllers = {host.name for host in self.cluster.controllers}
+        workers = HealthBefore(tuple(name for name in observed.kubelets if name not in controllers))
+        seconds = self.builder.since(workers).helm_seconds(*manifests)
+        return run_checks(replace(self.preflight_context(observed), plan=plan, helm_timeout_seconds=seconds))
 
     def preflight_context(self, observed: Observed) -> PreflightContext:
         """What checks read."""
@@ -103,6 +116,7 @@ class Session:
             target=self.settings.target,
             observed=observed,
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
+            unreachable=self.memory.unreachable,
         )
 
     def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:
@@ -146,6 +160,24 @@ class Session:
         )
 
 
+def intended_steps(settings: Settings, helm: Helm, *, offline: bool = False) -> tuple[IntendedStep, ...]:
+    """The pipeline as it should be at the settings' target, each chart rendered (`offline`: without the API)."""
+    return tuple(
+        item if isinstance(item, PlannedPlaybook) else IntendedRelease(item, helm.render(item, offline=offline))
+        for item in wanted_steps(settings, charts_folder())
+    )
+
+
+@contextmanager
+def open_renderer() -> Iterator[Helm]:
+    """Helm without any cluster: it can only render."""
+    helm = HelmAdapter(Path(os.devnull))
+    try:
+        yield helm
+    finally:
+        helm.close()
+
+
 def system_clock() -> Clock:
     """The clock of this machine, for what comes before a session."""
     return SystemClock()
@@ -183,5 +215,7 @@ def open_session(folder: Path, target: KubernetesVersion | None = None) -> Itera
         stack.callback(kube.close)
         brief_kube = KubeAdapter(settings.kubeconfig, context, timeout_seconds=_BRIEF_SECONDS)
         stack.callback(brief_kube.close)
-        tools = Tools(helm, kube, AnsiblePlaybooks(), SystemClock(), hosts)
-        yield Session(settings, cluster.result(), tools, brief_kube)
+        clock = SystemClock()
+        fence = Fence(hosts, cluster.result().controllers, clock)
+        tools = Tools(helm, kube, FencedPlaybooks(AnsiblePlaybooks(), fence), clock, hosts)
+        yield Session(settings, cluster.result(), tools, brief_kube, fence)

@@ -1,19 +1,17 @@
-"""Reads a kubeconfig into an address, TLS settings and credentials."""
+"""The API server that a prober's clients talk to: its address, the proxy to it, and the credentials."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import contextlib
 import ssl
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-from upgrader.config.yaml_document import Document, read_mapping, shown
+from upgrader.availability.credentials import Credentials
+from upgrader.config.kubeconfig import Login
+from upgrader.config.proxy import Proxy
+from upgrader.config.yaml_document import shown
 from upgrader.errors import ConfigError, UsageError
 
 __all__ = ["ApiEndpoint", "read_endpoint"]
@@ -25,14 +23,29 @@ class ApiEndpoint:
 
     host: str
     port: int
-    tls: ssl.SSLContext = field(repr=False)
-    """For HTTP/1.1."""
-    tls_http2: ssl.SSLContext = field(repr=False)
-    """For HTTP/2 if the server supports it, and for HTTP/1.1 otherwise."""
+    credentials: Credentials = field(repr=False)
+    """Shared by all addresses of the cluster."""
     server_name: str
     """The name that its certificate must be valid for."""
     path: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    proxy: Proxy | None = None
+    proxy_to: Callable[[str], Proxy | None] = field(default=lambda _: None, repr=False)
+    """The proxy to another address of the cluster."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The header fields of every request, as of now."""
+        return self.credentials.headers
+
+    @property
+    def tls(self) -> ssl.SSLContext:
+        """For HTTP/1.1, as of now."""
+        return self.credentials.tls
+
+    @property
+    def tls_http2(self) -> ssl.SSLContext:
+        """For HTTP/2 if the server supports it, and for HTTP/1.1 otherwise, as of now."""
+        return self.credentials.tls_http2
 
     @property
     def authority(self) -> str:
@@ -51,80 +64,23 @@ class ApiEndpoint:
             port = 0
         if url.scheme != "https" or not url.hostname or not port or url.path.rstrip("/") or url.query or url.username:
             raise UsageError(f"'{address}' is not an address; write it like https://10.0.0.1:6443")
-        return replace(self, host=url.hostname, port=port, server_name=url.hostname, path="")
+        proxy = self.proxy_to(address)
+        return replace(self, host=url.hostname, port=port, server_name=url.hostname, path="", proxy=proxy)
 
 
 def read_endpoint(kubeconfig: Path, context: str = "") -> ApiEndpoint:
     """The endpoint of a context ("": the current one). Raises ConfigError for what is missing or unusable."""
-    document = read_mapping(kubeconfig)
-    chosen = _named(document, "contexts", context or str(document.data.get("current-context") or ""), "context")
-    cluster = _named(document, "clusters", str(chosen.get("cluster", "")), "cluster")
-    user = _named(document, "users", str(chosen.get("user", "")), "user")
-    url = urlsplit(str(cluster.get("server", "")))
+    login = Login(kubeconfig, context)
+    found = login.current
+    url = urlsplit(found.server)
     if url.scheme != "https" or not url.hostname:
-        raise ConfigError(f"{shown(kubeconfig)}: server {cluster.get('server')!r} is not an https:// address")
-    headers = {}
-    if token := _token(kubeconfig, user):
-        headers["Authorization"] = f"Bearer {token}"
-    elif not any(key.startswith("client-certificate") for key in user):
-        raise ConfigError(
-            f"{shown(kubeconfig)}: its user has neither a client certificate nor a token",
-            remedy="Use a kubeconfig with either, or set `availability.requestsPerSecond: 0`.",
-        )
+        raise ConfigError(f"{shown(kubeconfig)}: server {found.server!r} is not an https:// address")
     return ApiEndpoint(
         host=url.hostname,
         port=url.port or 443,
-        tls=_tls(kubeconfig, cluster, user, ["http/1.1"]),
-        tls_http2=_tls(kubeconfig, cluster, user, ["h2", "http/1.1"]),
-        server_name=str(cluster.get("tls-server-name") or url.hostname),
+        credentials=Credentials(login),
+        server_name=str(found.cluster.get("tls-server-name") or url.hostname),
         path=url.path.rstrip("/"),
-        headers=headers,
+        proxy=found.proxy(),
+        proxy_to=found.proxy,
     )
-
-
-def _named(document: Document, kind: str, name: str, key: str) -> Mapping[str, Any]:
-    for item in document.data.get(kind) or ():
-        if item.get("name") == name:
-            found: Mapping[str, Any] = item.get(key) or {}
-            return found
-    raise document.error((kind,), f"there is no {key} named '{name}'")
-
-
-def _token(kubeconfig: Path, user: Mapping[str, Any]) -> str:
-    if path := user.get("tokenFile"):
-        return (kubeconfig.parent / str(path)).read_text().strip()
-    return str(user.get("token") or "")
-
-
-def _tls(kubeconfig: Path, cluster: Mapping[str, Any], user: Mapping[str, Any], protocols: list[str]) -> ssl.SSLContext:
-    if cluster.get("insecure-skip-tls-verify"):
-        raise ConfigError(
-            f"{shown(kubeconfig)}: insecure-skip-tls-verify is set, so any machine could pose as the API server",
-            remedy="Give the cluster's certificate-authority instead.",
-        )
-    try:
-        with _file(kubeconfig, cluster, "certificate-authority") as authority:
-            tls = ssl.create_default_context(cafile=authority)
-        # Python 3.13 requires RFC 5280's key identifiers, which kubeadm's certificates lack; all else is checked.
-        tls.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
-        tls.set_alpn_protocols(protocols)
-        with _file(kubeconfig, user, "client-certificate") as certificate, _file(kubeconfig, user, "client-key") as key:
-            if certificate is not None:
-                tls.load_cert_chain(certificate, key)
-    except (OSError, binascii.Error) as error:  # ssl.SSLError is an OSError
-        raise ConfigError(f"{shown(kubeconfig)}: its certificates can't be used: {error}") from error
-    return tls
-
-
-@contextlib.contextmanager
-def _file(kubeconfig: Path, section: Mapping[str, Any], key: str) -> Iterator[str | None]:
-    """A PEM as a file, as `ssl` reads keys from files only; inline data is in a temporary one (0600) meanwhile."""
-    if data := section.get(f"{key}-data"):
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(base64.b64decode(data, validate=True))
-            file.flush()
-            yield file.name
-    elif path := section.get(key):
-        yield str(kubeconfig.parent / str(path))
-    else:
-        yield None

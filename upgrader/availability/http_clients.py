@@ -6,6 +6,7 @@ import asyncio
 from typing import Literal, Protocol
 
 from upgrader.availability.api_endpoint import ApiEndpoint
+from upgrader.availability.credentials import Credentials
 from upgrader.availability.http1 import Http1Connection
 from upgrader.availability.http2 import Http2Connection
 from upgrader.availability.http_exchange import (
@@ -47,6 +48,11 @@ class Client(Protocol):
 
     name: str
 
+    @property
+    def credentials(self) -> Credentials:
+        """What it logs in with."""
+        ...
+
     async def send(self, request: Request, deadline: float) -> Attempt:
         """Try once, until `deadline` in the loop's time; never raises for an error of a server or a network."""
         ...
@@ -78,6 +84,7 @@ class FreshClient:
 
     def __init__(self, endpoint: ApiEndpoint, protocol: Protocols) -> None:
         self.name = f"fresh {protocol}"
+        self.credentials = endpoint.credentials
         self._encoder = Encoder(endpoint)
         self._protocol = protocol
 
@@ -103,17 +110,20 @@ class KeptClient:
     name = "kept HTTP/1.1"
 
     def __init__(self, endpoint: ApiEndpoint) -> None:
+        self.credentials = endpoint.credentials
         self._encoder = Encoder(endpoint)
+        self._tls = endpoint.tls
         self._idle: list[Http1Connection] = []
 
     async def send(self, request: Request, deadline: float) -> Attempt:
         connection = self._take()
+        tls = self._tls
         reused, done = connection is not None, False
         try:
             async with asyncio.timeout_at(deadline):
                 if connection is None:
                     endpoint = self._encoder.endpoint
-                    connection = Http1Connection(await TlsStream.open(endpoint, endpoint.tls), self._encoder)
+                    connection = Http1Connection(await TlsStream.open(endpoint, tls), self._encoder)
                 attempt = await _exchange(connection, request)
                 done = connection.reusable
                 return attempt
@@ -122,7 +132,7 @@ class KeptClient:
                 self.close()  # the others have the same server
             return failed(error, connected=connection is not None, reused=reused)
         finally:
-            if done and connection is not None and len(self._idle) < _IDLE:
+            if done and connection is not None and len(self._idle) < _IDLE and tls is self._tls:
                 self._idle.append(connection)
             elif connection is not None:
                 connection.close()
@@ -133,6 +143,10 @@ class KeptClient:
 
     def _take(self) -> Http1Connection | None:
         """An idle connection that is still open, as far as a client can know."""
+        if self._tls is not self.credentials.tls:
+            # The others were opened with a client certificate that may have ended.
+            self.close()
+            self._tls = self.credentials.tls
         while self._idle:
             connection = self._idle.pop()
             if not connection.stale:
@@ -147,7 +161,9 @@ class SharedClient:
     name = "kept HTTP/2"
 
     def __init__(self, endpoint: ApiEndpoint) -> None:
+        self.credentials = endpoint.credentials
         self._encoder = Encoder(endpoint)
+        self._tls = endpoint.tls_http2
         self._current: Http2Connection | None = None
         self._leaving: list[Http2Connection] = []
         self._opening = asyncio.Lock()
@@ -175,14 +191,15 @@ class SharedClient:
 
     async def _usable(self) -> Http2Connection | None:
         """A connection that accepts requests; None when the server doesn't support HTTP/2."""
-        if self._current is not None and self._current.usable:
-            return self._current
+        if (current := self._present()) is not None:
+            return current
         async with self._opening:
             if self._fallback is not None:
                 return None
-            if self._current is not None and self._current.usable:
-                return self._current
+            if (current := self._present()) is not None:
+                return current
             self._close_idle()
+            self._tls = self.credentials.tls_http2
             opened = await connect(self._encoder, "HTTP/2")
             if isinstance(opened, Http1Connection):
                 opened.close()
@@ -190,6 +207,10 @@ class SharedClient:
                 return None
             self._current = opened
             return opened
+
+    def _present(self) -> Http2Connection | None:
+        usable = self._current is not None and self._current.usable and self._tls is self.credentials.tls_http2
+        return self._current if usable else None
 
     def _close_idle(self) -> None:
         """Close connections without open exchanges; the others complete theirs."""

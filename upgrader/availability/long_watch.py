@@ -38,6 +38,7 @@ class LongWatch:
         self.name = f"watch {protocol}"
         self.continuity = Continuity()
         self.resumed = 0
+        self.credentials = endpoint.credentials
         self._encoder = Encoder(endpoint)
         self._protocol: Protocols = protocol
         self._selection = f"{collection}?fieldSelector=metadata.name%3D{name}"

@@ -31,7 +31,7 @@ from upgrader.availability.long_watch import LongWatch
 from upgrader.availability.retry_policy import Outcome, ask
 from upgrader.availability.schedule import deal
 from upgrader.availability.tally import Probed, Tally
-from upgrader.errors import UpgraderError
+from upgrader.errors import UpgraderError, UsageError
 from upgrader.model.availability import Watches
 
 __all__ = ["COLLECTION", "OBJECT", "Options", "Prober", "main"]
@@ -39,6 +39,8 @@ __all__ = ["COLLECTION", "OBJECT", "Options", "Prober", "main"]
 DEADLINE_SECONDS = 10.0
 """The time after which a request has failed."""
 REPORT_SECONDS = 0.5
+RENEW_SECONDS = 5.0
+"""How often it checks whether credentials are to be read again."""
 STALL_SECONDS = 0.05
 """A prober that is later than this was not scheduled: that time counts as no gap."""
 LEAVE_SECONDS = 3.0
@@ -57,6 +59,8 @@ class Options:
     context: str = ""
     requests_per_second: float = 10.0
     addresses: tuple[str, ...] = ()
+    must_answer: bool = False
+    """Whether every address must answer one request before the probing begins."""
 
 
 _GET = Request("GET", f"{COLLECTION}/{OBJECT}", accept=(404,))  # its object may not exist yet
@@ -140,10 +144,11 @@ class Prober:
         self._report(out, self._loop.time())
         due = self._loop.time()
         self._next = self._loop.call_at(due, self._send_due, due)
-        reports = self._start(self._report_regularly(out))
+        regularly = [self._start(self._report_regularly(out)), self._start(self._keep_fresh())]
         await self._stop.wait()
         self._next.cancel()
-        reports.cancel()
+        for task in regularly:
+            task.cancel()
         stopped = self._loop.time()
         await self._finish()
         if self._bug is not None:
@@ -167,6 +172,12 @@ class Prober:
         while True:
             await asyncio.sleep(REPORT_SECONDS)
             self._report(out, self._loop.time())
+
+    async def _keep_fresh(self) -> None:
+        credentials = next(iter(self._endpoints.values())).credentials
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            await credentials.keep_fresh()
 
     async def _ask(self, lane: _Lane, kind: tuple[str, Callable[[], Request]], due: float) -> None:
         name, make = kind
@@ -272,15 +283,33 @@ class _Orders:
                 self._prober.enter(rest)
 
 
-async def _probe(endpoints: Sequence[ApiEndpoint], requests_per_second: float) -> None:
-    prober = Prober(endpoints, requests_per_second)
+async def _silent(endpoint: ApiEndpoint) -> str:
+    """Why an address doesn't answer, or doesn't accept the credentials; "" when all is well."""
+    now = asyncio.get_running_loop().time
+    client = FreshClient(endpoint, "HTTP/1.1")
+    outcome = await ask(client, _GET, deadline=now() + DEADLINE_SECONDS, monotonic=now, sleep=asyncio.sleep)
+    through = f" through the proxy {endpoint.proxy.url}" if endpoint.proxy else ""
+    return "" if outcome.ok else f"https://{endpoint.authority}{through}: {outcome.error}"
+
+
+async def _probe(endpoints: Sequence[ApiEndpoint], options: Options) -> int:
+    if options.must_answer:
+        silent = [text for text in await asyncio.gather(*map(_silent, endpoints)) if text]
+        if silent:
+            sys.stderr.write("a first request failed: " + "; ".join(silent))
+            return UsageError.exit_code
+    prober = Prober(endpoints, options.requests_per_second)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, prober.stop)
     _Orders(prober, sys.stdin.fileno())
     await prober.run(sys.stdout)
+    return 0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run until stdin ends or SIGTERM; returns 2, with a message on stderr, for an unusable kubeconfig or address."""
+    """Run until stdin ends or SIGTERM; returns 2, with a message on stderr, for an unusable kubeconfig or address.
+
+    An address is unusable, too, if it must answer and doesn't.
+    """
     given = json.loads(arguments[0])
     options = Options(**{**given, "addresses": tuple(given.get("addresses", ()))})
     try:
@@ -289,8 +318,7 @@ def main(arguments: Sequence[str]) -> int:
     except UpgraderError as error:
         sys.stderr.write(error.message)
         return error.exit_code
-    asyncio.run(_probe(endpoints, options.requests_per_second))
-    return 0
+    return asyncio.run(_probe(endpoints, options))
 
 
 if __name__ == "__main__":

@@ -36,13 +36,15 @@ class AvailabilityProbe:
         context: str = "",
         requests_per_second: float = 10.0,
         addresses: Sequence[str] = (),
+        must_answer: bool = False,
         on_change: Callable[[Availability], None] | None = None,
     ) -> None:
         """`addresses` (`https://HOST:PORT`) are probed besides the kubeconfig's own.
 
+        `must_answer`: starting fails if an address doesn't answer a first request.
         `on_change` is called with the counts about twice a second, from a separate thread.
         """
-        options = Options(str(kubeconfig), context, requests_per_second, tuple(addresses))
+        options = Options(str(kubeconfig), context, requests_per_second, tuple(addresses), must_answer)
         self._command = [sys.executable, "-m", "upgrader.availability.prober", json.dumps(asdict(options))]
         self._on_change = on_change
         self._process: subprocess.Popen[bytes] | None = None
@@ -78,7 +80,11 @@ class AvailabilityProbe:
         if not self._probing:
             code, complaint = self._end()
             kind = UsageError if code == UsageError.exit_code else UpgraderError
-            raise kind(f"the availability prober did not start: {complaint or f'exit code {code}'}")
+            raise kind(
+                f"the availability prober did not start: {complaint or f'exit code {code}'}",
+                remedy="Check the kubeconfig (address, credentials, proxy) and `availability.addresses`; "
+                "`availability.requestsPerSecond: 0` turns the prober off.",
+            )
 
     def enter(self, phase: str) -> None:
         """Enter a phase: requests that are due from now on count to it."""

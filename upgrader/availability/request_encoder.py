@@ -16,12 +16,15 @@ class Encoder:
 
     def __init__(self, endpoint: ApiEndpoint) -> None:
         self.endpoint = endpoint
-        self._http1: dict[tuple[str, str, int], h11.Request] = {}
-        self._http2: dict[tuple[str, str, int], bytes] = {}
+        self._http1: dict[tuple[str, str, int, int], h11.Request] = {}
+        self._http2: dict[tuple[str, str, int, int], bytes] = {}
+
+    def _key(self, request: Request) -> tuple[str, str, int, int]:
+        return request.method, request.path, len(request.body or b""), self.endpoint.credentials.version
 
     def http1(self, request: Request) -> h11.Request:
         """Request line and header fields."""
-        key = (request.method, request.path, len(request.body or b""))
+        key = self._key(request)
         if key not in self._http1:
             to = self.endpoint
             found = {"host": to.authority, **fields(to, request)}
@@ -34,7 +37,7 @@ class Encoder:
 
     def http2(self, request: Request) -> bytes:
         """The compressed header fields, without references to earlier ones: valid on every connection."""
-        key = (request.method, request.path, len(request.body or b""))
+        key = self._key(request)
         if key not in self._http2:
             found = [
                 (":method", request.method),

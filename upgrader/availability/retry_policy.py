@@ -38,20 +38,25 @@ async def ask(
     - 429 or 503 with Retry-After: retry after that time (RFC 9110, 10.2.3; RFC 6585, 4), if the deadline permits.
     - An idempotent request on a kept connection that was closed before any answer: retry once (RFC 9112, 9.3.1).
     - Any request that the server did not process (GOAWAY, REFUSED_STREAM): retry (RFC 9113, 8.7).
+    - 401 for credentials that have ended: retry with what the kubeconfig gives now, as no failure.
     - 404 for an update of an object that doesn't exist (yet): create it.
 
     `deadline` is in `monotonic` time; a request that was not even sent by then has failed.
     """
     first = ""
-    repeated, unprocessed = False, 0
+    repeated, unprocessed, renewed = False, 0, False
     error = "not sent: the tries before it took too long"
     while deadline - monotonic() > 0:
+        version = client.credentials.version
         attempt = await client.send(request, deadline)
         if attempt.ok:
             return Outcome(True, bool(first), first, attempt.body)
         error = attempt.error
         if attempt.status == 404 and request.when_missing is not None:
             request = request.when_missing
+            continue
+        if attempt.status == 401 and not renewed and await client.credentials.renewed(version):
+            renewed = True
             continue
         first = first or error
         if attempt.retry_after is not None and monotonic() + attempt.retry_after < deadline:

@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Callable
 
 from upgrader.availability.api_endpoint import ApiEndpoint
+from upgrader.availability.proxy_tunnel import open_tunnel
 
 __all__ = ["TlsStream"]
 
@@ -38,8 +39,11 @@ class TlsStream:
     @classmethod
     async def open(cls, endpoint: ApiEndpoint, tls: ssl.SSLContext) -> TlsStream:
         """Connect and verify the server. Cancelling it leaves nothing open. Raises OSError (ssl.SSLError is one)."""
-        plain = await _connected(endpoint.host, endpoint.port)
+        proxy = endpoint.proxy
+        plain = await _connected(*((proxy.host, proxy.port) if proxy else (endpoint.host, endpoint.port)))
         try:
+            if proxy:
+                await open_tunnel(plain, proxy, endpoint.authority)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             wrapped = tls.wrap_socket(plain, server_hostname=endpoint.server_name, do_handshake_on_connect=False)
         except BaseException:

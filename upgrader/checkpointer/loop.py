@@ -112,6 +112,7 @@ class Loop:
         failures += [s.trouble for s in disk.values() if s.trouble]
         node = self.observer.observe(disk)
         self._log_change("complaints", "; ".join(node.complaints))
+        self._log_change("ignored pods, which may not have a checkpoint", ", ".join(node.ignored))
         self._history = advance(self._history, node.seen, disk, self.settings.ready_for)
         inventories = {w: s.inventory(node.images) for w, s in disk.items()}
         plan = decide(self._history, node.seen.parents, inventories, self.settings)
@@ -133,6 +134,7 @@ class Loop:
             pending=self._unsafe(pending, node, disk_after),
             workloads={w: _workload_report(s, desired.reasons.get(w, "")) for w, s in disk_after.items()},
             down=self._down(disk),
+            ignored=len(node.ignored),
             failure="; ".join(failures),
             urgent=node.seen.api is ApiState.AWAY and not failures and not _stands_in(disk_after),
         )
@@ -185,6 +187,8 @@ class Loop:
                 yield partial(self._capture, pod, node)
         for workload, number in desired.prune:
             yield partial(self._prune, workload, number)
+        for workload in desired.forget:
+            yield partial(self._forget, workload, desired.reasons.get(workload, ""))
 
     def _mark(self, workload: Workload, number: int, reason: str) -> None:
         self.store.mark_failed(workload, number, reason)
@@ -193,6 +197,10 @@ class Loop:
     def _prune(self, workload: Workload, number: int) -> None:
         self.store.prune(workload, number)
         LOG.info("generation pruned", extra={"workload": str(workload), "generation": number})
+
+    def _forget(self, workload: Workload, reason: str) -> None:
+        self.store.forget(workload)
+        LOG.warning("checkpoint removed", extra={"workload": str(workload), "reason": reason})
 
     def _place(self, workload: Workload, number: int | None, stored: StoredWorkload, reason: str) -> None:
         extra = {"workload": str(workload), "generation": number or stored.active_number, "reason": reason}
@@ -263,7 +271,8 @@ class Loop:
         for parent in node.seen.parents:
             stored = disk.get(parent.workload)
             if self.own(node.pods[parent.uid]) and not parent.terminating and not (stored and stored.active):
-                unsafe[f"{parent.namespace}/{parent.name}"] = "its own standby pod is not in place yet"
+                why = f": {parent.problem[1]}" if parent.problem else ""
+                unsafe[f"{parent.namespace}/{parent.name}"] = f"its own standby pod is not in place yet{why}"
         return unsafe
 
     def _kept_as_started(self, parent: ParentPod, node: ObservedNode, last: Record | None) -> bool:

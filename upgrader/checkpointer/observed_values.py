@@ -101,6 +101,8 @@ class Observation:
     `runtime` is None when the container runtime couldn't be asked; a workload that isn't in it has no pod.
     A workload that isn't in `leases` has a lease of which nothing is known; one that isn't in `standbys` has no
     manifest in place, or the runtime is unknown. `ownerless`: workloads that don't exist according to the API.
+    `barred`: workloads of which no standby pod may run here, each with the reason; it is known without the API.
+    `unneeded`: workloads that have no pod here and aren't meant to, while others do their work.
     """
 
     now: float
@@ -110,6 +112,8 @@ class Observation:
     leases: Mapping[Workload, LeaseSeen] = field(default_factory=dict)
     standbys: Mapping[Workload, StandbySeen] = field(default_factory=dict)
     ownerless: frozenset[Workload] = frozenset()
+    barred: Mapping[Workload, str] = field(default_factory=dict)
+    unneeded: frozenset[Workload] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -127,3 +131,10 @@ class Settings:
         and how long a standby pod may, before an older one takes its place.
         """
         return 3 * self.grace
+
+    @property
+    def expire_after(self) -> float:
+        """How long a workload may be unneeded here before its checkpoint is removed: a node's pod that is being
+        replaced, or waits for the scheduler, is back long before.
+        """
+        return 10 * self.release_after

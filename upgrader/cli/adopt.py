@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
+from upgrader.adopt.derive import about_source_addresses
 from upgrader.adopt.values_files import write_values
 from upgrader.app.adoption import Adoption, adoption, propose_undo
-from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm, say
 from upgrader.ui.proposed_steps import print_steps
 
 __all__ = ["adopt"]
@@ -34,11 +35,12 @@ def adopt(folder: Path, undo: bool, yes: bool, take_over: bool) -> None:
 
 def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
     with adoption(folder, FRONT_END) as found:
-        for line in (_about_the_api(found), *_about_flags(found)):
-            click.echo(line, err=True)
+        for line in (_about_the_api(found), about_source_addresses(found.facts), *_about_flags(found)):
+            if line:
+                say(line)
         changed = found.changed_files()
         for file in changed:
-            click.echo(f"Will write {file.relative_to(folder)}", err=True)
+            say(f"Will write {file.relative_to(folder)}")
         if changed:
             confirm("Write these files?", yes=yes)
         for file, text in changed.items():

@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import click
 
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
+from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.skipping import Skips
+from upgrader.redaction.printable import printable
 from upgrader.ui.reporters import choose_reporter
 from upgrader.ui.summary import print_report
 
-__all__ = ["FRONT_END", "RUN", "TAKE_OVER", "TARGET", "YES", "conclude", "confirm"]
+__all__ = [
+    "FRONT_END",
+    "REASON",
+    "RUN",
+    "SKIP",
+    "TAKE_OVER",
+    "TARGET",
+    "YES",
+    "conclude",
+    "confirm",
+    "mention_needless",
+    "say",
+]
 
-FRONT_END = FrontEnd(notify=lambda text: click.echo(text, err=True), display=lambda: choose_reporter(sys.stderr))
+
+def say(text: str) -> None:
+    """A line on standard error; others' words in it control nothing."""
+    click.echo(printable(text), err=True)
+
+
+FRONT_END = FrontEnd(notify=say, display=lambda: choose_reporter(sys.stderr))
 
 
 class _Version(click.ParamType[KubernetesVersion]):
@@ -42,6 +64,22 @@ TAKE_OVER = click.option(
     is_flag=True,
     help="Take the cluster's lock from a run that is known to be dead, without waiting for it to expire.",
 )
+
+
+SKIP = click.option(
+    "--skip",
+    "skipped",
+    metavar="ID",
+    multiple=True,
+    help="Don't let the check with this id block the run (repeatable); some can't be skipped.",
+)
+REASON = click.option("--reason", metavar="TEXT", help="Why checks are skipped, for the run's journal.")
+
+
+def mention_needless(skips: Skips, findings: Sequence[Finding]) -> None:
+    """Say which checks were to be skipped and found nothing: such a rule is forgotten, and hides the next fault."""
+    for each in skips.without_finding(findings):
+        say(f"--skip {each}: this check found nothing to skip")
 
 
 def confirm(question: str, *, yes: bool) -> None:

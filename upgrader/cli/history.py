@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.status import known_runs
+from upgrader.cli.command_line import say
 from upgrader.ui.runs import print_history
 
 __all__ = ["history"]
@@ -24,7 +25,7 @@ def history(folder: Path, as_json: bool) -> None:
     """
     known = known_runs(folder)
     if known.problem:
-        click.echo(f"The runs of other machines could not be read: {known.problem}", err=True)
+        say(f"The runs of other machines could not be read: {known.problem}")
     if as_json:
         click.echo(json.dumps([run.as_json() for run in known.runs], indent=2))
     else:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 from rich.console import Console
@@ -40,10 +41,19 @@ def lab() -> None:
     "--kubernetes", "version", metavar="vX", default=_KUBERNETES, show_default=True, help="Kubernetes version."
 )
 @click.option("--name", default="demo", show_default=True, help="Name of the lab and of its folder in .lab/.")
+@click.option("--registry", is_flag=True, help="Images from a registry with a login, instead of on the nodes.")
+@click.option("--token", is_flag=True, help="A ServiceAccount's token in the kubeconfig, no client certificate.")
+@click.option("--port", type=int, default=6443, show_default=True, help="Port of the API.")
+@click.option("--ssh-address", is_flag=True, help="SSH at addresses that Kubernetes doesn't know.")
+@click.option("--vip", is_flag=True, help="Clients use a second address of the only controller.")
+@click.option("--dual-stack", is_flag=True, help="IPv6 as well, for nodes, pods and Services.")
 @click.pass_obj
-def up(folder: Path, controllers: int, workers: int, version: str, name: str) -> None:
-    """Create a lab, or start a stopped one; its cluster folder is .lab/NAME."""
-    spec = LabSpec(name, controllers, workers, version)
+def up(folder: Path, /, name: str, controllers: int, workers: int, version: str, **switches: Any) -> None:
+    """Create a lab, or start a stopped one; its cluster folder is .lab/NAME.
+
+    By default all is as simple as can be. The other options make the lab like clusters elsewhere.
+    """
+    spec = LabSpec(name, controllers, workers, version, **switches)
     with _stoppable("lab up"), progress() as display:
         made = Lab.up(spec, folder / ".lab" / name, display)
     _print_summary(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
 
@@ -10,11 +11,14 @@ import click
 
 from upgrader import __version__
 from upgrader.errors import UpgraderError
+from upgrader.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.ui.lost_terminal import outlast_the_terminal
+from upgrader.ui.masked_output import mask_output
 
 __all__ = ["cli", "main"]
 
 _COMMANDS = {
+    "check": ("upgrader.cli.check", "Check everything that could stop an upgrade; changes nothing."),
     "plan": ("upgrader.cli.plan", "Show what a run would change; changes nothing."),
     "run": ("upgrader.cli.run", "Upgrade the cluster, step by step; rolls back if a step fails."),
     "resume": ("upgrader.cli.resume", "Resume an interrupted run, from this machine or another."),
@@ -71,6 +75,8 @@ def cli(context: click.Context, folder: Path) -> None:
 def main() -> None:
     """Run the command; an UpgraderError becomes one clear message and its exit code."""
     outlast_the_terminal()
+    KNOWN.learn(secrets_in(dict(os.environ)))  # a playbook or an inventory may quote them
+    mask_output()
     try:
         code = cli.main(standalone_mode=False, prog_name="upgrader")
     except (click.exceptions.Abort, KeyboardInterrupt) as stopped:

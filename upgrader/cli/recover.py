@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.recovery import propose_recovery
-from upgrader.cli.command_line import FRONT_END, YES, conclude, confirm
+from upgrader.cli.command_line import FRONT_END, YES, conclude, confirm, say
 from upgrader.ui.diagnosis import print_diagnosis
 from upgrader.ui.proposed_steps import print_steps
 
@@ -36,7 +36,7 @@ def recover(folder: Path, hosts: tuple[str, ...], dry_run: bool, yes: bool) -> N
             click.echo("Nothing to recover: the API answers, and the cluster is healthy.", err=True)
             return
         if proposed.missing:
-            click.echo(f"The API answers, but: {proposed.missing}", err=True)
+            say(f"The API answers, but: {proposed.missing}")
         if not proposed.seen.blocked:
             print_steps(proposed.pipeline)
         if dry_run:

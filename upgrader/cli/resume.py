@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.resume import resumable_run
-from upgrader.cli.command_line import FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.command_line import FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm, say
 from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo
 from upgrader.ui.runs import print_run
 
@@ -38,7 +38,7 @@ def resume(folder: Path, name: str | None, accept_changes: bool, yes: bool, take
     with resumable_run(folder, name, FRONT_END, take_over=take_over) as found:
         print_run(found.run.state)
         resumed = found.prepare(accept_changes=accept_changes)
-        click.echo(f"Next: {_describe(resumed.next)}", err=True)
+        say(f"Next: {_describe(resumed.next)}")
         confirm("Resume?", yes=yes)
         conclude(resumed.execute())
 

@@ -5,24 +5,30 @@ from __future__ import annotations
 import getpass
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from upgrader.config import ansible_facts
+from upgrader.config.ssh_options import check_host_keys, options_in, resolve
 from upgrader.config.yaml_document import check_syntax, shown
 from upgrader.errors import ConfigError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import Settings
+from upgrader.redaction.known_secrets import KNOWN
 
-__all__ = ["load_cluster", "load_hosts"]
+__all__ = ["host_from_facts", "load_cluster", "load_hosts", "load_names"]
 
 _GROUPS = ("controllers", "workers", "load_balancers")
 _TIMEOUT_SECONDS = 60.0
+_TRUE = ("true", "yes", "y", "on", "1", "t")
+_ALLOW = "If you trust its authors: `cluster.dynamicInventory: true` in upgrader.yaml."
 
 
 def load_cluster(settings: Settings, context: str) -> Cluster:
@@ -30,7 +36,7 @@ def load_cluster(settings: Settings, context: str) -> Cluster:
 
     Raises ConfigError.
     """
-    groups = load_hosts(settings.inventory)
+    groups = load_hosts(settings.inventory, dynamic=settings.dynamic_inventory)
     return Cluster(
         folder=settings.folder,
         kubeconfig=settings.kubeconfig,
@@ -42,69 +48,200 @@ def load_cluster(settings: Settings, context: str) -> Cluster:
     )
 
 
-def load_hosts(inventory: Path) -> Mapping[str, tuple[Host, ...]]:
-    """The hosts of each of the groups `controllers`, `workers` and `load_balancers`. Raises ConfigError."""
+def load_hosts(inventory: Path, *, dynamic: bool = False) -> Mapping[str, tuple[Host, ...]]:
+    """The hosts of each of the groups `controllers`, `workers` and `load_balancers`. Raises ConfigError.
+
+    `dynamic`: whether it may run code: be a program or a plugin's configuration, or use lookups.
+    """
+    facts = _facts(inventory, dynamic=dynamic, only_names=False)
+    # Only the control plane's own machines are logged in to: OpenSSH is asked for theirs.
+    controllers = frozenset(facts["groups"].get("controllers", ()))
+    hosts = {
+        name: host_from_facts(inventory, name, known, controller=name in controllers)
+        for name, known in facts["hosts"].items()
+    }
+    return {group: tuple(hosts[name] for name in facts["groups"].get(group, ())) for group in _GROUPS}
+
+
+def load_names(inventory: Path) -> Mapping[str, tuple[str, ...]]:
+    """The names of each group's hosts, without running anything and without any variable. Raises ConfigError."""
+    facts = _facts(inventory, dynamic=False, only_names=True)
+    return {group: tuple(facts["groups"].get(group, ())) for group in _GROUPS}
+
+
+def _facts(inventory: Path, *, dynamic: bool, only_names: bool) -> Mapping[str, Any]:
     if not inventory.exists():
         raise ConfigError(
             f"{shown(inventory)}: no such file",
             remedy="Write an Ansible inventory with a group `controllers`, or name it in `cluster.inventory`.",
         )
+    if not dynamic:
+        _check_static(inventory)
     if inventory.suffix in (".yml", ".yaml") and not os.access(inventory, os.X_OK):
         check_syntax(inventory)  # reports FILE:LINE; Ansible would list the complaints of all its plugins
-    facts = _facts(inventory)
-    hosts = {name: _host(inventory, name, known) for name, known in facts["hosts"].items()}
-    groups = {group: tuple(hosts[name] for name in facts["groups"].get(group, ())) for group in _GROUPS}
-    if not groups["controllers"]:
+    facts = _read(inventory, ansible_facts.Options(str(inventory.absolute()), _GROUPS, dynamic, only_names))
+    KNOWN.learn(secret for known in facts["hosts"].values() for secret in known.get("secrets", ()))
+    KNOWN.learn(str(known["become_password"]) for known in facts["hosts"].values() if known.get("become_password"))
+    if not facts["groups"].get("controllers"):
         raise ConfigError(
             f"{shown(inventory)}: no host is in the group 'controllers'",
             remedy="Put the machines that run the control plane into a group of that name.",
         )
-    return groups
+    return facts
 
 
-def _facts(inventory: Path) -> Mapping[str, Any]:
-    # -P: no imports from the script's own folder
-    command = [sys.executable, "-P", ansible_facts.__file__, str(inventory), *_GROUPS]
-    environment = {**os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true", "ANSIBLE_NOCOLOR": "true"}
+def _check_static(inventory: Path) -> None:
+    """Refuse what Ansible would execute, or load a plugin for."""
+    for path in _sources(inventory):
+        if os.access(path, os.X_OK):
+            raise ConfigError(
+                f"{shown(path)}: the inventory is executable, so Ansible would run it as a program",
+                remedy=f"If it isn't one: chmod -x {shown(path)}. {_ALLOW}",
+            )
+        if path.suffix in (".yml", ".yaml", ".json") and _names_plugin(path):
+            raise ConfigError(f"{shown(path)}: the inventory is the configuration of a plugin", remedy=_ALLOW)
+
+
+def _sources(inventory: Path) -> Iterator[Path]:
+    """The files that Ansible would read: those of a folder but for the variables'."""
+    if not inventory.is_dir():
+        yield inventory
+        return
+    for path in sorted(inventory.iterdir()):
+        if path.is_dir() and path.name not in ("group_vars", "host_vars"):
+            yield from _sources(path)
+        elif path.is_file():
+            yield path
+
+
+def _names_plugin(path: Path) -> bool:
     try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_SECONDS,
-            check=False,
-        )
+        return any(line.startswith(("plugin:", "'plugin'", '"plugin"')) for line in path.read_text().splitlines())
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _read(inventory: Path, options: ansible_facts.Options) -> Mapping[str, Any]:
+    # -P: no imports from the script's own folder
+    command = [sys.executable, "-P", ansible_facts.__file__, json.dumps(asdict(options))]
+    try:
+        with _environment(options) as environment:
+            done = subprocess.run(
+                command,
+                env=environment,
+                # Not where the command was started: playbooks wouldn't see an ansible.cfg there either.
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_TIMEOUT_SECONDS,
+                check=False,
+            )
     except subprocess.TimeoutExpired as error:
         raise ConfigError(
             f"{shown(inventory)}: Ansible did not finish reading it in {_TIMEOUT_SECONDS:.0f} s",
             remedy=f"Try it manually: ansible-inventory -i {shown(inventory)} --list",
         ) from error
     if done.returncode != 0:
+        message = done.stderr.strip()
         raise ConfigError(
-            f"{shown(inventory)}: Ansible can't read it: {done.stderr.strip()}",
-            remedy=f"Try it manually: ansible-inventory -i {shown(inventory)} --list",
+            f"{shown(inventory)}: Ansible can't read it: {message}",
+            remedy=f"Write the value itself. {_ALLOW}"
+            if "lookup '" in message
+            else f"Try it manually: ansible-inventory -i {shown(inventory)} --list",
         )
     facts: Mapping[str, Any] = json.loads(done.stdout)
     return facts
 
 
-def _host(inventory: Path, name: str, known: Mapping[str, Any]) -> Host:
+@contextmanager
+def _environment(options: ansible_facts.Options) -> Iterator[Mapping[str, str]]:
+    """Ansible's; for names alone without settings and plugins of anyone's: a CI job may export the folder's own."""
+    own = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true", "ANSIBLE_NOCOLOR": "true"}
+    if not options.run_code:
+        own["ANSIBLE_INVENTORY_ENABLED"] = "yaml,ini,toml"
+    if not options.only_names:
+        yield {**os.environ, **own}
+        return
+    others = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    with tempfile.TemporaryDirectory() as home:
+        config = Path(home, "ansible.cfg")
+        config.touch()
+        yield {**others, **own, "ANSIBLE_CONFIG": str(config), "ANSIBLE_HOME": home}
+
+
+def host_from_facts(inventory: Path, name: str, known: Mapping[str, Any], *, controller: bool) -> Host:
+    """A host as Ansible connects to it (see `ansible_facts`), and for a controller OpenSSH, too. Raises ConfigError."""
     where = f"{shown(inventory)}: host '{name}'"
-    options = _ssh_options(where, f"{known.get('common_args') or ''} {known.get('extra_args') or ''}")
+    _check_supported(where, known)
+    before, after = (
+        _words(where, known, "ssh_args"),
+        [word for fact in ("common_args", "extra_args") for word in _words(where, known, fact)],
+    )
+    options = options_in([*before, *after])
+    check_host_keys(where, options.get("stricthostkeychecking", ""))
     port = str(known.get("port") or 22)
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise ConfigError(f"{where}: ansible_port {port!r} is not a port")
-    return Host(
+    host = Host(
         name=name,
         address=str(known.get("address") or name),
         user=str(known.get("user") or getpass.getuser()),
         port=int(port),
         key_file=_path(where, "ansible_ssh_private_key_file", known.get("key_file")),
         known_hosts=_path(where, "UserKnownHostsFile", options.get("userknownhostsfile")),
-        become=str(known.get("become", "")).lower() in ("true", "yes", "y", "on", "1", "t"),
+        become=_is_true(known.get("become")),
+        become_password=str(known.get("become_password") or ""),
     )
+    if not controller:
+        return host
+    # In the order in which Ansible gives them to ssh: of two, the first wins.
+    given = {"Port": known.get("port"), "IdentityFile": host.key_file, "User": known.get("user")}
+    named = [word for option, value in given.items() if value for word in ("-o", f"{option}={_quoted(str(value))}")]
+    return resolve(where, host, [*before, *named, *after])
+
+
+def _quoted(value: str) -> str:
+    return f'"{value}"' if " " in value else value
+
+
+def _is_true(value: object) -> bool:
+    return str(value or "").lower() in _TRUE
+
+
+def _check_supported(where: str, known: Mapping[str, Any]) -> None:
+    """Refuse what Ansible would do and upgrader wouldn't: they would reach different machines, or as other users."""
+    if known.get("host_key_checking") is not None and not _is_true(known["host_key_checking"]):
+        raise ConfigError(
+            f"{where}: ansible_host_key_checking is off, which would trust a machine that nobody has verified",
+            remedy="Take it out, and add the host's key to known_hosts.",
+        )
+    expected = {
+        "connection": ("ansible_connection", ("ssh", "smart", "ansible.builtin.ssh"), "Only ssh is supported."),
+        "executable": ("ansible_ssh_executable", ("ssh", "/usr/bin/ssh"), "Only the `ssh` on PATH is supported."),
+        "password": ("ansible_password", (), "Log in with a key instead."),
+    }
+    if _is_true(known.get("become")):
+        sudo = "Only sudo to root is supported."
+        expected |= {
+            "become_method": ("ansible_become_method", ("sudo", "ansible.builtin.sudo"), sudo),
+            "become_user": ("ansible_become_user", ("root",), sudo),
+            "become_exe": ("ansible_become_exe", ("sudo", "/usr/bin/sudo"), sudo),
+            "become_flags": ("ansible_become_flags", ("-H -S -n", "-n"), sudo),
+        }
+    for fact, (variable, supported, remedy) in expected.items():
+        value = known.get(fact)
+        if value and str(value) not in supported:
+            told = "" if fact == "password" else f" '{value}'"
+            raise ConfigError(f"{where}: {variable}{told} is not supported", remedy=remedy)
+
+
+def _words(where: str, known: Mapping[str, Any], fact: str) -> list[str]:
+    try:
+        return shlex.split(str(known.get(fact) or ""))
+    except ValueError as error:
+        variable = {"ssh_args": "ansible_ssh_args"}.get(fact, f"ansible_ssh_{fact}")
+        raise ConfigError(f"{where}: {variable} can't be split into words: {error}") from error
 
 
 def _path(where: str, variable: str, value: object) -> Path | None:
@@ -118,18 +255,3 @@ def _path(where: str, variable: str, value: object) -> Path | None:
             remedy=f"Write '{{{{ inventory_dir }}}}/{value}'.",
         )
     return path
-
-
-def _ssh_options(where: str, arguments: str) -> Mapping[str, str]:
-    """ssh's `-o NAME=VALUE` options, names in lower case. As in ssh, the first of two equal options wins."""
-    try:
-        words = iter(shlex.split(arguments))
-    except ValueError as error:
-        raise ConfigError(f"{where}: ansible_ssh_common_args can't be split into words: {error}") from error
-    options: dict[str, str] = {}
-    for word in words:
-        if word.startswith("-o"):
-            option = (word[2:] or next(words, "")).strip()
-            name, *values = re.split(r"[=\s]+", option)
-            options.setdefault(name.lower(), values[0] if values else "")
-    return options

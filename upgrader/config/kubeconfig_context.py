@@ -1,13 +1,16 @@
-"""Which cluster a kubeconfig points at, checked before the first connection."""
+"""Which cluster a kubeconfig points at, and where."""
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from upgrader.config.yaml_document import read_mapping, shown
 from upgrader.errors import ConfigError, UsageError
+from upgrader.redaction.known_secrets import KNOWN, secrets_in
 
-__all__ = ["check_context"]
+__all__ = ["check_context", "server_addresses"]
 
 
 def check_context(kubeconfig: Path, wanted: str) -> str:
@@ -21,6 +24,7 @@ def check_context(kubeconfig: Path, wanted: str) -> str:
             remedy="Put the cluster's kubeconfig there, or name it: `cluster.kubeconfig` in upgrader.yaml.",
         )
     document = read_mapping(kubeconfig)
+    KNOWN.learn(secrets_in(document.data))
     current = document.data.get("current-context")
     if not isinstance(current, str) or not current:
         raise document.error(
@@ -34,3 +38,19 @@ def check_context(kubeconfig: Path, wanted: str) -> str:
             remedy=f"kubectl config use-context {wanted} --kubeconfig {shown(kubeconfig)}",
         )
     return current
+
+
+def server_addresses(kubeconfig: Path, context: str) -> tuple[str, ...]:
+    """The host of a context's API server, and the addresses that this machine finds for it (none: behind a proxy)."""
+    data = read_mapping(kubeconfig).data
+    contexts = {entry.get("name"): entry.get("context") or {} for entry in data.get("contexts") or ()}
+    chosen = contexts.get(context, {}).get("cluster")
+    clusters = {entry.get("name"): entry.get("cluster") or {} for entry in data.get("clusters") or ()}
+    host = urlsplit(str(clusters.get(chosen, {}).get("server", ""))).hostname
+    if not host:
+        return ()
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
+    except OSError:
+        found = set()
+    return tuple(sorted({host, *found}))

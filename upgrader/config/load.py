@@ -76,11 +76,13 @@ def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides
         kubeconfig=kubeconfig.absolute(),
         context=overrides.context or environ.get("UPGRADER_CONTEXT") or file.cluster.context,
         inventory=folder / file.cluster.inventory,
+        dynamic_inventory=file.cluster.dynamic_inventory,
         helm_timeout_seconds=file.helm.timeout,
         on_failure=file.policy.on_failure,
         keep_runs=file.policy.keep_runs,
         recovery=RecoverySettings(file.policy.recovery.enabled, file.policy.recovery.after),
         gates=policy,
+        unhealthy_workers=file.gates.unhealthy_workers,
         availability=AvailabilitySettings(
             file.availability.requests_per_second, tuple(file.availability.addresses), limits
         ),
@@ -154,8 +156,11 @@ def _playbook(
     path = folder / item.playbook
     if not path.is_file():
         raise document.error((*where, "playbook"), f"there is no playbook {shown(path)}")
+    undo = folder / item.undo if item.undo else None
+    if undo is not None and not undo.is_file():
+        raise document.error((*where, "undo"), f"there is no playbook {shown(undo)}")
     gates, limits = _gates(item.gates, defaults), _limits(item.availability, defaults)
-    return PlaybookSettings(name=path.stem, playbook=path, gates=gates, limits=limits)
+    return PlaybookSettings(name=path.stem, playbook=path, undo=undo, gates=gates, limits=limits)
 
 
 def _gates(items: list[GateSection], defaults: _Defaults) -> tuple[WorkloadGate, ...]:

@@ -11,8 +11,10 @@ from pydantic_core import PydanticCustomError
 
 from upgrader.config.duration import parse_duration
 from upgrader.errors import UsageError
+from upgrader.model.health_before import Share
 from upgrader.model.settings import (
     DEFAULT_LIMITS,
+    DEFAULT_UNHEALTHY_WORKERS,
     AvailabilitySettings,
     GatePolicy,
     OnFailure,
@@ -55,8 +57,16 @@ def _workload(text: object) -> str:
     return "/".join(parts)
 
 
+def _share(value: object) -> Share:
+    try:
+        return Share.parse(value if isinstance(value, int | str) and not isinstance(value, bool) else str(value))
+    except UsageError as error:
+        raise ValueError(error.message) from error
+
+
 Duration = Annotated[float, BeforeValidator(parse_duration, json_schema_input_type=str)]
 Version = Annotated[Any, BeforeValidator(_version, json_schema_input_type=str)]
+NodeShare = Annotated[Any, BeforeValidator(_share, json_schema_input_type=int | str)]
 Workload = Annotated[str, BeforeValidator(_workload)]
 Text = Annotated[str, Field(min_length=1)]
 
@@ -85,6 +95,11 @@ class ClusterSection(_Model):
         description="The context that must be the kubeconfig's current one; `run` refuses any other. Empty: any.",
     )
     inventory: Text = Field(default="hosts.yml", description="The Ansible inventory, with the group `controllers`.")
+    dynamic_inventory: bool = Field(
+        default=Settings.dynamic_inventory,
+        description="Whether the inventory may be a program or a plugin's configuration, and whether its variables may "
+        "use lookups. All of these run code of the folder on this machine, whatever the command.",
+    )
 
 
 class HelmSection(_Model):
@@ -143,6 +158,12 @@ class GatesSection(_Model):
         default=GatePolicy.deadline_seconds,
         description="The time after which a gate that has not passed fails.",
         examples=["2m"],
+    )
+
+    unhealthy_workers: NodeShare = Field(
+        default=DEFAULT_UNHEALTHY_WORKERS,
+        description="How many of the workers that were healthy before a run may be unhealthy during it: a number, or a "
+        "percentage, which is rounded up; never all of them. Controllers must always be healthy.",
     )
 
 
@@ -215,6 +236,11 @@ class PlaybookSection(_Model):
     """An Ansible playbook."""
 
     playbook: Text = Field(description="The playbook's file.")
+    undo: str = Field(
+        default="",
+        description="The playbook that undoes it, from any state that a cut may have left. Empty: there is none, "
+        "and a rollback stops at this step.",
+    )
     gates: list[GateSection] = Field(default=[], description="Gates after it.")
     availability: StepAvailabilitySection = StepAvailabilitySection()
 

@@ -1,10 +1,11 @@
-"""Distinguishes an API that is unreachable for a moment from one that is lost."""
+"""Distinguishes an API that is unreachable for a moment from one that is lost, or refuses what a run needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from upgrader.errors import ApiError, ApiLost
+from upgrader.gates.rollback_needs import REFUSALS, refusal
 from upgrader.model.outcome import Verdict, VerdictKind, unknown
 from upgrader.ports import Clock, Kube
 
@@ -26,11 +27,16 @@ def unanswered(subject: str, error: ApiError) -> Verdict:
     return unknown(f"{subject}: {error.message}", remedy=remedy)
 
 
+_REFUSAL_SECONDS = 3.0
+"""Pause between two questions whether the API refuses what a rollback needs."""
+
+
 class ApiAbsence:
-    """How long the API has been unreachable, while a run waits for something else.
+    """How long the API has been unreachable, or refused what a run needs, while a run waits for something else.
 
     A check that the API doesn't answer is unknown, which is no failure: the API may answer a second later. After
-    `limit_seconds` without an answer (infinity: never), no further check is worth waiting for.
+    `limit_seconds` without an answer (infinity: never), no further check is worth waiting for. An API that answers and
+    refuses is not waited for: waiting doesn't change its configuration.
     """
 
     def __init__(self, kube: Kube, clock: Clock, limit_seconds: float) -> None:
@@ -38,10 +44,18 @@ class ApiAbsence:
         self._clock = clock
         self._limit_seconds = limit_seconds
         self._since: float | None = None
+        self._asked = -_REFUSAL_SECONDS
+        self._refusals = 0
 
     def check(self, seen: Iterable[Verdict]) -> None:
-        """Record a round of verdicts; raises ApiLost once the API has been unreachable for the whole limit."""
-        problem = api_problem(self._kube) if any(verdict.kind is VerdictKind.UNKNOWN for verdict in seen) else ""
+        """Record a round of verdicts.
+
+        Raises ApiLost once the API has been unreachable for the whole limit, or has refused time after time what a
+        rollback needs.
+        """
+        kinds = {verdict.kind for verdict in seen}
+        self._check_refusal(healthy=kinds <= {VerdictKind.HOLDS})
+        problem = api_problem(self._kube) if VerdictKind.UNKNOWN in kinds else ""
         if not problem:
             self._since = None
             return
@@ -52,4 +66,20 @@ class ApiAbsence:
             raise ApiLost(
                 f"the API server has not been ready for {now - self._since:.0f} s: {problem}",
                 remedy="Find out why kube-apiserver stopped: its container's log is on the controllers (crictl ps -a).",
+            )
+
+    def _check_refusal(self, *, healthy: bool) -> None:
+        now = self._clock.monotonic()
+        if healthy:
+            self._refusals = 0
+            return
+        if now - self._asked < _REFUSAL_SECONDS:
+            return
+        self._asked = now
+        found = refusal(self._kube)
+        self._refusals = self._refusals + 1 if found else 0
+        if found and self._refusals >= REFUSALS:
+            raise ApiLost(
+                f"the API server answers, but refuses what a rollback needs: {found.text}",
+                remedy="Find out what changed in its configuration: helm get values kube-apiserver -n kube-system.",
             )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableSet
+from dataclasses import dataclass, field
 
 from upgrader.errors import ApiError, ApiUnavailable, UsageError
 from upgrader.gates.api_absence import unanswered
 from upgrader.gates.api_round_trip import round_trip
+from upgrader.gates.apiserver_instance import ask_instance, instance_address
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.remedies import describe_workload
 from upgrader.gates.workload_diagnosis import diagnose_workload
@@ -16,27 +18,29 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.outcome import Verdict, VerdictKind, holds, pending, unknown
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import Pod, WorkloadRef
-from upgrader.ports import Clock, Kube
+from upgrader.ports import Kube
 
 __all__ = ["ApiServerGate"]
 
-_PORT = 6443
 _CONTAINER = "kube-apiserver"
 
 
 @dataclass(frozen=True)
 class ApiServerGate:
-    """Each controller has a Ready pod, whose own address answers `/readyz` and `/version`; then one round trip.
+    """Each controller has a Ready pod, which itself answers `/readyz` and `/version`; then one round trip.
 
     `target` None accepts any version. The round trip writes and deletes a ConfigMap `upgrader-probe-…` in kube-system,
     the only change that any gate makes.
     """
 
     kube: Kube
-    clock: Clock
     cluster: Cluster
     ref: WorkloadRef
     target: KubernetesVersion | None = None
+    port: int = 6443
+    """On which the instances listen, at their nodes' own addresses."""
+    unreachable: MutableSet[str] = field(default_factory=set)
+    """The instances that can't be reached from here, as `ask_instance` finds out."""
 
     @property
     def name(self) -> str:
@@ -44,18 +48,22 @@ class ApiServerGate:
 
     def check(self) -> Verdict:
         # The pods first: while an old pod shares the address, it may answer instead of the new one.
-        verdict = diagnose_workload(self.kube, self.ref, self.clock.now())
+        verdict = diagnose_workload(self.kube, self.ref)
         if verdict.kind is not VerdictKind.HOLDS:
             return verdict
         try:
-            return self._placed() or self._leaving() or self._instances() or self._round_trip()
+            pods = self._placed()
+            return self._missing(pods) or self._leaving() or self._instances(pods) or self._round_trip()
         except ApiError as error:
             return unanswered("kube-apiserver", error)
 
-    def _placed(self) -> Verdict | None:
+    def _placed(self) -> Mapping[str, Pod]:
+        """The Ready pod of each controller that has one."""
         reading = read_workload(self.kube, self.ref)
-        nodes = {pod.node for pod in reading.newest if pod.ready} if reading else set()
-        without = [host.name for host in self.cluster.controllers if host.name not in nodes]
+        return {pod.node: pod for pod in reading.newest if pod.ready} if reading else {}
+
+    def _missing(self, pods: Mapping[str, Pod]) -> Verdict | None:
+        without = [host.name for host in self.cluster.controllers if host.name not in pods]
         if not without:
             return None
         return pending(f"{self.ref}: no Ready pod on {', '.join(without)}", remedy=describe_workload(self.ref))
@@ -64,7 +72,8 @@ class ApiServerGate:
         """Also of another workload: a DaemonSet may have replaced a Deployment, or the reverse."""
         leaving = [
             pod.name
-            for pod in map(Pod.parse, self.kube.list(PODS, self.ref.namespace))
+            for host in self.cluster.controllers
+            for pod in map(Pod.parse, self.kube.list(PODS, self.ref.namespace, fields=f"spec.nodeName={host.name}"))
             if pod.deleting and any(container.name == _CONTAINER for container in pod.containers)
         ]
         if not leaving:
@@ -74,18 +83,17 @@ class ApiServerGate:
             remedy=f"Find out why they don't end: kubectl -n {self.ref.namespace} describe pod {leaving[0]}",
         )
 
-    def _instances(self) -> Verdict | None:
+    def _instances(self, pods: Mapping[str, Pod]) -> Verdict | None:
         for host in self.cluster.controllers:
-            problem = self._instance(host)
+            problem = self._instance(host, pods[host.name])
             if problem is not None:
                 return problem
         return None
 
-    def _instance(self, host: Host) -> Verdict | None:
-        address = f"[{host.address}]" if ":" in host.address else host.address
-        server = f"https://{address}:{_PORT}"
+    def _instance(self, host: Host, pod: Pod) -> Verdict | None:
+        server = instance_address(pod, self.port)
         try:
-            self.kube.raw("/readyz", server=server)
+            self._ask(pod, "/readyz")
         except ApiUnavailable as error:
             return unanswered(f"kube-apiserver on {host.name}", error)
         except ApiError as error:
@@ -97,7 +105,7 @@ class ApiServerGate:
         if self.target is None:
             return None
         try:
-            reported = str(json.loads(self.kube.raw("/version", server=server))["gitVersion"])
+            reported = str(json.loads(self._ask(pod, "/version"))["gitVersion"])
             running = KubernetesVersion.parse(reported)
         except (ValueError, KeyError, TypeError, UsageError) as error:
             return unknown(
@@ -110,6 +118,9 @@ class ApiServerGate:
                 remedy=describe_workload(self.ref),
             )
         return None
+
+    def _ask(self, pod: Pod, path: str) -> str:
+        return ask_instance(self.kube, pod, self.port, path, unreachable=self.unreachable)
 
     def _round_trip(self) -> Verdict:
         problem = round_trip(self.kube)

@@ -13,7 +13,7 @@ from upgrader.gates.workload_reading import read_workload
 from upgrader.model.cluster import Cluster
 from upgrader.model.outcome import Verdict, VerdictKind, holds, pending
 from upgrader.model.workload import CHECKPOINT_OF, Pod, WorkloadRef
-from upgrader.ports import Clock, Kube
+from upgrader.ports import Kube
 
 __all__ = ["CheckpointGate"]
 
@@ -23,7 +23,6 @@ class CheckpointGate:
     """The checkpointer is Ready on every controller; it is Ready only while each checkpoint there is current."""
 
     kube: Kube
-    clock: Clock
     cluster: Cluster
     ref: WorkloadRef
 
@@ -32,7 +31,7 @@ class CheckpointGate:
         return "checkpoint"
 
     def check(self) -> Verdict:
-        verdict = diagnose_workload(self.kube, self.ref, self.clock.now())
+        verdict = diagnose_workload(self.kube, self.ref)
         if verdict.kind is not VerdictKind.HOLDS:
             return verdict
         try:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import EVENTS
-from upgrader.gates.secret_mask import mask_secrets
 from upgrader.model.workload import Container, Pod
 from upgrader.ports import Kube, KubeObject
+from upgrader.redaction.printable import mask_secrets
 
 __all__ = [
     "headline",
@@ -19,6 +19,7 @@ __all__ = [
     "readable",
     "refuses_its_arguments",
     "causal_event",
+    "unreachable_backend",
     "warnings_of",
 ]
 
@@ -35,6 +36,12 @@ _REFUSAL = re.compile(
     r"flag provided but not defined:)|: error: (?:unrecognized arguments:|argument )"
 )
 """How Go's and Python's argument parsers refuse a command line."""
+_NO_CONNECTION = re.compile(r'failed to connect to \{Addr: "(?P<address>[^"]+)".*(?:desc = |Err: )"?(?P<why>[^"]+)')
+"""How a gRPC client, as kube-apiserver is one of etcd, says that nothing answers at an address."""
+_TIME = re.compile(r"^[IWEF]\d{4} (\d\d):(\d\d):(\d\d)")
+_DAY_SECONDS = 86400
+_PATIENT_SECONDS = 10
+"""Longer than a local etcd takes to restart, and less than the 20 s after which kube-apiserver gives up and ends."""
 _PROBED = re.compile(r"\{(.+)\}")
 
 
@@ -101,10 +108,31 @@ def refuses_its_arguments(line: str) -> bool:
     return _REFUSAL.search(line) is not None
 
 
+def unreachable_backend(lines: tuple[str, ...]) -> str:
+    """What a program could not connect to, from the first of these lines to the last; "" when it didn't try so long.
+
+    By the times in its own log, as its node's clock may differ from ours.
+    """
+    failed = [(line, match) for line in lines if (match := _NO_CONNECTION.search(line))]
+    if not failed:
+        return ""
+    first, last = _seconds(failed[0][0]), _seconds(failed[-1][0])
+    if first is None or last is None or (last - first) % _DAY_SECONDS < _PATIENT_SECONDS:
+        return ""
+    match = failed[-1][1]
+    return f"it can't connect to {match['address']}: {match['why'].strip()}"
+
+
 def lines_of(events: tuple[KubeObject, ...]) -> Iterator[str]:
     """Events as lines; of those that differ only at the end (a port, a time), the newest."""
     lines = (event_line(event) for event in events)
     return iter({line[:_ALIKE_CHARACTERS]: line for line in lines}.values())
+
+
+def _seconds(line: str) -> int | None:
+    """The time of day of a line in klog's format."""
+    found = _TIME.match(line)
+    return int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3]) if found else None
 
 
 def _when(event: KubeObject) -> str:

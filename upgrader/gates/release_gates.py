@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
 from upgrader.gates.apiserver_gate import ApiServerGate
+from upgrader.gates.apiserver_instance import secure_port
 from upgrader.gates.checkpoint_gate import CheckpointGate
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
-from upgrader.gates.manifest_workloads import workloads_in
+from upgrader.gates.gate_memory import GateMemory
+from upgrader.gates.manifest_workloads import pod_spec, workloads_in
+from upgrader.gates.node_health import NodeHealth
 from upgrader.gates.nodes_gate import NodesGate
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster
+from upgrader.model.health_before import NONE, HealthBefore, Share
 from upgrader.model.settings import BUILT_IN_CHARTS, GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadKind, WorkloadRef
@@ -30,12 +35,33 @@ class GateCatalog:
     clock: Clock
     cluster: Cluster
     policy: GatePolicy
+    health_before: HealthBefore | None = None
+    """The cluster before the run; None: nothing is known of it."""
+    spare_workers: Share = NONE
+    """How many of its workers may become unhealthy."""
+    memory: GateMemory = field(default_factory=GateMemory)
+
+    @property
+    def health(self) -> NodeHealth:
+        """How healthy the nodes are."""
+        return NodeHealth(
+            self.kube, self.clock, tuple(host.name for host in self.cluster.controllers), self.memory.nodes
+        )
+
+    def _absent(self) -> Collection[str]:
+        return self.health.absent(self.health_before.workers if self.health_before else None)
 
     def of_release(
         self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None
     ) -> tuple[GateRun, ...]:
         """A release's own gates, then those of the cluster, which stand behind every step."""
         return self.own(release, manifest, namespace=namespace, target=target) + self.of_cluster()
+
+    def of_undo(
+        self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None
+    ) -> tuple[GateRun, ...]:
+        """The same behind a rollback: a worker that is down for a reason of its own doesn't make it fail."""
+        return self.own(release, manifest, namespace=namespace, target=target) + self.of_controllers()
 
     def own(
         self, release: str, manifest: str, *, namespace: str, target: KubernetesVersion | None
@@ -48,22 +74,29 @@ class GateCatalog:
         gates: list[Gate] = []
         for ref in workloads_in(manifest, namespace):
             # Ours must run somewhere; a chart of the user's may be for nodes that this cluster doesn't have.
-            gates.append(RolloutGate(self.kube, self.clock, ref, allow_none=release not in BUILT_IN_CHARTS))
+            gates.append(RolloutGate(self.kube, ref, allow_none=release not in BUILT_IN_CHARTS, absent=self._absent))
             if ref.name == release == "kube-apiserver":
-                gates.append(ApiServerGate(self.kube, self.clock, self.cluster, ref, target))
+                port = secure_port(pod_spec(manifest, ref.name))
+                gates.append(ApiServerGate(self.kube, self.cluster, ref, target, port, self.memory.unreachable))
             elif ref.name == release == "pod-checkpointer":
-                gates.append(CheckpointGate(self.kube, self.clock, self.cluster, ref))
+                gates.append(CheckpointGate(self.kube, self.cluster, ref))
         return tuple(map(self.run, gates))
 
     def of_cluster(self) -> tuple[GateRun, ...]:
         """Nodes and critical pods."""
-        nodes = NodesGate(self.kube, self.clock, self.cluster)
-        return self.run(nodes), self.run(CriticalPodsGate(self.kube))
+        nodes = NodesGate(self.health, self.cluster, self.health_before, self.spare_workers)
+        return self.run(nodes), self.run(CriticalPodsGate(self.kube, self.health, self.cluster, self.health_before))
+
+    def of_controllers(self) -> tuple[GateRun, ...]:
+        """The same, of the controllers alone."""
+        nodes = NodesGate(self.health, self.cluster, controllers_only=True)
+        pods = CriticalPodsGate(self.kube, self.health, self.cluster, self.health_before, controllers_only=True)
+        return self.run(nodes), self.run(pods)
 
     def of_workload(self, gate: WorkloadGate) -> GateRun:
         """A gate that `upgrader.yaml` adds to a step, with a policy of its own."""
         ref = WorkloadRef(_KINDS[gate.kind], gate.namespace, gate.name)
-        return replace(self, policy=gate.policy).run(RolloutGate(self.kube, self.clock, ref))
+        return replace(self, policy=gate.policy).run(RolloutGate(self.kube, ref, absent=self._absent))
 
     def run(self, gate: Gate) -> GateRun:
         """A gate, asked as the policy says."""

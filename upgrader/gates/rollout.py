@@ -2,35 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from upgrader.gates.remedies import describe_workload
 from upgrader.gates.workload_reading import Reading
 from upgrader.model.outcome import Verdict, holds, pending
-from upgrader.model.workload import Pod
+from upgrader.model.workload import Container, Pod
 
-__all__ = ["judge_rollout"]
+__all__ = ["judge_rollout", "restarted_pods", "without_nodes"]
 
 _SETTLED = timedelta(seconds=10)
 """How long a container must run after a failure: without a probe it is "ready" between two crashes."""
 
 
-def judge_rollout(reading: Reading, now: datetime, *, allow_none: bool = False) -> Verdict:
+def judge_rollout(reading: Reading, heard: Mapping[str, datetime], *, allow_none: bool = False) -> Verdict:
     """`holds` when the rollout is complete, else `pending` with what is missing; `allow_none` accepts no pods at all.
 
     The counts alone are not enough: they describe the previous spec until the controller has observed the new one.
     Nor is maxUnavailable allowed for: with it, nothing Ready on the only node counts as ready (helm#10845). So every
-    count must be the desired one, and each pod is checked too.
+    count must be the desired one, and each pod is checked too. `heard` is when each node of `restarted_pods` was last
+    heard of, by its own clock.
     """
     ref, desired = reading.workload.ref, reading.workload.desired
-    missing = _missing(reading, now, allow_none)
+    missing = _missing(reading, heard, allow_none)
     if missing:
         return pending(f"{ref}: {missing}", remedy=describe_workload(ref))
     complete = f"{desired} of {desired} pods updated, Ready and available"
     return holds(f"{ref}: {complete if desired else 'no pods wanted'}")
 
 
-def _missing(reading: Reading, now: datetime, allow_none: bool) -> str:
+def restarted_pods(reading: Reading) -> tuple[Pod, ...]:
+    """The pods with a container that runs again after a failure: it matters for how long."""
+    return tuple(pod for pod in reading.newest if any(map(_runs_again, pod.containers)))
+
+
+def without_nodes(reading: Reading, absent: Collection[str]) -> Reading:
+    """A reading without the pods on these nodes, for nodes that are down whatever the step did.
+
+    A DaemonSet's controller wants a pod there all the same; a Deployment's replaces it only minutes later. The reading
+    as it is, if nothing remains of it.
+    """
+    workload = reading.workload
+    fine = {pod.node for pod in reading.newest if pod.ready}
+    # A pod that is Ready there counts as any other; and where it has none, it may want none.
+    lost = {pod.node for pod in (*reading.newest, *reading.others, *reading.failed) if pod.node in absent} - fine
+    short = max(workload.desired - count for count in (workload.updated, workload.ready, workload.available))
+    # No more than there are such nodes: what is missing elsewhere is still missing.
+    gone = max(0, min(short, len(lost)))
+    wanted = workload.desired - gone
+    if wanted < 1:
+        return reading
+    return replace(
+        reading,
+        workload=replace(
+            workload,
+            desired=wanted,
+            updated=min(workload.updated, wanted),
+            ready=min(workload.ready, wanted),
+            available=min(workload.available, wanted),
+        ),
+        newest=tuple(pod for pod in reading.newest if pod.node not in lost),
+        others=tuple(pod for pod in reading.others if pod.node not in lost),
+    )
+
+
+def _missing(reading: Reading, heard: Mapping[str, datetime], allow_none: bool) -> str:
     """What keeps a rollout from being complete; "" when nothing does."""
     workload, desired = reading.workload, reading.workload.desired
     if not workload.observed:
@@ -51,7 +89,7 @@ def _missing(reading: Reading, now: datetime, allow_none: bool) -> str:
     for pod in reading.newest:
         if not pod.ready:
             return f"pod {pod.name} is not Ready"
-        restarted = _just_restarted(pod, now)
+        restarted = _just_restarted(pod, heard.get(pod.node))
         if restarted:
             return restarted
     if reading.others:
@@ -60,11 +98,14 @@ def _missing(reading: Reading, now: datetime, allow_none: bool) -> str:
     return ""
 
 
-def _just_restarted(pod: Pod, now: datetime) -> str:
-    for item in pod.containers:
-        if item.last is None or not item.last.error or item.running_since is None:
-            continue
-        # A node's clock that is ahead of this machine's gives a negative age, which means nothing.
-        if timedelta(0) <= now - item.running_since < _SETTLED:
+def _just_restarted(pod: Pod, heard: datetime | None) -> str:
+    """The kubelet writes both times, so that they are of one clock."""
+    for item in filter(_runs_again, pod.containers):
+        assert item.last is not None and item.running_since is not None
+        if heard is None or heard - item.running_since < _SETTLED:
             return f"container {item.name} of pod {pod.name} was restarted just now (exit {item.last.exit_code})"
     return ""
+
+
+def _runs_again(container: Container) -> bool:
+    return container.running_since is not None and container.last is not None and container.last.error

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.model.outcome import Verdict
 from upgrader.model.workload import WorkloadRef
-from upgrader.ports import Clock, Kube
+from upgrader.ports import Kube
 
 __all__ = ["RolloutGate"]
 
@@ -17,13 +18,14 @@ class RolloutGate:
     """`daemonset/NAME` or `deployment/NAME`. `allow_none`: a DaemonSet that matches no node holds too."""
 
     kube: Kube
-    clock: Clock
     ref: WorkloadRef
     allow_none: bool = False
+    absent: Callable[[], Collection[str]] = tuple
+    """The nodes on which its pods don't count. Raises ApiError."""
 
     @property
     def name(self) -> str:
         return f"{self.ref.kind.lower()}/{self.ref.name}"
 
     def check(self) -> Verdict:
-        return diagnose_workload(self.kube, self.ref, self.clock.now(), allow_none=self.allow_none)
+        return diagnose_workload(self.kube, self.ref, allow_none=self.allow_none, absent=self.absent)

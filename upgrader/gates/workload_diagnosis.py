@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from datetime import datetime
 
 from upgrader.errors import ApiError
 from upgrader.gates.api_absence import unanswered
+from upgrader.gates.kubernetes_kinds import LEASES
+from upgrader.gates.node_health import HEARTBEATS
 from upgrader.gates.pod_evidence import (
     causal_event,
     headline,
@@ -13,35 +16,63 @@ from upgrader.gates.pod_evidence import (
     log_tail,
     probe_container,
     refuses_its_arguments,
+    unreachable_backend,
     warnings_of,
 )
 from upgrader.gates.pod_faults import Fault, Severity, worst_fault
 from upgrader.gates.remedies import inspect_pod
-from upgrader.gates.rollout import judge_rollout
-from upgrader.gates.secret_mask import mask_secrets
+from upgrader.gates.rollout import judge_rollout, restarted_pods, without_nodes
 from upgrader.gates.workload_reading import Reading, read_workload
 from upgrader.model.outcome import Verdict, VerdictKind, broken, pending
-from upgrader.model.workload import Pod, WorkloadRef
+from upgrader.model.workload import Pod, WorkloadRef, parse_time
 from upgrader.ports import Kube
+from upgrader.redaction.printable import mask_secrets
 
 __all__ = ["diagnose_workload", "explain_pod"]
 
 _SHOWN_LOG_LINES = 10
 
+_SINGLE_READS = 5
+"""From how many nodes on one list is cheaper than a read of each."""
 
-def diagnose_workload(kube: Kube, ref: WorkloadRef, now: datetime, *, allow_none: bool = False) -> Verdict:
-    """Check a workload once: `holds`, or what is missing and why. An API that doesn't answer is `unknown`."""
+
+def diagnose_workload(
+    kube: Kube, ref: WorkloadRef, *, allow_none: bool = False, absent: Callable[[], Collection[str]] = tuple
+) -> Verdict:
+    """Check a workload once: `holds`, or what is missing and why. An API that doesn't answer is `unknown`.
+
+    `absent` names the nodes on which pods don't count; it is asked only when something is missing.
+    """
     try:
         reading = read_workload(kube, ref)
         if reading is None:
             see = f"kubectl -n {ref.namespace} get {ref.kind.lower()}s"
             return pending(f"{ref} does not exist", remedy=f"Check what is there: {see}")
-        verdict = judge_rollout(reading, now, allow_none=allow_none)
+        verdict = _judge(kube, reading, allow_none)
         if verdict.kind is VerdictKind.HOLDS or not reading.workload.observed:
             return verdict
+        if nodes := absent():
+            reading = without_nodes(reading, nodes)
+            verdict = _judge(kube, reading, allow_none)
+            if verdict.kind is VerdictKind.HOLDS:
+                return verdict
         return _cause(kube, reading, verdict)
     except ApiError as error:
         return unanswered(str(ref), error)
+
+
+def _judge(kube: Kube, reading: Reading, allow_none: bool) -> Verdict:
+    return judge_rollout(reading, _heard(kube, {pod.node for pod in restarted_pods(reading)}), allow_none=allow_none)
+
+
+def _heard(kube: Kube, nodes: Collection[str]) -> dict[str, datetime]:
+    """When each of these nodes was last heard of, by its own clock. Raises ApiError."""
+    if len(nodes) > _SINGLE_READS:
+        leases = [item for item in kube.list(LEASES, HEARTBEATS) if item["metadata"]["name"] in nodes]
+    else:
+        leases = [item for node in nodes if (item := kube.get(LEASES, node, HEARTBEATS)) is not None]
+    times = {item["metadata"]["name"]: parse_time((item.get("spec") or {}).get("renewTime")) for item in leases}
+    return {node: time for node, time in times.items() if time is not None}
 
 
 def explain_pod(kube: Kube, subject: str, pod: Pod) -> Verdict | None:
@@ -80,7 +111,8 @@ def _explain(kube: Kube, subject: str, fault: Fault) -> Verdict:
     log = log_tail(kube, pod, item) if item is not None and started else ()
     # A log explains a container that ended; for one that runs, the probe's event explains more.
     cause = mask_secrets(fault.words) or (headline(log) if fault.severity >= Severity.FAILING else "")
-    cause = cause or causal_event(events)
+    lost = "" if fault.broken else _lost_backend(kube, pod)
+    cause = lost or cause or causal_event(events)
     where = f"container {name} of pod {pod.name}" if name else f"pod {pod.name}"
     on = f" on {pod.node}" if pod.node else ""
     reason = f"{subject}: {where}{on} {fault.what}{f': {cause}' if cause else ''}"
@@ -89,5 +121,15 @@ def _explain(kube: Kube, subject: str, fault: Fault) -> Verdict:
         *(f"log of {name}: {line}" for line in log[-_SHOWN_LOG_LINES:]),
     )
     # A container that ended may succeed after a restart, but not with the same wrong arguments.
-    certain = fault.broken or (fault.severity is Severity.FAILING and refuses_its_arguments(cause))
+    certain = fault.broken or bool(lost) or (fault.severity is Severity.FAILING and refuses_its_arguments(cause))
     return (broken if certain else pending)(reason, *details, remedy=inspect_pod(pod, item))
+
+
+def _lost_backend(kube: Kube, pod: Pod) -> str:
+    """What a container of a pod can't connect to: one that never ran before, and so isn't waiting for a node to boot.
+
+    Not only of the container at fault: one that waits for another may be the first whose probe fails.
+    """
+    begun = [item for item in pod.containers if not item.restarts and (item.running_since or item.terminated)]
+    found = ((item, unreachable_backend(log_tail(kube, pod, item))) for item in begun if not item.init)
+    return next((f"{item.name}: {lost}" for item, lost in found if lost), "")

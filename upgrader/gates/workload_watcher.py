@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from upgrader.errors import ApiError, WorkloadFailed
 from upgrader.gates.api_absence import ApiAbsence, unanswered
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.manifest_workloads import workloads_in
 from upgrader.gates.workload_diagnosis import diagnose_workload
-from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.workload import WorkloadRef
+from upgrader.model.outcome import Verdict, VerdictKind, unknown
+from upgrader.model.workload import Workload, WorkloadRef
 from upgrader.ports import Clock, Kube
 
 __all__ = ["WorkloadWatcher", "watch_workloads"]
@@ -18,11 +20,22 @@ END_HELM_AFTER_BROKEN = 2
 
 _ABSENT = -1
 
+_PODS_A_SECOND = 200
+"""How many pods are read in a second at most, on average: a DaemonSet has one on each of thousands of nodes."""
 
-def watch_workloads(kube: Kube, manifest: str, *, clock: Clock, namespace: str, absence: ApiAbsence) -> WorkloadWatcher:
+
+def watch_workloads(
+    kube: Kube,
+    manifest: str,
+    *,
+    clock: Clock,
+    namespace: str,
+    absence: ApiAbsence,
+    glance: Callable[[], None] = lambda: None,
+) -> WorkloadWatcher:
     """A watcher of the manifest's workloads; create it before Helm starts, as it records their present state."""
     refs = workloads_in(manifest, namespace)
-    return WorkloadWatcher(kube, clock, {ref: _generation(kube, ref) for ref in refs}, absence)
+    return WorkloadWatcher(kube, clock, {ref: _generation(kube, ref) for ref in refs}, absence, glance)
 
 
 class WorkloadWatcher:
@@ -35,12 +48,23 @@ class WorkloadWatcher:
     only once their controller has observed the change.
     """
 
-    def __init__(self, kube: Kube, clock: Clock, before: dict[WorkloadRef, int | None], absence: ApiAbsence) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        before: dict[WorkloadRef, int | None],
+        absence: ApiAbsence,
+        glance: Callable[[], None],
+    ) -> None:
+        """`glance` is called with each check, for what the gates behind the step need to have seen meanwhile."""
         self._kube = kube
         self._clock = clock
         self._before = before
         self._absence = absence
+        self._glance = glance
         self._broken = dict.fromkeys(before, 0)
+        self._rest: dict[WorkloadRef, tuple[float, Verdict]] = {}
+        """Until when a large workload isn't read again, and the verdict until then."""
         self.last: tuple[Verdict, ...] = ()
         """The last verdict on each workload that Helm has changed, in the manifest's order."""
 
@@ -48,6 +72,10 @@ class WorkloadWatcher:
         """Check every workload once. An API that doesn't answer is `unknown`, and ends nothing by itself."""
         seen: list[Verdict] = []
         for ref in self._before:
+            until, known = self._rest.get(ref, (0.0, None))
+            if known is not None and self._clock.monotonic() < until:
+                seen.append(known)
+                continue
             verdict = self._check(ref)
             if verdict is not None:
                 seen.append(verdict)
@@ -57,32 +85,42 @@ class WorkloadWatcher:
                 self.last = (*seen,)
                 raise WorkloadFailed("\n".join(verdict.lines()), remedy=verdict.remedy)
         self.last = tuple(seen)
+        self._glance()
         self._absence.check(seen)
 
     def _check(self, ref: WorkloadRef) -> Verdict | None:
         """A verdict; None when Helm hasn't changed the workload (yet)."""
         before = self._before[ref]
         try:
-            now = _read_generation(self._kube, ref)
+            now, pods = _read_generation(self._kube, ref)
         except ApiError as error:
             return unanswered(str(ref), error)
         if before is None:
             # It couldn't be read at the start: the present generation counts as the old one.
             self._before[ref] = now
             return None
-        if now in (_ABSENT, before):
+        if now == _ABSENT != before:
+            # Helm deletes nothing that it installs: more likely, the API server no longer serves its group.
+            return unknown(f"{ref} was there before this step, and the API server doesn't know it now")
+        if now == before:
             return None
-        return diagnose_workload(self._kube, ref, self._clock.now(), allow_none=True)
+        verdict = diagnose_workload(self._kube, ref, allow_none=True)
+        if pods > _PODS_A_SECOND:
+            self._rest[ref] = self._clock.monotonic() + pods / _PODS_A_SECOND, verdict
+        return verdict
 
 
 def _generation(kube: Kube, ref: WorkloadRef) -> int | None:
     """How often the spec has changed; `_ABSENT` when there is no such workload, None when that can't be known."""
     try:
-        return _read_generation(kube, ref)
+        return _read_generation(kube, ref)[0]
     except ApiError:
         return None
 
 
-def _read_generation(kube: Kube, ref: WorkloadRef) -> int:
+def _read_generation(kube: Kube, ref: WorkloadRef) -> tuple[int, int]:
+    """The generation, and the number of pods."""
     found = kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
-    return int(found["metadata"].get("generation", 0)) if found is not None else _ABSENT
+    if found is None:
+        return _ABSENT, 0
+    return int(found["metadata"].get("generation", 0)), Workload.parse(ref.kind, found).desired

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 __all__ = ["Cluster", "Host"]
@@ -20,6 +20,18 @@ class Host:
     known_hosts: Path | None = None
     become: bool = False
     """Whether commands need sudo (Ansible's `ansible_become`)."""
+    become_password: str = field(default="", repr=False)
+    """What sudo asks for; "" for a sudo without a password."""
+    more_keys: tuple[Path, ...] = ()
+    identities_only: bool = False
+    """Whether only the keys above are offered, and none of the agent's."""
+    more_known_hosts: tuple[Path, ...] = ()
+    host_key_alias: str = ""
+    """The name under which known_hosts has its key; "" for its address."""
+    proxy_command: str = ""
+    """A program whose stdin and stdout are the connection, with OpenSSH's tokens such as `%h`."""
+    jumps: tuple[Host, ...] = ()
+    """The bastions to go through, the first one first."""
 
 
 @dataclass(frozen=True)

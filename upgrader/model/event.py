@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from upgrader.model.availability import Latency, Phase, Watches
+from upgrader.model.baseline import Baseline
+from upgrader.model.health_before import HealthBefore
 from upgrader.model.outcome import RunOutcome, StepResult, Verdict
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
@@ -13,6 +15,7 @@ from upgrader.model.version import KubernetesVersion
 
 __all__ = [
     "AvailabilityMeasured",
+    "BaselineTaken",
     "Event",
     "GateChecked",
     "GatePassed",
@@ -24,6 +27,7 @@ __all__ = [
     "RunEnded",
     "RunResumed",
     "RunStarted",
+    "SkippedCheck",
     "StepApplied",
     "StepEnded",
     "StepInput",
@@ -43,6 +47,15 @@ class StepInput:
 
 
 @dataclass(frozen=True)
+class SkippedCheck:
+    """What a check found, and why the operator started the run in spite of it."""
+
+    id: str
+    found: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class RunStarted:
     """A run begins; `steps` are the names in their order."""
 
@@ -56,6 +69,11 @@ class RunStarted:
     """The API server's version before the run; None for every other kind of run."""
     on_failure: OnFailure = "rollback-run"
     inputs: tuple[StepInput, ...] = ()
+    sequence: int = 0
+    """Its place among the runs of its cluster, given under the lock; 0: unknown."""
+    health_before: HealthBefore | None = None
+    """The rest of the cluster before the run; None where it was not read."""
+    skipped: tuple[SkippedCheck, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +94,13 @@ class RollbackRequested:
 
 
 @dataclass(frozen=True)
+class BaselineTaken:
+    """What worked before the first step; each step's gates compare with it."""
+
+    baseline: Baseline
+
+
+@dataclass(frozen=True)
 class StepStarted:
     """A step begins; its restore point is captured."""
 
@@ -92,6 +117,8 @@ class StepInspected:
     step: str
     applied: bool
     found: str
+    revision: int = 0
+    """The release's revision that the change is in; 0: none, or unknown."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +127,8 @@ class StepApplied:
 
     step: str
     seconds: float
+    revision: int = 0
+    """The release's revision that it wrote; 0: none, or unknown."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +248,7 @@ Event = (
     RunStarted
     | RunResumed
     | RollbackRequested
+    | BaselineTaken
     | StepStarted
     | StepInspected
     | StepApplied

@@ -22,8 +22,10 @@ class Finding:
     diagnosis: str = ""
     """Why that matters, with the evidence."""
     remedy: str = ""
+    skipped: str = ""
+    """Why the operator runs in spite of it; "" for one that counts."""
 
     @property
     def inhibits(self) -> bool:
         """Whether a run must not start."""
-        return self.severity in ("error", "unknown")
+        return self.severity in ("error", "unknown") and not self.skipped

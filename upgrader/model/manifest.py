@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -15,14 +15,27 @@ Manifest = Mapping[str, Any]
 
 
 def objects_in(manifest: str) -> dict[str, Manifest]:
-    """Each object by `Kind namespace/name`, in the manifest's order, without the release's revision."""
+    """Each object by `Kind namespace/name`, in the manifest's order, without the release's revision; lists unpacked."""
     found = {}
     for document in yaml.load_all(without_revision(manifest), Loader=_LOADER):
-        if document:
-            meta = document["metadata"]
+        for item in _single(document) if document else ():
+            meta = item.get("metadata") or {}
             place = f"{meta['namespace']}/" if meta.get("namespace") else ""
-            found[f"{document['kind']} {place}{meta['name']}"] = document
+            found[f"{item.get('kind')} {place}{meta.get('name') or meta.get('generateName') or ''}"] = item
     return found
+
+
+def _single(document: Manifest) -> Iterator[Manifest]:
+    """A list's objects, also of a list in a list: Helm applies each of them."""
+    kind = str(document.get("kind"))
+    if kind.endswith("List") and "items" in document:
+        for item in document["items"] or ():
+            own = (
+                {"apiVersion": document.get("apiVersion"), "kind": kind.removesuffix("List")} if kind != "List" else {}
+            )
+            yield from _single({**own, **item})
+    else:
+        yield document
 
 
 # libyaml's loader is ten times faster than the pure Python one, and a plan reads nine manifests.

@@ -48,6 +48,8 @@ class PlannedPlaybook:
     """One playbook; what it changes is known only when Ansible runs it."""
 
     playbook: Path
+    undo: Path | None = None
+    """The playbook that undoes it."""
     action: Literal["playbook"] = "playbook"
     changes: tuple[ObjectChange, ...] = ()
 

@@ -9,7 +9,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["ReleaseSpec", "RestorePoint", "Revision", "RevisionStatus", "last_good", "without_revision"]
+__all__ = [
+    "ReleaseSpec",
+    "RestorePoint",
+    "Revision",
+    "RevisionStatus",
+    "abandoned_after",
+    "last_good",
+    "without_revision",
+]
+
+_MARGIN_SECONDS = 60.0
+"""How much longer than its timeout Helm may work: it counts only its wait, which begins when everything is written."""
 
 RevisionStatus = Literal[
     "unknown",
@@ -72,11 +83,16 @@ class Revision:
         return (now - self.updated).total_seconds() if self.updated else 0.0
 
     def abandoned(self, now: datetime, helm_timeout_seconds: float) -> bool:
-        """Whether it is pending, and no Helm can still work on it: Helm gives up after its timeout.
+        """Whether it is pending for so long that the Helm which wrote it must have given up.
 
         A younger one may be a `helm upgrade` that is still running.
         """
-        return self.pending and self.age_seconds(now) >= helm_timeout_seconds
+        return self.pending and self.age_seconds(now) >= abandoned_after(helm_timeout_seconds)
+
+
+def abandoned_after(helm_timeout_seconds: float) -> float:
+    """How many seconds after it was written a pending revision counts as abandoned."""
+    return helm_timeout_seconds + _MARGIN_SECONDS
 
 
 @dataclass(frozen=True)
@@ -84,7 +100,7 @@ class RestorePoint:
     """The state to which a rollback returns a step.
 
     For a release, its last good revision; None when it did not exist: a rollback uninstalls it then.
-    For a playbook (`release` ""), the playbook that undoes it; "" when there is none.
+    For a playbook (`release` ""), the name of the playbook that undoes it; "" when there was none.
     """
 
     release: str = ""

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from upgrader.model.availability import Limits
+from upgrader.model.health_before import Share
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
     "BUILT_IN_CHARTS",
     "DEFAULT_LIMITS",
+    "DEFAULT_UNHEALTHY_WORKERS",
     "AvailabilitySettings",
     "GatePolicy",
     "OnFailure",
@@ -30,6 +32,9 @@ BUILT_IN_CHARTS = ("pod-checkpointer", "kube-apiserver", "kubernetes")
 
 DEFAULT_LIMITS = Limits(max_failed=100, max_gap_seconds=10.0)
 """Ten seconds of refusals (at 10 requests a second) or of silence: an outage, rather than a slow disk."""
+
+DEFAULT_UNHEALTHY_WORKERS = Share(percent=10)
+"""A node in ten reboots, or is replaced, while a large cluster is upgraded."""
 
 OnFailure = Literal["rollback-run", "rollback-step", "stop"]
 """What a failed step leads to: undo the whole run, undo that step only, or leave everything as it is."""
@@ -75,6 +80,8 @@ class PlaybookSettings:
 
     name: str
     playbook: Path
+    undo: Path | None = None
+    """The playbook that undoes it."""
     gates: tuple[WorkloadGate, ...] = ()
     limits: Limits = DEFAULT_LIMITS
     """The disturbance of the API's clients that it may cause."""
@@ -119,12 +126,16 @@ class Settings:
     pipeline: tuple[StepSettings, ...]
     context: str = ""
     """The kubeconfig context that must be the current one; "" accepts any."""
+    dynamic_inventory: bool = False
+    """Whether the inventory may run code."""
     helm_timeout_seconds: float = 300.0
     on_failure: OnFailure = "rollback-run"
     keep_runs: int = 20
     """How many past runs are kept when a new one starts."""
     recovery: RecoverySettings = RecoverySettings()
     gates: GatePolicy = GatePolicy()
+    unhealthy_workers: Share = DEFAULT_UNHEALTHY_WORKERS
+    """How many of the workers that were healthy before a run may become unhealthy in it."""
     availability: AvailabilitySettings = AvailabilitySettings()
 
     def limits(self, step: str) -> Limits:

@@ -13,7 +13,18 @@ from typing import Any, Literal
 
 from upgrader.node.labels import CHECKPOINT_OF
 
-__all__ = ["CHECKPOINT_OF", "Container", "Pod", "Termination", "Workload", "WorkloadKind", "WorkloadRef", "parse_time"]
+__all__ = [
+    "CHECKPOINT_OF",
+    "Container",
+    "Pod",
+    "Termination",
+    "Workload",
+    "WorkloadKind",
+    "WorkloadRef",
+    "parse_time",
+    "selector_of",
+    "selects",
+]
 
 WorkloadKind = Literal["Deployment", "DaemonSet"]
 
@@ -110,11 +121,15 @@ class Pod:
     """"" while it isn't scheduled."""
     owner: str
     """The uid of its controller; "" for a bare or a static pod."""
+    workload: str
+    """What it belongs to, as `DaemonSet cilium` or `Deployment coredns`; `Pod NAME` for a bare or a static pod."""
     labels: Mapping[str, str]
     phase: str
     priority_class: str
     deleting: bool
     ready: bool
+    node_address: str
+    """The node's own address, on which a pod in its network listens; "" while it isn't known."""
     unschedulable: str
     """The scheduler's message while it finds no node for the pod, else ""."""
     message: str
@@ -144,12 +159,14 @@ class Pod:
             name=meta["name"],
             uid=meta.get("uid", ""),
             node=spec.get("nodeName", ""),
-            owner=_controller(meta),
+            owner=str(_controller(meta).get("uid", "")),
+            workload=_workload(meta),
             labels=meta.get("labels") or {},
             phase=status.get("phase", ""),
             priority_class=spec.get("priorityClassName", ""),
             deleting="deletionTimestamp" in meta,
             ready=conditions.get("Ready", {}).get("status") == "True",
+            node_address=status.get("hostIP", ""),
             unschedulable=scheduled.get("message", "") if waits else "",
             message=status.get("message", ""),
             containers=(
@@ -196,7 +213,7 @@ class Workload:
             uid=meta.get("uid", ""),
             generation=int(meta.get("generation", 0)),
             observed_generation=int(status.get("observedGeneration", 0)),
-            selector=_selector(spec.get("selector") or {}),
+            selector=selector_of(spec.get("selector") or {}),
             desired=int(status.get("desiredNumberScheduled", 0) if daemon else spec.get("replicas", 1)),
             total=int(status.get("currentNumberScheduled" if daemon else "replicas", 0)),
             updated=int(status.get("updatedNumberScheduled" if daemon else "updatedReplicas", 0)),
@@ -211,12 +228,25 @@ def parse_time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def _controller(meta: Mapping[str, Any]) -> str:
+def _controller(meta: Mapping[str, Any]) -> Mapping[str, Any]:
     for owner in meta.get("ownerReferences") or ():
         # A static pod's mirror is "controlled" by its Node, which is no workload.
         if owner.get("controller") and owner.get("kind") != "Node":
-            return str(owner.get("uid", ""))
-    return ""
+            found: Mapping[str, Any] = owner
+            return found
+    return {}
+
+
+def _workload(meta: Mapping[str, Any]) -> str:
+    owner = _controller(meta)
+    if not owner:
+        return f"Pod {meta['name']}"
+    kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))
+    revision = (meta.get("labels") or {}).get("pod-template-hash")
+    if kind == "ReplicaSet" and revision:
+        # A Deployment's: its name is the same for every revision.
+        return f"Deployment {name.removesuffix(f'-{revision}')}"
+    return f"{kind} {name}"
 
 
 def _containers(
@@ -228,7 +258,8 @@ def _containers(
     return tuple(sorted(found.values(), key=lambda c: order.index(c.name) if c.name in order else len(order)))
 
 
-def _selector(selector: Mapping[str, Any]) -> str:
+def selector_of(selector: Mapping[str, Any]) -> str:
+    """A label selector in the form of the API's `labelSelector`."""
     terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
     for item in selector.get("matchExpressions") or ():
         key, values = item["key"], ",".join(item.get("values") or ())
@@ -241,3 +272,22 @@ def _selector(selector: Mapping[str, Any]) -> str:
             }[item["operator"]]
         )
     return ",".join(terms)
+
+
+def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a label selector matches these labels; an empty one matches all. As Kubernetes has it, NotIn also matches
+    where the label is missing.
+    """
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    for item in selector.get("matchExpressions") or ():
+        value, values = labels.get(item["key"]), item.get("values") or ()
+        holds = {
+            "In": value is not None and value in values,
+            "NotIn": value is None or value not in values,
+            "Exists": value is not None,
+            "DoesNotExist": value is None,
+        }
+        if not holds[item["operator"]]:
+            return False
+    return True

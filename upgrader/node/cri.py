@@ -118,6 +118,10 @@ class Runtime:
             log=found.text(15),
         )
 
+    def stop(self, sandbox: str) -> None:
+        """Stop a sandbox, by its ID, and whatever runs in it, without a grace period."""
+        self.call(_RUNTIME + "StopPodSandbox", encode(1, sandbox))
+
     def image(self, name: str) -> Image | None:
         """An image, by the name that a pod calls it, or by its digest; None when the node lacks it. It is the very
         question that the kubelet asks before it starts a container.

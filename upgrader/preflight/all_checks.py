@@ -6,16 +6,25 @@ from collections.abc import Callable, Iterable, Iterator
 
 from upgrader.errors import ApiError, HelmError, HostError, UpgraderError
 from upgrader.model.finding import Finding
+from upgrader.preflight.access_rights import check_access
+from upgrader.preflight.admission import check_admission
+from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.certificates import check_certificates
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.control_plane import check_control_plane
+from upgrader.preflight.critical_pods import check_critical_pods
+from upgrader.preflight.custom_resources import check_custom_resources
 from upgrader.preflight.helm_client import check_helm
+from upgrader.preflight.instances import check_instances
 from upgrader.preflight.memory import check_memory
+from upgrader.preflight.namespaces import check_namespaces
 from upgrader.preflight.nodes import check_nodes
 from upgrader.preflight.pod_checkpointer import check_checkpointer
 from upgrader.preflight.releases import check_releases
+from upgrader.preflight.served_apis import check_served_apis
 from upgrader.preflight.ssh_access import check_hosts
-from upgrader.preflight.version_skew import check_version
+from upgrader.preflight.version_skew import check_controller_kubelets, check_version
+from upgrader.preflight.webhooks import check_webhooks
 
 __all__ = ["CHECKS", "Check", "PreflightContext", "inhibits", "run_checks"]
 
@@ -23,11 +32,21 @@ Check = Callable[[PreflightContext], Iterator[Finding]]
 
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("version", check_version),
+    ("access", check_access),
     ("hosts", check_hosts),
     ("nodes", check_nodes),
+    ("kubelets", check_controller_kubelets),
     ("control-plane", check_control_plane),
+    ("instances", check_instances),
+    ("critical-pods", check_critical_pods),
     ("checkpointer", check_checkpointer),
     ("releases", check_releases),
+    ("admission", check_admission),
+    ("webhooks", check_webhooks),
+    ("apis", check_served_apis),
+    ("custom-resources", check_custom_resources),
+    ("namespaces", check_namespaces),
+    ("autoscalers", check_autoscalers),
     ("helm", check_helm),
     ("memory", check_memory),
     ("certificates", check_certificates),

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, MutableSet
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from upgrader.model.cluster import Cluster
 from upgrader.model.observed import Observed
+from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.version import KubernetesVersion
-from upgrader.ports import Clock, Helm, Hosts, Kind, Kube
+from upgrader.ports import Clock, Helm, Hosts, Kind, Kube, KubeObject
 
-__all__ = ["DAEMONSETS", "DEPLOYMENTS", "NODES", "PODS", "SYSTEM", "PreflightContext"]
+__all__ = ["COMPONENTS", "DAEMONSETS", "DEPLOYMENTS", "NODES", "PODS", "SYSTEM", "PreflightContext"]
 
 NODES = Kind("v1", "nodes", namespaced=False)
 PODS = Kind("v1", "pods")
 DAEMONSETS = Kind("apps/v1", "daemonsets")
 DEPLOYMENTS = Kind("apps/v1", "deployments")
 SYSTEM = "kube-system"
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
 @dataclass(frozen=True)
@@ -31,5 +35,39 @@ class PreflightContext:
     observed: Observed
     helm_timeout_seconds: float
     """No Helm still works on a release that has been pending for longer than this."""
-    changing: frozenset[str] = frozenset()
-    """The releases that the run installs or changes."""
+    plan: Plan | None = None
+    """What the run would change; None before there is a plan."""
+    unreachable: MutableSet[str] = field(default_factory=set)
+    """As `ask_instance` needs it."""
+    _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)
+
+    @property
+    def changing(self) -> tuple[PlannedRelease, ...]:
+        """The releases that the run installs or changes."""
+        steps = self.plan.steps if self.plan else ()
+        return tuple(step for step in steps if isinstance(step, PlannedRelease) and step.action != "unchanged")
+
+    def planned(self, release: str) -> str:
+        """The manifest that a release will have; "" when it isn't in the plan."""
+        step = self._release(release)
+        return step.after if step else ""
+
+    def installed(self, release: str) -> str:
+        """The manifest that a release has before the run; "" when it isn't installed, or isn't in the plan."""
+        step = self._release(release)
+        return step.before if step else ""
+
+    def _release(self, name: str) -> PlannedRelease | None:
+        steps = self.plan.steps if self.plan else ()
+        return next((step for step in steps if isinstance(step, PlannedRelease) and step.name == name), None)
+
+    @cached_property
+    def nodes(self) -> Mapping[str, KubeObject]:
+        """All nodes by name, read once. Raises ApiError."""
+        return {node["metadata"]["name"]: node for node in self.kube.list(NODES)}
+
+    def pods_on(self, node: str) -> tuple[KubeObject, ...]:
+        """All pods of a node, read once. Raises ApiError."""
+        if node not in self._pods:
+            self._pods[node] = self.kube.list(PODS, fields=f"spec.nodeName={node}")
+        return self._pods[node]

@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from upgrader.model.finding import Finding
+from upgrader.model.manifest import objects_in
 from upgrader.model.workload import Pod, Workload
 from upgrader.ports import KubeObject
-from upgrader.preflight.context import DEPLOYMENTS, PODS, SYSTEM, PreflightContext
+from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, PODS, SYSTEM, PreflightContext
 
-__all__ = ["COMPONENTS", "check_control_plane"]
+__all__ = ["check_control_plane"]
 
-COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_API_SERVER = "kube-apiserver"
+_UNREGISTERED = "--endpoint-reconciler-type=none"
+"""The flag with which an instance doesn't register itself behind Service `kubernetes`."""
 _MIRROR = "kubernetes.io/config.mirror"
 """Annotation of static pods' mirror pods."""
 
 
 def check_control_plane(context: PreflightContext) -> Iterator[Finding]:
     """Each component is a Deployment with Ready pods; kubeadm's static pods must be adopted first."""
-    pods = context.kube.list(PODS, SYSTEM)
+    pods = [
+        pod
+        for host in context.cluster.controllers
+        for pod in context.pods_on(host.name)
+        if pod["metadata"].get("namespace") == SYSTEM
+    ]
     static = sorted({_component(pod) for pod in pods if _is_static(pod)} & set(COMPONENTS))
     if static:
         yield Finding(
@@ -28,6 +36,8 @@ def check_control_plane(context: PreflightContext) -> Iterator[Finding]:
             "Only a control plane that runs as ordinary pods can be upgraded with Helm.",
             "upgrader adopt",
         )
+    yield from _replicas(context)
+    yield from _endpoints(context)
     for name in COMPONENTS:
         found = context.kube.get(DEPLOYMENTS, name, SYSTEM)
         if found is not None:
@@ -40,6 +50,47 @@ def check_control_plane(context: PreflightContext) -> Iterator[Finding]:
                 "Its release is not installed, or the Deployment was deleted manually.",
                 "The run installs it.",
             )
+
+
+def _replicas(context: PreflightContext) -> Iterator[Finding]:
+    """One kube-apiserver on each controller is what its gate asks for: no other number ever passes."""
+    controllers = len(context.cluster.controllers)
+    replicas = _instances(context.planned(_API_SERVER))
+    if replicas is not None and replicas != controllers:
+        yield Finding(
+            "control-plane.replicas",
+            "error",
+            f"kube-apiserver is to have {replicas} instance(s), on {controllers} controller(s)",
+            "Each controller of the inventory runs exactly one.",
+            f"Set `replicas: {controllers}` in values/kube-apiserver.yaml, or correct the group `controllers` "
+            "of the inventory.",
+        )
+
+
+def _endpoints(context: PreflightContext) -> Iterator[Finding]:
+    """The fixed endpoint that one instance needs is only kept for the run that makes several of it."""
+    manifest = context.planned(_API_SERVER)
+    fixed = objects_in(manifest).get(f"EndpointSlice default/{_API_SERVER}")
+    several = all((_instances(text) or 0) > 1 for text in (context.installed(_API_SERVER), manifest))
+    if fixed is not None and several and _UNREGISTERED not in manifest:
+        addresses = ", ".join(one for endpoint in fixed["endpoints"] for one in endpoint["addresses"])
+        yield Finding(
+            "control-plane.endpoints",
+            "warning",
+            f"Service kubernetes always has the endpoint {addresses}, whether kube-apiserver runs there or not",
+            "The instances register themselves by now. Should that controller be down, part of the requests of all "
+            "pods would go there.",
+            "Remove `endpoints.addresses` from values/kube-apiserver.yaml: with several replicas, it is only meant for "
+            "the run that changes from one to several.",
+        )
+
+
+def _instances(manifest: str) -> int | None:
+    """How many of kube-apiserver a release's manifest has; None where it has no such Deployment."""
+    for item in objects_in(manifest).values():
+        if item["kind"] == "Deployment" and item["metadata"]["name"] == _API_SERVER:
+            return int(item["spec"].get("replicas", 1))
+    return None
 
 
 def _component(pod: KubeObject) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from upgrader.model.finding import Finding
 from upgrader.model.workload import Pod
 from upgrader.ports import KubeObject
-from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS, SYSTEM, PreflightContext
+from upgrader.preflight.context import DEPLOYMENTS, SYSTEM, PreflightContext
 
 __all__ = ["APISERVER_BYTES", "check_memory", "quantity"]
 
@@ -23,13 +23,12 @@ _QUANTITY = re.compile(r"([+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)([A-Za-z]*)")
 def check_memory(context: PreflightContext) -> Iterator[Finding]:
     """A controller's memory, minus all requests, is enough for another API server."""
     needed = max(APISERVER_BYTES, _apiserver_request(context))
-    nodes = {node["metadata"]["name"]: node for node in context.kube.list(NODES)}
+    nodes = context.nodes
     for host in context.cluster.controllers:
         if host.name not in nodes:
             continue  # the check of nodes reports it
         total = quantity(nodes[host.name]["status"]["allocatable"]["memory"])
-        pods = context.kube.list(PODS, fields=f"spec.nodeName={host.name}")
-        left = total - sum(_request(pod["spec"]) for pod in pods if not Pod.parse(pod).finished)
+        left = total - sum(_request(pod["spec"]) for pod in context.pods_on(host.name) if not Pod.parse(pod).finished)
         if left < needed:
             yield Finding(
                 "memory.tight",

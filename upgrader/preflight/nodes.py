@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from upgrader.gates.node_health import condition_problem
 from upgrader.model.finding import Finding
+from upgrader.model.manifest import objects_in
 from upgrader.ports import KubeObject
-from upgrader.preflight.context import NODES, PreflightContext
+from upgrader.preflight.context import PreflightContext
 
 __all__ = ["check_nodes"]
+
+_CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
 
 
 def check_nodes(context: PreflightContext) -> Iterator[Finding]:
     """Every node is Ready and not being deleted, and every controller of the inventory is a node."""
-    nodes = {node["metadata"]["name"]: node for node in context.kube.list(NODES)}
+    nodes = context.nodes
     for host in context.cluster.controllers:
         if host.name not in nodes:
             yield Finding(
@@ -24,8 +28,45 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
                 "Name the controllers in the inventory as their nodes are named, or check the kubeconfig.",
             )
     controllers = {host.name for host in context.cluster.controllers}
+    yield from _labels(context, controllers)
     for name, node in sorted(nodes.items()):
         yield from _node(name, node, controller=name in controllers)
+
+
+def _labels(context: PreflightContext, controllers: set[str]) -> Iterator[Finding]:
+    """The inventory's controllers are the nodes on which the control plane is placed."""
+    wanted = _selector(context)
+    chosen = {name for name, node in context.nodes.items() if wanted.items() <= _labels_of(node).items()}
+    label = ",".join(f"{key}={value}" for key, value in wanted.items())
+    if unlisted := sorted(chosen - controllers):
+        yield Finding(
+            "nodes.unlisted",
+            "error",
+            f"{', '.join(unlisted)}: a control-plane node that the inventory doesn't list",
+            f"Its label is {label}, so that control-plane pods may be placed there, where no gate asks for them.",
+            f"Add it to the group `controllers` of the inventory, or: kubectl label node {unlisted[0]} "
+            f"{next(iter(wanted), '')}-",
+        )
+    if unlabelled := sorted(controllers & context.nodes.keys() - chosen):
+        yield Finding(
+            "nodes.unlabelled",
+            "error",
+            f"controller {', '.join(unlabelled)}: no pod of the control plane can be placed there",
+            f"Its node doesn't have the label {label}.",
+            f"kubectl label node {unlabelled[0]} {label}; or remove it from the group `controllers` of the inventory.",
+        )
+
+
+def _selector(context: PreflightContext) -> Mapping[str, str]:
+    """The node selector of the planned kube-apiserver."""
+    for item in objects_in(context.planned("kube-apiserver")).values():
+        if item["metadata"]["name"] == "kube-apiserver" and item["kind"] in ("Deployment", "DaemonSet"):
+            return item["spec"]["template"]["spec"].get("nodeSelector") or {}
+    return _CONTROL_PLANE
+
+
+def _labels_of(node: KubeObject) -> Mapping[str, str]:
+    return node["metadata"].get("labels") or {}
 
 
 def _node(name: str, node: KubeObject, *, controller: bool) -> Iterator[Finding]:
@@ -40,6 +81,14 @@ def _node(name: str, node: KubeObject, *, controller: bool) -> Iterator[Finding]
     elif ready.get("status") != "True":
         why = ready.get("message") or "Its kubelet has never reported."
         yield Finding("nodes.unknown", "unknown", f"it is unknown whether {what} is Ready", why, see)
+    elif problem := condition_problem(node):
+        yield Finding(
+            "nodes.pressure",
+            "error" if controller else "warning",
+            f"{what} {problem}",
+            "No step passes its gates while a controller is like that." if controller else "",
+            see,
+        )
     if "deletionTimestamp" in node["metadata"]:
         since = node["metadata"]["deletionTimestamp"]
         yield Finding(
@@ -52,8 +101,8 @@ def _node(name: str, node: KubeObject, *, controller: bool) -> Iterator[Finding]
     if node.get("spec", {}).get("unschedulable"):
         yield Finding(
             "nodes.cordoned",
-            "warning",
-            f"node {name} is cordoned",
+            "error" if controller else "warning",
+            f"{what} is cordoned",
             "New pods are not placed there.",
             f"kubectl uncordon {name}",
         )

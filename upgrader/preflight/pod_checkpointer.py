@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from upgrader.gates.checkpoint_gate import CheckpointGate
+from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.model.finding import Finding
-from upgrader.model.workload import CHECKPOINT_OF, Pod, Workload
-from upgrader.preflight.context import DAEMONSETS, PODS, SYSTEM, PreflightContext
+from upgrader.model.outcome import VerdictKind
+from upgrader.model.workload import CHECKPOINT_OF, Pod, Workload, WorkloadRef
+from upgrader.preflight.context import COMPONENTS, DAEMONSETS, PODS, SYSTEM, PreflightContext
 
 __all__ = ["check_checkpointer"]
 
@@ -16,10 +19,10 @@ _NAME = "pod-checkpointer"
 def check_checkpointer(context: PreflightContext) -> Iterator[Finding]:
     """Each controller runs a pod-checkpointer, or the run installs it.
 
-    It need not be Ready: it isn't while some pod has no current checkpoint, and the run may be meant to fix that pod.
-    The gates after the first change require more.
+    The gates behind the first change need it Ready, and it isn't while some pod has no current checkpoint. That is an
+    error unless the run may be meant to fix that pod: where the control plane itself isn't healthy.
     """
-    if _NAME in context.changing:
+    if any(release.name == _NAME for release in context.changing):
         return
     found = context.kube.get(DAEMONSETS, _NAME, SYSTEM)
     if found is None:
@@ -28,7 +31,9 @@ def check_checkpointer(context: PreflightContext) -> Iterator[Finding]:
             "error" if _NAME in context.observed.releases else "warning",
             f"there is no DaemonSet {SYSTEM}/{_NAME}",
             "The control plane's pods have no checkpoints: after a power cut it would not recover by itself.",
-            f"Add release {_NAME} to the pipeline; if Helm lists it as installed: helm uninstall {_NAME}, then run.",
+            "Check that the API serves it: kubectl get --raw /apis/apps/v1. If it does, add release "
+            f"{_NAME} to the pipeline; if Helm lists it as installed, put back what was removed: "
+            f"helm -n {SYSTEM} rollback {_NAME} REVISION (helm -n {SYSTEM} history {_NAME} lists them)",
         )
         return
     pods = [
@@ -45,3 +50,20 @@ def check_checkpointer(context: PreflightContext) -> Iterator[Finding]:
             "A new kube-apiserver would get no checkpoint there, and the old one might not be started.",
             f"kubectl -n {SYSTEM} describe daemonset {_NAME}",
         )
+        return
+    verdict = CheckpointGate(context.kube, context.cluster, WorkloadRef("DaemonSet", SYSTEM, _NAME)).check()
+    if verdict.kind is not VerdictKind.HOLDS:
+        complete = all(_is_complete(context, component) for component in COMPONENTS)
+        yield Finding(
+            "checkpointer.not-ready",
+            "error" if complete else "warning",
+            f"{_NAME} is not Ready",
+            "\n".join(verdict.lines()),
+            verdict.remedy if complete else "The run's gates need it Ready once the control plane is healthy again.",
+        )
+
+
+def _is_complete(context: PreflightContext, component: str) -> bool:
+    """Whether a part of the control plane has nothing that the run could fix."""
+    ref = WorkloadRef("Deployment", SYSTEM, component)
+    return diagnose_workload(context.kube, ref).kind is VerdictKind.HOLDS

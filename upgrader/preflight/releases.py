@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
-from upgrader.model.release import Revision, last_good
+from upgrader.model.release import Revision, abandoned_after, last_good
 from upgrader.preflight.context import PreflightContext
 
 __all__ = ["check_releases"]
@@ -22,10 +22,12 @@ def check_releases(context: PreflightContext) -> Iterator[Finding]:
         elif good is None:
             yield Finding(
                 "releases.never-worked",
-                "warning",
+                "error",
                 f"release {name}: no revision of it ever worked",
-                f"Revision {newest.number} is '{newest.status}': {newest.description or 'no description'}.",
-                "The run tries again; if that fails too, the rollback uninstalls the release.",
+                f"Revision {newest.number} is '{newest.status}': {newest.description or 'no description'}. What it "
+                "left may be in use all the same, and a rollback could only uninstall it.",
+                f"If it serves, make it the revision to roll back to: helm rollback {name} {newest.number} --wait. "
+                "Don't remove the release: what it left may be what serves.",
             )
         elif newest.status != "deployed":
             yield Finding(
@@ -46,7 +48,7 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
             "error",
             title,
             f"Since {age:.0f} s: another Helm may be working on it.",
-            f"Run again when it is {limit:.0f} s old.",
+            f"Run again when it is {abandoned_after(limit):.0f} s old.",
         )
     if good is None:
         return Finding(
@@ -54,7 +56,8 @@ def _pending(context: PreflightContext, name: str, newest: Revision, good: Revis
             "error",
             title,
             "No revision of it ever worked, so there is nothing to roll back to.",
-            f"Check what it left (helm get manifest {name}); if nothing of it is in use: helm uninstall {name}",
+            f"Check what it left (helm get manifest {name}). If it serves, make it the revision to roll back to: helm "
+            f"rollback {name} {newest.number} --wait. Don't remove the release: what it left may be what serves.",
         )
     return Finding(
         "releases.pending",

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
+from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 
-__all__ = ["KUBELET_MINORS", "check_version"]
+__all__ = ["KUBELET_MINORS", "check_controller_kubelets", "check_version"]
 
 KUBELET_MINORS = 3
 """How many minor versions a kubelet may be behind the API server."""
+
+FILE_KEY_REF = KubernetesVersion(1, 35, 0)
+"""Since when kubelets read environment variables from files by default (feature gate EnvFiles)."""
 
 
 def check_version(context: PreflightContext) -> Iterator[Finding]:
@@ -50,4 +54,20 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
                 f"the kubelet of {node} ({kubelet}) is {behind} minor versions behind {target}",
                 f"A kubelet may be {KUBELET_MINORS} minor versions behind the API server at most.",
                 f"Upgrade the kubelet of {node} first.",
+            )
+
+
+def check_controller_kubelets(context: PreflightContext) -> Iterator[Finding]:
+    """The controllers' kubelets can start the kube-apiserver of the chart, which reads its address from a file."""
+    for host in context.cluster.controllers:
+        kubelet = context.observed.kubelets.get(host.name)
+        if kubelet is not None and kubelet < FILE_KEY_REF:
+            yield Finding(
+                "kubelets.too-old",
+                "error",
+                f"the kubelet of controller {host.name} ({kubelet}) can't run the chart's kube-apiserver",
+                f"Its pods take an environment variable from a file (`fileKeyRef`), as kubelets do since "
+                f"v{FILE_KEY_REF.major}.{FILE_KEY_REF.minor}.",
+                f"Upgrade the kubelet of {host.name} to v{FILE_KEY_REF.major}.{FILE_KEY_REF.minor} or newer first, but "
+                "not beyond the running kube-apiserver.",
             )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
+from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
@@ -15,10 +16,13 @@ from upgrader.recover.restoring.actions import Attempts, next_actions
 from upgrader.recover.steps.hand_over import HandOverStep
 from upgrader.recover.steps.release_gate import ReleaseGate
 from upgrader.recover.steps.release_recovery import ReleaseRecoveryStep
+from upgrader.wait_and_retry import wait_until
 
 __all__ = ["ApiStep", "RecoverTools", "recover_pipeline", "recovered"]
 
 _NAMESPACE = "kube-system"
+_HEARTBEAT_SECONDS = 20.0
+"""A kubelet renews its Lease every 10 s."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class ApiStep:
 
     def summary(self) -> str:
         api = self.seen.api
-        actions = next_actions(self.seen.controllers, Attempts(), 0.0, api_answers=api.answers)
+        actions = next_actions(self.seen.controllers, Attempts(), 0.0, api_answers=api.answers, replace=True)
         if actions:
             return "; ".join(map(str, actions))
         return "the API answers: nothing to start" if api.answers else "wait until the API answers"
@@ -70,7 +74,8 @@ def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
         kube=tools.kube,
         clock=tools.clock,
         timeout_seconds=tools.helm_timeout_seconds,
-        api_was_away=not seen.api.answers,
+        api_was_away=not seen.serves,
+        wrong=seen.wrong,
     )
     hand_over = HandOverStep(
         hosts=tools.hosts,
@@ -91,12 +96,19 @@ def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
 
 
 def recovered(tools: RecoverTools) -> str:
-    """What is still missing until the cluster is as after a recovery; "" when nothing is. Checks once."""
-    for item in _gates(tools):
-        verdict = item.gate.check()
-        if verdict.kind != "holds":
-            return verdict.reason
-    return ""
+    """What is still missing until the cluster is as after a recovery; "" when nothing is.
+
+    Waits only for what can't be known at once: whether the kubelets live.
+    """
+    gates, failing = _gates(tools), list[Verdict]()
+
+    def unknown() -> str:
+        failing[:] = [seen for item in gates if (seen := item.gate.check()).kind is not VerdictKind.HOLDS]
+        certain = any(verdict.kind is not VerdictKind.UNKNOWN for verdict in failing)
+        return failing[0].reason if failing and not certain else ""
+
+    wait_until(tools.clock, unknown, seconds=_HEARTBEAT_SECONDS)
+    return failing[0].reason if failing else ""
 
 
 def _gates(tools: RecoverTools) -> tuple[GateRun, ...]:
@@ -106,7 +118,7 @@ def _gates(tools: RecoverTools) -> tuple[GateRun, ...]:
         gates.run(
             ReleaseGate("pod-checkpointer", _NAMESPACE, tools.helm, _own("pod-checkpointer", gates), optional=True)
         ),
-        *gates.of_cluster(),
+        *gates.of_controllers(),
     )
 
 

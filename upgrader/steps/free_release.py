@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from upgrader.errors import ReleaseLocked
-from upgrader.model.release import RestorePoint, last_good
+from upgrader.model.release import RestorePoint, abandoned_after, last_good
 from upgrader.ports import Clock, Helm
 
 __all__ = ["FreeReleaseStep"]
@@ -48,16 +48,22 @@ class FreeReleaseStep:
         what = f"release '{self.release}' is in '{stuck.status}' (revision {stuck.number})"
         now = self.clock.now()
         age = stuck.age_seconds(now)
-        if not stuck.abandoned(now, self.timeout_seconds):
+        pid = self.helm.at_work(self.release, self.namespace)
+        if pid or not stuck.abandoned(now, self.timeout_seconds):
+            who = (
+                f"process {pid} of this machine is a Helm that works" if pid else "another Helm process may be working"
+            )
             raise ReleaseLocked(
-                f"{what} since {age:.0f} s: another Helm process may be working on it",
-                remedy=f"Run again when it is {self.timeout_seconds:.0f} s old, or check: helm history {self.release}",
+                f"{what} since {age:.0f} s: {who} on it",
+                remedy="Run again when it has ended, or when the revision is "
+                f"{abandoned_after(self.timeout_seconds):.0f} s old; check: helm history {self.release}",
             )
         if good is None:
             raise ReleaseLocked(
                 f"{what}, and no revision of it ever worked",
-                remedy=f"Check what it left (helm get manifest {self.release}); if nothing of it is in use: "
-                f"helm uninstall {self.release}",
+                remedy=f"Check what it left (helm get manifest {self.release}). If it serves, make it the revision to "
+                f"roll back to: helm rollback {self.release} {stuck.number} --wait. Don't remove the release: what it "
+                "left may be what serves.",
             )
         note(f"{what} since {age:.0f} s, longer than Helm's timeout: rolling back to revision {good.number}")
         self.helm.rollback(self.release, self.namespace, good.number, timeout_seconds=self.timeout_seconds)

@@ -56,11 +56,11 @@ class ChartStep:
         good = last_good(self.helm.history(self.spec.name, self.spec.namespace))
         return RestorePoint(self.spec.name, self.spec.namespace, good.number if good else None)
 
-    def apply(self, note: Callable[[str], None]) -> None:
+    def apply(self, note: Callable[[str], None]) -> int:
         watcher = self.watcher()
         note(f"helm upgrade --install {self.spec.name} (atomic, timeout {self.timeout_seconds:.0f} s)")
         try:
-            self.helm.upgrade(
+            done = self.helm.upgrade(
                 self.spec,
                 timeout_seconds=self.timeout_seconds,
                 watch=watcher,
@@ -70,6 +70,7 @@ class ChartStep:
             raise
         except (HelmError, ApiUnavailable) as error:
             raise _with_cause(error, watcher.last) from error
+        return done.number
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         history = self.helm.history(self.spec.name, self.spec.namespace)

@@ -35,7 +35,7 @@ class PlaybookStep:
         return f"ansible-playbook {self.playbook.name}"
 
     def capture(self) -> RestorePoint:
-        return RestorePoint(playbook=str(self.undo_playbook or ""), begun=self.markers.begun())
+        return RestorePoint(playbook=self.undo_playbook.name if self.undo_playbook else "", begun=self.markers.begun())
 
     def apply(self, note: Callable[[str], None]) -> None:
         note(self.summary())
@@ -47,13 +47,14 @@ class PlaybookStep:
             raise StepFailed(error.message, remedy=error.remedy) from error
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        if not point.playbook:
+        # Never the one that the restore point names: it came with a journal, and would run on this machine.
+        if self.undo_playbook is None:
             raise RollbackFailed(
-                f"playbook {self.playbook.name} has no playbook that undoes it",
-                remedy="Undo its changes manually.",
+                f"upgrader.yaml names no playbook that undoes {self.playbook.name}",
+                remedy=f"Write one, name it in upgrader.yaml as `undo` of the step {self.name}; then: upgrader resume",
             )
-        note(f"ansible-playbook {Path(point.playbook).name}")
-        self._run(Path(point.playbook))
+        note(f"ansible-playbook {self.undo_playbook.name}")
+        self._run(self.undo_playbook)
 
     def _run(self, playbook: Path) -> None:
         self.playbooks.run(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from upgrader.errors import ChangedMeanwhile, StepFailed
 from upgrader.model.manifest import objects_in
-from upgrader.model.release import ReleaseSpec, RestorePoint, Revision
+from upgrader.model.release import ReleaseSpec, RestorePoint, Revision, abandoned_after
 from upgrader.pipeline import Inspection
 from upgrader.ports import Clock, Helm
 from upgrader.wait_and_retry import wait_until
@@ -60,7 +60,8 @@ class ReleaseInspector:
             return Inspection(False, self._describe(newest))
         deployed = objects_in(self._manifest(newest.number))
         if deployed == objects_in(self.helm.render(self.spec)):
-            return Inspection(True, f"the change is in place: revision {newest.number} of release {self._name}")
+            found = f"the change is in place: revision {newest.number} of release {self._name}"
+            return Inspection(True, found, newest.number)
         before = objects_in(self._manifest(point.revision)) if point.revision is not None else {}
         if deployed == before:
             return Inspection(False, f"release {self._name} is unchanged, at revision {newest.number}")
@@ -80,24 +81,30 @@ class ReleaseInspector:
 
     def _wait(self, note: Callable[[str], None]) -> None:
         """Return once no Helm process can be working on the release."""
-        failed_since: dict[int, float] = {}
+        seen_since: dict[Revision, float] = {}
 
         def busy() -> str:
+            pid = self.helm.at_work(self._name, self.spec.namespace)
             newest = self._newest()
+            if pid:
+                state = self._describe(newest) if newest else f"release {self._name} is not installed"
+                return f"{state}; process {pid} of this machine is a Helm that works on it"
             if newest is None:
                 return ""
+            seen = self.clock.monotonic() - seen_since.setdefault(newest, self.clock.monotonic())
             if newest.status == "failed":
                 # Helm rolls back right after it failed, and doesn't record when that was.
-                since = failed_since.setdefault(newest.number, self.clock.monotonic())
-                return self._describe(newest) if self.clock.monotonic() - since < _FAILED_SECONDS else ""
-            working = newest.pending and not newest.abandoned(self.clock.now(), self.timeout_seconds)
+                return self._describe(newest) if seen < _FAILED_SECONDS else ""
+            # Its own date is by the clock of the machine that Helm runs on, which may be ahead of ours.
+            given_up = seen >= abandoned_after(self.timeout_seconds)
+            working = newest.pending and not given_up and not newest.abandoned(self.clock.now(), self.timeout_seconds)
             return self._describe(newest) if working else ""
 
         seen = busy()
         if not seen:
             return
         note(f"{seen}: an earlier Helm process may still be working on it; waiting for it to end")
-        seconds = 2 * self.timeout_seconds + _SPARE_SECONDS
+        seconds = 2 * abandoned_after(self.timeout_seconds) + _SPARE_SECONDS
         still = wait_until(self.clock, busy, seconds=seconds, interval_seconds=_POLL_SECONDS)
         if still:
             raise StepFailed(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import TextIO
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from upgrader.model.finding import Finding, Severity
+from upgrader.ui.terminal import console, show
 
-__all__ = ["draw_findings"]
+__all__ = ["draw_findings", "print_findings"]
 
 _STYLES: dict[Severity, tuple[str, str]] = {
     "error": ("✘", "bold red"),
@@ -23,19 +26,36 @@ _STYLES: dict[Severity, tuple[str, str]] = {
 def draw_findings(findings: Sequence[Finding]) -> RenderableType:
     """Each finding with its id, why it matters and what to do about it."""
     if not findings:
-        return Text(" ✔ no checks block the run", style="green")
+        return Text(" ✔ no check blocks the run", style="green")
     order = list(_STYLES)
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for finding in sorted(findings, key=lambda f: order.index(f.severity)):
-        sign, style = _STYLES[finding.severity]
-        table.add_row(Text(f" {sign} {finding.severity}", style=style), _text(finding))
+    for finding in sorted(findings, key=lambda f: (bool(f.skipped), order.index(f.severity))):
+        sign, style = ("-", "dim") if finding.skipped else _STYLES[finding.severity]
+        shown = "skipped" if finding.skipped else finding.severity
+        table.add_row(Text(f" {sign} {shown}", style=style), _text(finding))
     return table
+
+
+def print_findings(findings: Sequence[Finding], versions: str, stream: TextIO | None = None) -> None:
+    """Print them for an upgrade between these versions (`v1.36.3 → v1.37.1`), with their number in each severity."""
+    out = console(stream)
+    out.print("\n", Text.assemble((" Checks ", "bold"), versions), "\n", sep="")
+    show(out, draw_findings(findings))
+    if findings:
+        counts = Counter("skipped" if finding.skipped else finding.severity for finding in findings)
+        numbers = ", ".join(f"{counts[each]} {each}" for each in (*_STYLES, "skipped") if counts[each])
+        blocked = any(finding.inhibits for finding in findings)
+        verdict = ("they block the run", "bold red") if blocked else ("no check blocks the run", "green")
+        out.print("\n", Text.assemble(f" {numbers}: ", verdict), sep="")
+    out.print()
 
 
 def _text(finding: Finding) -> Text:
     text = Text.assemble(finding.title, "  ", (finding.id, "dim"))
+    if finding.skipped:
+        text.append(f"\nSkipped, as the operator says: {finding.skipped}", style="yellow")
     if finding.diagnosis:
         text.append(f"\n{finding.diagnosis}", style="dim")
     if finding.remedy:

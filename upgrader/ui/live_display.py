@@ -23,7 +23,7 @@ from upgrader.model.event import Event, GateChecked, Note
 from upgrader.model.outcome import StepPhase, VerdictKind
 from upgrader.model.run_kind import RunKind
 from upgrader.ui.availability import availability_line
-from upgrader.ui.terminal import duration
+from upgrader.ui.terminal import duration, printable_text
 
 __all__ = ["ConsoleReporter", "draw"]
 
@@ -180,7 +180,7 @@ class _AtMost:
     lines: int
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        wrapped = self.text.wrap(console, options.max_width)
+        wrapped = printable_text(self.text).wrap(console, options.max_width)
         if len(wrapped) > self.lines:
             last = wrapped[self.lines - 1]
             last.truncate(options.max_width - 1)

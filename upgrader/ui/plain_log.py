@@ -11,6 +11,7 @@ from typing import Self, TextIO
 from upgrader.engine.state.run_state import RunState
 from upgrader.model.event import (
     AvailabilityMeasured,
+    BaselineTaken,
     Event,
     GateChecked,
     GatePassed,
@@ -30,6 +31,7 @@ from upgrader.model.event import (
     UndoStarted,
 )
 from upgrader.model.run_kind import describe_run
+from upgrader.redaction.printable import printable
 from upgrader.ui.terminal import duration, milliseconds
 
 __all__ = ["REPEAT_SECONDS", "PlainReporter"]
@@ -66,7 +68,7 @@ class PlainReporter:
 
     def emit(self, event: Event) -> None:
         """Write the event, unless it repeats what was written a moment ago."""
-        topic, text = _topic(event), _line(event)
+        topic, text = _topic(event), printable(_line(event))
         if topic:
             last, when = self._written.get(topic, ("", 0.0))
             due = last == "" or self._monotonic() - when >= REPEAT_SECONDS
@@ -76,7 +78,7 @@ class PlainReporter:
         stamp = self._now().strftime("%H:%M:%SZ")
         first, *rest = text.splitlines()
         lines = [f"{stamp}  {first}", *(f"{'':11}{line}" for line in rest)]
-        print(*lines, sep="\n", file=self._stream, flush=True)
+        print("\n".join(lines), file=self._stream, flush=True)
 
 
 def _topic(event: Event) -> str:
@@ -108,7 +110,12 @@ def _gist(event: Event) -> str:
 def _line(event: Event) -> str:
     match event:
         case RunStarted():
-            return f"run {event.run}: {describe_run(event.kind, event.target)}: {', '.join(event.steps)}"
+            skipped = "".join(f"\nskipped: {item.id} ({item.found}): {item.reason}" for item in event.skipped)
+            return f"run {event.run}: {describe_run(event.kind, event.target)}: {', '.join(event.steps)}{skipped}"
+        case BaselineTaken():
+            found = event.baseline
+            missing = "".join(f"\nnot compared: {item.what}: {item.why}" for item in found.not_compared)
+            return f"baseline: each step is compared with what works now ({len(found.groups)} API versions){missing}"
         case StepStarted():
             return f"{event.step}: started: {event.summary}"
         case RunResumed():

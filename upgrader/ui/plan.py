@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from upgrader.model.finding import Finding
-from upgrader.model.plan import Plan, PlannedStep
+from upgrader.model.plan import ObjectChange, Plan
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.terminal import console, show
 
-__all__ = ["print_plan"]
+__all__ = ["diff_lines", "print_plan"]
 
 _ACTIONS = {
     "install": ("+ install", "green"),
@@ -52,11 +52,12 @@ def _steps(plan: Plan) -> RenderableType:
 
 def _diffs(plan: Plan) -> Iterator[Text]:
     for step in plan.steps:
-        yield from _diff(step)
+        yield from diff_lines(step.changes)
 
 
-def _diff(step: PlannedStep) -> Iterator[Text]:
-    for change in step.changes:
+def diff_lines(changes: Sequence[ObjectChange]) -> Iterator[Text]:
+    """The diff of each object, in colour."""
+    for change in changes:
         sign, style = _CHANGES[change.change]
         yield Text(f"\n {sign} {change.object}", style=f"bold {style}")
         for line in change.diff.splitlines():

@@ -65,9 +65,11 @@ def print_rollback_order(steps: Sequence[StepState], stream: TextIO | None = Non
 def _goal(step: StepState) -> str:
     point = step.restore_point
     if point is None or (not point.release and not point.playbook):
-        return "cannot be undone automatically: manual action required"
+        return "cannot be undone, as it has no `undo` in upgrader.yaml: the rollback stops here"
     was = f" (the change was: {step.summary})" if step.summary else ""
-    return f"roll back to {point}{was}" if point.revision is not None or point.playbook else f"remove{was}"
+    if point.playbook:
+        return f"run {point.playbook}{was}"
+    return f"roll back to {point}{was}" if point.revision is not None else f"remove{was}"
 
 
 def print_status(status: Status, now: datetime, stream: TextIO | None = None) -> None:
@@ -145,8 +147,8 @@ def _steps(state: RunState, *, running: bool) -> Table:
 
 def _active(step: StepState) -> tuple[Text, Text, Text, Text]:
     """An active step: the gates that it waits for, with their last answers."""
-    waiting = [f"{gate.name}: {gate.reason}" for gate in step.gates if gate.outcome != "held" and gate.reason]
-    held = sum(gate.outcome == "held" for gate in step.gates)
+    waiting = [f"{gate.name}: {gate.reason}" for gate in step.gates if gate.outcome != "passed" and gate.reason]
+    held = sum(gate.outcome == "passed" for gate in step.gates)
     gates = f"{held} of {len(step.gates)} gates" if step.gates else ""
     name = Text.assemble(" ", ("▸", "cyan"), f" {step.name}")
     return name, Text(gates, style="dim"), Text(), Text("; ".join(waiting) or step.summary)

@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TextIO
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
-__all__ = ["console", "duration", "grid_with_times", "is_interactive", "milliseconds", "show"]
+from upgrader.redaction.printable import printable
+
+__all__ = ["console", "duration", "grid_with_times", "is_interactive", "milliseconds", "printable_text", "show"]
+
+
+class _PrintableConsole(Console):
+    """A console that prints only what may be shown: everything passes here before it is broken into lines."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As rich's."""
+        if isinstance(renderable, str):
+            shown = printable(renderable)
+            renderable = renderable if shown == renderable else Text(shown)  # `[masked]` is no markup
+        elif isinstance(renderable, Text):
+            renderable = printable_text(renderable)
+        return super().render(renderable, options)
+
+
+def printable_text(text: Text) -> Text:
+    """The text as it may be shown; one that changes keeps only its own style."""
+    plain = printable(text.plain)
+    if plain == text.plain:
+        return text
+    return Text(plain, text.style, justify=text.justify, overflow=text.overflow, no_wrap=text.no_wrap, end=text.end)
 
 
 def console(stream: TextIO | None = None) -> Console:
     """A console on stderr, or on a stream. Without a terminal, lines are as long as they need to be."""
     stream = stream or sys.stderr
     width = None if stream.isatty() else 200
-    return Console(file=stream, highlight=False, soft_wrap=False, width=width)
+    return _PrintableConsole(file=stream, highlight=False, soft_wrap=False, width=width)
 
 
 def show(out: Console, renderable: RenderableType) -> None:

@@ -72,15 +72,15 @@ def kubeconfig(tmp_path: Path, server: ScriptedServer) -> Path:
     return write_kubeconfig(tmp_path, {"server": server.url})
 
 
-def write_kubeconfig(folder: Path, cluster: dict[str, object]) -> Path:
-    """A kubeconfig of one context, `lab`."""
+def write_kubeconfig(folder: Path, cluster: dict[str, object], user: dict[str, object] | None = None) -> Path:
+    """A kubeconfig of one context, `lab`; its user has a token, unless another `user` is given."""
     path = folder / "kubeconfig"
     content = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "lab",
         "clusters": [{"name": "lab", "cluster": cluster}],
-        "users": [{"name": "me", "user": {"token": "s3cret-token"}}],
+        "users": [{"name": "me", "user": user or {"token": "s3cret-token"}}],
         "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "me"}}],
     }
     path.write_text(yaml.safe_dump(content))

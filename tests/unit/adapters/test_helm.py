@@ -14,6 +14,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.errors import ApiUnavailable, HelmError
+from upgrader.model.release import ReleaseSpec
 
 ROW = {"revision": 4, "status": "deployed", "chart": "web-1.0.0", "description": "", "updated": ""}
 
@@ -41,7 +42,7 @@ echo "$*" >> asked
 n=$(wc -l < asked)
 [ "$n" -le {len(words)} ] || n={len(words)}
 if [ -s "$n.words" ]; then echo "Error: $(cat "$n.words")" >&2; exit 1; fi
-echo '{json.dumps([ROW])}'
+[ "$1" = template ] || echo '{json.dumps([ROW])}'
 """
         )
         program.chmod(0o755)
@@ -147,3 +148,30 @@ def wait_for(file: Path) -> None:
     while not file.exists():
         assert time.monotonic() < deadline, f"{file.name} never came"
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("offline", "options"), [(False, "--no-hooks --dry-run=server"), (True, "--no-hooks")])
+def test_chart_is_rendered_as_it_is_stored(
+    helm: Callable[..., HelmAdapter], asked: Path, offline: bool, options: str
+) -> None:
+    """Without hooks, which `get manifest` leaves out, and with what the API answers to `lookup` and `.Capabilities`."""
+    helm("").render(ReleaseSpec("web", "default", Path("/charts/web")), offline=offline)
+    assert f"--is-upgrade {options} --values" in asked.read_text()
+
+
+def test_chart_whose_kinds_are_not_installed_yet(helm: Callable[..., HelmAdapter], asked: Path) -> None:
+    """The API refuses objects of a chart's own kinds until their definitions are there: it is not asked then."""
+    helm('unable to build kubernetes objects: no matches for kind "Web"', "").render(
+        ReleaseSpec("web", "default", Path("/charts/web"))
+    )
+    assert tries(asked) == 2 and "--dry-run" not in asked.read_text().splitlines()[1]
+    with pytest.raises(HelmError, match="values don't meet"):
+        helm("values don't meet the schema").render(ReleaseSpec("web", "default", Path("/charts/web")))
+
+
+def test_offline_schemas_are_checked_first(helm: Callable[..., HelmAdapter], asked: Path, tmp_path: Path) -> None:
+    """A chart whose schema would make Helm open a connection is not given to it."""
+    (tmp_path / "values.schema.json").write_text('{"$ref": "http://evil.example"}')
+    with pytest.raises(HelmError, match="nothing outside the chart"):
+        helm("").render(ReleaseSpec("web", "kube-system", tmp_path), offline=True)
+    assert not asked.exists()

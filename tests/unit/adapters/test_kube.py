@@ -45,7 +45,7 @@ def test_paths_and_queries(kube: KubeAdapter, server: ScriptedServer) -> None:
     kube.apply(DEPLOYMENTS, {"metadata": {"name": "web"}}, "ns")
     assert [f"{method} {path}" for method, path, _ in server.asked] == [
         "GET /api/v1/namespaces/ns/pods/a",
-        "GET /api/v1/pods?labelSelector=app%3Dweb%2Ctier&fieldSelector=metadata.name%3Da",
+        "GET /api/v1/pods?labelSelector=app%3Dweb%2Ctier&fieldSelector=metadata.name%3Da&limit=500",
         "GET /api/v1/nodes/n1",
         "PATCH /apis/apps/v1/namespaces/ns/deployments/web?fieldManager=upgrader&force=true",
     ]
@@ -73,6 +73,35 @@ def test_retry_after_is_heeded_within_bounds(kube: KubeAdapter, server: Scripted
     server.answers((429, {"Retry-After": "5", "Connection": "close"}, b""), 200)
     kube.list(PODS)
     assert clock.monotonic() == 1.0
+
+
+def page(*names: str, more: str = "") -> tuple[int, dict[str, str], bytes]:
+    """One page of a list."""
+    body = {"kind": "List", "metadata": {"continue": more}, "items": [{"metadata": {"name": name}} for name in names]}
+    return 200, {}, json.dumps(body).encode()
+
+
+def test_list_comes_in_pages(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """Thousands of pods in one answer would exceed the deadline: all pages together are the list."""
+    server.answers(page("a", "b", more="next"), page("c"))
+    assert [item["metadata"]["name"] for item in kube.list(PODS, labels="x=y")] == ["a", "b", "c"]
+
+
+def test_list_whose_pages_are_forgotten(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """An API that no longer knows the moment of the first page is asked for all of it at once; other errors stay."""
+    server.answers(page("a", more="next"), 410, page("a", "b"))
+    assert [item["metadata"]["name"] for item in kube.list(PODS)] == ["a", "b"]
+    server.answers(page("a", more="next"), 403)
+    with pytest.raises(ApiError, match="403"):
+        kube.list(PODS)
+
+
+def test_dry_run_is_asked_for(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """A creation that is only tried says so to the API."""
+    server.answers(201, 201)
+    kube.create(PODS, {"metadata": {"name": "a"}}, "ns", dry_run=True)
+    kube.create(PODS, {"metadata": {"name": "a"}}, "ns")
+    assert ["dryRun=All" in str(asked) for asked in server.asked] == [True, False]
 
 
 @pytest.mark.parametrize("trouble", [None, 500, 503])
@@ -107,6 +136,131 @@ def test_direct_probe_is_asked_once(kube: KubeAdapter, server: ScriptedServer) -
     with pytest.raises(ApiError, match=r"\[-\]etcd failed"):
         kube.raw("/readyz", server=server.url)
     assert len(server.asked) == 1
+
+
+def _token(folder: Path, kind: str) -> dict[str, object]:
+    """A user with a token of one of the three kinds that a kubeconfig may have."""
+    if kind == "exec":
+        api = "client.authentication.k8s.io/v1"
+        answer = json.dumps({"apiVersion": api, "kind": "ExecCredential", "status": {"token": "t"}})
+        return {"exec": {"apiVersion": api, "command": "echo", "args": [answer], "interactiveMode": "Never"}}
+    (folder / "token").write_text("t")
+    return {"token": "t"} if kind == "token" else {"tokenFile": str(folder / "token")}
+
+
+@pytest.mark.parametrize("kind", ["token", "tokenFile", "exec"])
+def test_direct_probe_with_a_token_reaches_its_instance(
+    tmp_path: Path, server: ScriptedServer, clock: FakeClock, kind: str
+) -> None:
+    """Whatever kind of token a kubeconfig has, a question to one instance doesn't go to the load balancer."""
+    server.answers(200)
+    path = write_kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"}, _token(tmp_path, kind))
+    KubeAdapter(path, clock=clock).raw("/readyz", server=server.url)
+    assert [path for _, path, _ in server.asked] == ["/readyz"]
+    assert server.headers[-1]["authorization"] == "Bearer t"
+
+
+def test_a_renewed_token_is_read_after_a_401(tmp_path: Path, server: ScriptedServer, clock: FakeClock) -> None:
+    """A token file that was replaced meanwhile is read again, by clients of single instances, too."""
+    path = write_kubeconfig(tmp_path, {"server": server.url}, _token(tmp_path, "tokenFile"))
+    kube = KubeAdapter(path, clock=clock)
+    server.answers(200)
+    kube.list(PODS)
+    (tmp_path / "token").write_text("renewed")
+    server.answers(401, 200)
+    kube.raw("/readyz", server=server.url)
+    kube.list(PODS)
+    assert [headers["authorization"] for headers in server.headers] == ["Bearer t"] * 2 + ["Bearer renewed"] * 2
+
+
+def test_a_watch_renews_its_token_too(tmp_path: Path, server: ScriptedServer, clock: FakeClock) -> None:
+    """A watch that meets a 401 begins again with the renewed token."""
+    path = write_kubeconfig(tmp_path, {"server": server.url}, _token(tmp_path, "tokenFile"))
+    kube = KubeAdapter(path, clock=clock)
+    server.answers(200)
+    kube.list(PODS)
+    (tmp_path / "token").write_text("renewed")
+    server.answers(401, (200, {}, b'{"type": "ADDED"}\n'))
+    assert [event["type"] for event in kube.watch(PODS, "ns", "a", timeout_seconds=1)] == ["ADDED"]
+
+
+def test_refused_credentials_are_not_sent_twice(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """A 401 for credentials that nobody has replaced is an answer, at once."""
+    server.answers(401)
+    with pytest.raises(ApiError) as caught:
+        kube.list(PODS)
+    assert (caught.value.status, len(server.asked)) == (401, 1)
+
+
+def test_an_unreadable_renewal_is_no_reason_to_crash(tmp_path: Path, server: ScriptedServer, clock: FakeClock) -> None:
+    """Credentials that end and can't be read again are an answer that gates know, with the cause."""
+    path = write_kubeconfig(tmp_path, {"server": server.url}, _token(tmp_path, "tokenFile"))
+    kube = KubeAdapter(path, clock=clock)
+    server.answers(200)
+    kube.list(PODS)
+    (tmp_path / "token").unlink()
+    server.answers(401)
+    with pytest.raises(ApiError, match=r"credentials have ended.*tokenFile.*No such file") as caught:
+        kube.list(PODS)
+    assert caught.value.status == 401
+
+
+def test_a_proxy_is_used(
+    tmp_path: Path, server: ScriptedServer, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubeconfig's proxy gets the requests, with its own login; the environment's exceptions don't count there."""
+    monkeypatch.setenv("NO_PROXY", "*")
+    server.answers(200)
+    proxy = server.url.replace("http://", "http://me:pass@")
+    path = write_kubeconfig(tmp_path, {"server": "http://api.example:6443", "proxy-url": proxy})
+    KubeAdapter(path, clock=clock).list(PODS)
+    assert server.asked[0][1] == "http://api.example:6443/api/v1/pods?limit=500"
+    assert server.headers[0]["proxy-authorization"] == "Basic bWU6cGFzcw=="
+
+
+def test_token_stands_in_for_all_credentials(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """With a token of its own a request carries nothing of the kubeconfig's, also after a 401."""
+    server.answers(401)
+    with pytest.raises(ApiError) as caught:
+        kube.raw("/api", token="other-token")
+    assert caught.value.status == 401
+    assert [headers["authorization"] for headers in server.headers] == ["Bearer other-token"]
+    server.answers(200)
+    kube.raw("/api")
+    assert server.headers[-1]["authorization"] == "Bearer s3cret-token"
+
+
+def test_count_reads_no_content(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """Counting asks for the metadata of one object, and adds what the server says is left."""
+    page = {"metadata": {"continue": "c", "remainingItemCount": 41}, "items": [{}]}
+    server.answers((200, {}, json.dumps(page).encode()))
+    assert kube.count(PODS, "ns") == 42
+    assert [path for _, path, _ in server.asked] == ["/api/v1/namespaces/ns/pods?limit=1"]
+    assert "PartialObjectMetadataList" in server.headers[0]["Accept"]
+
+
+def test_count_without_a_remainder_turns_the_pages(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """A server that doesn't say how many are left is asked for the other pages."""
+    first = json.dumps({"metadata": {"continue": "c1"}, "items": [{}]}).encode()
+    last = json.dumps({"metadata": {}, "items": [{}, {}]}).encode()
+    server.answers((200, {}, first), (200, {}, last))
+    assert kube.count(PODS) == 3
+    assert server.asked[-1][1] == "/api/v1/pods?limit=500&continue=c1"
+
+
+def test_dry_run_and_token_request(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """A dry run says so in the query; a token is requested for as long as asked, bound to the Secret's uid."""
+    server.answers(200, (201, {}, b'{"status": {"token": "t"}}'))
+    kube.create(PODS, {"metadata": {"name": "a"}}, "ns", dry_run=True)
+    secret = {"metadata": {"name": "s", "uid": "u"}}
+    assert kube.request_token("sa", "ns", seconds=60, bound_to=secret) == "t"
+    (_, dry, _), (method, path, body) = server.asked
+    assert dry == "/api/v1/namespaces/ns/pods?fieldManager=upgrader&dryRun=All"
+    assert (method, path) == ("POST", "/api/v1/namespaces/ns/serviceaccounts/sa/token")
+    assert json.loads(body)["spec"] == {
+        "expirationSeconds": 60,
+        "boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "u"},
+    }
 
 
 def test_something_else_than_json_is_no_api(kube: KubeAdapter, server: ScriptedServer) -> None:

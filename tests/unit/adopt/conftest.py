@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
+import struct
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
@@ -52,3 +55,13 @@ def facts(*controllers: dict[str, StaticPod]) -> KubeadmFacts:
             for number, active in enumerate(pods, 1)
         ),
     )
+
+
+def table(sockets: Iterable[tuple[str, int]], state: str = "0A") -> str:
+    """/proc/net/tcp and tcp6 with these sockets."""
+    lines = ["  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"]
+    for number, (address, port) in enumerate(sockets):
+        packed = ipaddress.ip_address(address).packed
+        words = "".join(f"{struct.unpack('<I', packed[i : i + 4])[0]:08X}" for i in range(0, len(packed), 4))
+        lines.append(f"   {number}: {words}:{port:04X} 00000000:0000 {state} 00000000:00000000 00:00000000 0 0 0 1")
+    return "\n".join(lines)

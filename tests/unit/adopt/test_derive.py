@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.unit.adopt.conftest import facts, static_pod
 from upgrader.adapters.helm import HelmAdapter
-from upgrader.adopt.derive import derive_values
-from upgrader.adopt.facts import COMPONENTS
+from upgrader.adopt.derive import about_source_addresses, derive_values
+from upgrader.adopt.facts import COMPONENTS, ControllerFacts
 from upgrader.adopt.values import missing_flags, rendered_flags
 from upgrader.config.charts import charts_folder
-from upgrader.errors import Inhibited
+from upgrader.errors import Inhibited, UpgraderError
+from upgrader.model.cluster import Host
 from upgrader.model.release import ReleaseSpec
 
 ONE = ("10.0.0.1",)
@@ -39,7 +41,7 @@ def test_every_flag_comes_out_the_same(helm: HelmAdapter) -> None:
     for component in COMPONENTS:
         release = RELEASE[component]
         spec = ReleaseSpec(release, "kube-system", charts_folder() / release, values[release])
-        rendered = rendered_flags(helm.render(spec), component)
+        rendered = rendered_flags(helm.render(spec, offline=True), component)
         assert missing_flags(known.component(component), rendered) == {}
 
 
@@ -107,6 +109,42 @@ def test_what_changes_all_the_same_is_said(helm: HelmAdapter) -> None:
     assert ("kube-controller-manager", "cluster-name") not in shown
 
 
+def test_a_token_file_of_the_operator_stays(helm: HelmAdapter) -> None:
+    """kube-apiserver reads one token file only: with the operator's own, HAProxy's check stays anonymous."""
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    pods["kube-apiserver"] = static_pod("kube-apiserver", "--token-auth-file=/etc/kubernetes/pki/tokens.csv")
+    values = derive_values(facts(pods), ONE, {}, helm, charts_folder()).values["kube-apiserver"]
+    assert values["health"] == {"token": False}
+    assert values["extraArgs"]["token-auth-file"] == "/etc/kubernetes/pki/tokens.csv"
+
+
+def test_no_anonymous_requests_are_adopted(helm: HelmAdapter) -> None:
+    """`anonymous-auth=false` is kept, and HAProxy's check gets a token."""
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    pods["kube-apiserver"] = static_pod("kube-apiserver", "--anonymous-auth=false")
+    derived = derive_values(facts(pods), ONE, {}, helm, charts_folder())
+    assert derived.values["kube-apiserver"]["extraArgs"]["anonymous-auth"] == "false"
+    assert "token-auth-file" in {change.name for change in derived.changes}
+
+
+def test_no_anonymous_requests_and_a_token_file_are_refused(helm: HelmAdapter) -> None:
+    """With both, no check could ever succeed: adoption is refused before anything changes, and names the value."""
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    pods["kube-apiserver"] = static_pod("kube-apiserver", "--anonymous-auth=false", "--token-auth-file=/etc/x.csv")
+    with pytest.raises(UpgraderError, match=r"health\.token"):
+        derive_values(facts(pods), ONE, {}, helm, charts_folder())
+
+
+def test_lost_source_addresses_are_told() -> None:
+    """Adoption says that audit events lose the clients' addresses, and names the audit log where there is one."""
+    pods = {name: static_pod(name) for name in COMPONENTS}
+    assert "sourceIPs" in about_source_addresses(facts(pods))
+    pods["kube-apiserver"] = static_pod("kube-apiserver", "--audit-log-path=/var/log/audit.log")
+    assert "--audit-log-path" in about_source_addresses(facts(pods))
+    done = replace(facts(pods), controllers=(ControllerFacts(Host("controller-1", "10.0.0.1"), {}, pods),))
+    assert about_source_addresses(done) == ""
+
+
 def test_no_version_is_written_down_twice(helm: HelmAdapter) -> None:
     """An image's tag that is a version of Kubernetes would keep it at that version; CoreDNS has its own tag."""
     values = derive_values(facts(), ONE, {}, helm, charts_folder()).values["kubernetes"]
@@ -120,3 +158,22 @@ def test_graceful_shutdown_of_the_operator_is_kept(helm: HelmAdapter) -> None:
     pods["kube-apiserver"] = static_pod("kube-apiserver", "--goaway-chance=0.001")
     values = derive_values(facts(pods), ONE, {}, helm, charts_folder()).values
     assert values["kube-apiserver"]["extraArgs"]["goaway-chance"] == "0.001"
+
+
+def test_the_chart_listens_wherever_clients_use_the_api(helm: HelmAdapter) -> None:
+    """A virtual IP that kubeadm's kube-apiserver served is in the chart's values, and HAProxy binds to it."""
+    known = replace(facts(), client_addresses=("10.0.0.9",))
+    values = derive_values(known, ONE, {}, helm, charts_folder()).values["kube-apiserver"]
+    spec = ReleaseSpec("kube-apiserver", "kube-system", charts_folder() / "kube-apiserver", values)
+    rendered = helm.render(spec, offline=True)
+    assert 'bind "10.0.0.9:6443" transparent' in rendered
+
+
+def test_an_address_that_would_be_lost_stops_the_adoption(helm: HelmAdapter) -> None:
+    """The operator's own list wins, unless it lacks an address that clients use: then it is named."""
+    known = replace(facts(), client_addresses=("10.0.0.9", "127.0.0.1"))
+    own = {"kube-apiserver": {"extraAddresses": ["127.0.0.1"]}}
+    with pytest.raises(Inhibited, match=r"clients use the API at 10\.0\.0\.9, where it would not be served"):
+        derive_values(known, ONE, own, helm, charts_folder())
+    everywhere = {"kube-apiserver": {"extraAddresses": [], "exposeOnAllInterfaces": True}}
+    derive_values(known, ONE, everywhere, helm, charts_folder())

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import yaml
 
 from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
-from tests.unit.adopt.conftest import facts, static_pod
+from tests.unit.adopt.conftest import facts, static_pod, table
 from upgrader.adopt.facts import ADOPTED, MANIFESTS
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
-from upgrader.adopt.originals import SaveOriginalsStep, put_back
 from upgrader.adopt.pipelines import needs_port_sharing
-from upgrader.errors import StepFailed
+from upgrader.adopt.release_step import NewCheckpointsStep
+from upgrader.errors import ApiLost, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.model.version import KubernetesVersion
@@ -28,6 +27,26 @@ V136, V137 = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 PODS, CONFIG_MAPS = Kind("v1", "pods"), Kind("v1", "configmaps")
 DAEMONSETS = Kind("apps/v1", "daemonsets")
 SCHEDULER = "kube-scheduler"
+
+
+def test_checkpoints_of_a_rolled_back_adoption_go_with_it() -> None:
+    """They would start at the next reboot beside kubeadm's static pods; those of an adopted cluster stay."""
+    hosts, helm, notes = FakeHosts(), FakeHelm(), list[str]()
+    hosts.commands["sh"] = CommandResult(0, "", "")
+    step = NewCheckpointsStep(hosts, helm, (HOST, Host("controller-2", "10.0.0.2")))
+    point = step.capture()
+    assert point is not None and "rolled back" in step.summary()
+    step.apply(notes.append)
+    assert hosts.ran == []
+    step.undo(point, notes.append)
+    assert [(host, "/etc/kubernetes/checkpointer" in command[-1]) for host, command in hosts.ran] == [
+        ("controller-1", True),
+        ("controller-2", True),
+    ]
+    helm.install("pod-checkpointer", "", "failed")
+    assert step.capture() is not None
+    helm.install("pod-checkpointer", "")
+    assert step.capture() is None
 
 
 def quiet(text: str) -> None:
@@ -107,6 +126,69 @@ def test_pod_that_does_not_end_is_named(kubelet: Kubelet) -> None:
         RetireStep("retire", kubelet.pods(), (SCHEDULER,)).apply(quiet)
 
 
+@pytest.fixture
+def api_server() -> tuple[FakeHosts, StaticPods]:
+    """A controller whose static kube-apiserver listens on all addresses, and its pods; clients use a virtual IP."""
+    hosts, kube = FakeHosts(), FakeKube()
+    hosts.files[HOST.name, f"{MANIFESTS}/kube-apiserver.yaml"] = static_pod("kube-apiserver").manifest
+    status = {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}
+    kube.put(Kind("v1", "nodes", namespaced=False), {"metadata": {"name": HOST.name}, "status": status})
+    return hosts, StaticPods(hosts, kube, FakeClock(), (HOST,), V136, served=("10.0.0.9",))
+
+
+@pytest.mark.parametrize(
+    ("listening", "left"),
+    [
+        (["::", "10.0.0.1"], "10.0.0.9"),
+        (["::", "10.0.0.9"], "10.0.0.1"),
+        (["::"], "10.0.0.1, 10.0.0.9"),
+    ],
+)
+def test_the_api_server_is_retired_only_where_all_clients_are_served(
+    api_server: tuple[FakeHosts, StaticPods], listening: list[str], left: str
+) -> None:
+    """An address at which only the static pod listens fails the step, with its name, before a manifest is moved."""
+    hosts, pods = api_server
+    hosts.commands["sh"] = CommandResult(0, table((address, 6443) for address in listening), "")
+    with pytest.raises(StepFailed, match=f"port 6443 of {left}, where clients use the API") as caught:
+        RetireStep("retire", pods, ("kube-apiserver",)).apply(quiet)
+    assert "extraAddresses" in caught.value.remedy
+    assert (HOST.name, f"{MANIFESTS}/kube-apiserver.yaml") in hosts.files
+
+
+@pytest.mark.parametrize("listening", [["::", "10.0.0.1", "10.0.0.9"], ["::", "0.0.0.0"]])
+def test_the_api_server_is_retired_where_its_successor_listens_too(
+    api_server: tuple[FakeHosts, StaticPods], listening: list[str]
+) -> None:
+    """At each address, or on all of them beside the static pod."""
+    hosts, pods = api_server
+
+    def answer(host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        if "cat /proc/net/tcp" in command[-1]:
+            return CommandResult(0, table((address, 6443) for address in listening), "")
+        hosts.files.pop((host.name, f"{MANIFESTS}/kube-apiserver.yaml"))
+        return CommandResult(0, "moved", "")
+
+    hosts.commands["sh"] = answer
+    RetireStep("retire", pods, ("kube-apiserver",)).apply(quiet)
+    assert not hosts.files
+    hosts.commands["sh"] = CommandResult(0, "", "")
+    RetireStep("retire", pods, ("kube-apiserver",)).apply(quiet)  # again: there is nothing left to prove
+
+
+def test_an_api_that_is_lost_by_retiring_is_restored_soon(kubelet: Kubelet) -> None:
+    """Not after the two minutes that a pod may take to end; the undo then waits for the API that it restores."""
+    kubelet.obeys = False
+    kubelet.kube.unavailable = True
+    step = RetireStep("retire", kubelet.pods(), (SCHEDULER,))
+    with pytest.raises(ApiLost, match="has not been ready for 10 s"):
+        step.apply(quiet)
+    assert kubelet.clock.monotonic() == 10.0
+    with pytest.raises(StepFailed, match="did not be Ready within 240 s"):
+        step.undo(RestorePoint(), quiet)
+    assert kubelet.file(f"{MANIFESTS}/{SCHEDULER}.yaml") is not None
+
+
 def test_manifest_comes_back_at_the_version_of_today(kubelet: Kubelet) -> None:
     """After an upgrade, undo doesn't restore the old minor: it may not read what the new one has written."""
     RetireStep("retire", kubelet.pods(), (SCHEDULER,)).apply(quiet)
@@ -114,36 +196,6 @@ def test_manifest_comes_back_at_the_version_of_today(kubelet: Kubelet) -> None:
     content = kubelet.file(f"{MANIFESTS}/{SCHEDULER}.yaml")
     assert content is not None
     assert b"kube-scheduler:v1.37.1" in content and b"v1.36.3" not in content
-
-
-def test_originals_come_back_as_they_were(kubelet: Kubelet) -> None:
-    """kubeadm's objects are kept before they are taken over, and restored without a trace of the chart."""
-    kube = kubelet.kube
-    original = _daemonset(image="registry.k8s.io/kube-proxy:v1.36.3")
-    kube.put(DAEMONSETS, original, "kube-system")
-    SaveOriginalsStep(kube).apply(quiet)
-    taken = _daemonset(image="registry.k8s.io/kube-proxy:v1.36.3", readinessProbe={"httpGet": {}})
-    taken["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
-    kube.put(DAEMONSETS, taken, "kube-system")
-
-    put_back(kube, V136, quiet)
-
-    found = kube.get(DAEMONSETS, "kube-proxy", "kube-system")
-    assert found is not None
-    assert found["spec"] == original["spec"]
-    assert "annotations" not in found["metadata"]
-
-
-def test_originals_are_kept_once(kubelet: Kubelet) -> None:
-    """A second adoption sees the chart's objects, and must not keep those as if they were kubeadm's."""
-    kube = kubelet.kube
-    kube.put(DAEMONSETS, _daemonset(image="registry.k8s.io/kube-proxy:v1.36.3"), "kube-system")
-    SaveOriginalsStep(kube).apply(quiet)
-    kube.put(DAEMONSETS, _daemonset(image="chart"), "kube-system")
-    SaveOriginalsStep(kube).apply(quiet)
-    kept = kube.get(CONFIG_MAPS, "upgrader-adopted", "kube-system")
-    assert kept is not None
-    assert "chart" not in json.dumps(kept["data"])
 
 
 def test_port_sharing_is_asked_for_only_where_it_is_missing() -> None:
@@ -176,8 +228,3 @@ def test_a_restart_for_port_sharing_brings_a_graceful_end_along() -> None:
         "--shutdown-send-retry-after=true",
         "--shutdown-watch-termination-grace-period=10s",
     ]
-
-
-def _daemonset(**container: Any) -> dict[str, Any]:
-    spec = {"template": {"spec": {"containers": [{"name": "kube-proxy", **container}]}}}
-    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "kube-proxy"}, "spec": spec}

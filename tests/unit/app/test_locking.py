@@ -13,18 +13,29 @@ from typing import Any
 import pytest
 
 from testkit.fakes.clock import FakeClock
+from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock
+from upgrader.engine.history.journal_replicas import LocalJournals
+from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
+from upgrader.engine.journal.journal_file import JOURNAL, Journal
+from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import StepFailed
+from upgrader.model.event import RunStarted
+from upgrader.model.run_kind import RunKind
 
 
 @pytest.fixture
 def session(tmp_path: Path) -> Any:
     """What the lock needs from a session."""
+    clock = FakeClock()
     return SimpleNamespace(
-        tools=SimpleNamespace(kube=FakeKube(), clock=FakeClock()), settings=SimpleNamespace(folder=tmp_path)
+        tools=SimpleNamespace(kube=FakeKube(), clock=clock),
+        settings=SimpleNamespace(folder=tmp_path),
+        fence=Fence(FakeHosts(), (), clock),
+        find_runs=lambda: DiscoveredRuns((), ()),
     )
 
 
@@ -70,6 +81,26 @@ def test_lock_is_given_back(session: Any, end: Callable[[], object], raised: typ
         command()
     assert not held(session)
     assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)] == before
+
+
+def test_lock_counts_on_from_runs_that_are_known_elsewhere(session: Any, tmp_path: Path) -> None:
+    """A folder without runs, as in CI, asks the cluster and the controllers: the Lease may have been restored from an
+    older backup, or deleted. A folder with runs knows.
+    """
+    run = "20260101T000000-v1.36.3"
+    began = RunStarted(run, RunKind.UPGRADE, ("a",), "", sequence=40)
+    (tmp_path / "elsewhere" / run).mkdir(parents=True)
+    journal = Journal(tmp_path / "elsewhere" / run / JOURNAL, FakeClock())
+    journal.emit(began)
+    journal.close()
+    session.find_runs = lambda: find_runs((LocalJournals(tmp_path / "elsewhere"),))
+    with cluster_lock(session, FrontEnd(), take_over=False) as found:
+        assert found.lock.sequence == 41
+    (tmp_path / "elsewhere").rename(tmp_path / "runs")
+    session.find_runs = None
+    session.tools.kube.delete(LEASES, NAME, NAMESPACE)
+    with cluster_lock(session, FrontEnd(), take_over=False) as found:
+        assert found.lock.sequence == 41
 
 
 def test_lock_that_cannot_be_released_is_reported(session: Any) -> None:

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from testkit.fakes.recovery import FakeRecovery
 from tests.unit.engine.killing import FROM, TO, World, broken, manifest
-from upgrader.app import existing_run, upgrade
+from tests.unit.gates.builders import add_node, add_pod, running
+from upgrader.app import execution, existing_run, upgrade
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.resume import resumable_run
 from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.upgrade import plan_upgrade, propose_upgrade
 from upgrader.app.wiring import Session
+from upgrader.engine.journal.journal_file import JOURNAL, read_journal
+from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
+from upgrader.engine.state.event_fold import fold
 from upgrader.errors import Inhibited, StepFailed, UsageError
+from upgrader.gates.continuity.continuity import Continuity
+from upgrader.gates.continuity.served_groups import PRERELEASES
+from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.event import RunStarted, SkippedCheck
 from upgrader.model.finding import Finding
+from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan
 from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Recovery, Tools
+from upgrader.preflight.skipping import Skips
+from upgrader.ui.plain_log import PlainReporter
 
 
 class FakeSession(Session):
@@ -58,7 +71,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
     @contextmanager
     def opened(_folder: Path, _target: KubernetesVersion | None = None) -> Iterator[Session]:
-        yield FakeSession(settings, cluster, tools, world.kube)
+        yield FakeSession(settings, cluster, tools, world.kube, Fence(tools.hosts, (), tools.clock))
 
     monkeypatch.setattr(upgrade, "open_session", opened)
     monkeypatch.setattr(existing_run, "open_session", opened)
@@ -82,6 +95,20 @@ def test_upgrade_in_any_thread(world: World, tmp_path: Path) -> None:
     assert set(world.deployed) == {"a", "b", "c"} and all("new" in text for text in world.deployed.values())
     lease = world.kube.get(LEASES, NAME, NAMESPACE)
     assert lease is not None and not lease["spec"].get("holderIdentity")
+
+
+def test_health_before_the_run_is_in_the_journal(world: World, tmp_path: Path) -> None:
+    """Another process that continues the run compares with the cluster as it was when the run began."""
+    add_node(world.kube, "worker-1")
+    worker = dict(world.kube.get(NODES, "worker-1") or {})
+    worker["status"] = {**worker["status"], "nodeInfo": {"kubeletVersion": str(FROM)}}
+    world.kube.put(NODES, worker)
+    add_pod(world.kube, "dns", running(ready=False), priority_class="system-cluster-critical")
+    finished = run(tmp_path)
+    assert finished.state.outcome == "succeeded"
+    assert fold(read_journal(finished.folder / JOURNAL)).health_before == HealthBefore(
+        ("worker-1",), ("Deployment dns",)
+    )
 
 
 def test_failed_upgrade_is_a_value(world: World, tmp_path: Path) -> None:
@@ -117,6 +144,25 @@ def test_check_that_forbids_an_upgrade(world: World, tmp_path: Path, monkeypatch
     assert world.deployed == before
 
 
+def test_check_that_is_skipped_does_not_forbid_an_upgrade(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run starts in spite of it; its journal and log say what was found, and why the operator went on."""
+    found = Finding("webhooks.no-backend", "error", "webhook x refuses pods")
+    monkeypatch.setattr(FakeSession, "findings", (found,))
+    skips = Skips.of([found.id], "x is gone on Monday")
+    assert not plan_upgrade(tmp_path, TO, skips).inhibited and plan_upgrade(tmp_path, TO).inhibited
+    with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False, skips=skips) as proposed:
+        finished = proposed.execute()
+    assert finished.state.outcome == "succeeded"
+    began = read_journal(finished.folder / JOURNAL)[0].event
+    assert isinstance(began, RunStarted)
+    assert began.skipped == (SkippedCheck(found.id, found.title, "x is gone on Monday"),)
+    log = io.StringIO()
+    PlainReporter(log).emit(began)
+    assert "skipped: webhooks.no-backend (webhook x refuses pods): x is gone on Monday" in log.getvalue()
+
+
 def test_rollback_of_an_upgrade(world: World, tmp_path: Path) -> None:
     """A rollback is proposed step by step, and ends without an error, as it was requested."""
     run(tmp_path)
@@ -126,6 +172,25 @@ def test_rollback_of_an_upgrade(world: World, tmp_path: Path) -> None:
         finished = proposed.execute()
     assert (finished.error, finished.state.outcome) == (None, "rolled-back")
     assert set(world.deployed) == {"a", "c"} and not any("new" in text for text in world.deployed.values())
+
+
+def test_rollback_knows_the_apis_that_the_run_changed(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its gates expect an API to be missing that the run turned off, until that step is undone."""
+    run(tmp_path)
+    (first, *_) = world.helm.releases["a"]
+    world.helm.manifests["a", first.number] += "# --runtime-config=resource.k8s.io/v1beta1=true\n"
+    expected: list[Collection[str]] = []
+
+    def noted(kube: Any, clock: Any, *, removed: Collection[str], **named: Any) -> Continuity:
+        expected.append(removed)
+        return Continuity(kube, clock, removed=removed, **named)
+
+    monkeypatch.setattr(execution, "Continuity", noted)
+    with run_to_roll_back(tmp_path, None, FrontEnd(), take_over=False) as found:
+        found.propose("").execute()
+    assert expected == [{PRERELEASES}]
 
 
 def test_nothing_to_resume(world: World, tmp_path: Path) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from upgrader.availability.api_endpoint import ApiEndpoint
+from upgrader.availability.credentials import Credentials
 from upgrader.availability.http1 import Http1Connection
 from upgrader.availability.http_exchange import BadAnswer, Closed, Request
 from upgrader.availability.request_encoder import Encoder
 from upgrader.availability.tls_stream import TlsStream
 
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-ENDPOINT = ApiEndpoint("10.0.0.1", 6443, TLS, TLS, "10.0.0.1", headers={"Authorization": "Bearer sesame"})
+CREDENTIALS = SimpleNamespace(tls=TLS, tls_http2=TLS, headers={"Authorization": "Bearer sesame"}, version=0)
+ENDPOINT = ApiEndpoint("10.0.0.1", 6443, cast(Credentials, CREDENTIALS), "10.0.0.1")
 GET = Request("GET", "/version")
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

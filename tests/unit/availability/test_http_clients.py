@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 
 import pytest
 
-from tests.unit.availability.server import ApiServer, Step
+from tests.unit.availability.server import TOKEN, ApiServer, Step
 from upgrader.availability.api_endpoint import ApiEndpoint, read_endpoint
 from upgrader.availability.http_clients import Client, FreshClient, KeptClient, SharedClient
 from upgrader.availability.http_exchange import Attempt, Request
@@ -247,3 +248,111 @@ def test_idle_connections_that_were_closed_are_not_used(api: ApiServer) -> None:
 
     assert asyncio.run(work()).ok
     assert len(api.connections) == 2
+
+
+def test_a_token_that_has_ended_is_no_failure(api: ApiServer) -> None:
+    """A projected token that was replaced while a client worked is read again: not even the first try has failed."""
+    config = json.loads(api.kubeconfig.read_text())
+    config["users"][0]["user"] = {"tokenFile": "token"}
+    api.kubeconfig.write_text(json.dumps(config))
+    token = api.kubeconfig.parent / "token"
+
+    async def work(kind: Kind) -> tuple[Outcome, Outcome]:
+        token.write_text("ended")
+        client, now = kind(read_endpoint(api.kubeconfig)), asyncio.get_running_loop().time
+        token.write_text(TOKEN)
+        seen = [await ask(client, GET, deadline=now() + 30, monotonic=now, sleep=asyncio.sleep) for _ in range(2)]
+        client.close()
+        return seen[0], seen[1]
+
+    for kind in ALL:
+        for outcome in asyncio.run(work(kind)):
+            assert (outcome.ok, outcome.raw_failed) == (True, False)
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_a_renewed_certificate_needs_a_new_connection(api: ApiServer, kind: Kind) -> None:
+    """A server judges the certificate that a connection was opened with: kept ones are replaced."""
+    config = json.loads(api.kubeconfig.read_text())
+    folder = api.kubeconfig.parent
+    config["users"][0]["user"] |= {"client-certificate": "server.pem", "client-key": "server.pem"}
+    api.kubeconfig.write_text(json.dumps(config))
+
+    async def work() -> None:
+        client, now = kind(read_endpoint(api.kubeconfig)), asyncio.get_running_loop().time
+        assert (await client.send(GET, now() + 30)).ok
+        assert (await client.send(GET, now() + 30)).ok
+        assert len(api.connections) == 1
+        (folder / "server.pem").write_text((folder / "server.pem").read_text() + "\n")
+        assert await client.credentials.renewed(client.credentials.version)
+        assert (await client.send(GET, now() + 30)).ok
+        client.close()
+
+    asyncio.run(work())
+    assert len(api.connections) == 2
+
+
+class Proxy:
+    """An HTTP proxy for one connection after the other; `asked` has the head of each request."""
+
+    def __init__(self, answer: bytes = b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n") -> None:
+        self.asked: list[str] = []
+        self.tasks: list[asyncio.Task[None] | None] = []
+        self._answer = answer
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass everything on, after the answer."""
+        self.tasks.append(asyncio.current_task())
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        self.asked.append(head)
+        writer.write(self._answer)
+        if b" 200 " in self._answer:
+            host, _, port = head.split()[1].rpartition(":")
+            there, to = await asyncio.open_connection(host, int(port))
+            await asyncio.gather(_pass_on(reader, to), _pass_on(there, writer))
+        writer.close()
+
+
+async def _pass_on(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while part := await source.read(65536):
+            to.write(part)
+    to.close()
+
+
+def through(api: ApiServer, proxy: Proxy, kind: Kind) -> Attempt:
+    """A request through a proxy that the kubeconfig names."""
+
+    async def work() -> Attempt:
+        server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+        config = json.loads(api.kubeconfig.read_text())
+        port = server.sockets[0].getsockname()[1]
+        config["clusters"][0]["cluster"]["proxy-url"] = f"http://me:secret@127.0.0.1:{port}"
+        api.kubeconfig.write_text(json.dumps(config))
+        client = kind(read_endpoint(api.kubeconfig))
+        attempt = await client.send(GET, asyncio.get_running_loop().time() + 30)
+        client.close()
+        await asyncio.gather(*filter(None, proxy.tasks))
+        server.close()
+        return attempt
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_proxy_is_used(api: ApiServer, kind: Kind) -> None:
+    """Every kind of client goes through the kubeconfig's proxy, and logs in there."""
+    proxy = Proxy()
+    assert through(api, proxy, kind).ok
+    assert proxy.asked[0].startswith(f"CONNECT 127.0.0.1:{api.port} HTTP/1.1\r\n")
+    assert "Proxy-Authorization: Basic bWU6c2VjcmV0" in proxy.asked[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [(b"HTTP/1.1 407 Login required\r\n\r\n", "refused the connection: HTTP/1.1 407"), (b"", "without an answer")],
+)
+def test_a_proxy_that_refuses_is_named(api: ApiServer, answer: bytes, message: str) -> None:
+    """What a proxy refuses is told as its answer, without its password."""
+    attempt = through(api, Proxy(answer), fresh)
+    assert message in attempt.error and "secret" not in attempt.error

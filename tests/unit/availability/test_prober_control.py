@@ -79,6 +79,18 @@ def test_a_bad_kubeconfig_is_said_at_once(api: ApiServer) -> None:
         AvailabilityProbe(api.kubeconfig).start()
 
 
+@pytest.mark.parametrize(("status", "error"), [(401, "HTTP 401"), (503, "HTTP 503")])
+def test_a_first_request_must_be_answered(api: ApiServer, status: int, error: str) -> None:
+    """A prober that can't reach the API before a run says so then: its failures would take a healthy upgrade back."""
+    api.script = [status]
+    address = f"https://127.0.0.1:{api.port}"
+    with pytest.raises(UsageError, match=f"a first request failed: {address}: {error}") as caught:
+        AvailabilityProbe(api.kubeconfig, must_answer=True).start()
+    assert "requestsPerSecond: 0" in caught.value.remedy
+    with AvailabilityProbe(api.kubeconfig, must_answer=True) as probe:
+        assert probe.counts() is not None
+
+
 def test_a_prober_that_dies_is_not_a_good_record(api: ApiServer) -> None:
     """When the process is killed the counts say that they are not complete."""
     probe = AvailabilityProbe(api.kubeconfig, requests_per_second=20)

@@ -26,6 +26,8 @@ class Cluster:
     """What the checkpointer sees of a cluster; `error` is raised by every request; `missing`: images not here.
 
     `unreadable`: names of what may not be read or written; `images_unknown`: the runtime doesn't answer for images.
+    `locked`: image → why no static pod can use it; `manifests`: static pods of others on the node; `others_serve`:
+    whether another API server answers.
     """
 
     found: list[Json] = field(default_factory=list)
@@ -41,6 +43,9 @@ class Cluster:
     unreadable: set[str] = field(default_factory=set)
     images_unknown: bool = False
     now: float = 0.0
+    locked: dict[str, str] = field(default_factory=dict)
+    manifests: set[Workload] = field(default_factory=set)
+    others_serve: bool = False
 
     def pods(self) -> list[Pod]:
         """Pods of the node."""
@@ -58,6 +63,10 @@ class Cluster:
         if name not in self.owners:
             raise ApiUnknown("403")
         return self.owners[name]
+
+    def serves_elsewhere(self) -> bool:
+        """Another API server."""
+        return self.others_serve
 
     def lease(self, namespace: str, name: str) -> tuple[str, str]:
         """A Lease."""
@@ -101,6 +110,15 @@ class Machine:
         if self.cluster.images_unknown:
             raise RuntimeUnknown("the image service is down")
         return {name: name not in self.cluster.missing for name in names}
+
+    def locked(self, names: Iterable[str]) -> dict[str, str]:
+        """What no static pod can use."""
+        self.sandboxes()
+        return {name: self.cluster.locked[name] for name in names if name in self.cluster.locked}
+
+    def static_pods(self) -> frozenset[Workload]:
+        """Static pods of others."""
+        return frozenset(self.cluster.manifests)
 
     def unready(self, pod: Pod) -> str:
         """What the pod's own probes report."""

@@ -6,6 +6,7 @@ import json
 import socket
 
 from tests.unit.checkpointer.api_server import Answer, Node, Server
+from upgrader.checkpointer.observation.api_client import Api
 
 
 def test_a_condition_is_patched_into_the_pod_s_status(node: Node) -> None:
@@ -61,3 +62,31 @@ def test_a_stopping_server_is_left_for_another(node: Node) -> None:
     assert api.pods() == []
     api.close()
     assert (len(asked), len(server.connections)) == (3, 2)
+
+
+def slice_of(*addresses: str, port: int = 6443) -> bytes:
+    """The EndpointSlice of the API's own Service."""
+    endpoints = [{"addresses": [address]} for address in addresses]
+    return json.dumps({"ports": [{"name": "https", "port": port}], "endpoints": endpoints}).encode()
+
+
+def serves_elsewhere(node: Node, server: Server, answer: Answer, address: str) -> bool:
+    """What a node with that address finds, when the server it talks to answers so."""
+    node.answer = answer
+    api = Api(node.kubeconfig(f"https://127.0.0.1:{server.port}"), "controller-1", 10, address)
+    try:
+        return api.serves_elsewhere()
+    finally:
+        api.close()
+
+
+def test_another_instance_is_asked_at_its_own_address(node: Node) -> None:
+    """Only an API server that isn't this node's, and answers, counts: what answers us may be our own standby pod."""
+    server = node.serve()
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = int(closed.getsockname()[1])
+    both = slice_of("127.0.0.1", "10.0.0.9", port=server.port)
+    assert serves_elsewhere(node, server, (200, both), "10.0.0.9")
+    for body in (slice_of("127.0.0.1", port=server.port), b"{}"):
+        assert not serves_elsewhere(node, server, (200, body), "127.0.0.1")
+    assert not serves_elsewhere(node, server, (200, slice_of("127.0.0.1", port=nobody)), "10.0.0.9")

@@ -7,9 +7,17 @@ from dataclasses import dataclass, field, replace
 from tests.unit.checkpointer.builders import API
 from upgrader.checkpointer.decision.durations import History, advance
 from upgrader.checkpointer.decision.rules import Desired, decide
-from upgrader.checkpointer.observed_values import ApiState, LeaseSeen, Observation, ParentPod, Presence, Settings
+from upgrader.checkpointer.observed_values import (
+    ApiState,
+    LeaseSeen,
+    Observation,
+    ParentPod,
+    Presence,
+    Settings,
+    StandbySeen,
+)
 from upgrader.node.generation_choice import Generation, WorkloadInventory
-from upgrader.node.workload_policy import Policy
+from upgrader.node.workload_policy import Policy, Workload
 
 SETTINGS = Settings(ready_for=30, grace=20, release_after=30, keep=3)
 GOOD = WorkloadInventory(Policy.API_AWAY, (Generation(1, "old"), Generation(2, "good")))
@@ -312,3 +320,21 @@ def test_a_damaged_generation_goes_only_when_enough_good_ones_are_newer() -> Non
     assert Node(few).look(presence=UP).prune == ()
     enough = replace(few, generations=(*few.generations, Generation(4, "c")))
     assert Node(enough).look(presence=UP).prune == ((API, 1),)
+
+
+def test_a_standby_pod_that_was_put_beside_a_ready_parent_gets_its_time() -> None:
+    """A recovery puts it there because the parent answers wrongly: it isn't ended before it could serve."""
+    node, presence = Node(), {API: UP}
+
+    def look(standbys: dict[Workload, StandbySeen]) -> Desired:
+        node.now += 2.0
+        seen = Observation(node.now, ApiState.ANSWERING, (POD,), presence, {}, standbys)
+        node.history = advance(node.history, seen, [API], SETTINGS.ready_for)
+        return decide(node.history, (POD,), {API: node.inventory}, SETTINGS)
+
+    for _ in range(60):
+        look({})
+    node.inventory = ACTIVE
+    for _ in range(15):
+        assert look({API: StandbySeen(2, UP)}).manifests == {API: 2}
+    assert look({API: StandbySeen(2, UP)}).manifests == {API: None}

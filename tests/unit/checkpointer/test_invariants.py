@@ -25,12 +25,13 @@ DAMAGED = replace(ACTIVE, generations=(*KEPT.generations[:2], Generation(3, "", 
 POD = ParentPod(API, "kube-system", "kube-apiserver-abc-x1", "u1", "2026-01-01T00:00:00Z", True, False, "new")
 CALM = History(1000.0, answering_since=0.0, runtime_known=True, timelines={API: Timeline(parent_ready_since=0.0)})
 AWAY = History(1000.0, away_since=0.0, runtime_known=True, timelines={API: Timeline(absent_since=0.0)})
-FAILING = replace(AWAY, timelines={API: Timeline(standby=StandbyTimeline(3, failing_since=0.0))})
-UP = replace(AWAY, timelines={API: Timeline(standby=StandbyTimeline(3, up_since=990.0, failing_since=0.0))})
+FAILING = replace(AWAY, timelines={API: Timeline(standby=StandbyTimeline(3, 0.0, failing_since=0.0))})
+UP = replace(AWAY, timelines={API: Timeline(standby=StandbyTimeline(3, 0.0, up_since=990.0, failing_since=0.0))})
 PRUNE = Desired(prune=((API, 1),))
 END = Desired(manifests={API: None})
 START = Desired(manifests={API: 3})
 SWITCH = Desired(manifests={API: 2}, failed={API: 3})
+UNNEEDED = replace(CALM, timelines={API: Timeline(unneeded_since=0.0)})
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,23 @@ CASES = {
         replace(ACTIVE, generations=(KEPT.generations[0], Generation(2, "b", failed=True), KEPT.generations[2])),
         ("I7",),
     ),
+    "a good removal": Case(Desired(manifests={API: None}, forget=(API,)), UNNEEDED),
+    "a removal too soon": Case(Desired(forget=(API,)), replace(UNNEEDED, now=100.0), KEPT, ("I8",)),
+    "a removal while the API is unreachable": Case(
+        Desired(forget=(API,)), replace(UNNEEDED, answering_since=None), KEPT, ("I8", "I2")
+    ),
+    "a removal of the checkpointer's own": Case(
+        Desired(forget=(API,)), UNNEEDED, replace(KEPT, policy=Policy.ALWAYS), ("I8",)
+    ),
+    "a good end beside another's static pod": Case(
+        END, replace(CALM, timelines={API: Timeline(barred="kubeadm's", barred_since=0.0)})
+    ),
+    "a start beside another's static pod": Case(
+        START,
+        replace(AWAY, timelines={API: replace(AWAY.of(API), barred="kubeadm's", barred_since=0.0)}),
+        KEPT,
+        ("I4",),
+    ),
     "the active one pruned": Case(Desired(prune=((API, 3),)), CALM, broken=("I6",)),
     "the last-known-good pruned": Case(Desired(prune=((API, 3),)), CALM, KEPT, ("I6",)),
     "the one to be started pruned": Case(
@@ -109,7 +127,7 @@ def test_invariant(case: Case) -> None:
     if not violations:
         assert plan == case.plan
         return
-    assert plan.prune == () and plan.failed == {}
+    assert (plan.prune, plan.forget, plan.failed) == ((), (), {})
     assert plan.manifests == {} or not case.disk.active
     assert plan.capture == () or "I1" not in case.broken
     assert plan.manifests == {} or "I4" not in case.broken

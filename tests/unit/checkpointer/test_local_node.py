@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.unit.checkpointer.builders import API, made, pod
-from tests.unit.checkpointer.container_runtime import Runtime, container, sandbox
+from tests.unit.checkpointer.container_runtime import Runtime, container, field, sandbox
 from upgrader.checkpointer.checkpointer_errors import RuntimeUnknown
 from upgrader.checkpointer.observation.local_node import Machine
 from upgrader.checkpointer.storage.store import Store
@@ -42,6 +44,28 @@ def test_the_runtime_is_asked_over_its_socket(machine: Machine) -> None:
     for question in (machine.sandboxes, lambda: machine.images(["a:v1"])):
         with pytest.raises(RuntimeUnknown):
             question()
+
+
+def test_images_that_a_static_pod_can_not_use(machine: Machine, tmp_path: Path) -> None:
+    """The runtime names the image, the kubelet's records name its credentials; without verification none is asked."""
+    answer = field(1, field(1, "sha256:aa"))
+    runtime = Runtime(Path(machine.socket), lambda _: (answer, "0"))
+    (tmp_path / f"sha256-{hashlib.sha256(b'sha256:aa').hexdigest()}").write_text("{}")
+    asked = replace(machine, pull_records=tmp_path)
+    assert list(asked.locked(["a:v1"])) == ["a:v1"]
+    assert replace(machine, pull_records=tmp_path / "none").locked(["a:v1"]) == {}
+    runtime.close()
+    assert replace(machine, pull_records=None).locked(["a:v1"]) == {}
+    with pytest.raises(RuntimeUnknown):
+        asked.locked(["a:v1"])
+
+
+def test_static_pods_of_others_are_those_in_the_folder(machine: Machine) -> None:
+    """kubeadm's manifests lie beside ours."""
+    machine.store.manifests.mkdir(exist_ok=True)
+    manifest = "kind: Pod\nmetadata: {name: kube-apiserver, namespace: kube-system}\n"
+    (machine.store.manifests / "kube-apiserver.yaml").write_text(manifest)
+    assert machine.static_pods() == {API}
 
 
 def test_a_generation_is_blocked_while_its_etcd_is_unreachable(machine: Machine) -> None:

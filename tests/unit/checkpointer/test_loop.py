@@ -269,10 +269,10 @@ def leader(cluster: Cluster, tmp_path: Path) -> Loop:
 
 
 def test_a_workload_that_no_longer_exists_needs_no_standby_pod(tmp_path: Path, cluster: Cluster) -> None:
-    """Who deletes controller-manager's Deployment gets no standby pod of it; what is on disk stays for its return."""
+    """Who deletes controller-manager's Deployment gets no standby pod of it; its checkpoint stays for a while."""
     loop = leader(cluster, tmp_path)
     cluster.owners = {"kube-controller-manager": None}
-    passes(loop, cluster, 120)
+    passes(loop, cluster, 80)
     manager = Workload("kube-system", "kube-controller-manager")
     assert not loop.store.manifest_path(manager).exists()
     assert set(loop.store.read()[manager].records) == {1}

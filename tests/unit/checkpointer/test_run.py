@@ -107,7 +107,7 @@ def test_an_instance_serves_its_own_port_until_it_is_stopped(
     ((status, reasons),) = seen
     assert status == 503
     assert "kube-system/pod-checkpointer-abcde: its own standby pod is not in place yet" in reasons
-    assert "elsewhere/other: its own" not in reasons and "elsewhere/other: " in reasons
+    assert "elsewhere/other" not in reasons  # no namespace whose pods may have a checkpoint
     assert "the container runtime can't be asked" in reasons
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (lines[0]["message"], lines[0]["node"], lines[0]["port"]) == ("started", "controller-1", mine)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.checkpointer.builders import API, Contents, Json, made, pod
 from upgrader.checkpointer.checkpointer_errors import Refused
-from upgrader.checkpointer.static_pods.sanitise import candidate
+from upgrader.checkpointer.static_pods.sanitise import MOST_BYTES, candidate
 
 CONTAINER = {"name": "main", "image": "example/main:v1"}
 
@@ -217,6 +217,37 @@ def test_host_network_ports_are_resolved_and_dropped() -> None:
     assert kept["livenessProbe"]["httpGet"]["port"] == kept["readinessProbe"]["httpGet"]["port"] == 10281
     assert kept["lifecycle"]["preStop"]["httpGet"]["port"] == 10281
     assert source["spec"]["containers"][0]["livenessProbe"]["httpGet"]["port"] == "health"
+
+
+def test_a_leader_elected_pod_uses_the_nodes_network() -> None:
+    """Whoever repairs a broken pod network needs controller-manager, so its standby pod doesn't depend on that network;
+    fields that the node's network forbids go.
+    """
+    context = {"sysctls": [{"name": "net.core.somaxconn", "value": "1"}, {"name": "kernel.shm_rmid_forced"}]}
+    ports = [{"name": "https", "containerPort": 10257}]
+    container = {"name": "main", "image": "x", "ports": ports, "livenessProbe": {"httpGet": {"port": "https"}}}
+    source = pod(
+        annotations={"checkpointer.upgrader.io/lease": "kube-controller-manager"},
+        hostUsers=False,
+        securityContext=context,
+        containers=[container],
+    )
+    spec = made(source).manifest["spec"]
+    assert spec["hostNetwork"] is True and "hostUsers" not in spec
+    assert spec["securityContext"]["sysctls"] == [{"name": "kernel.shm_rmid_forced"}]
+    assert "ports" not in spec["containers"][0]
+    assert spec["containers"][0]["livenessProbe"]["httpGet"]["port"] == 10257
+    assert "hostNetwork" not in made(pod()).manifest["spec"]
+    source["spec"].pop("securityContext")
+    assert made(source).manifest["spec"]["hostNetwork"] is True
+
+
+def test_a_pod_with_too_much_in_it_is_refused() -> None:
+    """A generation has a size: its Secrets lie on the disk that etcd and the kubelet need, several times over."""
+    source = pod(volumes=[{"name": "big", "secret": {"secretName": "big"}}])
+    with pytest.raises(Refused, match="more than") as refused:
+        made(source, Contents({("Secret", "big"): {"k": bytes(MOST_BYTES)}}))
+    assert refused.value.reason == "TooLarge"
 
 
 def test_the_manifest_is_plain_json() -> None:

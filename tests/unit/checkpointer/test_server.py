@@ -6,11 +6,21 @@ import http.client
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from upgrader.checkpointer.observed_values import ApiState
-from upgrader.checkpointer.reporting.health_server import Answer, Health, ask_peer, serve
+from upgrader.checkpointer.reporting.health_server import (
+    CONNECTION_SECONDS,
+    CONNECTIONS,
+    Answer,
+    Health,
+    Server,
+    ask_peer,
+    serve,
+)
 from upgrader.checkpointer.reporting.metrics import render
 from upgrader.checkpointer.reporting.pass_report import Board, Counters, Report, WorkloadReport
 from upgrader.node.workload_policy import Workload
@@ -114,6 +124,83 @@ def test_endpoints_over_http() -> None:
         assert get(port, "/readyz")[0] == 200
         assert "upgrader_checkpointer_passes_total 3" in get(port, "/metrics")[1]
         assert get(port, "/")[0] == 404
+
+
+def test_a_controller_with_an_ipv6_address_serves() -> None:
+    """The server binds to the node's address of whichever family, and the peer is asked there."""
+    server = serve("::1", 0, health(GOOD))
+    try:
+        assert ask_peer("::1", int(server.server_address[1]))[0] == 200
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class Held:
+    """A server that is never run: the test accepts for it, and moves its clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.server = Server("127.0.0.1", 0, BaseHTTPRequestHandler, lambda: self.now)
+        self.pairs: list[tuple[socket.socket, socket.socket]] = []
+
+    def admits(self, source: str) -> bool:
+        """Whether a connection from there is served."""
+        pair = socket.socketpair()
+        self.pairs.append(pair)
+        return self.server.verify_request(pair[0], (source, 5000))
+
+    def close(self) -> None:
+        """Close everything."""
+        for ours, theirs in self.pairs:
+            self.server.shutdown_request(ours)
+            theirs.close()
+        self.server.server_close()
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    """Such a server."""
+    held = Held()
+    yield held
+    held.close()
+
+
+def test_connections_are_bounded_and_the_kubelets_have_a_place(held: Held) -> None:
+    """However many connections others hold, their threads are few, and a probe from the node itself is answered."""
+    assert [held.admits("10.244.0.9") for _ in range(CONNECTIONS + 2)] == [True] * CONNECTIONS + [False] * 2
+    assert held.admits("127.0.0.1")
+    held.server.shutdown_request(held.pairs[0][0])
+    assert held.admits("10.244.0.9")
+
+
+def test_a_connection_that_lasts_is_ended(held: Held) -> None:
+    """A client that sends a byte now and then can't hold its place: the whole connection has a time."""
+    assert held.admits("10.244.0.9")
+    ours, theirs = held.pairs[0]
+    held.now = CONNECTION_SECONDS - 0.1
+    held.server.service_actions()
+    ours.send(b"x")
+    assert theirs.recv(1) == b"x"
+    held.now = CONNECTION_SECONDS
+    held.server.service_actions()
+    assert theirs.recv(1) == b""
+    held.server.shutdown_request(ours)
+    held.server.service_actions()
+
+
+def test_a_connection_that_ended_just_now_is_no_trouble(held: Held) -> None:
+    """Between the list of late connections and their end, one may end by itself."""
+    assert held.admits("10.244.0.9")
+    held.pairs[0][0].close()
+    held.now = CONNECTION_SECONDS
+    held.server.service_actions()
+
+
+def test_a_client_that_hangs_up_leaves_no_traceback(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
+    """A port scan fills no log."""
+    held.server.handle_error(held.server.socket, ("10.244.0.9", 5000))
+    assert capsys.readouterr() == ("", "")
 
 
 def test_metrics_of_each_workload() -> None:

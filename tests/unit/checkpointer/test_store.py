@@ -297,6 +297,37 @@ def test_folders_that_cannot_be_made_are_named_and_stop_nothing(store: Store) ->
     assert capture(store) == 1
 
 
+def test_a_workloads_folder_that_cannot_be_listed_is_a_trouble_in_words(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`prepare` promises words: not even a folder of workloads that fails as a whole ends a pass before it begins."""
+
+    def broken(_: Store) -> list[Workload]:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Store, "workloads", broken)
+    assert store.prepare() == (f"{store.workloads_folder} can't be read: [Errno 5] Input/output error",)
+
+
+def test_all_generations_together_have_a_size(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node's disk isn't filled by many workloads, each within its size; what is there stays."""
+    capture(store)
+    monkeypatch.setattr("upgrader.checkpointer.storage.store.MOST_BYTES", 1000)
+    with pytest.raises(StoreError, match="more than 1000"):
+        capture(store)
+    assert set(store.read()[API].records) == {1}
+
+
+def test_a_forgotten_workload_is_gone_with_its_manifest(store: Store) -> None:
+    """Nothing of it is left that the kubelet or a later pass could start, not even by an interrupted removal."""
+    store.activate(API, capture(store))
+    store.forget(API)
+    assert not store.manifest_path(API).exists() and store.read() == {}
+    gone = store.workloads_folder / f"{files.TEMPORARY}gone-kube-system.web"
+    gone.mkdir()
+    assert store.prepare() == () and not gone.exists()
+
+
 def test_leftovers_are_cleared_and_a_bare_folder_is_fine(store: Store) -> None:
     """What an interrupted write left goes, file or folder; a workload's folder without generations is no trouble."""
     capture(store)

@@ -25,7 +25,8 @@ from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Pipeline
-from upgrader.recover.diagnosis.diagnose import ApiSeen, Controller, Diagnosis
+from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
+from upgrader.recover.diagnosis.wrong_api import ApiSeen
 from upgrader.recover.pipeline import RecoverTools
 
 
@@ -67,8 +68,9 @@ class Site:
         self.kube.raw_answers["https://10.0.0.1:6443/readyz"] = "ok"
         self.helm.install("kube-apiserver", "kind: Deployment\nmetadata: {name: kube-apiserver}\n")
         add_deployment(self.kube, "kube-apiserver")
-        add_pod(self.kube, "kube-apiserver", running(), priority_class="system-node-critical")
+        add_pod(self.kube, "kube-apiserver", running(), priority_class="system-node-critical", host_ip="10.0.0.1")
         add_node(self.kube, "controller-1")
+        self.kube.silent_kubelets = set()
 
     def invoke(self, *arguments: str, answer: str = "") -> Result:
         """Run the command."""

@@ -18,9 +18,10 @@ from upgrader.app import existing_run, resume, rollback
 from upgrader.app.execution import FinishedRun
 from upgrader.cli.main import cli
 from upgrader.engine.history.journal_replicas import LocalJournals
+from upgrader.engine.history.named_changes import check_named
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.journal.journal_file import Journal
-from upgrader.engine.state.run_state import RunState
+from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import ApiUnavailable, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import (
@@ -145,7 +146,14 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
         yield SimpleNamespace(lock=SimpleNamespace(taken_over=site.taken_over))
 
     def continued(
-        _session: object, _front_end: object, pipeline: Pipeline, *, folder: Path, why: object, held: object
+        _session: object,
+        _front_end: object,
+        pipeline: Pipeline,
+        *,
+        folder: Path,
+        why: object,
+        plan: object,
+        held: object,
     ) -> FinishedRun:
         site.done.append((tuple(item.step.name for item in pipeline.steps), why))
         return FinishedRun(RunState(), folder)
@@ -168,12 +176,47 @@ def test_resume_says_what_is_next_and_asks(site: Site) -> None:
     assert steps == ("a", "b", "c") and isinstance(why, RunResumed)
 
 
-def test_run_that_goes_back_needs_nothing_but_its_journal(site: Site) -> None:
-    """With a pipeline that no longer has the step, its restore point is still used."""
+def test_run_that_goes_back_needs_only_its_journal_and_the_steps_names(site: Site) -> None:
+    """With other values and another pipeline, which still names the step, its restore point is used."""
     site.run(OLDER, BEGUN, StepEnded("a", "failed", 1.0, "bad flag"))
-    site.names = ("c",)
+    site.names, site.values = ("c", "a"), "edited since"
     assert site.invoke("resume", "--yes").exit_code == 0
     assert site.done[0][0] == ("a",)
+
+
+_FOREIGN = {
+    "a release that upgrader.yaml doesn't name": StepStarted("etcd", "x", RestorePoint("etcd", "kube-system", None)),
+    "another release under a step's name": StepStarted("a", "x", RestorePoint("etcd", "kube-system", None)),
+    "the same name in another namespace": StepStarted("a", "x", RestorePoint("a", "payments", 1)),
+    "a playbook under a release's name": StepStarted("a", "x", RestorePoint(playbook="/tmp/evil.yml")),
+    "a playbook that upgrader.yaml doesn't name": StepStarted("evil", "x", RestorePoint(playbook="/tmp/evil.yml")),
+}
+
+
+@pytest.mark.parametrize("begun", _FOREIGN.values(), ids=_FOREIGN)
+@pytest.mark.parametrize("command", ["resume", "rollback"])
+def test_journal_is_followed_only_where_the_folder_names_the_same(site: Site, begun: StepStarted, command: str) -> None:
+    """A planted journal can neither have a release removed or rolled back, nor a file run here."""
+    site.run(OLDER, begun, StepEnded(begun.step, "failed", 1.0, "bad flag"))
+    error = site.refused(command, "--yes")
+    assert "upgrader.yaml has no such step" in error.message and "pipeline" in error.remedy
+
+
+def test_journal_that_goes_forward_is_checked_too(site: Site) -> None:
+    """A step that has begun is undone if a later one fails: what it goes back to is checked before."""
+    site.run(OLDER, StepStarted("a", "x", RestorePoint("etcd", "kube-system", None)))
+    assert "upgrader.yaml has no such step" in site.refused("resume", "--yes").message
+
+
+@pytest.mark.parametrize("chart", [None, Path("charts/vendored")])
+@pytest.mark.parametrize("name", ["pod-checkpointer", "kube-apiserver", "kubernetes"])
+def test_no_journal_removes_the_control_plane(name: str, chart: Path | None) -> None:
+    """A restore point that says that it was not installed before is refused for what a run only upgrades."""
+    pipeline = (ReleaseSettings(name, "kube-system", chart),)
+    with pytest.raises(UsageError, match="would remove a part of the control plane"):
+        check_named(StepState(name, "passed", restore_point=RestorePoint(name, "kube-system", None)), pipeline)
+    known = check_named(StepState(name, "passed", restore_point=RestorePoint(name, "kube-system", 3)), pipeline)
+    assert known == pipeline[0]
 
 
 def test_other_steps_are_refused(site: Site) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
 from pathlib import Path
 
 import pytest
 
-from upgrader.config.inventory import load_cluster, load_hosts
+from upgrader.config.inventory import host_from_facts, load_cluster, load_hosts, load_names
+from upgrader.config.ssh_options import resolve
 from upgrader.errors import ConfigError
 from upgrader.model.cluster import Host
 from upgrader.model.settings import Settings
@@ -82,6 +84,224 @@ def test_a_missing_inventory_is_named(tmp_path: Path) -> None:
     """The message names the file that isn't there."""
     with pytest.raises(ConfigError, match=r"hosts\.yml: no such file"):
         load_hosts(tmp_path / "hosts.yml")
+
+
+def test_a_program_is_refused(tmp_path: Path) -> None:
+    """An executable inventory is code that every command would run; the error says how to allow it."""
+    path = tmp_path / "hosts"
+    path.write_text(f'#!/bin/sh\ntouch {tmp_path}/ran\necho \'{{"controllers": ["a"]}}\'\n')
+    path.chmod(0o700)
+    with pytest.raises(ConfigError, match="executable") as caught:
+        load_hosts(path)
+    assert "cluster.dynamicInventory: true" in caught.value.remedy
+    assert not (tmp_path / "ran").exists()
+    assert load_hosts(path, dynamic=True)["controllers"][0].name == "a"
+
+
+def test_a_program_in_a_folder_is_refused(tmp_path: Path) -> None:
+    """A folder of inventories is as safe as each of its files."""
+    folder = tmp_path / "inventory"
+    (folder / "group_vars").mkdir(parents=True)
+    (folder / "hosts.yml").write_text("controllers: {hosts: {a: {}}}\n")
+    assert load_hosts(folder)["controllers"][0].name == "a"
+    (folder / "more").write_text("#!/bin/sh\n")
+    (folder / "more").chmod(0o700)
+    with pytest.raises(ConfigError, match="inventory/more: the inventory is executable"):
+        load_hosts(folder)
+
+
+def test_a_plugins_configuration_is_refused(tmp_path: Path) -> None:
+    """A plugin asks a cloud or runs code: it has to be allowed as well."""
+    error = refusal(tmp_path / "aws.yml", "plugin: amazon.aws.aws_ec2\n")
+    assert "configuration of a plugin" in error.message
+
+
+@pytest.mark.parametrize("how", ["lookup('pipe', 'touch {0}/ran; echo x')", "q('pipe', 'touch {0}/ran')[0]"])
+def test_lookups_are_refused(tmp_path: Path, how: str) -> None:
+    """A lookup in a variable would run a program when a plan is made; allowed, it is rendered as Ansible does."""
+    address = "{{ " + how.format(tmp_path) + " }}"
+    text = f'controllers: {{hosts: {{a: {{ansible_host: "{address}"}}}}}}\n'
+    error = refusal(tmp_path / "hosts.yml", text)
+    assert "lookup 'pipe'" in error.message and "host 'a': ansible_host" in error.message
+    assert "cluster.dynamicInventory" in error.remedy
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_ansible_cfg_beside_it_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ansible.cfg in the current folder could name plugins, which are code; playbooks don't see it either."""
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nremote_user = another\n")
+    (tmp_path / "hosts.yml").write_text("controllers: {hosts: {a: {}}}\n")
+    monkeypatch.chdir(tmp_path)
+    assert load_hosts(tmp_path / "hosts.yml")["controllers"][0].user != "another"
+
+
+def test_names_alone_need_no_variables(tmp_path: Path) -> None:
+    """For a plan without credentials the groups are enough: templates stay unread."""
+    (tmp_path / "hosts.yml").write_text("controllers: {hosts: {a: {ansible_host: '{{ nope }}'}}}\n")
+    assert load_names(tmp_path / "hosts.yml") == {"controllers": ("a",), "workers": (), "load_balancers": ()}
+
+
+@pytest.mark.parametrize("how", ["config", "plugins"])
+def test_names_alone_run_no_code_of_the_environments_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A CI job may export the folder's ansible.cfg, whose plugins are code: a plan without credentials runs none."""
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins/yaml.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    (tmp_path / "ansible.cfg").write_text(f"[defaults]\ninventory_plugins = {tmp_path / 'plugins'}\n")
+    if how == "config":
+        monkeypatch.setenv("ANSIBLE_CONFIG", str(tmp_path / "ansible.cfg"))
+    else:
+        monkeypatch.setenv("ANSIBLE_INVENTORY_PLUGINS", str(tmp_path / "plugins"))
+    (tmp_path / "hosts.yml").write_text("controllers: {hosts: {a: {}}}\n")
+    assert load_names(tmp_path / "hosts.yml")["controllers"] == ("a",)
+    assert not (tmp_path / "ran").exists()
+
+
+def controller(tmp_path: Path, variables: str, config: str = "") -> Host:
+    """A controller whose SSH configuration is this file, as Ansible's ssh would read it."""
+    (tmp_path / "ssh_config").write_text(config)
+    (tmp_path / "hosts.yml").write_text(
+        f"controllers: {{hosts: {{a: {{ansible_host: target, {variables}}}}}, "
+        f"vars: {{ansible_ssh_common_args: '-F {tmp_path}/ssh_config'}}}}\n"
+    )
+    return load_hosts(tmp_path / "hosts.yml")["controllers"][0]
+
+
+def by_ssh(tmp_path: Path, config: str) -> Host:
+    """What OpenSSH's configuration alone makes of a host."""
+    (tmp_path / "ssh_config").write_text(config)
+    return resolve("hosts.yml: host 'a'", Host("a", "target"), ["-F", str(tmp_path / "ssh_config")])
+
+
+CONFIG = """\
+Host target
+  HostName 10.0.0.7
+  User admin
+  Port 2222
+  ProxyJump outer@192.0.2.1:2200,inner
+  IdentitiesOnly yes
+  IdentityFile {folder}/id_config
+  HostKeyAlias kept
+Host inner
+  HostName 10.0.0.1
+  User second
+  UserKnownHostsFile {folder}/known_inner
+Host behind
+  ProxyCommand nc -X connect %h %p
+"""
+
+
+def test_opensshs_configuration_applies(tmp_path: Path) -> None:
+    """Address, user, port, keys and bastions come from where ssh takes them; a bastion has options of its own."""
+    (tmp_path / "id_config").touch()
+    host = controller(tmp_path, "ansible_become: false", CONFIG.format(folder=tmp_path))
+    outer, inner = host.jumps
+    assert (host.address, host.user, host.port, host.host_key_alias) == ("10.0.0.7", "admin", 2222, "kept")
+    assert (host.key_file, host.identities_only) == (tmp_path / "id_config", True)
+    assert (outer.address, outer.user, outer.port) == ("192.0.2.1", "outer", 2200)
+    assert (inner.address, inner.user, inner.known_hosts) == ("10.0.0.1", "second", tmp_path / "known_inner")
+
+
+def test_defaults_stay_defaults(tmp_path: Path) -> None:
+    """Without any configuration the usual keys and the usual known_hosts are used, which needn't exist."""
+    assert by_ssh(tmp_path, "") == Host("a", "target", getpass.getuser())
+
+
+def test_the_inventory_wins_over_the_configuration(tmp_path: Path) -> None:
+    """As with Ansible, what the inventory says comes before ~/.ssh/config; its keys are further ones."""
+    (tmp_path / "id_config").touch()
+    variables = f"ansible_user: me, ansible_port: 22, ansible_ssh_private_key_file: {tmp_path}/own"
+    host = controller(tmp_path, variables, CONFIG.format(folder=tmp_path))
+    assert (host.user, host.port, host.key_file, host.more_keys) == (
+        "me", 22, tmp_path / "own", (tmp_path / "id_config",),
+    )  # fmt: skip
+
+
+def test_a_proxy_command_is_taken(tmp_path: Path) -> None:
+    """A ProxyCommand in the arguments or in the configuration is the way to the machine."""
+    host = controller(tmp_path, "ansible_ssh_extra_args: '-o ProxyCommand=\"nc %h %p\"'")
+    assert (host.proxy_command, host.jumps) == ("nc %h %p", ())
+
+
+def test_a_bastion_behind_a_bastion(tmp_path: Path) -> None:
+    """A bastion that is itself behind one is reached through that; a loop is an error, as with ssh."""
+    config = "Host first\n HostName 10.0.0.1\nHost second\n ProxyJump first\nHost target\n ProxyJump second\n"
+    assert [jump.address for jump in controller(tmp_path, "x: 1", config).jumps] == ["10.0.0.1", "second"]
+    for config, message in (
+        ("Host *\n ProxyJump bastion\n", "jumphost loop via bastion"),
+        ("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost target\n ProxyJump a\n", "without end"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            by_ssh(tmp_path, config)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("StrictHostKeyChecking no", "StrictHostKeyChecking=false"),
+        ("StrictHostKeyChecking accept-new", "StrictHostKeyChecking=accept-new"),
+        ("AddressFamily inet6", "AddressFamily"),
+        ("BindAddress 10.0.0.9", "BindAddress"),
+        ("CertificateFile /x", "CertificateFile"),
+        ("IdentityAgent /x", "IdentityAgent"),
+        ("PKCS11Provider /x", "PKCS11Provider"),
+        ("KnownHostsCommand /bin/false", "KnownHostsCommand"),
+        ("RevokedHostKeys /x", "RevokedHostKeys"),
+        ("VerifyHostKeyDNS yes", "VerifyHostKeyDNS"),
+        ("NoHostAuthenticationForLocalhost yes", "NoHostAuthenticationForLocalhost"),
+        ("Nonsense yes", "ssh refuses its options"),
+    ],
+)
+def test_options_that_can_not_be_followed_are_named(tmp_path: Path, line: str, name: str) -> None:
+    """What would lead elsewhere, or trust another machine, is refused by its name, and never ignored."""
+    with pytest.raises(ConfigError, match=name) as caught:
+        by_ssh(tmp_path, f"Host *\n {line}\n")
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [
+        ({"extra_args": "-o StrictHostKeyChecking=no"}, "StrictHostKeyChecking=no"),
+        ({"ssh_args": "-oStrictHostKeyChecking=accept-new"}, "StrictHostKeyChecking=accept-new"),
+        ({"common_args": "-o 'StrictHostKeyChecking off'"}, "StrictHostKeyChecking=off"),
+        ({"host_key_checking": False}, "ansible_host_key_checking"),
+        ({"connection": "local"}, "ansible_connection 'local'"),
+        ({"password": "s3cret"}, "ansible_password is not supported"),
+        ({"executable": "/x/ssh"}, "ansible_ssh_executable"),
+        ({"become": True, "become_method": "doas"}, "ansible_become_method 'doas'"),
+        ({"become": "yes", "become_user": "admin"}, "ansible_become_user 'admin'"),
+        ({"become": True, "become_exe": "/x/sudo"}, "ansible_become_exe"),
+        ({"become": True, "become_flags": "-i"}, "ansible_become_flags"),
+        ({"ssh_args": '"'}, "ansible_ssh_args can't be split"),
+        ({"port": "ssh"}, "ansible_port 'ssh' is not a port"),
+    ],
+)
+def test_variables_that_can_not_be_followed_are_named(known: dict[str, object], name: str) -> None:
+    """Ansible would do something else than upgrader: each such variable is refused by its name, without its secret."""
+    with pytest.raises(ConfigError, match=name) as caught:
+        host_from_facts(Path("hosts.yml"), "a", known, controller=False)
+    assert "s3cret" not in caught.value.message
+
+
+def test_become_has_no_say_where_it_is_off() -> None:
+    """Ansible's defaults for a become that isn't used are no reason to refuse a host."""
+    known = {"become": False, "become_method": "doas", "connection": "ssh", "host_key_checking": "yes"}
+    assert not host_from_facts(Path("hosts.yml"), "a", known, controller=False).become
+
+
+def test_workers_are_for_playbooks_alone_but_verified_too(tmp_path: Path) -> None:
+    """Ansible logs in to workers as well: an argument that trusts any machine is refused there."""
+    text = "controllers: {hosts: {a: }}\nworkers: {hosts: {b: {ansible_ssh_extra_args: -o StrictHostKeyChecking=no}}}\n"
+    assert "host 'b': StrictHostKeyChecking=no" in refusal(tmp_path / "hosts.yml", text).message
+
+
+def test_sudo_with_a_password(tmp_path: Path) -> None:
+    """The password for sudo arrives, and is in no repr."""
+    host = controller(tmp_path, "ansible_become: true, ansible_become_password: s3cret")
+    assert (host.become, host.become_password) == (True, "s3cret")
+    assert "s3cret" not in repr(host)
 
 
 def test_the_cluster_has_all_its_machines(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
-from upgrader.config.kubeconfig_context import check_context
+from upgrader.config.kubeconfig_context import check_context, server_addresses
 from upgrader.errors import ConfigError, UsageError
 
 
@@ -43,3 +44,23 @@ def test_a_kubeconfig_without_current_context_is_refused(kubeconfig: Path) -> No
     kubeconfig.write_text("apiVersion: v1\n")
     with pytest.raises(ConfigError, match="no current context"):
         check_context(kubeconfig, "")
+
+
+def test_the_servers_addresses_are_those_of_the_context(tmp_path: Path) -> None:
+    """Other contexts' servers don't count; an address is its own, and what can't be resolved is left as a name."""
+    path = tmp_path / "kubeconfig"
+    clusters = {"demo": "https://192.0.2.9:6443", "other": "https://192.0.2.1:6443", "name": "https://api.invalid"}
+    document = {
+        "contexts": [{"name": name, "context": {"cluster": name}} for name in clusters],
+        "clusters": [{"name": name, "cluster": {"server": server}} for name, server in clusters.items()],
+    }
+    path.write_text(yaml.safe_dump(document))
+    assert server_addresses(path, "demo") == ("192.0.2.9",)
+    assert server_addresses(path, "missing") == ()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("socket.getaddrinfo", _nobody_knows)
+        assert server_addresses(path, "name") == ("api.invalid",)
+
+
+def _nobody_knows(*_: object) -> None:
+    raise OSError("Name or service not known")

@@ -58,6 +58,7 @@ def test_one_line_is_enough(folder: Path) -> None:
 def test_every_key_is_read(folder: Path) -> None:
     """Every documented key reaches the settings, durations in seconds and paths absolute."""
     write(folder, "playbooks/extra.yml", "[]\n")
+    write(folder, "playbooks/undo-extra.yml", "[]\n")
     write(folder, "charts/my-app/Chart.yaml", "name: my-app\n")
     write(folder, "mine.yaml", "replicas: 2\n")
     write(
@@ -79,6 +80,7 @@ pipeline:
       - deployment: apps/my-app
         deadline: 5m
   - playbook: playbooks/extra.yml
+    undo: playbooks/undo-extra.yml
 """,
     )
     settings = load_settings(folder, {})
@@ -96,7 +98,7 @@ pipeline:
             values_file=folder / "mine.yaml",
             gates=(WorkloadGate("deployment", "apps", "my-app", GatePolicy(5, 2, 300)),),
         ),
-        PlaybookSettings("extra", folder / "playbooks/extra.yml"),
+        PlaybookSettings("extra", folder / "playbooks/extra.yml", folder / "playbooks/undo-extra.yml"),
     )
 
 
@@ -184,6 +186,7 @@ def test_values_may_have_numbers_as_keys(folder: Path) -> None:
         (MINIMAL + "pipeline:\n  - release: mine\n    chart: nope\n", "4: there is no chart nope"),
         (MINIMAL + "pipeline:\n  - release: kubernetes\n    values: x\n", "4: there is no values file x"),
         (MINIMAL + "pipeline:\n  - playbook: x.yml\n", "3: there is no playbook x.yml"),
+        (MINIMAL + "pipeline:\n  - {playbook: upgrader.yaml, undo: x.yml}\n", "3: there is no playbook x.yml"),
         (
             MINIMAL + "pipeline:\n  - release: kubernetes\n  - release: kubernetes\n",
             "4: the pipeline has two steps named 'kubernetes'",

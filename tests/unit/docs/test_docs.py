@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.cli_reference import render
+from scripts import checks_reference, cli_reference
 
 REPOSITORY = Path(__file__).parents[3]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
@@ -15,7 +15,16 @@ PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
 
 def test_command_line_reference_is_current() -> None:
     """docs/reference/cli.md is what `make docs` makes from the commands as they are."""
-    assert (REPOSITORY / "docs/reference/cli.md").read_text() == render()
+    assert (REPOSITORY / "docs/reference/cli.md").read_text() == cli_reference.render()
+
+
+def test_reference_of_checks_is_current() -> None:
+    """docs/reference/checks.md is what `make docs` makes from the checks, and none of their ids is missing."""
+    page = (REPOSITORY / "docs/reference/checks.md").read_text()
+    assert page == checks_reference.render()
+    for path in (REPOSITORY / "upgrader/preflight").glob("*.py"):
+        written = re.findall(r'^\s*"([a-z-]+\.[a-z-]+)",$', path.read_text(), re.MULTILINE)
+        assert [each for each in written if f"| `{each}` |" not in page] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

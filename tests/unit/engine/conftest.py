@@ -13,6 +13,8 @@ from testkit.fakes.recovery import FakeRecovery
 from upgrader.engine.execution.runner import Runner, RunResult
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.errors import UpgraderError
+from upgrader.gates.continuity.continuity import Continuity
+from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.event import Event, RunStarted
 from upgrader.model.outcome import Verdict, holds
 from upgrader.model.release import RestorePoint
@@ -95,8 +97,8 @@ class Bench:
         step = ScriptedStep(name, self.diary, **script)  # type: ignore[arg-type]
         return PipelineStep(step, tuple(map(_run, gates)), tuple(map(_run, undo_gates)))
 
-    def runner(self, *, patience_seconds: float = 60.0) -> Runner:
-        """A runner with the given patience."""
+    def runner(self, *, patience_seconds: float = 60.0, continuity: Continuity | None = None) -> Runner:
+        """A runner with the given patience, and what its steps are compared with."""
         return Runner(
             kube=self.kube,
             clock=self.clock,
@@ -104,6 +106,7 @@ class Bench:
             stop=self.stop,
             recovery=self.recovery,
             patience_seconds=patience_seconds,
+            continuity=continuity,
         )
 
 
@@ -125,4 +128,7 @@ def bench() -> Bench:
     """A fresh bench whose API answers."""
     kube = FakeKube()
     kube.raw_answers["/readyz"] = "ok"
+    for release in "abc":
+        labels = {"owner": "helm", "name": release}
+        kube.put(SECRETS, {"metadata": {"name": f"sh.helm.release.v1.{release}.v1", "labels": labels}}, "kube-system")
     return Bench(FakeClock(), kube, Recorder(), StopRequest(), [], FakeRecovery(kube))

@@ -208,7 +208,8 @@ class World:
         for name in ("a", "c"):
             self.helm.install(name, self.helm.render(ReleaseSpec(name, "", Path(), manifest(name, "old"))))
         self.kube.raw_answers |= {"/readyz": "ok", "/version": json.dumps({"gitVersion": str(FROM)})}
-        add_node(self.kube, "controller-1", renewed="2099-01-01T00:00:00.000000Z")
+        add_node(self.kube, "controller-1")
+        self.kube.silent_kubelets = set()
         node = dict(self.kube.get(NODES, "controller-1") or {})
         node["status"] = {**node["status"], "nodeInfo": {"kubeletVersion": str(FROM)}}
         self.kube.put(NODES, node)

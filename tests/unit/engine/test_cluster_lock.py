@@ -202,8 +202,8 @@ class Deaf(FakeKube):
 
     deaf = False
 
-    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
-        return self._lost(super().create(kind, manifest, namespace))
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
+        return self._lost(super().create(kind, manifest, namespace, dry_run=dry_run))
 
     def replace(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
         return self._lost(super().replace(kind, manifest, namespace))
@@ -293,7 +293,7 @@ def test_refusal_is_told() -> None:
     """An API that refuses (no permission for Leases) is an error, not a lock."""
 
     class Refusing(FakeKube):
-        def create(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> Any:
+        def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> Any:
             error = ApiError("leases is forbidden")
             error.status = 403
             raise error

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from tests.unit.engine.conftest import Bench, ScriptedGate, run
 from upgrader.engine.execution.runner import UNDO_ATTEMPTS, RunResult
-from upgrader.errors import ApiLost, ApiUnavailable, HelmError, RollbackFailed, StepFailed
-from upgrader.model.event import RecoveryEnded, RecoveryStarted, StepEnded, StepStarted, UndoEnded, UndoStarted
+from upgrader.engine.state.event_fold import follow
+from upgrader.engine.state.run_state import RunState
+from upgrader.errors import ApiError, ApiLost, ApiUnavailable, HelmError, RollbackFailed, StepFailed
+from upgrader.model.event import (
+    RecoveryEnded,
+    RecoveryStarted,
+    RunResumed,
+    StepEnded,
+    StepStarted,
+    UndoEnded,
+    UndoStarted,
+)
 from upgrader.model.outcome import broken, holds, pending, unknown
-from upgrader.pipeline import PipelineStep
+from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.steps.verify import VerifyStep
 
 
@@ -73,15 +84,31 @@ def test_one_broken_glimpse_is_forgiven(bench: Bench) -> None:
     assert run(bench.runner(), bench.step("a", gate)) == RunResult("succeeded")
 
 
-def test_undo_goes_on_past_a_failed_undo(bench: Bench) -> None:
-    """One undo that fails doesn't keep the others from being tried, and the run asks for manual action."""
-    stuck = bench.step(
-        "b", apply_error=StepFailed("bad flag"), undo_error=RollbackFailed("no revision", remedy="check")
-    )
-    result = run(bench.runner(), bench.step("a"), stuck)
+def test_no_step_is_undone_under_a_later_one_that_is_still_in(bench: Bench) -> None:
+    """If the undo of a step fails, the steps before it stay: an old API server under newer components is no option.
+
+    The run says which ones, and why.
+    """
+    stuck = bench.step("kubernetes", undo_error=RollbackFailed("no such revision", remedy="check"))
+    bad = bench.step("app", apply_error=StepFailed("bad flag"))
+    result = run(bench.runner(), bench.step("kube-apiserver"), stuck, bad)
     assert (result.outcome, result.remedy) == ("failed", "check")
-    assert "bad flag" in result.reason and "no revision" in result.reason
-    assert bench.diary[-1] == "undo a to 1"
+    assert "bad flag" in result.reason and "no such revision" in result.reason
+    assert "as kubernetes, which came after, is still in place: kube-apiserver" in result.reason
+    assert bench.diary[-2:] == ["undo app to 1", "undo kubernetes to 1"]
+
+
+def test_rollback_goes_on_where_it_was_stuck(bench: Bench) -> None:
+    """Once the cause is fixed, resuming the failed run undoes the step that was stuck, then those before it."""
+    stuck = bench.step("kubernetes", apply_error=StepFailed("bad"), undo_error=RollbackFailed("no such revision"))
+    run(bench.runner(), bench.step("kube-apiserver"), stuck)
+    state = RunState()
+    for event in bench.recorder.events:
+        state = follow(state, event, bench.clock.now())
+    bench.diary.clear()
+    rest = Pipeline((bench.step("kubernetes"), bench.step("kube-apiserver")))
+    assert bench.runner().resume(rest, state, RunResumed("r1", "me")) == RunResult("rolled-back", "bad")
+    assert bench.diary == ["undo kubernetes to 1", "undo kube-apiserver to 1"]
 
 
 def test_undone_step_is_gated_again(bench: Bench) -> None:
@@ -100,6 +127,20 @@ def test_policy_says_how_far_back(bench: Bench, policy: str, undone: list[str]) 
     result = run(bench.runner(), bench.step("a"), bad, on_failure=policy)  # type: ignore[arg-type]
     assert result.outcome == ("rolled-back" if undone else "failed")
     assert bench.diary[2:] == undone
+
+
+def test_an_undo_that_restores_the_api_does_not_wait_for_it(bench: Bench) -> None:
+    """It is tried at once, without an API and without a recovery; the steps before it wait for what it restored."""
+
+    def back() -> None:
+        bench.kube.raw_answers["/readyz"] = "ok"
+
+    bench.kube.raw_answers["/readyz"] = ApiUnavailable("refused")
+    lost = bench.step("b", apply_error=ApiLost("the API server went away"), on_undo=back)
+    result = run(bench.runner(), bench.step("a"), replace(lost, undo_needs_api=False))
+    assert result.outcome == "rolled-back"
+    assert bench.diary == ["apply a", "apply b", "undo b to 1", "undo a to 1"]
+    assert (bench.recovery.calls, bench.clock.monotonic()) == (0, 0.0)
 
 
 def test_way_back_waits_for_the_api(bench: Bench) -> None:
@@ -214,6 +255,19 @@ def test_api_that_is_lost_on_the_way_back_is_brought_back_and_the_undo_repeated(
     assert bench.diary == ["apply a", "undo a to 1", "undo a to 1"]
 
 
+def test_undo_that_one_of_two_instances_refused_is_repeated(bench: Bench) -> None:
+    """While a wrong instance shares the address with the one before, the same question gets two answers."""
+    refusals = [HelmError('secrets is forbidden: User "a" cannot list')]
+
+    def refuse_once() -> None:
+        if refusals:
+            raise refusals.pop()
+
+    result = run(bench.runner(), bench.step("a", apply_error=StepFailed("bad flag"), on_undo=refuse_once))
+    assert result == RunResult("rolled-back", "bad flag")
+    assert bench.diary == ["apply a", "undo a to 1", "undo a to 1"]
+
+
 def test_undo_that_fails_while_the_api_answers_is_not_repeated(bench: Bench) -> None:
     """An undo that was refused would be refused again."""
     step = bench.step("a", apply_error=StepFailed("bad flag"), undo_error=HelmError("no such revision"))
@@ -238,3 +292,25 @@ def test_undo_outlasts_what_passes(bench: Bench) -> None:
 
     step = bench.step("a", apply_error=StepFailed("bad flag"), on_undo=lost_for_a_while)
     assert run(bench.runner(), step) == RunResult("rolled-back", "bad flag")
+
+
+def test_api_that_does_not_accept_the_run_any_more_is_not_waited_for(bench: Bench) -> None:
+    """A 401 is an answer: after three of them the API is recovered, without the patience for one that is away."""
+    error = ApiError("HTTP 401 Unauthorized")
+    error.status = 401
+    lists = bench.kube.list
+
+    def refuse() -> None:
+        bench.kube.raw_answers["/readyz"] = error
+
+        def refused(*args: object, **kwargs: object) -> object:
+            if bench.recovery.calls:
+                return lists(*args, **kwargs)  # type: ignore[arg-type]
+            raise error
+
+        bench.kube.list = refused  # type: ignore[assignment,method-assign]
+
+    step = bench.step("a", apply_error=StepFailed("bad CA"), on_apply=refuse)
+    result = run(bench.runner(patience_seconds=60.0), step)
+    assert (result.outcome, bench.recovery.calls) == ("rolled-back", 1)
+    assert bench.clock.monotonic() < 10

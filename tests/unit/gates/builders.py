@@ -142,6 +142,7 @@ def add_pod(
     priority_class: str = "",
     labels: dict[str, str] | None = None,
     message: str = "",
+    host_ip: str = "",
 ) -> str:
     """A pod of a workload's revision; Ready when all its containers are. Returns its name."""
     name = name or f"{owner}-{revision}-{node}"
@@ -151,9 +152,15 @@ def add_pod(
         "name": name,
         "namespace": NAMESPACE,
         "uid": f"{name}-uid",
-        "labels": labels or {"app": owner, "controller-revision-hash": f"hash-{revision}"},
+        "labels": labels
+        or {"app": owner, "controller-revision-hash": f"hash-{revision}", "pod-template-hash": f"{revision}"},
         "ownerReferences": [
-            {"uid": f"{owner}-uid" if daemon else f"{owner}-rs-{revision}", "kind": "ReplicaSet", "controller": True}
+            {
+                "uid": f"{owner}-uid" if daemon else f"{owner}-rs-{revision}",
+                "kind": "DaemonSet" if daemon else "ReplicaSet",
+                "name": owner if daemon else f"{owner}-{revision}",
+                "controller": True,
+            }
         ],
     }
     if deleting:
@@ -176,6 +183,7 @@ def add_pod(
             "status": {
                 "phase": phase,
                 "message": message,
+                "hostIP": host_ip,
                 "conditions": conditions,
                 "initContainerStatuses": list(init),
                 "containerStatuses": sorted(statuses, key=lambda item: str(item["name"])),

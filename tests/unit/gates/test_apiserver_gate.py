@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_deployment, add_pod, running
 from upgrader.errors import ApiError, ApiUnavailable
@@ -28,11 +27,11 @@ FIRST, SECOND = "https://10.0.0.11:6443", "https://10.0.0.12:6443"
 def gate(kube: FakeKube, cluster: Cluster) -> ApiServerGate:
     """The gate of two healthy instances at v1.37.1."""
     add_deployment(kube, "kube-apiserver", replicas=2)
-    for node in ("controller-1", "controller-2"):
-        add_pod(kube, "kube-apiserver", node=node)
+    for node, address in (("controller-1", "10.0.0.11"), ("controller-2", "10.0.0.12")):
+        add_pod(kube, "kube-apiserver", node=node, host_ip=address)
     kube.raw_answers["/readyz"] = "ok"
     kube.raw_answers["/version"] = json.dumps({"gitVersion": "v1.37.1"})
-    return ApiServerGate(kube, FakeClock(), cluster, REF, TARGET)
+    return ApiServerGate(kube, cluster, REF, TARGET)
 
 
 def test_two_healthy_instances_hold(gate: ApiServerGate, kube: FakeKube) -> None:
@@ -137,3 +136,54 @@ def test_refused_round_trip_is_unknown(kube: FakeKube, gate: ApiServerGate, monk
     monkeypatch.setattr(kube, "create", refuse)
     verdict = gate.check()
     assert (verdict.kind, verdict.reason) == (VerdictKind.UNKNOWN, "kube-apiserver: configmaps is forbidden")
+
+
+PROXIED = "/api/v1/namespaces/kube-system/pods/https:kube-apiserver-1-controller-1:6443/proxy"
+
+
+def test_address_is_the_nodes_and_the_port_is_the_charts(gate: ApiServerGate, kube: FakeKube) -> None:
+    """The address that SSH uses may be a public one or a name, and the chart's port another one."""
+    add_pod(kube, "kube-apiserver", node="controller-1", host_ip="fd00::11")
+    del kube.raw_answers["/readyz"]
+    for server in ("https://[fd00::11]:7443", "https://10.0.0.12:7443"):
+        kube.raw_answers[f"{server}/readyz"] = "ok"
+    assert replace(gate, port=7443).check().kind is VerdictKind.HOLDS
+
+
+def test_instance_that_only_the_api_reaches(gate: ApiServerGate, kube: FakeKube) -> None:
+    """A machine that reaches only the load balancer has each instance asked through the API, and waits only once."""
+    direct = iter([ApiUnavailable("did not answer: timed out")])
+    kube.raw_answers[f"{FIRST}/readyz"] = direct
+    kube.raw_answers[f"{PROXIED}/readyz"] = "ok"
+    kube.raw_answers[f"{PROXIED}/version"] = json.dumps({"gitVersion": "v1.37.1"})
+    assert gate.check().kind is VerdictKind.HOLDS
+    assert gate.check().kind is VerdictKind.HOLDS  # a second direct attempt would raise StopIteration
+    kube.raw_answers[f"{PROXIED}/version"] = json.dumps({"gitVersion": "v1.36.3"})
+    assert gate.check().reason == "kube-apiserver on controller-1 is v1.36.3, not v1.37.1"
+    refused = ApiError("HTTP 500 [-]etcd failed: reason withheld")
+    refused.status = 500
+    kube.raw_answers[f"{PROXIED}/readyz"] = refused
+    verdict = gate.check()
+    assert (verdict.kind, verdict.reason) == (VerdictKind.PENDING, "kube-apiserver on controller-1 is not ready")
+
+
+def test_instance_that_nobody_reaches_is_unknown(gate: ApiServerGate, kube: FakeKube) -> None:
+    """Where anonymous requests are refused, the remedy says what to open."""
+    denied = ApiError("HTTP 401 Unauthorized")
+    denied.status = 401
+    kube.raw_answers[f"{FIRST}/readyz"] = ApiUnavailable("did not answer: timed out")
+    kube.raw_answers[f"{PROXIED}/readyz"] = denied
+    verdict = gate.check()
+    assert verdict.kind is VerdictKind.UNKNOWN
+    assert "neither from here nor through the API" in verdict.reason
+    kube.raw_answers[f"{PROXIED}/readyz"] = "ok"
+    assert replace(gate, target=None).check().kind is VerdictKind.HOLDS
+    kube.raw_answers[f"{PROXIED}/readyz"] = denied
+    kube.raw_answers[f"{FIRST}/readyz"] = "ok"
+    assert [gate.check().kind for _ in range(2)] == [VerdictKind.UNKNOWN, VerdictKind.HOLDS]
+
+
+def test_pod_without_an_address_is_unknown(gate: ApiServerGate, kube: FakeKube) -> None:
+    """It is not asked at somebody else's."""
+    add_pod(kube, "kube-apiserver", node="controller-1")
+    assert "has no address yet" in gate.check().reason

@@ -6,8 +6,13 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
+from tests.unit.gates.builders import add_daemonset, add_node, add_pod, running
+from upgrader.gates.apiserver_gate import ApiServerGate
+from upgrader.gates.critical_pods_gate import CriticalPodsGate
+from upgrader.gates.nodes_gate import NodesGate
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
+from upgrader.model.outcome import VerdictKind
 from upgrader.model.settings import GatePolicy, WorkloadGate
 from upgrader.pipeline import GateRun
 
@@ -55,3 +60,44 @@ def test_gate_of_the_users_own(kube: FakeKube, cluster: Cluster) -> None:
     run = catalog.of_workload(WorkloadGate("daemonset", "ns", "cni", GatePolicy(1, 1.0, 10.0)))
     assert run.gate.name == "daemonset/cni"
     assert run.policy.deadline_seconds == 10.0
+
+
+def test_port_is_the_rendered_one(kube: FakeKube, cluster: Cluster) -> None:
+    """Each instance is asked at the port that the chart gives it; 6443 where it gives none."""
+
+    def port(container: str) -> int:
+        template = f"{{template: {{spec: {{containers: [{container}]}}}}}}"
+        text = f"kind: Deployment\nmetadata: {{name: kube-apiserver}}\nspec: {template}\n"
+        catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy())
+        found = catalog.own("kube-apiserver", text, namespace="kube-system", target=None)[1].gate
+        assert isinstance(found, ApiServerGate)
+        return found.port
+
+    assert port("{name: kube-apiserver, args: ['--secure-port=7443']}") == 7443
+    assert port("{name: kube-apiserver, command: [kube-apiserver, '--secure-port=8443']}") == 8443
+    assert port("{name: other, args: ['--secure-port=7443']}") == 6443
+
+
+def test_rollback_asks_for_no_worker(kube: FakeKube, cluster: Cluster) -> None:
+    """Its gates have the same names, and leave out the nodes that are no controllers."""
+    catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy())
+    *_, nodes, pods = (run.gate for run in catalog.of_undo("", "", namespace="kube-system", target=None))
+    assert isinstance(nodes, NodesGate) and nodes.controllers_only
+    assert isinstance(pods, CriticalPodsGate) and pods.controllers_only
+
+
+def test_daemonset_on_a_worker_that_is_down(kube: FakeKube, cluster: Cluster) -> None:
+    """The gate of a rollout leaves out workers that are down; what is missing elsewhere is still missing."""
+    for name in ("controller-1", "controller-2", "worker-1"):
+        add_node(kube, name)
+    kube.silent_kubelets = set()
+    add_daemonset(kube, "b", desired=2, numberReady=1, numberAvailable=1)
+    add_pod(kube, "b", node="controller-1", daemon=True)
+    add_pod(kube, "b", running(ready=False), node="worker-1", daemon=True)
+    gate = gates(kube, cluster, "", "DaemonSet/b")[0].gate
+    assert gate.check().kind is VerdictKind.PENDING
+    add_node(kube, "worker-1", conditions={"Ready": "Unknown"})
+    gate = gates(kube, cluster, "", "DaemonSet/b")[0].gate
+    assert gate.check().reason == "DaemonSet kube-system/b: 1 of 1 pods updated, Ready and available"
+    add_daemonset(kube, "b", desired=3, numberReady=1, numberAvailable=1)
+    assert "of 2 pods, 1 Ready, 1 available" in gate.check().reason

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_deployment, add_pod, container, crashed, running, waiting
 from upgrader.gates.workload_diagnosis import diagnose_workload
@@ -18,7 +17,7 @@ WEB = WorkloadRef("Deployment", "kube-system", "web")
 
 def check(kube: FakeKube) -> Verdict:
     """One diagnosis."""
-    return diagnose_workload(kube, WEB, FakeClock().now())
+    return diagnose_workload(kube, WEB)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
-from tests.unit.gates.builders import add_daemonset, add_deployment, add_pod, running
+from tests.unit.gates.builders import add_daemonset, add_deployment, add_node, add_pod, running
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import WorkloadRef
@@ -17,13 +16,13 @@ DAEMONSET = WorkloadRef("DaemonSet", "kube-system", "agent")
 
 def look(kube: FakeKube, ref: WorkloadRef, *, allow_none: bool = False) -> Verdict:
     """One look of the workload's gate."""
-    return RolloutGate(kube, FakeClock(), ref, allow_none).check()
+    return RolloutGate(kube, ref, allow_none).check()
 
 
 @pytest.mark.parametrize(("ref", "name"), [(DEPLOYMENT, "deployment/web"), (DAEMONSET, "daemonset/agent")])
 def test_gate_is_named_after_its_workload(kube: FakeKube, ref: WorkloadRef, name: str) -> None:
     """The name is what operators see in the display and in the report."""
-    assert RolloutGate(kube, FakeClock(), ref).name == name
+    assert RolloutGate(kube, ref).name == name
 
 
 def test_complete_deployment_holds(kube: FakeKube) -> None:
@@ -103,16 +102,30 @@ def test_container_between_two_crashes_is_not_settled(kube: FakeKube) -> None:
     last = {"terminated": {"exitCode": 3}}
     add_deployment(kube)
     add_pod(kube, "web", running(since="2025-12-31T23:59:57Z", restarts=4, last=last))
-    verdict = look(kube, DEPLOYMENT)
-    assert verdict.kind is VerdictKind.PENDING
-    assert "restarted just now (exit 3)" in verdict.reason
+    for heard in ("", "2025-12-31T23:59:50Z", "2026-01-01T00:00:06Z"):
+        add_node(kube, "controller-1", renewed=heard)
+        verdict = look(kube, DEPLOYMENT)
+        assert verdict.kind is VerdictKind.PENDING
+        assert "restarted just now (exit 3)" in verdict.reason
+    add_node(kube, "controller-1", renewed="2026-01-01T00:00:08Z")
+    assert look(kube, DEPLOYMENT).kind is VerdictKind.HOLDS
 
 
 def test_container_that_failed_long_ago_is_settled(kube: FakeKube) -> None:
     """One that was restarted a month ago, and runs since, is healthy."""
     add_deployment(kube)
+    add_node(kube, "controller-1")
     add_pod(kube, "web", running(restarts=4, last={"terminated": {"exitCode": 3}}))
     assert look(kube, DEPLOYMENT).kind is VerdictKind.HOLDS
+
+
+def test_many_nodes_are_heard_of_together(kube: FakeKube) -> None:
+    """After a power cut every container runs again: their nodes' times are one list."""
+    add_daemonset(kube, desired=8)
+    for number in range(8):
+        add_node(kube, f"worker-{number}")
+        add_pod(kube, "agent", running(last={"terminated": {"exitCode": 255}}), node=f"worker-{number}", daemon=True)
+    assert look(kube, DAEMONSET).kind is VerdictKind.HOLDS
 
 
 def test_daemonset_that_no_node_wants_holds_only_if_allowed(kube: FakeKube) -> None:
@@ -142,3 +155,16 @@ def test_api_away_is_unknown(kube: FakeKube) -> None:
     verdict = look(kube, DEPLOYMENT)
     assert verdict.kind is VerdictKind.UNKNOWN
     assert "Connection refused" in verdict.reason
+
+
+def test_replica_on_a_node_that_is_down(kube: FakeKube) -> None:
+    """Its Deployment replaces it only minutes later: the replicas elsewhere count, as long as there is one."""
+    add_deployment(kube, replicas=2, readyReplicas=1, availableReplicas=1)
+    add_pod(kube, "web", node="worker-1")
+    add_pod(kube, "web", running(ready=False), node="worker-2")
+    assert look(kube, DEPLOYMENT).kind is VerdictKind.PENDING
+    down = RolloutGate(kube, DEPLOYMENT, absent=lambda: ("worker-2",)).check()
+    assert down.reason == "Deployment kube-system/web: 1 of 1 pods updated, Ready and available"
+    add_deployment(kube, replicas=2, readyReplicas=0, availableReplicas=0)
+    add_pod(kube, "web", running(ready=False), node="worker-1")
+    assert RolloutGate(kube, DEPLOYMENT, absent=lambda: ("worker-1", "worker-2")).check().kind is VerdictKind.PENDING

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import (
     add_daemonset,
@@ -29,7 +28,7 @@ WEB = WorkloadRef("Deployment", "kube-system", "web")
 
 def look(kube: FakeKube, ref: WorkloadRef = WEB) -> Verdict:
     """One diagnosis."""
-    return diagnose_workload(kube, ref, FakeClock().now())
+    return diagnose_workload(kube, ref)
 
 
 def rolling(kube: FakeKube, *containers: dict[str, Any], **pod: Any) -> str:
@@ -83,6 +82,66 @@ def test_wrong_arguments_are_certain_at_the_first_end(kube: FakeKube, said: str,
     pod = rolling(kube, container("main", {"terminated": {"exitCode": 1, "reason": "Error"}}, ready=False))
     kube.log_texts[pod, "main", False] = f"I0101 00:00:00.000000 1 server.go:1] starting\n{said}\n"
     assert look(kube).kind is kind
+
+
+def dialing(*times: str) -> str:
+    """A log of kube-apiserver that can't reach its etcd, with a failure at each of these times."""
+    at = '{{Addr: "127.0.0.1:2999", ServerName: "127.0.0.1:2999", }}'
+    failure = (
+        "W0101 {}.123456       1 logging.go:55] [core] [Channel #1 SubChannel #3]grpc: addrConn.createTransport failed "
+        f'to connect to {at}. Err: connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:2999: '
+        'connect: connection refused"\n'
+    )
+    return "I0101 00:00:01.000000       1 options.go:263] external host was not specified\n" + "".join(
+        failure.format(time) for time in times
+    )
+
+
+@pytest.mark.parametrize(
+    ("times", "restarts", "kind"),
+    [
+        (("00:00:02", "00:00:05", "00:00:12"), 0, VerdictKind.BROKEN),
+        (("23:59:55", "00:00:07"), 0, VerdictKind.BROKEN),
+        (("00:00:02", "00:00:11"), 0, VerdictKind.PENDING),
+        (("00:00:02", "00:00:40"), 1, VerdictKind.PENDING),
+        ((), 0, VerdictKind.PENDING),
+    ],
+    ids=["10 s", "past midnight", "9 s", "after a reboot", "connected"],
+)
+def test_dead_backend_is_certain_before_the_crash(
+    kube: FakeKube, times: tuple[str, ...], restarts: int, kind: VerdictKind
+) -> None:
+    """A new container that can't connect for longer than etcd takes to restart won't ever; its log says to where."""
+    pod = rolling(kube, running(ready=False, restarts=restarts))
+    kube.log_texts[pod, "main", False] = dialing(*times)
+    verdict = look(kube)
+    assert verdict.kind is kind
+    if kind is VerdictKind.BROKEN:
+        assert "it can't connect to 127.0.0.1:2999: " in verdict.reason and "refused" in verdict.reason
+
+
+def test_dead_backend_of_another_container_is_the_cause(kube: FakeKube) -> None:
+    """A proxy that waits for kube-apiserver fails its probe first, and has nothing to say about etcd."""
+    pod = rolling(kube, running("kube-apiserver", ready=False), running("proxy", ready=False))
+    add_event(kube, f"{pod}-uid", "Unhealthy", "not listening", field="spec.containers{proxy}")
+    kube.log_texts[pod, "kube-apiserver", False] = dialing("00:00:02", "00:00:12")
+    verdict = look(kube)
+    assert verdict.kind is VerdictKind.BROKEN
+    assert "kube-apiserver: it can't connect to 127.0.0.1:2999" in verdict.reason
+
+
+def test_dead_backend_is_certain_at_the_first_end(kube: FakeKube) -> None:
+    """kube-apiserver ends after 20 s of trying: its first end is enough."""
+    pod = rolling(kube, container("main", {"terminated": {"exitCode": 1, "reason": "Error"}}, ready=False))
+    kube.log_texts[pod, "main", False] = dialing("00:00:02", "00:00:18")
+    assert look(kube).kind is VerdictKind.BROKEN
+
+
+def test_log_without_times_proves_nothing(kube: FakeKube) -> None:
+    """Failures in an unknown format are not measured."""
+    pod = rolling(kube, running(ready=False))
+    kube.log_texts[pod, "main", False] = 'failed to connect to {Addr: "a:1", }. Err: "refused"\n' * 2
+    assert look(kube).kind is VerdictKind.PENDING
 
 
 def ended(code: int, *, seconds: int, reason: str = "Error") -> dict[str, Any]:

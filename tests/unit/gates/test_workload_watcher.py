@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
-from tests.unit.gates.builders import add_deployment, add_pod, crashed, running
-from upgrader.errors import ApiLost, WorkloadFailed
+from tests.unit.gates.builders import add_daemonset, add_deployment, add_pod, crashed, running
+from upgrader.errors import ApiError, ApiLost, WorkloadFailed
 from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.manifest_workloads import workloads_in
 from upgrader.gates.workload_watcher import WorkloadWatcher, watch_workloads
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.workload import WorkloadRef
+from upgrader.ports import Kind
 
 MANIFEST = """
 apiVersion: apps/v1
@@ -169,3 +173,62 @@ def test_api_that_is_lost_ends_the_wait(kube: FakeKube) -> None:
         clock.sleep(1)
     with pytest.raises(ApiLost, match="has not been ready for 5 s"):
         look()
+
+
+def test_large_workload_is_read_less_often(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 pods each second would load the API in the middle of its own roll: every ten seconds is enough."""
+    clock = FakeClock()
+    add_daemonset(kube, "web", desired=2000, numberReady=1999)
+    look = watcher(kube, MANIFEST.replace("Deployment", "DaemonSet"), clock)
+    add_daemonset(kube, "web", desired=2000, generation=2, revision=2, numberReady=1999)
+    pod = add_pod(kube, "web", crashed(1), revision=2, daemon=True)
+    kube.log_texts[pod, "main", False] = "Error: unknown flag: --nonsense\n"
+    lists: list[str] = []
+    every = kube.list
+
+    def noted(kind: Kind, *more: Any, **some: Any) -> Any:
+        lists.append(kind.plural)
+        return every(kind, *more, **some)
+
+    monkeypatch.setattr(kube, "list", noted)
+    for _ in range(10):
+        look()
+        clock.sleep(1)
+    assert lists.count("pods") == 1 and look.last[0].kind is VerdictKind.BROKEN
+    with pytest.raises(WorkloadFailed, match="unknown flag"):
+        look()
+
+
+def test_api_that_lost_the_group_of_its_workloads_ends_the_wait(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `apps/v1` a Deployment is merely not found, and Helm waits for it until its timeout: the wait ends once
+    the API server has refused time after time what a rollback needs. A Deployment that is gone alone ends nothing.
+    """
+    kube.raw_answers["/readyz"] = "ok"
+    add_deployment(kube)
+    clock = FakeClock()
+    look = watcher(kube, clock=clock)
+    kube.delete(WORKLOADS["Deployment"], "web", "kube-system")
+    for _ in range(20):
+        look()
+        clock.sleep(1)
+    assert look.last[0].kind is VerdictKind.UNKNOWN and "was there before" in look.last[0].reason
+
+    def refuse(*_: object, **__: object) -> object:
+        error = ApiError("refused 'list deployments kube-system': HTTP 404 404 page not found")
+        error.status = 404
+        raise error
+
+    monkeypatch.setattr(kube, "list", refuse)
+    looks: list[None] = []
+
+    def keep_looking() -> None:
+        while len(looks) < 30:
+            looks.append(None)
+            look()
+            clock.sleep(1)
+
+    with pytest.raises(ApiLost, match="HTTP 404"):
+        keep_looking()
+    assert 5 <= len(looks) < 12, "after three refusals in a row, some seconds apart"

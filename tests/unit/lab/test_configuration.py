@@ -16,12 +16,13 @@ from upgrader.lab.network import cni_config
 from upgrader.lab.spec import LabSpec, Placement
 
 _SECRETS = Secrets("abcdef.0123456789abcdef", "00" * 32, "sha256:11")
+_BOTH_POD_SUBNETS = "10.132.128.0/17,fd00:7570:84:100::/56"
 _VERSIONS = {"coredns": "v1.14.2", "etcd": "3.6.8-0"}
 _ADMIN_CONF = yaml.safe_dump({"clusters": [{"cluster": {"server": "https://api.x.lab:6443"}, "name": "x"}]})
 
 
-def _placement(folder: Path = Path("/nowhere"), controllers: int = 3, workers: int = 1) -> Placement:
-    return Placement(LabSpec("x", controllers, workers), 4, folder)
+def _placement(folder: Path = Path("/nowhere"), controllers: int = 3, workers: int = 1, **switches: Any) -> Placement:
+    return Placement(LabSpec("x", controllers, workers, **switches), 4, folder)
 
 
 def _keys(placement: Placement, folder: Path) -> Path:
@@ -105,7 +106,7 @@ def _load_balancer(placement: Placement) -> dict[str, str]:
 
 def test_pods_get_addresses_from_the_nodes_own_pod_network() -> None:
     """The CNI configuration holds exactly the node's CIDR."""
-    config = json.loads(cni_config("10.132.129.0/24"))
+    config = json.loads(cni_config(["10.132.129.0/24"]))
     assert config["plugins"][0]["ipam"]["ranges"] == [[{"subnet": "10.132.129.0/24"}]]
 
 
@@ -158,3 +159,60 @@ def test_values_name_the_labs_images(tmp_path: Path) -> None:
     read = {file.stem: yaml.safe_load(file.read_text()) for file in (tmp_path / "values").iterdir()}
     assert read["kube-apiserver"]["haproxy"]["image"] == {"repository": "upgrader.lab/haproxy", "tag": "2.6.12"}
     assert read["pod-checkpointer"]["image"] == {"repository": "a/p", "tag": "0.1"}
+
+
+def test_the_port_is_the_same_for_nodes_clients_and_the_load_balancer(tmp_path: Path) -> None:
+    """No part of a lab with another port mentions 6443."""
+    placement = _placement(tmp_path, port=7443)
+    documents = _documents(init_config(placement, _SECRETS, _VERSIONS))
+    assert documents["InitConfiguration"]["localAPIEndpoint"]["bindPort"] == 7443
+    assert documents["ClusterConfiguration"]["controlPlaneEndpoint"] == "api.x.lab:7443"
+    write_cluster(placement, _ADMIN_CONF)
+    texts = [
+        init_config(placement, _SECRETS, _VERSIONS),
+        join_config(placement, placement.node("controller-2"), _SECRETS),
+        haproxy_files(placement, "CA")["/etc/haproxy/lab.cfg"][0],
+        (tmp_path / "kubeconfig").read_text(),
+    ]
+    assert not any("6443" in text for text in texts)
+    assert all("7443" in text for text in texts)
+
+
+def test_a_vip_is_in_the_certificate() -> None:
+    """Clients that use it verify it."""
+    placement = _placement(controllers=1, vip=True)
+    names = _documents(init_config(placement, _SECRETS, _VERSIONS))["ClusterConfiguration"]["apiServer"]["certSANs"]
+    assert {"10.132.0.9", "10.132.0.11"} <= set(names)
+
+
+def test_a_token_is_the_kubeconfigs_only_credential(tmp_path: Path) -> None:
+    """The administrator's client certificate, which would be preferred, isn't in it."""
+    admin = {"users": [{"name": "admin", "user": {"client-certificate-data": "Q0VSVA==", "client-key-data": "S0VZ"}}]}
+    write_cluster(_placement(tmp_path), _ADMIN_CONF + yaml.safe_dump(admin), token="TOKEN")
+    kubeconfig = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+    assert [entry["user"] for entry in kubeconfig["users"]] == [{"token": "TOKEN"}]
+
+
+def test_ssh_goes_to_the_address_for_it(tmp_path: Path) -> None:
+    """Inventory, known_hosts and the lab's own logins use it; nothing uses the node's address."""
+    placement = _placement(tmp_path / "cluster", ssh_address=True)
+    write_access(placement, _keys(placement, tmp_path / "keys"))
+    for file in ("hosts.yml", "ssh/known_hosts"):
+        text = (placement.folder / file).read_text()
+        assert all(node.ssh_address in text and node.address not in text for node in placement.nodes)
+    assert ssh_command(placement, placement.node("worker-1"))[-1] == "root@10.132.2.31"
+
+
+def test_two_ip_families_are_everywhere() -> None:
+    """Services, pods, kube-proxy, each node and its pods have both, in the same order; so has the certificate."""
+    placement = _placement(dual_stack=True)
+    documents = _documents(init_config(placement, _SECRETS, _VERSIONS))
+    networks = documents["ClusterConfiguration"]["networking"]
+    assert networks == {"serviceSubnet": "10.132.16.0/20,fd00:7570:84:1::/112", "podSubnet": _BOTH_POD_SUBNETS}
+    assert documents["KubeProxyConfiguration"]["clusterCIDR"] == _BOTH_POD_SUBNETS
+    joined = yaml.safe_load(join_config(placement, placement.node("worker-1"), _SECRETS))
+    assert joined["nodeRegistration"]["kubeletExtraArgs"][0]["value"] == "10.132.0.31,fd00:7570:84::31"
+    assert "fd00:7570:84::12" in documents["ClusterConfiguration"]["apiServer"]["certSANs"]
+    pods = json.loads(cni_config(["10.132.129.0/24", "fd00:7570:84:101::/64"]))["plugins"][0]["ipam"]
+    assert [entry["dst"] for entry in pods["routes"]] == ["0.0.0.0/0", "::/0"]
+    assert len(pods["ranges"]) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,9 @@ def test_networks_of_labs_and_within_a_lab_never_overlap() -> None:
     """Every two labs are disjoint, and so are the node, Service and pod networks of one."""
     labs = [ipaddress.ip_network(_placement(index).network) for index in range(MAX_LABS)]
     assert len(set(labs)) == MAX_LABS
-    inner = [ipaddress.ip_network(n) for n in ("10.128.0.0/24", _placement().service_subnet, _placement().pod_subnet)]
+    inner = [
+        ipaddress.ip_network(n) for n in ("10.128.0.0/24", *_placement().service_subnets, *_placement().pod_subnets)
+    ]
     assert all(network.subnet_of(labs[0]) for network in inner)  # type: ignore[arg-type]
     assert not any(a.overlaps(b) for a in inner for b in inner if a is not b)
 
@@ -61,3 +64,62 @@ def test_an_unknown_node_is_answered_with_those_that_exist() -> None:
     with pytest.raises(UsageError) as caught:
         _placement(controllers=1, workers=1).node("controller-9")
     assert "controller-1, worker-1" in caught.value.remedy
+
+
+@pytest.mark.parametrize("switch", [{"port": 80}, {"port": 10250}, {"port": 30443}, {"vip": True, "controllers": 3}])
+def test_switches_that_cannot_work_are_refused(switch: dict[str, Any]) -> None:
+    """A port that something else has, or NodePorts, and a second address beside a load balancer are usage errors."""
+    with pytest.raises(UsageError):
+        LabSpec("x", **switch)
+
+
+def test_the_default_lab_has_no_switch_on_and_one_address_each() -> None:
+    """Nothing but the nodes themselves: no registry, no second addresses, port 6443."""
+    placement = Placement(LabSpec("x"), 0, Path("/nowhere"))
+    assert placement.spec.switches == ()
+    assert placement.addresses(placement.nodes[0]) == ("10.128.0.11/24",)
+    assert placement.endpoint == "https://10.128.0.11:6443"
+    assert placement.ssh_gateway == ""
+
+
+def test_switches_are_told_as_they_are_given() -> None:
+    """A lab can be described by the options that would make it again."""
+    spec = LabSpec("x", registry=True, ssh_address=True, port=7443)
+    assert spec.switches == ("--registry", "--ssh-address", "--port 7443")
+
+
+def test_ssh_addresses_are_none_that_kubernetes_knows() -> None:
+    """sshd listens in a network of its own, also on the load balancer; the cluster's addresses stay."""
+    plain = Placement(LabSpec("x", 3, 1), 4, Path("/nowhere"))
+    apart = Placement(LabSpec("x", 3, 1, ssh_address=True), 4, Path("/nowhere"))
+    assert [node.address for node in apart.nodes] == [node.address for node in plain.nodes]
+    assert {node.ssh_address.rpartition(".")[0] for node in apart.nodes} == {"10.132.2"}
+    node = apart.node("worker-1")
+    assert apart.addresses(node) == ("10.132.0.31/24", "10.132.2.31/24")
+
+
+def test_a_vip_is_what_clients_use() -> None:
+    """The API's name leads to it, and only the controller has it."""
+    placement = Placement(LabSpec("x", workers=1, vip=True, port=7443), 4, Path("/nowhere"))
+    assert placement.endpoint == "https://10.132.0.9:7443"
+    assert placement.addresses(placement.node("controller-1")) == ("10.132.0.11/24", "10.132.0.9/32")
+    assert placement.addresses(placement.node("worker-1")) == ("10.132.0.31/24",)
+
+
+def test_a_registry_is_no_node_of_the_cluster() -> None:
+    """Its machine comes last, and the API's address stays the controller's."""
+    placement = Placement(LabSpec("x", registry=True), 4, Path("/nowhere"))
+    assert [(node.name, node.kubernetes) for node in placement.nodes] == [("controller-1", True), ("registry-1", False)]
+    assert placement.endpoint_address == placement.node("controller-1").address
+
+
+def test_ipv6_networks_of_a_lab_do_not_overlap() -> None:
+    """Nodes, Services and pods are apart, and within the lab's own /48."""
+    placement = Placement(LabSpec("x", 3, 2, dual_stack=True), 4, Path("/nowhere"))
+    lab = ipaddress.IPv6Network("fd00:7570:84::/48")
+    inner = [ipaddress.IPv6Network(each) for each in ("fd00:7570:84::/64", placement.service_subnets[1])]
+    inner.append(ipaddress.IPv6Network(placement.pod_subnets[1]))
+    assert all(network.subnet_of(lab) for network in inner)
+    assert not any(a.overlaps(b) for a in inner for b in inner if a is not b)
+    assert placement.addresses(placement.node("worker-1")) == ("10.132.0.31/24", "fd00:7570:84::31/64")
+    assert placement.gateways == ("10.132.0.1", "fd00:7570:84::1")

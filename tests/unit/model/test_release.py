@@ -49,17 +49,20 @@ def test_order_of_the_history_does_not_matter() -> None:
 @pytest.mark.parametrize(
     ("status", "age_seconds", "abandoned"),
     [
-        ("pending-upgrade", 301, True),
-        ("pending-upgrade", 299, False),
-        ("uninstalling", 301, True),
-        ("failed", 301, False),
-        ("deployed", 301, False),
+        ("pending-upgrade", 361, True),
+        ("pending-upgrade", 301, False),
+        ("uninstalling", 361, True),
+        ("failed", 361, False),
+        ("deployed", 361, False),
     ],
 )
 def test_pending_revision_is_abandoned_once_no_helm_can_be_at_work(
     status: RevisionStatus, age_seconds: float, abandoned: bool
 ) -> None:
-    """Only a pending revision can be abandoned, and only when it is older than Helm's timeout."""
+    """Only a pending revision can be abandoned, and only a minute after Helm's timeout.
+
+    Helm counts its wait alone, and begins to roll back right at its end.
+    """
     revision = Revision(2, status, updated=NOW - timedelta(seconds=age_seconds))
     assert revision.abandoned(NOW, 300) is abandoned
 

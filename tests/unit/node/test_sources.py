@@ -51,13 +51,17 @@ def test_the_image_has_what_is_imported_in_it(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SENT, ids=name_of)
 def test_the_oldest_python_that_ansible_manages(path: Path) -> None:
-    """The syntax is Python 3.8's, and nothing that is evaluated there subscripts what only later versions can."""
+    """The syntax is Python 3.8's, nothing that is evaluated there subscripts what only later versions can, and the
+    usual methods that came later are not called."""
     tree = ast.parse(path.read_text(), feature_version=(3, 8))
     hints = {id(n) for hint in never_evaluated(tree) for n in ast.walk(hint)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and id(node) not in hints:
             generics = {"dict", "list", "tuple", "set", "frozenset", "type", "Callable", "Mapping", "Iterable"}
             assert node.value.id not in generics, f"line {node.lineno}: {ast.unparse(node)}"
+        if isinstance(node, ast.Attribute):
+            later = {"removeprefix", "removesuffix", "bit_count", "is_relative_to", "hardlink_to", "aclosing"}
+            assert node.attr not in later, f"line {node.lineno}: {ast.unparse(node)}"
 
 
 def never_evaluated(tree: ast.Module) -> Iterator[ast.AST]:

@@ -72,6 +72,34 @@ def test_secrets_are_masked_in_diffs() -> None:
     assert "bmV3" not in changes[0].diff and "b2xk" not in changes[0].diff
 
 
+def test_another_secret_of_the_same_length_is_a_change() -> None:
+    """A rotation shows which key has another value, and which has not; neither a value nor its length."""
+    secret = "kind: Secret\nmetadata: {name: s}\nstringData: {key: %s, other: same-as-before}\n"
+    diff = object_changes(secret % "old-value", secret % "new-value")[0].diff
+    assert "-  key: '[masked] (another value)'\n+" in diff or "+  key: '[masked] (another value)'" in diff
+    assert " other: '[masked]'" in diff
+    assert "old-value" not in diff and "new-value" not in diff and "same-as-before" not in diff
+    assert diff == object_changes(secret % "old", secret % "new-value")[0].diff
+
+
+def test_secrets_outside_of_secrets_are_masked_in_diffs() -> None:
+    """A password in a container's environment, or in a ConfigMap's file, is shown as a change without its value."""
+    web = """
+kind: Deployment
+metadata: {name: web}
+spec: {template: {spec: {containers: [{name: web, image: "w:1", env: [{name: DB_PASSWORD, value: %s}]}]}}}
+---
+kind: ConfigMap
+metadata: {name: web}
+data: {"app.ini": "[db]\\npassword=%s\\n", token: %s}
+"""
+    changes = object_changes(web % (("letmein",) * 3), web % (("sesame7",) * 3))
+    assert [change.object for change in changes] == ["Deployment web", "ConfigMap web"]
+    for change in changes:
+        assert "letmein" not in change.diff and "sesame7" not in change.diff
+        assert change.diff.count("[masked]") >= 2
+
+
 def test_added_and_removed_objects_are_told_apart() -> None:
     """An object that only the new chart has is added; one that only the old one has is removed."""
     other = "kind: ConfigMap\nmetadata: {name: c}\n"

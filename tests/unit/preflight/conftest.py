@@ -12,17 +12,20 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
+from tests.unit.gates.builders import add_daemonset, add_pod
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed, ObservedRelease
+from upgrader.model.plan import Plan, PlannedRelease
+from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import CommandResult
 from upgrader.preflight.all_checks import Check, run_checks
-from upgrader.preflight.context import DAEMONSETS, DEPLOYMENTS, NODES, PODS, PreflightContext
-from upgrader.preflight.control_plane import COMPONENTS
+from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, NODES, PODS, PreflightContext
 
 V = KubernetesVersion
 CONTROLLER = "controller-1"
+CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
 
 
 @dataclass
@@ -39,7 +42,10 @@ class World:
         )
     )
     target: KubernetesVersion = field(default_factory=lambda: V(1, 37, 1))
-    changing: frozenset[str] = frozenset()
+    manifests: dict[str, str] = field(default_factory=dict)
+    """Release → the manifest that it is to have; the others don't change."""
+    before: dict[str, str] = field(default_factory=dict)
+    """Release → the manifest that it has; "" where nothing is said."""
     observed: Observed = field(default_factory=lambda: Observed(V(1, 36, 3), {CONTROLLER: V(1, 36, 3)}, {}))
 
     def context(self) -> PreflightContext:
@@ -53,7 +59,13 @@ class World:
             self.target,
             self.observed,
             300.0,
-            self.changing,
+            Plan(self.observed.server, self.target, tuple(map(self._planned, self.manifests))),
+        )
+
+    def _planned(self, name: str) -> PlannedRelease:
+        after = self.manifests[name]
+        return PlannedRelease(
+            ReleaseSpec(name, "kube-system", Path("/c")), "upgrade", "", self.before.get(name, ""), after, ()
         )
 
     def find(self, check: Check) -> dict[str, Finding]:
@@ -74,7 +86,7 @@ class World:
     def node(self, name: str = CONTROLLER, ready: str = "True", **meta: Any) -> dict[str, Any]:
         """Set a node, and return it."""
         node = {
-            "metadata": {"name": name, **meta},
+            "metadata": {"name": name, "labels": CONTROL_PLANE if name == CONTROLLER else {}, **meta},
             "spec": {},
             "status": {
                 "conditions": [{"type": "Ready", "status": ready, "message": "because"}],
@@ -94,6 +106,7 @@ class World:
             },
             "status": {
                 "phase": "Running",
+                "hostIP": "10.0.0.2",
                 "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
                 "containerStatuses": [
                     {
@@ -134,10 +147,10 @@ def world() -> World:
     for name in COMPONENTS:
         world.kube.put(DEPLOYMENTS, deployment(name))
         world.pod(f"{name}-abc", {"app": name})
-    world.kube.put(DAEMONSETS, deployment("pod-checkpointer"))
-    checkpointer = world.pod("pod-checkpointer-abc", {"app": "pod-checkpointer"})
-    checkpointer["spec"]["containers"][0]["resources"] = {}
-    world.kube.put(PODS, checkpointer)
+    add_daemonset(world.kube, "pod-checkpointer")
+    add_pod(world.kube, "pod-checkpointer", name="pod-checkpointer-abc", daemon=True)
+    world.kube.raw_answers["/readyz"] = "ok"
+    world.kube.raw_answers["/metrics"] = ""
     for name in ("pod-checkpointer", "kube-apiserver", "kubernetes"):
         world.helm.install(name, "")
         world.release(name)

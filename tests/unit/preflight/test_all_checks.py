@@ -21,10 +21,17 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
     world.kube.unavailable = True
     findings = run_checks(world.context())
     assert {finding.id for finding in findings} == {
+        "access.unknown",
         "nodes.unknown",
         "control-plane.unknown",
+        "instances.unknown",
+        "critical-pods.unknown",
         "checkpointer.unknown",
         "memory.unknown",
+        "webhooks.unknown",
+        "apis.unknown",
+        "custom-resources.unknown",
+        "namespaces.unknown",
     }
     assert {finding.severity for finding in findings} == {"unknown"}
     assert "did not answer" in findings[0].diagnosis

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+import yaml
+
 from tests.unit.preflight.conftest import World
 from upgrader.model.workload import CHECKPOINT_OF
-from upgrader.preflight.context import DEPLOYMENTS, PODS
-from upgrader.preflight.control_plane import COMPONENTS, check_control_plane
+from upgrader.preflight.autoscalers import check_autoscalers
+from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, PODS
+from upgrader.preflight.control_plane import check_control_plane
 from upgrader.preflight.releases import check_releases
 
 MIRROR = {"kubernetes.io/config.mirror": "1"}
@@ -81,7 +85,7 @@ def test_a_young_pending_release_is_left_alone(world: World) -> None:
     world.helm.install("kubernetes", "", "pending-upgrade", updated=world.clock.now() - timedelta(seconds=20))
     world.release("kubernetes")
     found = world.find(check_releases)["releases.busy"]
-    assert (found.severity, found.remedy) == ("error", "Run again when it is 300 s old.")
+    assert (found.severity, found.remedy) == ("error", "Run again when it is 360 s old.")
 
 
 def test_a_pending_release_of_unknown_age_is_left_alone(world: World) -> None:
@@ -112,7 +116,10 @@ def test_a_release_that_never_worked_is_a_warning(world: World) -> None:
     """A failed first installation may be tried again; its way back is to uninstall."""
     world.helm.install("my-app", "", "failed", description="image not found")
     world.release("my-app")
-    assert "image not found" in world.find(check_releases)["releases.never-worked"].diagnosis
+    found = world.find(check_releases)["releases.never-worked"]
+    assert "image not found" in found.diagnosis
+    assert found.inhibits, "it may serve all the same, and a rollback would uninstall it"
+    assert "--wait" in found.remedy and "helm uninstall" not in found.remedy
 
 
 def test_a_failed_last_attempt_is_only_told(world: World) -> None:
@@ -120,3 +127,68 @@ def test_a_failed_last_attempt_is_only_told(world: World) -> None:
     world.helm.install("kubernetes", "", "failed")
     world.release("kubernetes")
     assert world.find(check_releases)["releases.last-failed"].severity == "info"
+
+
+@pytest.mark.parametrize(("replicas", "refused"), [(1, False), (2, True), (0, True)])
+def test_one_instance_on_each_controller(world: World, replicas: int, refused: bool) -> None:
+    """With any other number the gate of kube-apiserver never passes: the run is refused before it changes anything."""
+    world.manifests["kube-apiserver"] = (
+        f"{{kind: Deployment, metadata: {{name: kube-apiserver}}, spec: {{replicas: {replicas}}}}}\n---\n"
+        "{kind: Service, metadata: {name: kube-apiserver}}"
+    )
+    found = world.find(check_control_plane)
+    assert (found.keys() == {"control-plane.replicas"}) is refused
+    if refused:
+        assert "replicas: 1" in found["control-plane.replicas"].remedy
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "reconciler", "warned"),
+    [(3, 3, "lease", True), (1, 3, "lease", False), (1, 1, "none", False), (3, 3, "none", False)],
+)
+def test_endpoint_that_was_kept_for_the_change_to_several(
+    world: World, before: int, now: int, reconciler: str, warned: bool
+) -> None:
+    """Once the instances register themselves, a controller that dies would stay behind Service `kubernetes`."""
+    endpoint = """
+---
+kind: EndpointSlice
+metadata: {name: kube-apiserver, namespace: default}
+endpoints: [{addresses: [10.0.0.2]}]
+"""
+    manifest = (
+        "kind: Deployment\nmetadata: {name: kube-apiserver}\nspec: {replicas: %d, template: {spec: {containers: "
+        "[{name: kube-apiserver, args: [--endpoint-reconciler-type=%s]}]}}}\n"
+    )
+    world.manifests["kube-apiserver"] = manifest % (now, reconciler) + endpoint
+    world.before["kube-apiserver"] = manifest % (before, "lease" if before > 1 else "none")
+    found = world.find(check_control_plane)
+    assert ("control-plane.endpoints" in found) is warned
+    if warned:
+        finding = found["control-plane.endpoints"]
+        assert finding.severity == "warning" and "10.0.0.2" in finding.title
+        assert "endpoints.addresses" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("manager", "replicas", "warned"),
+    [("kube-controller-manager", 5, True), ("kube-controller-manager", 2, False), ("helm", 5, False)],
+)
+def test_number_of_pods_that_an_autoscaler_set(world: World, manager: str, replicas: int, warned: bool) -> None:
+    """A release that would reset it is named, with the value that leaves it alone."""
+    meta = {"name": "coredns", "namespace": "kube-system"}
+    manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {"replicas": 2}}
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+    owned = {"manager": manager, "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    live = {
+        **manifest,
+        "metadata": {**meta, "managedFields": [{"manager": "x"}, owned]},
+        "spec": {"replicas": replicas},
+    }
+    world.kube.put(DEPLOYMENTS, live, "kube-system")
+    assert world.find(check_autoscalers) == {}, "the release doesn't change"
+    world.manifests["kubernetes"] = yaml.safe_dump_all([settings, manifest])
+    found = world.find(check_autoscalers)
+    assert ("autoscalers.reset" in found) is warned
+    if warned:
+        assert "set by kube-controller-manager: release kubernetes resets it to 2" in found["autoscalers.reset"].title

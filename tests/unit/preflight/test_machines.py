@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.unit.preflight.conftest import CONTROLLER, World
+from tests.unit.preflight.conftest import CONTROL_PLANE, CONTROLLER, World
 from upgrader.ports import CommandResult
 from upgrader.preflight import certificates
 from upgrader.preflight.certificates import check_certificates
@@ -82,13 +82,49 @@ def test_a_node_on_its_way_out_is_an_error(world: World) -> None:
     assert "x/y" in world.find(check_nodes)["nodes.deleting"].diagnosis
 
 
-def test_a_cordoned_node_is_a_warning(world: World) -> None:
-    """Somebody may have meant it, so it is only said, with the command that undoes it."""
-    node = world.node()
-    node["spec"]["unschedulable"] = True
-    world.kube.put(NODES, node)
-    found = world.find(check_nodes)["nodes.cordoned"]
-    assert (found.severity, found.remedy) == ("warning", f"kubectl uncordon {CONTROLLER}")
+def test_cordoned_node(world: World) -> None:
+    """No step passes its gates with a cordoned controller; a worker's is only said, as somebody may have meant it."""
+    for name, severity in ((CONTROLLER, "error"), ("worker-1", "warning")):
+        node = world.node(name)
+        node["spec"]["unschedulable"] = True
+        world.kube.put(NODES, node)
+        found = world.find(check_nodes)["nodes.cordoned"]
+        assert (found.severity, found.remedy) == (severity, f"kubectl uncordon {name}")
+        world.node(name)
+
+
+def test_node_under_pressure(world: World) -> None:
+    """No step passes its gates on a controller whose disk is full; a worker's is only said."""
+    for name, severity in ((CONTROLLER, "error"), ("worker-1", "warning")):
+        node = world.node(name)
+        node["status"]["conditions"].append({"type": "DiskPressure", "status": "True", "message": "95 % full"})
+        world.kube.put(NODES, node)
+        found = world.find(check_nodes)["nodes.pressure"]
+        assert found.severity == severity and "95 % full" in found.title
+        world.node(name)
+
+
+def test_inventory_and_labels_must_agree(world: World) -> None:
+    """The control plane's pods go where the label is, and the gates look where the inventory says."""
+    world.node("controller-2", labels=CONTROL_PLANE)
+    found = world.find(check_nodes)["nodes.unlisted"]
+    assert found.severity == "error" and "controller-2" in found.title
+    assert "kubectl label node controller-2 node-role.kubernetes.io/control-plane-" in found.remedy
+    world.kube.delete(NODES, "controller-2")
+    world.node(labels={})
+    found = world.find(check_nodes)["nodes.unlabelled"]
+    assert found.remedy.startswith(f"kubectl label node {CONTROLLER} node-role.kubernetes.io/control-plane=;")
+
+
+def test_label_is_the_planned_selector(world: World) -> None:
+    """A cluster may choose its controllers by a label of its own."""
+    world.manifests["kube-apiserver"] = (
+        "{kind: Deployment, metadata: {name: kube-apiserver}, "
+        "spec: {template: {spec: {nodeSelector: {role: master}, containers: []}}}}"
+    )
+    assert world.find(check_nodes).keys() == {"nodes.unlabelled"}
+    world.node(labels={"role": "master"})
+    assert world.find(check_nodes) == {}
 
 
 def test_a_controller_that_is_no_node_is_an_error(world: World) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.preflight.conftest import V, World
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.version_skew import check_version
+from upgrader.preflight.version_skew import check_controller_kubelets, check_version
 
 
 @pytest.mark.parametrize("target", [V(1, 36, 3), V(1, 36, 9), V(1, 37, 0)])
@@ -47,3 +49,19 @@ def test_a_kubelet_may_be_three_minors_behind(world: World) -> None:
     assert world.find(check_version) == {}
     world.kubelet(V(1, 33, 9))
     assert "4 minor versions behind v1.37.1" in world.find(check_version)["version.kubelet-older"].title
+
+
+@pytest.mark.parametrize(("kubelet", "refused"), [(V(1, 34, 9), True), (V(1, 35, 0), False), (V(1, 37, 1), False)])
+def test_kubelet_without_file_key_refs(world: World, kubelet: KubernetesVersion, refused: bool) -> None:
+    """The skew policy allows a kubelet of v1.34, which can't start the chart's kube-apiserver: `fileKeyRef`."""
+    world.kubelet(kubelet)
+    found = world.find(check_controller_kubelets)
+    assert (found.keys() == {"kubelets.too-old"}) is refused
+    if refused:
+        assert "to v1.35 or newer" in found["kubelets.too-old"].remedy
+
+
+def test_workers_kubelet_may_be_older(world: World) -> None:
+    """No kube-apiserver runs there."""
+    world.observed = replace(world.observed, kubelets={**world.observed.kubelets, "worker-1": V(1, 34, 0)})
+    assert world.find(check_controller_kubelets) == {}

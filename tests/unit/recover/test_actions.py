@@ -9,8 +9,9 @@ import pytest
 from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.model.cluster import Host
 from upgrader.recover.diagnosis.diagnose import Controller
-from upgrader.recover.facts.host_facts import Unknown
+from upgrader.recover.facts.host_facts import Container, Endpoint, Unknown
 from upgrader.recover.restoring.actions import (
+    BESIDE_SECONDS,
     PARENT_SECONDS,
     STAGGER_SECONDS,
     STANDBY_SECONDS,
@@ -142,3 +143,124 @@ def test_the_standby_pod_goes_where_the_checkpointer_looks_for_it() -> None:
     """The manifest is that of the generation, at the one path that the pod-checkpointer knows."""
     (action,) = next_actions([controller()], Attempts(), 0.0, api_answers=False)
     assert getattr(action, "path", "") == ACTIVE_PATH
+
+
+def wrong(**changes: object) -> Controller:
+    """A controller whose own kube-apiserver serves, and is wrong; generation 4 was made from it."""
+    own = Container("kube-apiserver-new", "kube-system", "kube-apiserver", "running", uid="u-new", template="t-new")
+    generations = (replace(generation(3), pod="u-old", template="t-old"), replace(generation(4), pod="u-new"))
+    given = {"serves": True, "containers": (own,), "generations": generations, **changes}
+    return controller(**given)  # type: ignore[arg-type]
+
+
+def replaced(seen: Controller, attempts: Attempts | None = None, now: float = 0.0) -> list[str]:
+    """What is done about a wrong API, in words."""
+    actions = next_actions([replace(seen, wrong=True)], attempts or Attempts(), now, api_answers=True, replace=True)
+    return [str(action).partition(", kept on")[0] for action in actions]
+
+
+STOP = "controller-1: stop kube-apiserver-new, which answers wrongly"
+STANDBY = Container("kube-apiserver-checkpoint-c", "kube-system", "kube-apiserver", "running", standby=True, uid="u-s")
+
+
+def test_wrong_instance_is_replaced_by_a_generation_of_another_pod() -> None:
+    """The newest generation may have been made from the wrong pod itself: it is passed over."""
+    assert replaced(wrong()) == [PUT_3]
+
+
+def test_generation_of_another_template_comes_first() -> None:
+    """What has the wrong pod's template is tried only where there is nothing else."""
+    same = replace(generation(5), pod="u-other", template="t-new")
+    other = replace(generation(3), pod="u-old", template="t-old")
+    assert replaced(wrong(generations=(other, same))) == [PUT_3]
+    assert replaced(wrong(generations=(same,))) == ["controller-1: start kube-apiserver from its generation 5"]
+
+
+def test_wrong_instance_is_stopped_once_the_standby_pod_serves_beside_it() -> None:
+    """First the standby pod, then the stop: seen by its own answer, or after a while where it can't serve beside it."""
+    seen = wrong(active=3)
+    facts = seen.facts
+    assert facts is not None and isinstance(facts.api, Endpoint) and isinstance(facts.containers, tuple)
+    beside = replace(facts, containers=(*facts.containers, STANDBY))
+    starting = replace(seen, facts=replace(beside, api=replace(facts.api, instances=1)))
+    serving = replace(seen, facts=replace(beside, api=replace(facts.api, instances=2)))
+    attempts = Attempts(standbys={("controller-1", 3): 0.0})
+    assert replaced(starting, attempts, 5.0) == []
+    assert replaced(serving, attempts, 5.0) == [STOP]
+    assert replaced(starting, attempts, BESIDE_SECONDS) == [STOP]
+
+
+def test_standby_pod_that_is_wrong_as_well_is_replaced_by_an_older_one() -> None:
+    """If it serves alone and the API is still wrong, the next generation gets its turn, after the same time as ever."""
+    seen = wrong(active=4, containers=(STANDBY,))
+    attempts = Attempts(standbys={("controller-1", 4): 0.0})
+    assert replaced(seen, attempts, STANDBY_SECONDS - 1) == []
+    assert replaced(seen, attempts, STANDBY_SECONDS) == [PUT_3]
+
+
+def test_nothing_is_replaced_without_need_or_means() -> None:
+    """kubeadm's own static pod is nobody's release; without another generation, or without facts, nothing is done."""
+    facts = wrong().facts
+    assert facts is not None and isinstance(facts.containers, tuple)
+    static = tuple(replace(item, static=True) for item in facts.containers)
+    assert replaced(wrong(containers=static)) == []
+    assert replaced(wrong(generations=(replace(generation(4), pod="u-new"),))) == []
+    assert replaced(wrong(containers=Unknown("no answer"))) == []
+
+
+def test_wrong_instances_are_replaced_one_controller_after_the_other() -> None:
+    """Only where the evidence is, and only after the first: an API server that is right is left alone."""
+    first, second = replace(wrong(), wrong=True), replace(wrong(name="controller-2"), wrong=True)
+    right = wrong(name="controller-3")
+    seen = next_actions([first, second, right], Attempts(), 0.0, api_answers=True, replace=True)
+    assert [str(action).partition(",")[0] for action in seen] == [PUT_3]
+    waits = replace(wrong(active=3), wrong=True)
+    assert next_actions([waits, second], Attempts(), 0.0, api_answers=True, replace=True) == ()
+    assert next_actions([first], Attempts(), 0.0, api_answers=True) == ()
+
+
+def test_pods_of_other_clusters_are_left_alone() -> None:
+    """A hosted control plane's kube-apiserver, in a namespace of its own, is none of ours."""
+    facts = wrong().facts
+    assert facts is not None and isinstance(facts.containers, tuple)
+    assert replaced(wrong(containers=tuple(replace(item, namespace="tenant-a") for item in facts.containers))) == []
+
+
+def test_pod_that_a_wrong_one_replaced_was_right() -> None:
+    """While it still ends, its generation is the one to start, and it isn't stopped; a restart makes no pod newer."""
+    old = Container("kube-apiserver-old", "kube-system", "kube-apiserver", "running", uid="u-old", created=30.0)
+    begun = Container("kube-apiserver-old", "kube-system", "address", "exited", uid="u-old", created=1.0)
+    new = Container("kube-apiserver-new", "kube-system", "kube-apiserver", "running", uid="u-new", created=20.0)
+    assert replaced(wrong(containers=(old, begun, new))) == [PUT_3]
+    attempts = Attempts(standbys={("controller-1", 3): 0.0})
+    assert replaced(wrong(containers=(old, begun, new), active=3), attempts, BESIDE_SECONDS) == [STOP]
+
+
+def test_the_instance_with_the_evidence_is_stopped_whatever_its_age() -> None:
+    """A rollback may have made a right pod already, which is newer than the wrong one that still ends."""
+    old = Container("kube-apiserver-old", "kube-system", "kube-apiserver", "running", uid="u-old", created=1.0)
+    new = Container("kube-apiserver-new", "kube-system", "kube-apiserver", "running", uid="u-new", created=20.0)
+    attempts = Attempts(standbys={("controller-1", 3): 0.0})
+    seen = replace(wrong(containers=(old, new), active=3), wrong_pods=frozenset({"u-old"}))
+    assert replaced(seen, attempts, BESIDE_SECONDS) == ["controller-1: stop kube-apiserver-old, which answers wrongly"]
+
+
+def test_standby_pod_that_is_wrong_beside_a_right_instance_is_left_to_the_checkpointer() -> None:
+    """Nothing is stopped or started: the workload's own pod serves, so that the standby pod is removed anyway."""
+    new = Container("kube-apiserver-new", "kube-system", "kube-apiserver", "running", uid="u-new", created=20.0)
+    attempts = Attempts(standbys={("controller-1", 4): 0.0})
+    seen = replace(wrong(containers=(new, STANDBY), active=4), wrong_pods=frozenset({"u-s"}))
+    right = replace(seen, right_pods=frozenset({"u-new"}))
+    assert replaced(right, attempts, STANDBY_SECONDS) == []
+    other = replace(wrong(name="controller-2"), wrong=True)
+    both = next_actions([replace(right, wrong=True), other], attempts, STANDBY_SECONDS, api_answers=True, replace=True)
+    assert [str(action).partition(",")[0] for action in both] == [PUT_3.replace("-1", "-2")], "it holds nobody up"
+    assert replaced(seen, attempts, STANDBY_SECONDS) == [PUT_3], "its own pod was not seen to serve"
+
+
+def test_instance_that_serves_is_never_stopped_for_another_one() -> None:
+    """Where the wrong instance's pod isn't known, age doesn't make the right one guilty."""
+    new = Container("kube-apiserver-new", "kube-system", "kube-apiserver", "running", uid="u-new", created=20.0)
+    attempts = Attempts(standbys={("controller-1", 3): 0.0})
+    seen = replace(wrong(containers=(new,), active=3), right_pods=frozenset({"u-new"}))
+    assert not any("stop" in action for action in replaced(seen, attempts, BESIDE_SECONDS))

@@ -11,12 +11,15 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
-from upgrader.errors import RollbackFailed
+from upgrader.errors import ApiError, RollbackFailed
+from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
-from upgrader.ports import CommandResult
-from upgrader.recover.diagnosis.diagnose import ApiSeen, Controller, Diagnosis
-from upgrader.recover.restoring.api_recovery import API_SECONDS, ApiRecovery
+from upgrader.ports import CommandResult, Kind
+from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
+from upgrader.recover.diagnosis.wrong_api import ApiSeen
+from upgrader.recover.facts.host_facts import Container
+from upgrader.recover.restoring.api_recovery import API_SECONDS, STOPS, ApiRecovery
 
 START_SECONDS = 8.0
 
@@ -180,3 +183,106 @@ def test_copy_that_could_not_be_written_is_tried_again() -> None:
     world.happen = answers_again  # type: ignore[method-assign]
     world.bring_api_back()
     assert world.hosts.files["controller-1", ACTIVE_PATH] == b"4"
+
+
+class WrongWorld(World):
+    """One controller whose API answers, and is wrong until its instance is stopped beside a sound standby pod."""
+
+    def __init__(self, sound: tuple[int, ...] = (3,)) -> None:
+        super().__init__(sound)
+        self.kube.unavailable = False
+        self.kube.put(PODS, {"metadata": {"name": "kube-apiserver-new"}}, "kube-system")
+        self.right = False
+        self.looks = 0
+        self.hosts.commands |= {"python3": self._stop, "sh": CommandResult(0, "", "")}
+
+    def examine(self) -> Diagnosis:
+        self.looks += 1
+        own = Container("kube-apiserver-new", "kube-system", "kube-apiserver", "running", uid="u-new")
+        standby = replace(own, uid="u-s", standby=True)
+        put = self._standby()
+        made = (generation(3), replace(generation(4), pod="u-new"))
+        seen = controller(
+            active=int(put) if put else None,
+            generations=made,
+            serves=True,
+            containers=(own, standby) if put else (own,),
+        )
+        seen = replace(seen, wrong=not self.right)
+        wrong = "" if self.right else "kube-apiserver is ready, but wrong: it refuses kubelet"
+        return Diagnosis(ApiSeen(True), (seen,), (), wrong)
+
+    def _stop(self, _host: Host, _command: Sequence[str], _stdin: bytes) -> CommandResult:
+        self.right = bool(self._standby()) and int(self._standby()) in self.sound
+        return CommandResult(0, '{"stopped": ["kube-apiserver-new"]}', "")
+
+
+def test_wrong_instance_is_replaced_stopped_and_deleted() -> None:
+    """First the standby pod, then the stop; then its pod is deleted, as the kubelet would start it again."""
+    world = WrongWorld()
+    world.bring_api_back()
+    assert [note.partition(", ")[0] for note in world.notes] == [
+        "controller-1: start kube-apiserver from its generation 3",
+        "controller-1: stop kube-apiserver-new",
+        "deleting pod kube-apiserver-new",
+    ]
+    assert world.kube.get(PODS, "kube-apiserver-new", "kube-system") is None
+    assert world.clock.monotonic() < 60
+
+
+def test_api_that_looked_wrong_once_is_left_alone() -> None:
+    """A single examination may be of an API server that starts: it changes nothing."""
+    world = WrongWorld()
+    examine = world.examine
+
+    def once() -> Diagnosis:
+        seen = examine()
+        world.right = True
+        return seen
+
+    world.examine = once  # type: ignore[method-assign]
+    world.bring_api_back()
+    assert (world.notes, world.looks) == ([], 2)
+
+
+def test_nothing_to_replace_a_wrong_instance_with() -> None:
+    """Where the only generation was made from the wrong pod, the recovery ends soon, and says so."""
+    world = WrongWorld()
+    examine = world.examine
+
+    def without_others() -> Diagnosis:
+        seen = examine()
+        first = seen.controllers[0]
+        assert first.facts is not None and isinstance(first.facts.workloads, tuple)
+        workload = replace(first.facts.workloads[0], generations=(replace(generation(4), pod="u-new"),))
+        return replace(seen, controllers=(replace(first, facts=replace(first.facts, workloads=(workload,))),))
+
+    world.examine = without_others  # type: ignore[method-assign]
+    with pytest.raises(RollbackFailed, match="nothing can replace them"):
+        world.bring_api_back()
+    assert world.clock.monotonic() < 10
+
+
+def test_generation_that_is_refused_the_same_is_taken_back() -> None:
+    """Where another generation changes nothing, the fault isn't the instance's: the recovery ends soon, and leaves no
+    standby pod behind.
+    """
+    world = WrongWorld(sound=())
+    with pytest.raises(RollbackFailed, match="is refused the same") as failed:
+        world.bring_api_back()
+    assert "certificates" in failed.value.remedy
+    assert world.hosts.ran[-1][1][-1] == ACTIVE_PATH
+    assert sum(note.startswith("controller-1: stop") for note in world.notes) == STOPS + 1
+    assert world.clock.monotonic() < 120
+
+
+def test_pod_that_cannot_be_deleted_is_noted() -> None:
+    """The API is right again all the same: the gates that follow find what is left."""
+    world = WrongWorld()
+
+    def refuse(kind: Kind, name: str, namespace: str = "") -> None:
+        raise ApiError(f"delete {name}: HTTP 500")
+
+    world.kube.delete = refuse  # type: ignore[method-assign]
+    world.bring_api_back()
+    assert world.notes[-1] == "delete kube-apiserver-new: HTTP 500"

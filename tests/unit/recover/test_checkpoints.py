@@ -6,7 +6,8 @@ import json
 
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.recover.controllers import controller, generation
-from upgrader.recover.diagnosis.diagnose import ApiSeen, Controller, Diagnosis
+from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
+from upgrader.recover.diagnosis.wrong_api import ApiSeen
 from upgrader.recover.steps.checkpoints import read_checkpoints
 
 

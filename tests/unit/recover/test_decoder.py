@@ -16,7 +16,17 @@ WHY = {"unknown": "no answer within 9 s"}
 def answer(**facts: Any) -> dict[str, Any]:
     """A program's answer in which every fact but these is unknown."""
     names = (
-        *("containers", "complaints", "booted", "kubelet", "containerd", "runtime", "spaces", "certificates"),
+        *(
+            "containers",
+            "complaints",
+            "clients",
+            "booted",
+            "kubelet",
+            "containerd",
+            "runtime",
+            "spaces",
+            "certificates",
+        ),
         *("manifests", "etcd", "etcd_server", "api", "workloads"),
     )
     return {"taken": 100.0, "took": 0.0, **dict.fromkeys(names, WHY), **facts}

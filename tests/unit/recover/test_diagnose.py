@@ -15,7 +15,8 @@ import pytest
 from tests.unit.recover.host_facts_json import host_facts
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
-from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis, diagnose
+from upgrader.recover.diagnosis.diagnose import Diagnosis, diagnose
+from upgrader.recover.diagnosis.wrong_api import ApiSeen
 from upgrader.recover.facts.host_facts import Examined
 
 CASES = {

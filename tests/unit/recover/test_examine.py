@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import shutil
@@ -25,7 +26,7 @@ from upgrader.checkpointer.storage.store import Store
 from upgrader.errors import HostError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.node.generation import Origin
-from upgrader.node.workload_policy import Policy
+from upgrader.node.workload_policy import Policy, Workload
 from upgrader.ports import CommandResult
 from upgrader.recover.facts.collect import examine, examine_all
 from upgrader.recover.facts.host_facts import Certificate, EtcdServer, Generation, HostFacts, Manifests, Unit, Unknown
@@ -320,6 +321,35 @@ def test_etcds_manifest_data_and_backups(disk: Disk) -> None:
     assert not isinstance(etcd.server, EtcdServer)
     disk.write("/var/lib/etcd/member/snap/db", "x")
     assert disk.examine().etcd.data == "present"
+
+
+def test_an_unreadable_workload_hides_no_other(disk: Disk) -> None:
+    """A folder that can't be read is reported for its workload alone; kube-apiserver's generations are still known."""
+    disk.start_runtime()
+    disk.capture()
+    broken = Workload("kube-system", "broken")
+    disk.store.generations(broken).mkdir(parents=True)
+    disk.store.manifest_path(broken).mkdir()
+    facts = disk.examine()
+    workload, other = facts.workload(), facts.workload(str(broken))
+    assert workload is not None and workload.restorable is not None and workload.trouble == ""
+    assert other is not None and "checkpointer/workloads/kube-system.broken can't be read" in other.trouble
+    assert str(disk.root) not in other.trouble.partition(":")[0]
+
+
+def test_keys_are_those_of_the_readable_workloads(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can't be read has no key in etcd that could be asked for; the others have."""
+    disk.capture()
+    disk.store.generations(Workload("kube-system", "broken")).mkdir(parents=True)
+    real = Store.numbers
+
+    def numbers(store: Store, workload: Workload) -> list[int]:
+        if workload.name == "broken":
+            raise OSError(errno.EIO, "Input/output error")
+        return real(store, workload)
+
+    monkeypatch.setattr(Store, "numbers", numbers)
+    assert checkpoint_facts.stored_keys(disk.store) == ["/registry/deployments/kube-system/kube-apiserver"]
 
 
 def test_etcd_is_asked_for_what_was_checkpointed(disk: Disk) -> None:

@@ -19,7 +19,8 @@ from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.workload import CHECKPOINT_OF
 from upgrader.ports import CommandResult
-from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis
+from upgrader.recover.diagnosis.diagnose import Diagnosis
+from upgrader.recover.diagnosis.wrong_api import ApiSeen
 from upgrader.recover.steps.hand_over import (
     ALONE_SECONDS,
     BESIDE_SECONDS,

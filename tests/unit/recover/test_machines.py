@@ -11,7 +11,7 @@ from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.errors import HostError
 from upgrader.model.workload import CHECKPOINT_OF
 from upgrader.ports import CommandResult
-from upgrader.recover.restoring.actions import StartStandby, StartUnit
+from upgrader.recover.restoring.actions import StartStandby, StartUnit, StopInstances
 from upgrader.recover.restoring.host_actions import HostActions
 
 HOST = controller().host
@@ -71,3 +71,24 @@ def test_unit_is_started_also_after_it_failed_too_often(hosts: FakeHosts) -> Non
     ((_, command),) = hosts.ran
     assert command[-1] == "kubelet"
     assert command[2].index("reset-failed") < command[2].index("systemctl start")
+
+
+STOP = StopInstances(HOST, {"u-2": "kube-apiserver-b", "u-1": "kube-apiserver-a"})
+
+
+def test_wrong_instances_are_stopped_by_the_uids_of_their_pods(hosts: FakeHosts) -> None:
+    """The program that stops them gets the UIDs as arguments, and nothing else."""
+    hosts.commands["python3"] = CommandResult(0, '{"stopped": ["kube-apiserver-a"]}\n', "")
+    HostActions(hosts).carry_out(STOP)
+    assert hosts.ran == [(HOST.name, ("python3", "-I", "-", "u-1", "u-2"))]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"), [('{"failed": "containerd: no answer"}', "containerd: no answer"), ("no JSON", "understood")]
+)
+def test_instances_that_could_not_be_stopped_are_an_error(hosts: FakeHosts, answer: str, words: str) -> None:
+    """Neither the runtime's refusal nor an answer without sense passes for success."""
+    hosts.commands["python3"] = CommandResult(0, answer, "")
+    with pytest.raises(HostError, match=words) as failed:
+        HostActions(hosts).carry_out(STOP)
+    assert "container runtime" in failed.value.remedy

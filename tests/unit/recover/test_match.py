@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+from typing import Any
 
 import pytest
 import yaml
 
+from upgrader.checkpointer.static_pods.sanitise import candidate
 from upgrader.model.release import Revision
+from upgrader.node.workload_policy import Workload
+from upgrader.recover.steps.pod_content import contradictions, pod_content
 from upgrader.recover.steps.revision_match import Checkpoint, matching, rendered
 
 SPACE, NAME = "kube-system", "kube-apiserver"
@@ -82,3 +87,136 @@ def test_record_that_is_no_record(record: bytes) -> None:
     """A generation that can't be understood is reported as such."""
     with pytest.raises(ValueError, match=r"."):
         Checkpoint.parse(7, b'{"spec": {"containers": []}}', record)
+
+
+def full(**changes: object) -> dict[str, Any]:
+    """A template as the chart renders it: probes, mounts, variables, resources. `changes`: fields of its container."""
+    container = {
+        "name": NAME,
+        "image": "kube-apiserver:v1.36.3",
+        "args": ["--a"],
+        "env": [
+            {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+            {
+                "name": "PRIVATE",
+                "valueFrom": {"fileKeyRef": {"volumeName": "scratch", "path": "env", "key": "PRIVATE"}},
+            },
+        ],
+        "ports": [{"name": "https", "containerPort": 6443}],
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", "port": "https", "scheme": "HTTPS"},
+            "initialDelaySeconds": 0,
+        },
+        "resources": {"requests": {"cpu": "1000m"}},
+        "volumeMounts": [{"name": "pki", "mountPath": "/pki"}, {"name": "audit", "mountPath": "/audit"}],
+        "securityContext": {"allowPrivilegeEscalation": False},
+        **changes,
+    }
+    return {
+        "hostNetwork": True,
+        "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+        "containers": [container],
+        "volumes": [
+            {"name": "pki", "hostPath": {"path": "/pki"}},
+            {"name": "audit", "secret": {"secretName": "audit"}},
+            {"name": "scratch", "emptyDir": {}},
+        ],
+    }
+
+
+def stored(template: dict[str, Any]) -> dict[str, Any]:
+    """A pod of that template, as the API server has it: with its defaults, and what admission adds."""
+    pod = copy.deepcopy(template)
+    pod |= {"restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "terminationGracePeriodSeconds": 30}
+    pod |= {"securityContext": {}, "priority": 2000001000, "schedulerName": "default-scheduler"}
+    pod["tolerations"] = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}]
+    for container in pod["containers"]:
+        container |= {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+        container["imagePullPolicy"] = "IfNotPresent"
+        probe = container["readinessProbe"]
+        probe |= {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+        probe.pop("initialDelaySeconds", None)
+        for kind in container.get("resources", {}).values():
+            for name, value in kind.items():
+                kind[name] = {"1000m": "1", "1024Mi": "1Gi"}.get(value, value)
+        for entry in container.get("env", ()):
+            for kind, default in (("fieldRef", {"apiVersion": "v1"}), ("fileKeyRef", {"optional": False})):
+                if kind in entry.get("valueFrom", {}):
+                    entry["valueFrom"][kind] |= default
+    for volume in pod["volumes"]:
+        for source in ("hostPath", "secret"):
+            if source in volume:
+                volume[source]["type" if source == "hostPath" else "defaultMode"] = "" if source == "hostPath" else 420
+    meta = {"name": f"{NAME}-abc-x", "namespace": SPACE, "annotations": {}, "uid": "u"}
+    return {"metadata": meta, "spec": pod, "status": {}}
+
+
+def of_pod(template: dict[str, Any]) -> Checkpoint:
+    """The checkpoint that the pod-checkpointer itself makes of a pod of that template."""
+    made = candidate(stored(template), Workload(SPACE, NAME), lambda *_: {"policy": b"x"}, {})
+    placed = made.placed("/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/generations/7/volumes", 7)
+    return Checkpoint.parse(7, json.dumps(placed).encode(), b'{"entries": {}}')
+
+
+def release(template: dict[str, Any]) -> str:
+    """A release's manifest with that template."""
+    document = {"kind": "Deployment", "metadata": {"name": NAME}, "spec": {"template": {"spec": template}}}
+    return yaml.safe_dump(document)
+
+
+CHANGES: dict[str, dict[str, object]] = {
+    "a memory limit": {"resources": {"requests": {"cpu": "1000m"}, "limits": {"memory": "100Mi"}}},
+    "another memory limit": {"resources": {"requests": {"cpu": "1000m"}, "limits": {"memory": "1024Mi"}}},
+    "more environment": {"env": [*full()["containers"][0]["env"], {"name": "GODEBUG", "value": "madvdontneed=9"}]},
+    "no environment": {"env": []},
+    "a bad mount": {"volumeMounts": [{"name": "pki", "mountPath": "/pki"}, {"name": "audit", "mountPath": "/other"}]},
+    "one mount less": {"volumeMounts": [{"name": "pki", "mountPath": "/pki"}]},
+    "a bad probe": {"readinessProbe": {"httpGet": {"path": "/nope", "port": "https", "scheme": "HTTPS"}}},
+    "another user": {"securityContext": {"allowPrivilegeEscalation": False, "runAsUser": 65534}},
+    "no resources": {"resources": {}},
+}
+
+
+@pytest.mark.parametrize("bad", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("newest_is_good", [False, True], ids=["the older is good", "the newer is good"])
+def test_every_part_of_the_pod_tells_revisions_apart(bad: dict[str, object], newest_is_good: bool) -> None:
+    """Whatever part of the template two revisions differ in, the one whose pod was checkpointed is found: not a flag
+    alone can keep a pod from running.
+    """
+    manifests = {3: release(full()), 4: release(full(**bad))}
+    assert chosen(manifests, of_pod(full(**bad) if newest_is_good else full())) == (4 if newest_is_good else 3)
+
+
+def test_what_the_api_server_makes_of_a_template_is_the_same() -> None:
+    """Defaults, other ways to write a quantity and a Secret's files in their folder are no differences."""
+    template = full(resources={"limits": {"memory": "1024Mi", "cpu": "1000m"}})
+    assert chosen({1: release(template)}, of_pod(template)) == 1
+
+
+def test_a_volume_that_is_gone_is_a_difference() -> None:
+    """A template that states a volume which the checkpoint doesn't have isn't what it was made of."""
+    other = full()
+    other["volumes"].append({"name": "more", "emptyDir": {"sizeLimit": "10Mi"}})
+    assert chosen({1: release(other)}, of_pod(full())) is None
+
+
+def test_values_that_come_from_the_api_are_not_compared() -> None:
+    """A variable from a ConfigMap is a literal in the checkpoint: what it held then isn't known now."""
+    reference = {"name": "LEVEL", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "policy"}}}
+    template = full(env=[reference])
+    pod = full(env=[{"name": "LEVEL", "value": "x"}])
+    assert chosen({1: release(template)}, of_pod(pod)) == 1
+
+
+def test_what_is_no_quantity_is_compared_as_it_is() -> None:
+    """A value that can't be read as a number is still told apart from another one."""
+    one, other = (pod_content({"resources": {"limits": {"x": text}}}) for text in ("many", "few"))
+    assert contradictions(one, other) == [("resources", "limits", "x")]
+    assert contradictions(one, one) == []
+
+
+def test_a_checkpoint_knows_the_template_of_its_pod() -> None:
+    """The hash that the pod carried is read from the record."""
+    record = {"entries": {}, "origin": {"template_hash": "5c4"}}
+    found = Checkpoint.parse(7, b'{"spec": {"containers": []}}', json.dumps(record).encode())
+    assert found.template_hash == "5c4"

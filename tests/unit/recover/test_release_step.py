@@ -18,7 +18,8 @@ from tests.unit.gates.builders import add_deployment, add_pod, crashed, running,
 from tests.unit.recover.controllers import controller, generation
 from upgrader.errors import ApiUnavailable, ReleaseLocked, StepFailed
 from upgrader.gates.kubernetes_kinds import WORKLOADS
-from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis
+from upgrader.recover.diagnosis.diagnose import Diagnosis
+from upgrader.recover.diagnosis.wrong_api import ApiSeen
 from upgrader.recover.steps.release_recovery import ReleaseRecoveryStep
 
 NAME, SPACE = "kube-apiserver", "kube-system"
@@ -26,15 +27,16 @@ GOOD, BAD = ("--a=1",), ("--a=1", "--nonsense")
 INTERRUPTED = "Preparing upgrade"
 
 
-def pod(*args: str) -> dict[str, Any]:
-    """A pod's spec."""
-    return {"containers": [{"name": NAME, "image": "kube-apiserver:v1", "command": [NAME], "args": list(args)}]}
+def pod(*args: str, **more: Any) -> dict[str, Any]:
+    """A pod's spec; `more`: further fields of its container."""
+    container = {"name": NAME, "image": "kube-apiserver:v1", "command": [NAME], "args": list(args), **more}
+    return {"containers": [container]}
 
 
-def manifest(*args: str) -> str:
+def manifest(*args: str, **more: Any) -> str:
     """A release's manifest."""
     return yaml.safe_dump(
-        {"kind": "Deployment", "metadata": {"name": NAME}, "spec": {"template": {"spec": pod(*args)}}}
+        {"kind": "Deployment", "metadata": {"name": NAME}, "spec": {"template": {"spec": pod(*args, **more)}}}
     )
 
 
@@ -51,14 +53,20 @@ class World:
         record = {"entries": {"manifest.json": {"sha256": sha}}}
         self.hosts.files["controller-1", f"{kept.folder}/generation.json"] = json.dumps(record).encode()
 
-    def live(self, *args: str, healthy: bool = False, restarts: int = 4) -> None:
+    def checkpoint_of(self, template_hash: str) -> None:
+        """Have the generation name the template of its pod."""
+        record = {"entries": {}, "origin": {"template_hash": template_hash}}
+        self.hosts.files["controller-1", f"{generation(4).folder}/generation.json"] = json.dumps(record).encode()
+
+    def live(self, *args: str, healthy: bool = False, restarts: int = 4, template_hash: str = "", **more: Any) -> None:
         """The live Deployment; unhealthy, its new pod crashes beside the standby pod."""
         add_deployment(self.kube, NAME, **({} if healthy else {"readyReplicas": 0, "availableReplicas": 0}))
         found = self.kube.get(WORKLOADS["Deployment"], NAME, SPACE)
         assert found is not None
-        spec = {**found["spec"], "template": {"spec": pod(*args)}}
+        spec = {**found["spec"], "template": {"spec": pod(*args, **more)}}
         self.kube.put(WORKLOADS["Deployment"], {**found, "spec": spec}, SPACE)
-        add_pod(self.kube, NAME, running(NAME) if healthy else crashed(name=NAME, restarts=restarts))
+        labels = {"app": NAME, "pod-template-hash": template_hash} if template_hash else None
+        add_pod(self.kube, NAME, running(NAME) if healthy else crashed(name=NAME, restarts=restarts), labels=labels)
 
     def apply(self, *, api_was_away: bool = True) -> list[str]:
         """Carry the step out; what Helm was asked to do."""
@@ -99,6 +107,40 @@ def test_edit_by_hand(world: World) -> None:
     world.live(*BAD)
     assert world.apply() == [f"rollback {NAME} 2"]
     assert any("edited by hand" in note for note in world.notes)
+
+
+LIMIT: dict[str, Any] = {"resources": {"limits": {"memory": "100Mi"}}}
+
+
+def test_memory_limit_that_kills(world: World) -> None:
+    """A plain `helm upgrade` that changed nothing but a limit: the revision that is killed is never the target."""
+    world.helm.install(NAME, manifest(*GOOD, **LIMIT))
+    world.live(*GOOD, **LIMIT)
+    assert world.apply() == [f"rollback {NAME} 1"]
+
+
+def test_revision_that_fails_for_what_no_checkpoint_holds(world: World) -> None:
+    """A change that a checkpoint doesn't show, such as a node selector, leaves equal content: the evidence decides."""
+    world.checkpoint_of("good")
+    world.helm.install(NAME, manifest(*GOOD))
+    world.live(*GOOD, template_hash="bad")
+    assert world.apply() == [f"rollback {NAME} 1"]
+
+
+def test_template_that_made_the_checkpoint_is_not_to_blame(world: World) -> None:
+    """Where the very template that the checkpoint was made of crashes, no older revision is put in its place."""
+    world.checkpoint_of("good")
+    world.helm.install(NAME, manifest(*GOOD))
+    world.live(*GOOD, template_hash="good")
+    assert world.apply() == [f"rollback {NAME} 2"]
+
+
+def test_limit_that_was_edited_by_hand(world: World) -> None:
+    """An edit of anything in the pod counts as one: the release's newest revision is good, and written again."""
+    world.helm.install(NAME, manifest(*GOOD))
+    world.live(*GOOD, **LIMIT)
+    assert world.apply() == [f"rollback {NAME} 2"]
+    assert any("memory limit of kube-apiserver" in note for note in world.notes)
 
 
 @pytest.mark.parametrize("status", ["pending-upgrade", "failed", "pending-rollback"])

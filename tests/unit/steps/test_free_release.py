@@ -25,7 +25,7 @@ def test_old_pending_release_is_rolled_back() -> None:
     """A release left in pending-upgrade for longer than Helm's timeout is rolled back to its last good revision."""
     helm, clock = FakeHelm(), FakeClock()
     helm.install("app", "tag: good\n")
-    helm.install("app", "tag: half\n", "pending-upgrade", updated=clock.now() - timedelta(seconds=61))
+    helm.install("app", "tag: half\n", "pending-upgrade", updated=clock.now() - timedelta(seconds=121))
     free(helm, clock)
     assert helm.calls == ["rollback app 1"]
     assert helm.manifest("app", "kube-system") == "tag: good\n"
@@ -39,7 +39,7 @@ def test_fresh_pending_release_is_left_alone() -> None:
     with pytest.raises(ReleaseLocked) as caught:
         free(helm, clock)
     assert helm.calls == []
-    assert "60 s" in caught.value.remedy
+    assert "120 s" in caught.value.remedy
 
 
 def test_pending_install_that_never_worked_is_not_removed() -> None:
@@ -48,7 +48,7 @@ def test_pending_install_that_never_worked_is_not_removed() -> None:
     helm.install("app", "tag: half\n", "pending-install", updated=clock.now() - timedelta(hours=1))
     with pytest.raises(ReleaseLocked) as caught:
         free(helm, clock)
-    assert "helm uninstall app" in caught.value.remedy
+    assert "helm rollback app" in caught.value.remedy and "uninstall" not in caught.value.remedy
     assert helm.calls == []
 
 

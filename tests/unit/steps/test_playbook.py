@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.playbooks import FakePlaybooks
 from upgrader.errors import PlaybookError, RollbackFailed, StepFailed
 from upgrader.model.cluster import Host
+from upgrader.model.release import RestorePoint
 from upgrader.ports import CommandResult
 from upgrader.steps.playbook import PlaybookStep
 from upgrader.steps.playbook_markers import PlaybookInspector, PlaybookMarkers
@@ -36,16 +38,28 @@ def test_undo_runs_the_undo_playbook() -> None:
     playbooks = FakePlaybooks()
     tune = step(playbooks, Path("/p/untune.yml"))
     point = tune.capture()
+    assert str(point) == "untune.yml"
     tune.apply(quiet)
     tune.undo(point, quiet)
     assert [name for name, *_ in playbooks.ran] == ["tune.yml", "untune.yml"]
 
 
 def test_playbook_without_a_way_back_says_so() -> None:
-    """A playbook that can't be undone is reported as such, never as undone."""
-    tune = step(FakePlaybooks())
-    with pytest.raises(RollbackFailed, match=r"tune\.yml has no playbook that undoes it"):
-        tune.undo(tune.capture(), quiet)
+    """A playbook that can't be undone is reported as such, never as undone; no file that a journal names is run."""
+    playbooks = FakePlaybooks()
+    with pytest.raises(RollbackFailed, match=r"names no playbook that undoes tune\.yml") as caught:
+        step(playbooks).undo(RestorePoint(playbook="/tmp/evil.yml"), quiet)
+    assert "`undo` of the step tune" in caught.value.remedy
+    assert playbooks.ran == []
+
+
+@pytest.mark.parametrize("undo", [None, Path("/p/untune.yml")])
+def test_playbook_of_a_journal_is_never_run(undo: Path | None) -> None:
+    """A restore point may come from a cluster's copy of a journal: no file that it names runs on this machine."""
+    playbooks = FakePlaybooks()
+    with suppress(RollbackFailed):
+        step(playbooks, undo).undo(RestorePoint(playbook="/tmp/evil.yml"), quiet)
+    assert [name for name, *_ in playbooks.ran] == ([undo.name] if undo else [])
 
 
 def test_failed_playbook_fails_the_step() -> None:

@@ -81,7 +81,7 @@ def test_findings_come_worst_first() -> None:
 
 def test_no_findings_are_said_too() -> None:
     """An empty list could mean that nothing was checked."""
-    assert "no checks block the run" in text(draw_findings([]))
+    assert "no check blocks the run" in text(draw_findings([]))
 
 
 @pytest.mark.parametrize("diff", [False, True])
@@ -105,7 +105,7 @@ def test_a_report_shows_outcome_steps_and_availability() -> None:
         outcome="rolled-back",
         seconds=75.0,
         steps=(
-            StepState("pod-checkpointer", "passed", "unchanged", seconds=12.0, gates=(GateState("g", "held", 1.0),)),
+            StepState("pod-checkpointer", "passed", "unchanged", seconds=12.0, gates=(GateState("g", "passed", 1.0),)),
             StepState("kube-apiserver", "undone", "a:v1 → a:v2", seconds=34.0, undo_seconds=11.0),
             StepState("kubernetes", "applying", "b:v1 → b:v2"),
         ),

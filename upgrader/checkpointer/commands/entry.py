@@ -19,6 +19,8 @@ from upgrader.checkpointer.loop import Loop
 from upgrader.checkpointer.observation.api_client import Api
 from upgrader.checkpointer.observation.local_node import Machine
 from upgrader.checkpointer.observation.observer import Observer
+from upgrader.checkpointer.observation.pull_records import FOLDER
+from upgrader.checkpointer.observation.scope import Scope
 from upgrader.checkpointer.observed_values import Settings
 from upgrader.checkpointer.reporting.health_server import Health, ask_peer, serve
 from upgrader.checkpointer.reporting.pass_report import Board
@@ -89,6 +91,23 @@ def _parser() -> argparse.ArgumentParser:
         default=Path("/etc/kubernetes/kubelet.conf"),
         help="the kubelet's credential (default: %(default)s)",
     )
+    run.add_argument(
+        "--namespace",
+        action="append",
+        metavar="NAME",
+        help="namespace whose pods may have a checkpoint; can be repeated (default: kube-system)",
+    )
+    run.add_argument(
+        "--workload",
+        action="append",
+        metavar="NAMESPACE/NAME",
+        help="only these of the namespaces; can be repeated (default: all)",
+    )
+    run.add_argument(
+        "--any-image",
+        action="store_true",
+        help="the kubelet doesn't verify the credentials of images (its policy is NeverVerify)",
+    )
     run.add_argument("--runtime-socket", default=_SOCKET, help="CRI socket (default: %(default)s)")
     run.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
 
@@ -127,7 +146,8 @@ def _run(options: argparse.Namespace) -> int:
     port, peer = (options.standby_port, options.port) if standby_of else (options.port, options.standby_port)
     settings = Settings(options.ready_for, options.grace, options.release_after, options.keep)
     board = Board()
-    api = Api(options.kubeconfig, node, _TIMEOUT_SECONDS)
+    api = Api(options.kubeconfig, node, _TIMEOUT_SECONDS, host)
+    scope = Scope(frozenset(options.namespace or ("kube-system",)), frozenset(options.workload or ()))
     own = partial(_is_own, namespace=namespace, image_owner=standby_of or name.rpartition("-")[0])
     store = Store(options.root)
     lock = NodeLock(store.folder / "lock", port)
@@ -136,10 +156,11 @@ def _run(options: argparse.Namespace) -> int:
         lock=lock,
         observer=Observer(
             api,
-            Machine(options.runtime_socket, _TIMEOUT_SECONDS, store),
+            Machine(options.runtime_socket, _TIMEOUT_SECONDS, store, None if options.any_image else FOLDER),
             own,
             name,
             {options.port: options.standby_port},
+            scope=scope,
         ),
         conditions=api,
         board=board,

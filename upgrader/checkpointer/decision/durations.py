@@ -21,8 +21,9 @@ class Timeline:
     """One workload over time. Each `…_since` is the start of an unbroken run of passes that all saw it so, or None.
 
     `ready_since` is for each (pod UID, digest), so that a changed Secret starts its own time. `absent_passes`
-    counts passes. `seen_up`: some pod of the workload had a living sandbox since this process started, so a kubelet
-    knows it. `unstable_since`: since when nothing stayed up with the same containers for a `ready_for`.
+    counts passes. `barred`: why no standby pod may run here, in this pass. `seen_up`: some pod of the workload had a
+    living sandbox since this process started, so a kubelet knows it. `unstable_since`: since when nothing stayed up
+    with the same containers for a `ready_for`.
     """
 
     ready_since: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -37,6 +38,9 @@ class Timeline:
     lease_stale_since: float | None = None
     lease_elsewhere_since: float | None = None
     ownerless_since: float | None = None
+    barred: str = ""
+    barred_since: float | None = None
+    unneeded_since: float | None = None
     standby: StandbyTimeline | None = None
 
 
@@ -44,12 +48,14 @@ class Timeline:
 class StandbyTimeline:
     """The standby pod whose manifest is in place, over time; another generation is another standby pod.
 
-    `up`, `up_since`: as for the workload's own pod. `down_since`: since when it hasn't been up for long enough.
-    `tried`: the kubelet has made a sandbox for it. `failing_since`: the same as `down_since`, but only once the
-    kubelet has tried, and while nothing that it depends on is unreachable: then it is the standby pod's own fault.
+    `placed_since`: since when its manifest has been in place. `up`, `up_since`: as for the workload's own pod.
+    `down_since`: since when it hasn't been up for long enough. `tried`: the kubelet has made a sandbox for it.
+    `failing_since`: the same as `down_since`, but only once the kubelet has tried, and while nothing that it depends
+    on is unreachable: then it is the standby pod's own fault.
     """
 
     number: int
+    placed_since: float
     up: frozenset[str] = frozenset()
     up_since: float | None = None
     down_since: float | None = None
@@ -99,7 +105,14 @@ def _since(before: float | None, holds: bool, now: float) -> float | None:
 def _advance_one(line: Timeline, workload: Workload, seen: Observation, ready_for: float) -> Timeline:
     line = _runtime(_readiness(line, workload, seen), workload, seen, ready_for)
     ownerless = seen.api is ApiState.ANSWERING and workload in seen.ownerless
-    line = replace(line, ownerless_since=_since(line.ownerless_since, ownerless, seen.now))
+    unneeded = seen.api is ApiState.ANSWERING and workload in seen.unneeded
+    line = replace(
+        line,
+        ownerless_since=_since(line.ownerless_since, ownerless, seen.now),
+        barred=seen.barred.get(workload, ""),
+        barred_since=_since(line.barred_since, workload in seen.barred, seen.now),
+        unneeded_since=_since(line.unneeded_since, unneeded, seen.now),
+    )
     return _standby(_lease(line, workload, seen), workload, seen, ready_for)
 
 
@@ -146,13 +159,16 @@ def _standby(line: Timeline, workload: Workload, seen: Observation, ready_for: f
     if now is None or now.presence.unknown:
         return replace(line, standby=None)
     before = (
-        line.standby if line.standby is not None and line.standby.number == now.number else StandbyTimeline(now.number)
+        line.standby
+        if line.standby is not None and line.standby.number == now.number
+        else StandbyTimeline(now.number, seen.now)
     )
     up, up_since = _up(before.up, before.up_since, now.presence, seen.now)
     down = up_since is None or seen.now - up_since < ready_for
     tried = before.tried or now.presence.sandbox
     standby = StandbyTimeline(
         number=now.number,
+        placed_since=before.placed_since,
         up=up,
         up_since=up_since,
         down_since=_since(before.down_since, down, seen.now),

@@ -1,4 +1,4 @@
-"""Checks the invariants of `decide` (I1 to I7) once more, before anything on disk is changed.
+"""Checks the invariants of `decide` (I1 to I8) once more, before anything on disk is changed.
 
 The checks go by the history and the disk alone, not by how the decision was made: a mistake there costs a pass that
 changes nothing, not what restores the API. As every pass decides again, nothing else has to be undone.
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from upgrader.checkpointer.decision.durations import History
-from upgrader.checkpointer.decision.rules import Desired
+from upgrader.checkpointer.decision.rules import Desired, expired
 from upgrader.checkpointer.observed_values import Settings
 from upgrader.node.generation_choice import WorkloadInventory
 from upgrader.node.workload_policy import Policy, Workload
@@ -20,7 +20,7 @@ Disk = Mapping[Workload, WorkloadInventory]
 
 @dataclass(frozen=True)
 class Violation:
-    """An invariant that a plan would break. `invariant`: `I1` to `I7`."""
+    """An invariant that a plan would break. `invariant`: `I1` to `I8`."""
 
     invariant: str
     workload: Workload
@@ -53,6 +53,7 @@ def checked(plan: Desired, history: History, disk: Disk, settings: Settings) -> 
             failed={workload: number for workload, number in plan.failed.items() if workload not in bad},
             manifests=kept,
             prune=tuple(entry for entry in plan.prune if entry[0] not in bad),
+            forget=tuple(workload for workload in plan.forget if workload not in bad),
         ),
         found,
     )
@@ -71,9 +72,12 @@ def _of(
     placed = plan.manifests.get(workload, before.active_number)
     pruned = {number for of, number in plan.prune if of == workload}
     ends = before.active and workload in plan.manifests and placed is None
-    if (ends or pruned) and (history.answering_since is None or not history.runtime_known):
+    forgotten = workload in plan.forget
+    if forgotten and not expired(workload, before.policy, history, settings):
+        yield Violation("I8", workload, "its checkpoint would be removed while it may be needed here")
+    if (ends or pruned or forgotten) and (history.answering_since is None or not history.runtime_known):
         yield Violation("I2", workload, "something would be deleted while the API or the runtime is unknown")
-    if ends and not _stands(workload, history, before.policy, settings):
+    if ends and not forgotten and not _stands(workload, history, before.policy, settings):
         yield Violation("I5", workload, "the standby pod would end before anything else is known to be Ready")
     if placed is not None and not before.active and not _needed(workload, history, before.policy):
         yield Violation("I4", workload, "the standby pod would start without evidence that it is needed")
@@ -111,7 +115,7 @@ def _switch(
 
 def _stands(workload: Workload, history: History, policy: Policy, settings: Settings) -> bool:
     line = history.of(workload)
-    since = [line.parent_ready_since]
+    since = [line.parent_ready_since, line.barred_since]
     if policy is Policy.LEASE:
         since += [line.lease_elsewhere_since, line.ownerless_since]
     calm = history.lasted(history.answering_since, settings.release_after)
@@ -122,4 +126,4 @@ def _needed(workload: Workload, history: History, policy: Policy) -> bool:
     line = history.of(workload)
     asked = history.answering_since if policy is Policy.LEASE else history.away_since
     down = line.absent_since is not None or line.unstable_since is not None
-    return policy is Policy.ALWAYS or (history.runtime_known and asked is not None and down)
+    return policy is Policy.ALWAYS or (history.runtime_known and asked is not None and down and not line.barred)

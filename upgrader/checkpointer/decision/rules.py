@@ -22,11 +22,15 @@ I4. *A standby pod starts only against evidence.* Unreachable or expired is coun
     evidence.
 I5. *A standby pod never ends before its parent is Ready.* It is deactivated only after the API has answered, and the
     parent on this node has been Ready, both for the whole of `release_after` — the standby pod may be what is
-    answering.
+    answering. One that was put in place beside a Ready parent stays for as long: a recovery does that where the parent
+    answers wrongly, and stops it as soon as the standby pod serves.
+    The exceptions (below) are what no standby pod may run for, and what isn't needed here.
 I6. *The generation in use and the newest good one are never pruned.*
 I7. *Each generation is tried once.* A standby pod that fails is marked on disk before another takes its place, and the
     next choice prefers what isn't marked. When all are marked the newest is put in place, and stays: no circle. Only a
     new capture, that is a pod of that content that was Ready for the set time, makes it the first choice again.
+I8. *A checkpoint is removed only where it isn't needed.* The API has answered, and all that time the workload had no
+    pod here and wasn't meant to (below).
 
 When a standby pod starts:
 
@@ -45,7 +49,12 @@ restart or a leader election takes. The standby pod takes part in the election l
 needlessly costs memory, not correctness. It is deactivated when the parent here has been Ready, or another instance
 has held the lease, for `release_after`. Where the owner doesn't exist according to the API, for all of
 `release_after`, it is not meant to run: its standby pod neither starts nor stays. That of kube-apiserver is never
-deactivated for this reason.
+deactivated for this reason alone.
+
+Neither of them runs where another static pod of the node has the workload's name, such as kubeadm's, or where the
+workload is outside of what may have a checkpoint: it doesn't start, and ends once the API has answered for
+`release_after`. And a checkpoint expires: what has no pod here, while its owner is gone or has all its pods elsewhere,
+is removed after `expire_after`, kube-apiserver only while another instance was seen to serve all that time.
 
 A standby pod has failed when it was needed and nothing else could be the reason: for `crash_grace` the kubelet has had
 a sandbox for it and it didn't stay up, while what it depends on (etcd) answered. Then the next older intact generation
@@ -75,13 +84,15 @@ class Desired:
 
     `capture`: pods of which a new generation is to be written. `failed`: generations to mark as such.
     `manifests`: the generation whose manifest the kubelet should read, or None for no manifest of ours; a workload
-    that is missing here is left as it is. `prune`: generations to remove. `reasons`: why, for people.
+    that is missing here is left as it is. `prune`: generations to remove. `forget`: workloads to remove altogether.
+    `reasons`: why, for people.
     """
 
     capture: tuple[ParentPod, ...] = ()
     failed: Mapping[Workload, int] = field(default_factory=dict)
     manifests: Mapping[Workload, int | None] = field(default_factory=dict)
     prune: tuple[tuple[Workload, int], ...] = ()
+    forget: tuple[Workload, ...] = ()
     reasons: Mapping[Workload, str] = field(default_factory=dict)
 
 
@@ -93,7 +104,14 @@ def decide(
     reasons: dict[Workload, str] = {}
     failed: dict[Workload, int] = {}
     prune: list[tuple[Workload, int]] = []
+    forget: list[Workload] = []
     for workload, inventory in disk.items():
+        if expired(workload, inventory.policy, history, settings):
+            reasons[workload] = "it is not meant to run here any more"
+            forget.append(workload)
+            if inventory.active:
+                manifests[workload] = None
+            continue
         if inventory.best is None or inventory.last_good is None:
             reasons[workload] = "no good generation on disk"
             continue
@@ -110,8 +128,16 @@ def decide(
         failed=failed,
         manifests=manifests,
         prune=tuple(prune),
+        forget=tuple(forget),
         reasons=reasons,
     )
+
+
+def expired(workload: Workload, policy: Policy, history: History, settings: Settings) -> bool:
+    """Whether a workload has been unneeded here for so long that its checkpoint goes."""
+    calm = history.runtime_known and history.lasted(history.answering_since, settings.release_after)
+    since = history.of(workload).unneeded_since
+    return policy is not Policy.ALWAYS and calm and history.lasted(since, settings.expire_after)
 
 
 def _captures(
@@ -188,9 +214,9 @@ def _failing(workload: Workload, inventory: WorkloadInventory, history: History,
 
 def _start(workload: Workload, inventory: WorkloadInventory, history: History, settings: Settings) -> str:
     """Why the standby pod has to start; empty if it hasn't."""
-    if not history.runtime_known:
-        return ""
     line = history.of(workload)
+    if line.barred or not history.runtime_known:
+        return ""
     if inventory.policy is Policy.LEASE:
         if history.lasted(line.ownerless_since, settings.release_after):
             return ""
@@ -216,8 +242,12 @@ def _leave(workload: Workload, inventory: WorkloadInventory, history: History, s
     if not (history.runtime_known and history.lasted(history.answering_since, settings.release_after)):
         return ""
     line = history.of(workload)
+    if line.standby is not None and not history.lasted(line.standby.placed_since, settings.release_after):
+        return ""
     if history.lasted(line.parent_ready_since, settings.release_after):
         return "the workload's own pod is Ready again"
+    if history.lasted(line.barred_since, settings.release_after):
+        return line.barred
     if inventory.policy is Policy.LEASE and history.lasted(line.lease_elsewhere_since, settings.release_after):
         return "another instance holds the lease"
     if inventory.policy is Policy.LEASE and history.lasted(line.ownerless_since, settings.release_after):

@@ -23,12 +23,14 @@ _TOO_MANY = 429
 
 class Api:
     """A kept connection with the kubelet's credential. `timeout_seconds`: seconds for connecting, and for each read.
+    `address`: the node's own.
 
     Every method raises ApiAway when nothing answers, ApiUnknown when an answer comes from which nothing follows.
     """
 
-    def __init__(self, kubeconfig: Path, node: str, timeout_seconds: float) -> None:
+    def __init__(self, kubeconfig: Path, node: str, timeout_seconds: float, address: str = "") -> None:
         self._kubeconfig, self._node, self._timeout_seconds = kubeconfig, node, timeout_seconds
+        self._address = address
         self._endpoint: Endpoint | None = None
         self._stamp: tuple[tuple[int, int], ...] = ()
         self._connection: http.client.HTTPSConnection | None = None
@@ -65,6 +67,29 @@ class Api:
             return _owner(kind, self._object("GET", path))
         except _NotFound:
             return None
+
+    def serves_elsewhere(self) -> bool:
+        """Whether an API server that isn't this node's answers, asked at its own address."""
+        path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+        found = self._object("GET", path)
+        ports = [p["port"] for p in found.get("ports") or [] if p.get("port")]
+        hosts = {a for e in found.get("endpoints") or [] for a in e.get("addresses") or []} - {self._address}
+        return any(self._serves(host, ports[0]) for host in sorted(hosts) if ports)
+
+    def _serves(self, host: str, port: int) -> bool:
+        assert self._endpoint is not None  # it was just used
+        connection = http.client.HTTPSConnection(
+            host, port, timeout=self._timeout_seconds, context=self._endpoint.context
+        )
+        try:
+            connection.request("GET", "/readyz", headers={"User-Agent": "pod-checkpointer"})
+            response = connection.getresponse()
+            response.read()
+            return response.status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
 
     def lease(self, namespace: str, name: str) -> tuple[str, str]:
         """(time of the last renewal, holder) of a Lease; two empty strings when it doesn't exist."""

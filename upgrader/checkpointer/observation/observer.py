@@ -10,6 +10,7 @@ from typing import Protocol
 from upgrader.checkpointer.checkpointer_errors import ApiAway, ApiError, Refused, RuntimeUnknown
 from upgrader.checkpointer.observation.provenance import Key, Provenance
 from upgrader.checkpointer.observation.running_pods import presence, standby_presence
+from upgrader.checkpointer.observation.scope import Scope
 from upgrader.checkpointer.observed_values import (
     ApiState,
     Content,
@@ -59,6 +60,9 @@ class ApiReader(Protocol):
     def lease(self, namespace: str, name: str) -> tuple[str, str]:
         """(time of the last renewal, holder)."""
 
+    def serves_elsewhere(self) -> bool:
+        """Whether an API server that isn't this node's answers."""
+
 
 class Node(Protocol):
     """What an observation needs of the node itself."""
@@ -68,6 +72,12 @@ class Node(Protocol):
 
     def images(self, names: Iterable[str]) -> Mapping[str, bool]:
         """Which of these images are here. Raises RuntimeUnknown."""
+
+    def locked(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Which of these images a static pod can't use although they are here, and why. Raises RuntimeUnknown."""
+
+    def static_pods(self) -> frozenset[Workload]:
+        """Static pods of others on this node."""
 
     def unready(self, pod: Pod) -> str:
         """Why a pod isn't ready by our own asking; empty when it is, or can't be asked."""
@@ -82,7 +92,7 @@ class Node(Protocol):
 class ObservedNode:
     """An observation with its raw material. `pods` and `candidates` by pod UID. `images`: image → whether it is here;
     lacks what isn't known. `doubts`: pod UID → why it doesn't count as Ready although its condition in the API is True.
-    `complaints`: what could not be seen, and why.
+    `complaints`: what could not be seen, and why. `ignored`: pods that ask for a checkpoint, and may have none.
     """
 
     seen: Observation
@@ -91,6 +101,7 @@ class ObservedNode:
     images: Mapping[str, bool] = field(default_factory=dict)
     doubts: Mapping[str, str] = field(default_factory=dict)
     complaints: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass
@@ -108,6 +119,8 @@ class Observer:
     instance: str
     own_ports: Mapping[int, int]
     clock: Callable[[], float] = time.monotonic
+    scope: Scope = field(default_factory=Scope)
+    _locked: dict[str, tuple[float, str]] = field(default_factory=dict)
     _contents: dict[Key, tuple[float, Content | None]] = field(default_factory=dict)
     _provenance: Provenance = field(default_factory=Provenance)
     _images: dict[str, tuple[float, bool]] = field(default_factory=dict)
@@ -116,9 +129,14 @@ class Observer:
         """One observation. Raises nothing for a source that can't be seen: that is part of the observation."""
         complaints: list[str] = []
         pods: list[Pod] = []
+        ignored: list[str] = []
         state = ApiState.ANSWERING
         try:
-            pods = [p for p in self.api.pods() if asks(p)]
+            for pod in filter(asks, self.api.pods()):
+                if self.own(pod) or self.scope.admits(pod):
+                    pods.append(pod)
+                else:
+                    ignored.append(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
             self._provenance.see_pods(pods, self.clock())
         except ApiError as error:
             state = ApiState.AWAY if isinstance(error, ApiAway) else ApiState.UNKNOWN
@@ -132,17 +150,20 @@ class Observer:
         answering = state is ApiState.ANSWERING
         leases = self._leases(disk, parents, complaints) if answering else {}
         ownerless = self._ownerless(disk, parents, complaints) if answering else frozenset()
+        barred = self._barred(disk)
+        unneeded = self._unneeded(disk, parents, barred, complaints) if answering else frozenset()
         runtime = None if sandboxes is None else _presences(disk, parents, candidates, sandboxes)
         standbys = {} if sandboxes is None else self._standbys(disk, sandboxes, state)
         images = {} if sandboxes is None else self._have(disk, state, complaints)
         self._forget()
         return ObservedNode(
-            Observation(self.clock(), state, parents, runtime, leases, standbys, ownerless),
+            Observation(self.clock(), state, parents, runtime, leases, standbys, ownerless, barred, unneeded),
             by_uid,
             candidates,
             images,
             {uid: doubt for uid, doubt in doubts.items() if doubt},
             tuple(complaints),
+            tuple(sorted(ignored)),
         )
 
     def owner(self, pod: Pod) -> Owner | None:
@@ -188,6 +209,71 @@ class Observer:
                 complaints.append(f"{workload}: whether it still exists can't be read: {error}")
         return frozenset(gone)
 
+    def _barred(self, disk: Mapping[Workload, StoredWorkload]) -> dict[Workload, str]:
+        """Workloads of which no standby pod may run here, and why."""
+        others = self.machine.static_pods()
+        barred: dict[Workload, str] = {}
+        for workload, stored in disk.items():
+            if _is_own(stored):
+                continue
+            if not self.scope.allows(workload):
+                barred[workload] = "it is none of the workloads that may have a checkpoint"
+            elif workload in others:
+                barred[workload] = "another static pod of this node has its name"
+        return barred
+
+    def _unneeded(
+        self,
+        disk: Mapping[Workload, StoredWorkload],
+        parents: tuple[ParentPod, ...],
+        barred: Mapping[Workload, str],
+        complaints: list[str],
+    ) -> frozenset[Workload]:
+        """Workloads that have no pod here and aren't meant to, while others do their work."""
+        here = {p.workload for p in parents}
+        found: set[Workload] = set()
+        for workload, stored in disk.items():
+            if workload in here or _is_own(stored):
+                continue
+            if not self.scope.allows(workload):
+                found.add(workload)
+                continue
+            try:
+                if self._idle(workload, stored) and self._replaced(workload, stored, barred):
+                    found.add(workload)
+            except ApiError as error:
+                complaints.append(f"{workload}: whether it is still needed here can't be read: {error}")
+        return frozenset(found)
+
+    def _idle(self, workload: Workload, stored: StoredWorkload) -> bool:
+        """Whether it is not meant to have a pod here: it doesn't exist, or has all its pods elsewhere.
+
+        One with a Lease may get its next pod here, and only its standby pod can take over from a leader that is lost.
+        """
+        kind = stored.newest.origin.owner_kind if stored.newest else ""
+        if not kind or stored.newest is None:
+            return False
+        owner = self.api.owner(kind, workload.namespace, workload.name)
+        return owner is None or (owner.settled and not stored.newest.lease)
+
+    def _replaced(self, workload: Workload, stored: StoredWorkload, barred: Mapping[Workload, str]) -> bool:
+        """Whether others do its work. What answers may be its own standby pod, which nothing else would replace."""
+        needs_proof = stored.inventory({}).policy is Policy.API_AWAY
+        return not needs_proof or workload in barred or self.api.serves_elsewhere()
+
+    def _refuse_locked(self, made: Candidate) -> None:
+        """Raises Refused when the kubelet wouldn't let a static pod use an image."""
+        now = self.clock()
+        spec = made.manifest["spec"]
+        names = {c["image"] for c in [*spec.get("initContainers", []), *spec["containers"]]}
+        stale = [n for n in names if n not in self._locked or now - self._locked[n][0] >= _REFRESH_SECONDS]
+        if stale:
+            found = self.machine.locked(stale)
+            self._locked |= {name: (now, found.get(name, "")) for name in stale}
+        why = [self._locked[name][1] for name in sorted(names) if self._locked[name][1]]
+        if why:
+            raise Refused("ImageNeedsCredentials", "; ".join(why))
+
     def _parent(
         self, pod: Pod, disk: Mapping[Workload, StoredWorkload], candidates: dict[str, Candidate], complaints: list[str]
     ) -> ParentPod:
@@ -202,6 +288,7 @@ class Observer:
             if ready and not is_terminating(pod) and (not own or meta["name"] == self.instance):
                 ports = self.own_ports if own else {}
                 made, held = self._candidate(pod, workload, ports)
+                self._refuse_locked(made)
                 if all(self._started_with(pod, key, content) for key, content in held.items()):
                     candidates[meta["uid"]], digest = made, made.digest
                 else:
@@ -211,7 +298,7 @@ class Observer:
                     )
         except Refused as error:
             problem = (error.reason, str(error))
-        except ApiError as error:
+        except (ApiError, RuntimeUnknown) as error:
             complaints.append(f"{workload}: what its pod refers to can't be read: {error}")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             # A field that Kubernetes got later than this code knows of must not keep the other workloads from a standby
@@ -270,6 +357,8 @@ class Observer:
         now = self.clock()
         for key in [k for k, (at, _) in self._contents.items() if now - at >= 2 * _REFRESH_SECONDS]:
             del self._contents[key]
+        for name in [n for n, (at, _) in self._locked.items() if now - at >= 2 * _REFRESH_SECONDS]:
+            del self._locked[name]
 
     def _sandboxes(self, complaints: list[str]) -> list[Sandbox] | None:
         try:
@@ -324,6 +413,11 @@ class Observer:
                 continue
             leases[workload] = LeaseSeen(stamp, ours=holder.startswith(f"{workload.name}{POD_SUFFIX}-"))
         return leases
+
+
+def _is_own(stored: StoredWorkload) -> bool:
+    """Whether it is the checkpointer itself."""
+    return stored.inventory({}).policy is Policy.ALWAYS
 
 
 def _presences(

@@ -21,6 +21,16 @@ def list_sandboxes(socket_path: str, timeout_seconds: float) -> list[Sandbox]:
     return _ask(socket_path, timeout_seconds, "what runs", Runtime.sandboxes)
 
 
+def image_ids(socket_path: str, timeout_seconds: float, images: Iterable[str]) -> dict[str, str]:
+    """Name → ID of those images that the node has. Raises RuntimeUnknown."""
+    wanted = sorted(set(images))
+
+    def ids(runtime: Runtime) -> dict[str, str]:
+        return {name: found.id for name in wanted if (found := runtime.image(name)) is not None}
+
+    return _ask(socket_path, timeout_seconds, "which images it has", ids)
+
+
 def images_present(socket_path: str, timeout_seconds: float, images: Iterable[str]) -> dict[str, bool]:
     """Which images the node has, by the names that pods call them. Raises RuntimeUnknown."""
     wanted = sorted(set(images))

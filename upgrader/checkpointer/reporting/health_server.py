@@ -7,11 +7,15 @@ DaemonSet whose pod happens to be the standby is judged by the checkpoints all t
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
+from typing import Any
 
 from upgrader.checkpointer.reporting.metrics import CONTENT_TYPE, render
 from upgrader.checkpointer.reporting.pass_report import Board
@@ -19,6 +23,12 @@ from upgrader.checkpointer.reporting.pass_report import Board
 Answer = tuple[int, str]
 _OK, _NOT_OK = 200, 503
 _PEER_TIMEOUT_SECONDS = 2.0
+CONNECTIONS = 8
+"""Connections at a time from the node itself, and as many from everywhere else: each is a thread under the pod's memory
+limit, and whoever reaches the port must not be able to keep the kubelet's probes out.
+"""
+CONNECTION_SECONDS = 5.0
+"""Seconds for a whole connection: one that trickles in byte by byte would never hit a timeout of its socket."""
 
 
 class Health:
@@ -79,11 +89,55 @@ def ask_peer(host: str, port: int) -> Answer:
         connection.close()
 
 
-def serve(address: str, port: int, health: Health) -> ThreadingTCPServer:
+class Server(ThreadingTCPServer):
+    """Answers a bounded number of connections, each for a bounded time; what is beyond is closed at once."""
+
+    # Not http.server's own class: that one resolves its host name, which can take long on a node that is booting.
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(
+        self, address: str, port: int, handler: type[BaseHTTPRequestHandler], clock: Callable[[], float]
+    ) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._open: dict[socket.socket, tuple[bool, float]] = {}
+        super().__init__((address, port), handler)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for this connection."""
+        local = client_address[0] == self.server_address[0]
+        with self._guard:
+            if sum(here is local for here, _ in self._open.values()) >= CONNECTIONS:
+                return False
+            self._open[request] = (local, self._clock() + CONNECTION_SECONDS)
+        return True
+
+    def service_actions(self) -> None:
+        """End what has had its time; called twice a second."""
+        now = self._clock()
+        with self._guard:
+            late = [request for request, (_, until) in self._open.items() if now >= until]
+        for request in late:
+            with contextlib.suppress(OSError):  # it has just ended by itself
+                request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection, and free its place."""
+        with self._guard:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up, or was cut off, is not worth a traceback."""
+
+
+def serve(address: str, port: int, health: Health, clock: Callable[[], float] = time.monotonic) -> Server:
     """Start answering in the background. Raises OSError when the port is taken."""
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = 5
+        timeout = CONNECTION_SECONDS
 
         def do_GET(self) -> None:
             path, _, query = self.path.partition("?")
@@ -110,11 +164,6 @@ def serve(address: str, port: int, health: Health) -> ThreadingTCPServer:
             self.end_headers()
             self.wfile.write(body)
 
-    class Server(ThreadingTCPServer):
-        # Not http.server's own class: that one resolves its host name, which can take long on a node that is booting.
-        allow_reuse_address = True
-        daemon_threads = True
-
-    server = Server((address, port), Handler)
+    server = Server(address, port, Handler, clock)
     threading.Thread(target=server.serve_forever, name="endpoints", daemon=True).start()
     return server

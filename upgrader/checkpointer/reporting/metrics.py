@@ -62,6 +62,7 @@ def _families(report: Report | None, counters: Counters, now: float) -> Iterator
     yield _gauge("api", "1 for the state that the API server is seen in.", states, ["state"])
     yield _gauge("runtime_known", "1 when the container runtime answers.", {(): report.runtime_known})
     yield _gauge("pending_pods", "Pods that ask for a checkpoint and have no current one.", {(): len(report.pending)})
+    yield _gauge("ignored_pods", "Pods that ask for a checkpoint and may have none.", {(): report.ignored})
     yield _gauge("down_copies", "Standby pods that should run and do not stay up.", {(): len(report.down)})
     for name, (field, text) in _OF_WORKLOADS.items():
         rows: dict[tuple[str, ...], float] = {

@@ -27,7 +27,7 @@ class WorkloadReport:
 @dataclass(frozen=True)
 class Report:
     """`at`: monotonic seconds of the pass. `pending`: pods without a current checkpoint, each with the reason.
-    `down`: standby pods that should run and don't.
+    `down`: standby pods that should run and don't. `ignored`: how many pods ask for a checkpoint and may have none.
     `urgent`: the API is unreachable and no standby pod is active: the next pass may be what restores it.
     """
 
@@ -38,6 +38,7 @@ class Report:
     pending: Mapping[str, str] = field(default_factory=dict)
     workloads: Mapping[Workload, WorkloadReport] = field(default_factory=dict)
     down: tuple[str, ...] = ()
+    ignored: int = 0
     failure: str = ""
     urgent: bool = False
     seconds: float = 0.0

@@ -17,7 +17,7 @@ from typing import Any
 from upgrader.checkpointer.checkpointer_errors import Refused
 from upgrader.checkpointer.static_pods.pods import Pod, image_ids
 from upgrader.checkpointer.static_pods.volumes import Fetch, File, Volume, volumes
-from upgrader.node.labels import CHECKPOINT_OF, GENERATION, POD_SUFFIX
+from upgrader.node.labels import CHECKPOINT_OF, GENERATION, LEASE, POD_SUFFIX
 from upgrader.node.workload_policy import Workload
 
 _KEPT = (
@@ -30,6 +30,9 @@ _REFUSED = ("runtimeClassName", "resourceClaims")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 Json = dict[str, Any]
+
+MOST_BYTES = 4 * 2**20
+"""Bytes of one generation: its manifest, and its Secrets' and ConfigMaps' files."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,11 @@ class Candidate:
     def files(self) -> tuple[File, ...]:
         """All files of all volumes."""
         return tuple(f for v in self.volumes for f in v.files)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the manifest and all files."""
+        return len(json.dumps(self.manifest)) + sum(len(f.content) for f in self.files)
 
     def placed(self, folder: str, number: int) -> Json:
         """The manifest for a generation whose files lie in `folder`."""
@@ -76,12 +84,16 @@ def candidate(pod: Pod, workload: Workload, fetch: Fetch, ports: Mapping[int, in
             raise Refused("FieldNeedsApi", f"the pod sets {field}, which a static pod can't have")
     kept = volumes(pod, fetch)
     static: Json = {key: spec[key] for key in _KEPT if key in spec}
+    on_host = bool(spec.get("hostNetwork"))
+    if LEASE in (pod["metadata"].get("annotations") or {}) and not on_host:
+        on_host = True
+        _move_to_host(static)
     static["automountServiceAccountToken"] = False
     static["enableServiceLinks"] = False
     static["volumes"] = [_volume(v) for v in kept]
     for key in ("initContainers", "containers"):
         if spec.get(key):
-            static[key] = [_container(c, bool(spec.get("hostNetwork")), fetch, ports) for c in spec[key]]
+            static[key] = [_container(c, on_host, fetch, ports) for c in spec[key]]
     manifest: Json = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -94,7 +106,22 @@ def candidate(pod: Pod, workload: Workload, fetch: Fetch, ports: Mapping[int, in
         "spec": static,
     }
     images = image_ids(pod)
-    return Candidate(workload, manifest, tuple(kept), images, _digest(manifest, kept, images))
+    made = Candidate(workload, manifest, tuple(kept), images, _digest(manifest, kept, images))
+    if made.size > MOST_BYTES:
+        raise Refused("TooLarge", f"its checkpoint would take {made.size} bytes, more than {MOST_BYTES}")
+    return made
+
+
+def _move_to_host(static: Json) -> None:
+    """Have a leader-elected pod use the node's network: whoever repairs a broken pod network needs
+    controller-manager, so that its standby pod must not need that network.
+    """
+    static["hostNetwork"] = True
+    static.pop("hostUsers", None)  # a user namespace can't have the node's network
+    context = static.get("securityContext") or {}
+    if "sysctls" in context:
+        own = [s for s in context["sysctls"] if not s["name"].startswith("net.")]  # the node's aren't a pod's to set
+        static["securityContext"] = {**context, "sysctls": own}
 
 
 def _volume(volume: Volume) -> Mapping[str, Any]:

@@ -5,8 +5,10 @@ The store belongs to the node, not to a pod: it outlives every instance of the c
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,9 @@ from upgrader.node.disk_layout import is_foreign
 from upgrader.node.generation import MANIFEST, Origin
 from upgrader.node.labels import CHECKPOINT_OF, MANIFEST_PREFIX
 from upgrader.node.workload_policy import Policy, Workload
+
+MOST_BYTES = 64 * 2**20
+"""Bytes of all generations on a node: they share a file system with what etcd and the kubelet need."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +48,18 @@ class Store(Inventory):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
                 yield f"{folder} can't be made: {error}"
-        for folder in (self.manifests, *map(self.workload_folder, self.workloads())):
+        try:
+            found = self.workloads()
+        except OSError as error:
+            yield f"{self.workloads_folder} can't be read: {error}"
+            found = []
+        for folder in (self.manifests, self.workloads_folder, *map(self.workload_folder, found)):
             try:
                 if folder == self.manifests:
                     for temporary in folder.glob(f"{files.TEMPORARY}{MANIFEST_PREFIX}*"):
                         temporary.unlink()
+                elif folder == self.workloads_folder:
+                    files.sweep(folder)
                 elif (folder / "generations").is_dir():
                     files.sweep(folder)
                     files.sweep(folder / "generations")
@@ -64,6 +76,12 @@ class Store(Inventory):
     def capture(self, candidate: Candidate, policy: Policy, lease: str, origin: Origin) -> int:
         """Write a new generation; its number. Raises StoreError."""
         folder = self.generations(candidate.workload)
+        size = candidate.size + self._size()
+        if size > MOST_BYTES:
+            raise StoreError(
+                f"a generation of {candidate.workload} can't be written: with it the checkpoints on this node would "
+                f"take {size} bytes, more than {MOST_BYTES}; keep fewer workloads"
+            )
         try:
             for missing in (folder.parent, folder):
                 missing.mkdir(mode=0o700, exist_ok=True)
@@ -112,6 +130,15 @@ class Store(Inventory):
         except OSError as error:
             raise StoreError(f"{path} can't be removed: {error}") from error
 
+    def forget(self, workload: Workload) -> None:
+        """Remove all that is kept of a workload, its manifest first. Raises StoreError."""
+        self.deactivate(workload)
+        path = self.workload_folder(workload)
+        try:
+            files.remove_folder(path)
+        except OSError as error:
+            raise StoreError(f"{path} can't be removed: {error}") from error
+
     def mark_failed(self, workload: Workload, number: int, reason: str) -> None:
         """Remember that this generation's standby pod didn't stay up, so that another one is preferred. Raises
         StoreError.
@@ -131,6 +158,15 @@ class Store(Inventory):
         except ValueError as error:
             raise StoreError(f"the manifest of generation {number} of {workload} is not JSON") from error
         return pod
+
+    def _size(self) -> int:
+        """Bytes in all generations. Files that go meanwhile count nothing."""
+        total = 0
+        for path, _, names in os.walk(self.workloads_folder):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    total += os.lstat(os.path.join(path, name)).st_size
+        return total
 
     def _put(self, path: Path, content: bytes, source: Path) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Makes sure that the API answers, which every rollback needs: waits for it and, past a deadline, recovers it."""
+"""Makes sure that the API answers and accepts what a rollback needs: waits for it, and recovers it past a deadline."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from math import isfinite
 
 from upgrader.errors import RollbackFailed, UpgraderError
 from upgrader.gates.api_absence import api_problem
+from upgrader.gates.rollback_needs import lasting_refusal, refusal
 from upgrader.model.event import Note, RecoveryEnded, RecoveryStarted
 from upgrader.ports import Clock, Kube, Recovery, Reporter
 from upgrader.wait_and_retry import wait_until
@@ -38,14 +39,27 @@ class ApiLifeline:
 
     @property
     def holds(self) -> bool:
-        """Whether the API is ready now."""
-        return not api_problem(self._kube)
+        """Whether the API is ready now, and accepts what a rollback needs."""
+        return not api_problem(self._kube) and refusal(self._kube) is None
 
-    def secure(self, *, overdue: bool) -> None:
-        """Return once the API is ready; `overdue` means that the run has waited long enough already.
+    def secure(self, *, overdue: bool, release: str = "") -> None:
+        """Return once the API is ready, and accepts what a rollback needs.
 
-        Raises RollbackFailed when it doesn't become ready, or can't be recovered.
+        `overdue` means that the run has waited long enough already. `release` names a Helm release in kube-system that
+        is known to be installed. Raises RollbackFailed when the API doesn't become ready, or can't be recovered.
         """
+        refused = lasting_refusal(self._kube, self._clock, release)
+        if refused is None:
+            self._await_ready(overdue=overdue)
+            refused = lasting_refusal(self._kube, self._clock, release)
+        if refused is None:
+            return
+        problem = f"the API server answers, but refuses what a rollback needs: {refused.text}"
+        if not isfinite(self._patience_seconds):
+            raise RollbackFailed(problem, remedy=_REMEDY)
+        self._recover(problem)
+
+    def _await_ready(self, *, overdue: bool) -> None:
         problem = api_problem(self._kube)
         recovers = isfinite(self._patience_seconds)
         if problem and not (overdue and recovers):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upgrader.errors import GateFailed
 from upgrader.gates.api_absence import ApiAbsence
@@ -37,7 +37,7 @@ def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: R
     `pending` and `unknown` both restart the count; only the message differs, as what is unknown is not reported as
     unhealthy. Raises GateFailed for the first gate that fails, ApiLost when `absence` finds the API lost.
     """
-    counts = [_Count(run) for run in gates]
+    counts = [_Count(replace(run, gate=run.again()) if run.again else run) for run in gates]
     if not counts:
         return
     started = clock.monotonic()

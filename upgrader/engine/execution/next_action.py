@@ -78,17 +78,23 @@ def _forward(state: RunState) -> Action:
 
 
 def _back(state: RunState) -> Action:
-    """Newest first; a step that can't be undone doesn't stop the others."""
-    for step in state.rollback_order:
+    """Newest first. Later steps build on earlier ones: so none is undone while a later one is still in place.
+
+    An API server that is rolled back under newer components, for instance, is a skew that Kubernetes forbids.
+    """
+    order = state.rollback_order
+    stuck = next((step for step in order if step.phase == "undo-failed"), None)
+    for step in order[: order.index(stuck)] if stuck else order:
         if step.to_undo:
             interrupted = step.phase in ("applying", "undoing")
             return Undo(step.name, interrupted=interrupted, safe_to_stop=step.phase == "passed")
     requested, failure = state.rollback_to is not None, state.failure
     reason = failure.reason if failure and not requested else ""
     remedy = failure.remedy if failure and not requested else ""
-    stuck = [step for step in state.rollback_order if step.phase == "undo-failed"]
     if stuck:
-        lines = [*filter(None, [reason]), "…and the rollback failed:", *(step.undo_reason for step in stuck)]
-        return End("failed", "\n".join(lines), stuck[0].undo_remedy or remedy)
-    undone = any(step.phase == "undone" for step in state.rollback_order)
+        kept = [step.name for step in order if step.to_undo]
+        because = f"Not rolled back, as {stuck.name}, which came after, is still in place: {', '.join(kept)}"
+        lines = [*filter(None, [reason]), "…and the rollback failed:", stuck.undo_reason, *([because] if kept else [])]
+        return End("failed", "\n".join(lines), stuck.undo_remedy or remedy)
+    undone = any(step.phase == "undone" for step in order)
     return End("rolled-back" if undone or requested else "failed", reason, remedy)

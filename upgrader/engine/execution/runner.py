@@ -17,9 +17,12 @@ from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Com
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import ApiLost, ApiUnavailable, ChangedMeanwhile, Interrupted, UpgraderError
+from upgrader.errors import ApiError, ApiLost, ApiUnavailable, ChangedMeanwhile, Interrupted, UpgraderError
 from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.continuity.continuity import Continuity
+from upgrader.gates.rollback_needs import is_refusal
 from upgrader.model.event import (
+    BaselineTaken,
     Event,
     Note,
     RollbackRequested,
@@ -67,13 +70,18 @@ class Runner:
         stop: StopRequest,
         recovery: Recovery,
         patience_seconds: float,
+        continuity: Continuity | None = None,
     ) -> None:
-        """`patience_seconds`: how long the API may be unreachable before `recovery` restores it; infinity: never."""
+        """`patience_seconds`: how long the API may be unreachable before `recovery` restores it; infinity: never.
+
+        `continuity` is that of the pipeline's gates; None where nothing is compared.
+        """
         self._kube = kube
         self._clock = clock
         self._reporter = reporter
         self._stop = stop
         self._patience_seconds = patience_seconds
+        self._continuity = continuity
         self._lifeline = ApiLifeline(
             kube=kube, clock=clock, reporter=reporter, recovery=recovery, patience_seconds=patience_seconds
         )
@@ -97,6 +105,7 @@ class Runner:
         started = self._clock.monotonic()
         items = {item.step.name: item for item in pipeline.steps}
         self._emit(first)
+        self._take_baseline()
         while True:
             action = next_action(self._state)
             if isinstance(action, End):
@@ -104,12 +113,30 @@ class Runner:
                 break
             try:
                 self._stop.check(safe=_safe_to_stop(action))
+                self._execute(action, items[action.step])
             except Interrupted as error:
                 result = RunResult("interrupted", error.message, error.remedy)
                 break
-            self._execute(action, items[action.step])
         self._emit(RunEnded(self._state.run, result.outcome, self._clock.monotonic() - started, result.reason))
+        self._end_comparison()  # only now: a run without an end is resumed, and needs its bait
         return result
+
+    def _take_baseline(self) -> None:
+        """Before the first step, or from the journal: what works now has to work after each step."""
+        if self._continuity is None or isinstance(next_action(self._state), End):
+            return
+        if self._state.baseline is None:
+            begun = bool(self._state.steps)
+            self._emit(BaselineTaken(self._continuity.take(self._note, begun=begun)))
+        assert self._state.baseline is not None and self._state.baseline_taken is not None
+        self._continuity.compare_with(self._state.baseline, self._state.baseline_taken)
+
+    def _end_comparison(self) -> None:
+        if self._continuity is not None:
+            try:
+                self._continuity.end(keep_bait=not self._state.over)
+            except ApiError as error:
+                self._note(f"what the continuity gates left is removed by the next run: {error.message}")
 
     def _execute(self, action: Begin | Complete | CheckGates | Undo, item: PipelineStep) -> None:
         match action:
@@ -118,9 +145,8 @@ class Runner:
             case Complete():
                 self._forward(item, lambda began: self._complete(item, began))
             case CheckGates():
-                self._forward(
-                    item, lambda _: self._inspected(item, True, "its change is in place; its gates are checked again")
-                )
+                found = "its change is in place; its gates are checked again"
+                self._forward(item, lambda _: self._emit(StepInspected(item.step.name, True, found)))
             case Undo():
                 self._undo(item, interrupted=action.interrupted)
 
@@ -130,8 +156,8 @@ class Runner:
         try:
             change(began)
             self._hold(name, item.gates)
-        except ChangedMeanwhile:
-            raise  # an undo would revert a change that isn't this run's
+        except (ChangedMeanwhile, Interrupted):
+            raise  # an undo would revert a change that isn't this run's, or that another process works on
         except UpgraderError as error:
             self._overdue = isinstance(error, ApiLost)
             spent = self._clock.monotonic() - began
@@ -150,16 +176,13 @@ class Runner:
         point = self._restore_point(item)
         item.inspector.await_idle(point, self._note)
         inspection = item.inspector.inspect(point)
-        self._inspected(item, inspection.applied, inspection.found)
+        self._emit(StepInspected(item.step.name, inspection.applied, inspection.found, inspection.revision))
         if not inspection.applied:
             self._apply(item, began)
 
-    def _inspected(self, item: PipelineStep, applied: bool, found: str) -> None:
-        self._emit(StepInspected(item.step.name, applied, found))
-
     def _apply(self, item: PipelineStep, began: float) -> None:
-        item.step.apply(self._note)
-        self._emit(StepApplied(item.step.name, self._clock.monotonic() - began))
+        revision = item.step.apply(self._note)
+        self._emit(StepApplied(item.step.name, self._clock.monotonic() - began, revision or 0))
 
     def _undo(self, item: PipelineStep, *, interrupted: bool) -> None:
         name, began, point = item.step.name, self._clock.monotonic(), self._restore_point(item)
@@ -182,20 +205,25 @@ class Runner:
             if attempt and self._lifeline.holds:
                 self._clock.sleep(UNDO_PAUSE_SECONDS)
             try:
-                self._lifeline.secure(overdue=self._overdue)
+                if attempt or item.undo_needs_api:
+                    self._lifeline.secure(overdue=self._overdue, release=_installed(point))
             except UpgraderError as error:
                 return error
+            self._stop.check(safe=False)
             try:
                 if interrupted:
                     item.inspector.await_idle(point, self._note)
                 item.step.undo(point, self._note)
                 self._hold(item.step.name, item.undo_gates)
                 return None
+            except Interrupted:
+                raise
             except UpgraderError as error:
                 failure, self._overdue = error, isinstance(error, ApiLost)
-                if not (isinstance(error, ApiLost | ApiUnavailable) or not self._lifeline.holds):
+                lost = isinstance(error, ApiLost | ApiUnavailable) or is_refusal(error.message)
+                if not lost and self._lifeline.holds:
                     return failure
-                self._note(f"the API server was lost during the rollback: {error.message}")
+                self._note(f"the API server was lost, or refused the rollback: {error.message}")
         return failure
 
     def _restore_point(self, item: PipelineStep) -> RestorePoint | None:
@@ -212,6 +240,11 @@ class Runner:
     def _emit(self, event: Event) -> None:
         self._reporter.emit(event)
         self._state = follow(self._state, event, self._clock.now())
+
+
+def _installed(point: RestorePoint) -> str:
+    """The release in kube-system that was there before the step, so that Helm's records of it must be there still."""
+    return point.release if point.revision is not None and point.namespace == "kube-system" else ""
 
 
 def _safe_to_stop(before: Action) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -9,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from upgrader.engine.history.run_order import in_order
 from upgrader.engine.journal.journal_file import JOURNAL, read_journal
 from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UsageError
 
-__all__ = ["PastRun", "newest_run", "past_runs", "prune", "surplus"]
+__all__ = ["PastRun", "highest_sequence", "newest_run", "past_runs", "prune", "surplus"]
 
 _NAME = re.compile(r"\d{8}T\d{6}-.")
 _REMOVING = ".removing-"
@@ -57,7 +59,7 @@ class PastRun:
 
 
 def past_runs(runs: Path) -> tuple[PastRun, ...]:
-    """All runs in a cluster's `runs` folder, oldest first. Names begin with the time, so they sort by it."""
+    """All runs in a cluster's `runs` folder, oldest first."""
     return tuple(map(_past_run, _folders(runs)))
 
 
@@ -65,6 +67,11 @@ def newest_run(runs: Path) -> PastRun | None:
     """The newest run; None when there is none."""
     folders = _folders(runs)
     return _past_run(folders[-1]) if folders else None
+
+
+def highest_sequence(runs: Path) -> int:
+    """The highest number of a run in a cluster's `runs` folder; 0 when none has one."""
+    return max(map(_sequence, _folders(runs)), default=0)
 
 
 def prune(runs: Path, keep: int) -> tuple[str, ...]:
@@ -115,7 +122,19 @@ def _prune(runs: Path, keep: int) -> tuple[str, ...]:
 
 
 def _folders(runs: Path) -> list[Path]:
-    return sorted(folder for folder in runs.glob("*/") if _NAME.match(folder.name) and not folder.is_symlink())
+    """Oldest first."""
+    found = (folder for folder in runs.glob("*/") if _NAME.match(folder.name) and not folder.is_symlink())
+    return in_order(found, name=lambda folder: folder.name, sequence=_sequence)
+
+
+def _sequence(folder: Path) -> int:
+    """A run's number, which is in the first line of its journal; 0 where it can't be read."""
+    try:
+        with (folder / JOURNAL).open("rb") as file:
+            found = json.loads(file.readline())["data"]["sequence"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    return found if isinstance(found, int) else 0
 
 
 def _past_run(folder: Path) -> PastRun:

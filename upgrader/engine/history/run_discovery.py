@@ -13,6 +13,7 @@ from pathlib import Path
 
 from upgrader.engine.history.journal_replicas import Source, progress
 from upgrader.engine.history.past_runs import PastRun
+from upgrader.engine.history.run_order import in_order
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.engine.journal.journal_file import JOURNAL, parse_journal
 from upgrader.engine.journal.record import Record
@@ -73,9 +74,10 @@ def find_runs(places: Sequence[Source]) -> DiscoveredRuns:
     with ThreadPoolExecutor(len(places) or 1) as pool:
         results = list(pool.map(_search, places))
     copies = [copy for found, _ in results for copy in found]
-    names = sorted({copy.run for copy in copies})
-    runs = tuple(_merged(name, [copy for copy in copies if copy.run == name]) for name in names)
-    return DiscoveredRuns(runs, tuple(problem for _, problems in results for problem in problems))
+    names = {copy.run for copy in copies}
+    merged = [_merged(name, [copy for copy in copies if copy.run == name]) for name in names]
+    runs = in_order(merged, name=lambda run: run.name, sequence=lambda run: run.state.sequence)
+    return DiscoveredRuns(tuple(runs), tuple(problem for _, problems in results for problem in problems))
 
 
 def with_remote_runs(here: Sequence[PastRun], found: DiscoveredRuns, runs: Path) -> tuple[PastRun, ...]:
@@ -85,7 +87,7 @@ def with_remote_runs(here: Sequence[PastRun], found: DiscoveredRuns, runs: Path)
         mine = known.get(other.name)
         if mine is None or mine.problem or _behind(mine.folder / JOURNAL, other):
             known[other.name] = PastRun(runs / other.name, other.state, other.problem, other.place)
-    return tuple(known[name] for name in sorted(known))
+    return tuple(in_order(known.values(), name=lambda run: run.name, sequence=lambda run: run.state.sequence))
 
 
 def _behind(journal: Path, other: DiscoveredRun) -> bool:

@@ -20,9 +20,9 @@ from typing import Any
 
 from upgrader.engine.journal import read_schema_2
 from upgrader.engine.journal.decode import UnknownEvent, event_from
-from upgrader.gates.secret_mask import mask_secrets
 from upgrader.model.event import Event
 from upgrader.model.version import KubernetesVersion
+from upgrader.redaction.printable import mask_secrets
 
 __all__ = ["SCHEMA", "TEXT_CHARACTERS", "Record", "checked", "encode"]
 
@@ -31,6 +31,28 @@ SCHEMA = 3
 
 TEXT_CHARACTERS = 8192
 """Limit of one text in a record: more than any path or reason, less than a runaway error message."""
+
+_NAMES = frozenset(
+    [
+        "run",
+        "kind",
+        "folder",
+        "step",
+        "steps",
+        "gate",
+        "outcome",
+        "on_failure",
+        "to",
+        "digest",
+        "release",
+        "namespace",
+        "playbook",
+    ]
+)
+"""Fields that a resumed run acts by: they come from upgrader.yaml, and must stay as they are."""
+
+_CONTROL = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters that JSON doesn't escape."""
 
 _CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{64})"\}\Z')
 
@@ -54,7 +76,10 @@ def encode(seq: int, time: datetime, event: Event, previous: str) -> tuple[bytes
         "data": _plain(event),
     }
     # A path may hold bytes that are not UTF-8: Python's surrogates for them become JSON escapes.
-    body = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace")
+    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+    # A terminal would obey these, too: `cat` of a journal must be safe.
+    text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    body = text.encode(errors="backslashreplace")
     checksum = _sum(previous, body)
     return body[:-1] + f',"checksum":"{checksum}"}}\n'.encode(), checksum
 
@@ -101,15 +126,16 @@ def _sum(previous: str, body: bytes) -> str:
     return hashlib.sha256(previous.encode() + body).hexdigest()
 
 
-def _plain(value: Any) -> Any:
-    """An event, or a part of one, as JSON values."""
+def _plain(value: Any, *, free: bool = True) -> Any:
+    """An event, or a part of one, as JSON values; secrets in `free` text masked."""
     if isinstance(value, KubernetesVersion):
         return str(value)
     if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {name: _plain(each, free=name not in _NAMES) for name, each in fields.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, str):
+        return [_plain(item, free=free) for item in value]
+    if isinstance(value, str) and free:
         # Errors of Helm and the API quote their input, and a journal is copied to other machines.
         value = mask_secrets(value)
         if len(value) > TEXT_CHARACTERS:

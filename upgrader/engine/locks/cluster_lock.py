@@ -44,6 +44,22 @@ class ClusterLock:
         self._lease = lease
         self._state = RunState()
         self._mutex = threading.Lock()
+        self._confirmed = clock.monotonic()
+
+    @property
+    def owner(self) -> str:
+        """The unique name of this process, as the lock names it."""
+        return self._holder.identity
+
+    @property
+    def sequence(self) -> int:
+        """How often the lock has been taken: a number that grows from holder to holder, whatever their clocks say."""
+        return self._lease.transitions + 1
+
+    @property
+    def unconfirmed_seconds(self) -> float:
+        """For how long the API has not confirmed that the lock is ours."""
+        return self._clock.monotonic() - self._confirmed
 
     def emit(self, event: Event) -> None:
         """Record what the run does; the next renewal publishes it in the Lease."""
@@ -85,13 +101,16 @@ class ClusterLock:
 
     def _renew(self) -> None:
         holder = replace(self._holder, run=self._state.run, doing=self._state.doing)
+        # The time before the request: others count from when it arrived.
+        asked = self._clock.monotonic()
         self._lease = _hold(self._kube, self._clock, holder, self._lease, acquired=self._lease.acquired)
+        self._confirmed = asked
 
     def _reread(self) -> None:
         try:
             found = read_lease(self._kube)
             if found is None:
-                self._lease = _create(self._kube, self._clock, self._holder)
+                self._lease = _create(self._kube, self._clock, self._holder, self._lease.transitions)
             elif found.holder is not None and found.holder.identity == self._holder.identity:
                 self._lease = found
             else:
@@ -108,13 +127,16 @@ def acquire(
     *,
     take_over: bool,
     note: Callable[[str], None],
+    known: int = 0,
     unread: Callable[[Holder], str] = lambda _: "",
 ) -> ClusterLock:
     """Take the cluster's lock, waiting only to see whether another holder is alive.
 
-    `take_over` takes it from a holder that may be alive. `unread` returns why a dead holder's journal could not be
-    read, "" if it was: what a dead run did must be known first. Raises Locked when the holder is alive or its journal
-    can't be read, and ApiError when the API refuses or doesn't answer at all.
+    `known` is the highest number of a run that is known here: a Lease that was deleted, or restored from a backup,
+    counts on from it, so that whoever reads it next counts on as well. `take_over` takes it from a holder that may be
+    alive. `unread` returns why a dead holder's journal could not be read, "" if it was: what a dead run did must be
+    known first. Raises Locked when the holder is alive or its journal can't be read, and ApiError when the API refuses
+    or doesn't answer at all.
     """
     watched: Lease | None = None
     since = began = clock.monotonic()
@@ -122,7 +144,8 @@ def acquire(
         try:
             lease = read_lease(kube)
             if lease is None:
-                return ClusterLock(kube, clock, holder, _create(kube, clock, holder), None)
+                return ClusterLock(kube, clock, holder, _create(kube, clock, holder, known), None)
+            lease = replace(lease, transitions=max(lease.transitions, known - 1))
             if lease.holder is None:
                 return _take(kube, clock, holder, lease, None)
             if lease.holder.identity == holder.identity:
@@ -182,8 +205,8 @@ def read_lease(kube: Kube) -> Lease | None:
     return None if found is None else Lease.read(found)
 
 
-def _create(kube: Kube, clock: Clock, holder: Holder) -> Lease:
-    return Lease.read(kube.create(LEASES, manifest(holder, now=clock.now()), NAMESPACE))
+def _create(kube: Kube, clock: Clock, holder: Holder, transitions: int) -> Lease:
+    return Lease.read(kube.create(LEASES, manifest(holder, now=clock.now(), transitions=transitions), NAMESPACE))
 
 
 def _hold(kube: Kube, clock: Clock, holder: Holder, lease: Lease, *, acquired: str) -> Lease:

@@ -14,6 +14,7 @@ from upgrader.engine.journal.record import Record
 from upgrader.engine.state.run_state import GateState, RecoveryState, RunState, StepState
 from upgrader.model.event import (
     AvailabilityMeasured,
+    BaselineTaken,
     Event,
     GateChecked,
     GatePassed,
@@ -60,6 +61,8 @@ def _after(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunS
         case RollbackRequested():
             undo = replace(state, steps=_to_undo_again(state), rollback_to=event.to, rollback_by=event.by)
             return _reopened(undo, event.run, "rolling back", time)
+        case BaselineTaken():
+            return replace(state, baseline=event.baseline, baseline_taken=time)
         case StepStarted() | StepInspected() | StepApplied() | StepEnded():
             return _forward(state, event, time)
         case GateChecked() | GatePassed():
@@ -90,10 +93,12 @@ def _started(event: RunStarted, time: datetime) -> RunState:
     return RunState(
         run=event.run,
         kind=event.kind,
+        sequence=event.sequence,
         target=event.target,
         current=event.current,
         planned=event.steps,
         inputs=event.inputs,
+        health_before=event.health_before,
         on_failure=event.on_failure,
         started=time,
         active_since=time,
@@ -104,6 +109,8 @@ def _started(event: RunStarted, time: datetime) -> RunState:
 def _reopened(state: RunState, run: str, doing: str, time: datetime) -> RunState:
     # What an interrupted process last showed of a step is of the past.
     steps = tuple(replace(step, since=time, check=None, note="") if step.active else step for step in state.steps)
+    if state.over:  # its bait was removed
+        state = replace(state, baseline=None, baseline_taken=None)
     return replace(state, run=run, outcome=None, reason="", active_since=time, doing=doing, steps=steps)
 
 
@@ -131,10 +138,11 @@ def _forward(state: RunState, event: StepStarted | StepInspected | StepApplied |
             return replace(_begun(state, begun), doing=f"{name}: {event.summary}")
         case StepInspected():
             state = _changed(replace(state, doing=f"{name}: {event.found}"), name, since=time, note=event.found)
-            return _moved(state, name, "applying", phase="gating") if event.applied else state
+            return _moved(state, name, "applying", phase="gating", revision=event.revision) if event.applied else state
         case StepApplied():
             state = replace(state, doing=f"{name}: waiting for its gates")
-            return _moved(state, name, "applying", phase="gating", apply_seconds=event.seconds, note="")
+            applied = {"apply_seconds": event.seconds, "revision": event.revision}
+            return _moved(state, name, "applying", phase="gating", note="", **applied)
         case StepEnded():
             state = replace(state, doing=f"{name}: {event.outcome}")
             ended = {"seconds": event.seconds, "check": None, "note": ""}
@@ -153,7 +161,7 @@ def _gate(state: RunState, event: GateChecked | GatePassed) -> RunState:
         return state
     others = tuple(gate for gate in step.gates if gate.name != event.gate)
     if isinstance(event, GatePassed):
-        held = GateState(event.gate, "held", event.seconds)
+        held = GateState(event.gate, "passed", event.seconds)
         return _changed(state, event.step, gates=(*others, held), check=None)
     seen = GateState(event.gate, event.verdict.kind.value, reason=event.verdict.reason)
     return _changed(state, event.step, gates=(*others, seen), check=event)

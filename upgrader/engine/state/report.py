@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from upgrader.engine.state.run_state import RunState, StepState
+from upgrader.model.baseline import Baseline
 
 __all__ = ["report_json"]
 
@@ -37,9 +38,19 @@ def report_json(state: RunState) -> dict[str, Any]:
         "resumed_by": state.resumed_by,
         "rollback_by": state.rollback_by,
         "lock_taken_from": state.lock_taken_from,
+        "continuity": _continuity(state.baseline),
         "availability": asdict(state.availability) if state.availability else {},
         "unknown": state.unknown,
     }
+
+
+def _continuity(baseline: Baseline | None) -> dict[str, Any]:
+    """What the gates of that name compare each step with, and what they can't."""
+    if baseline is None:
+        return {}
+    compared = asdict(baseline)
+    not_compared = {item["what"]: item["why"] for item in compared.pop("not_compared")}
+    return {"compared": {key: value for key, value in compared.items() if value}, "not_compared": not_compared}
 
 
 def _step(step: StepState) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from upgrader.model.baseline import Baseline
 from upgrader.model.event import AvailabilityMeasured, GateChecked, StepInput
+from upgrader.model.health_before import HealthBefore
 from upgrader.model.outcome import RunOutcome, StepPhase
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
@@ -23,7 +25,7 @@ ACTIVE: tuple[StepPhase, ...] = ("applying", "gating", "undoing")
 
 @dataclass(frozen=True)
 class GateState:
-    """A gate of a step: `held`, or its last verdict and the reason."""
+    """A gate of a step: `passed`, or its last verdict and the reason."""
 
     name: str
     outcome: str
@@ -41,6 +43,8 @@ class StepState:
     summary: str = ""
     restore_point: RestorePoint | None = None
     """None: there is nothing to undo."""
+    revision: int = 0
+    """The release's revision that its change is in; 0: none, or unknown."""
     reason: str = ""
     """Why it failed."""
     remedy: str = ""
@@ -90,13 +94,20 @@ class RunState:
 
     run: str = ""
     kind: RunKind = RunKind.UPGRADE
+    sequence: int = 0
+    """Its place among the runs of its cluster, which no clock decides; 0: unknown."""
     target: KubernetesVersion | None = None
     current: KubernetesVersion | None = None
     """The API server's version before the run."""
     planned: tuple[str, ...] = ()
     """The names of all steps in their order, begun or not."""
     inputs: tuple[StepInput, ...] = ()
+    health_before: HealthBefore | None = None
+    """The rest of the cluster before the run; None where it was not read."""
     on_failure: OnFailure = "rollback-run"
+    baseline: Baseline | None = None
+    """What worked before its first step; None where it was not read (yet)."""
+    baseline_taken: datetime | None = None
     steps: tuple[StepState, ...] = ()
     """Those that were begun, in the order in which they were."""
     failure: StepState | None = None

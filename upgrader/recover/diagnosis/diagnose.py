@@ -6,8 +6,8 @@ static pods, etcd, kube-apiserver. What a deeper cause explains is not reported 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding, Severity
@@ -15,19 +15,15 @@ from upgrader.recover.diagnosis.causes.apiserver_causes import active_standby, a
 from upgrader.recover.diagnosis.causes.cause import Cause
 from upgrader.recover.diagnosis.causes.etcd_causes import etcd
 from upgrader.recover.diagnosis.causes.machine_causes import clock_and_certificates, disks, manifests, services
-from upgrader.recover.facts.host_facts import Endpoint, EtcdServer, Examined, Generation, HostFacts, Unit
+from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, right_pods, wrong_finding
+from upgrader.recover.facts.host_facts import Client, Endpoint, EtcdServer, Examined, Generation, HostFacts, Unit
 
 __all__ = ["ApiSeen", "Controller", "Diagnosis", "diagnose"]
 
+_BELOW = ("certificates.", "clock.", "disk.", "etcd.", "runtime.")
+"""What kube-apiserver stands on: where that fails, what it answers proves nothing against itself."""
+
 _ORDER: tuple[Severity, ...] = ("error", "unknown", "warning", "info")
-
-
-@dataclass(frozen=True)
-class ApiSeen:
-    """Whether the API answered, asked from here; `answer`: what it answered, or why it didn't."""
-
-    answers: bool
-    answer: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,9 @@ class Controller:
     `serves`: whether its kube-apiserver answers there, None when unknown. `start`: units to be started, in this
     order. `active`: the generation of kube-apiserver that is in place already. `restore`: the one that would be put
     in place; None when there is nothing to put, or no need. `blocked`: why a recovery can't help this controller
-    before manual action; empty when it can.
+    before manual action; empty when it can. `wrong`: whether an instance of it is known to be wrong, though it serves;
+    `wrong_pods`: the UIDs of their pods, as far as they are known; `right_pods`: of those that serve everybody beside
+    them.
     """
 
     host: Host
@@ -48,15 +46,21 @@ class Controller:
     active: int | None = None
     restore: Generation | None = None
     blocked: str = ""
+    wrong: bool = False
+    wrong_pods: frozenset[str] = frozenset()
+    right_pods: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All of it. `findings`: every controller's, the cause first."""
+    """All of it. `findings`: every controller's, the cause first. `wrong`: what an API server that answers does wrong;
+    empty where nothing is known against it.
+    """
 
     api: ApiSeen
     controllers: tuple[Controller, ...]
     findings: tuple[Finding, ...]
+    wrong: str = ""
 
     @property
     def healthy(self) -> bool:
@@ -64,8 +68,15 @@ class Diagnosis:
         return self.api.answers and not any(f.severity == "error" for f in self.findings)
 
     @property
+    def serves(self) -> bool:
+        """Whether the API answers, refuses nothing that a recovery needs, and nothing is known against it."""
+        return self.api.answers and not self.wrong and not self.api.refuses
+
+    @property
     def blocked(self) -> str:
         """Why manual action is required; empty while one controller may be recovered."""
+        if self.api.answers and self.api.refuses and not self.wrong:
+            return self.api.refuses
         reasons = [c.blocked for c in self.controllers]
         return reasons[0] if reasons and all(reasons) else ""
 
@@ -78,9 +89,50 @@ def diagnose(examined: Sequence[Examined], api: ApiSeen) -> Diagnosis:
     findings = [f for c in controllers for f in c.findings]
     if not api.answers and controllers and all(c.serves for c in controllers):
         findings.append(_between(api))
+    refused = _refused_by(controllers, api)
+    everywhere = any(map(_explained, controllers))
+    wrong = wrong_finding(replace(api, refuses="") if everywhere else api, refused)
+    if wrong is not None:
+        findings.append(wrong)
+        controllers = tuple(_with_evidence(c, refused) for c in controllers)
+    elif api.answers and api.refuses:
+        findings.append(_refused(api))
     # Stable: within one severity the deeper layers of a controller stay before the others.
     findings.sort(key=lambda f: _ORDER.index(f.severity))
-    return Diagnosis(api, controllers, tuple(findings))
+    return Diagnosis(api, controllers, tuple(findings), wrong.title if wrong else "")
+
+
+def _with_evidence(controller: Controller, refused: Mapping[str, tuple[Client, ...]]) -> Controller:
+    clients = refused.get(controller.host.name, ())
+    return replace(
+        controller,
+        wrong=bool(clients) or not refused,
+        wrong_pods=frozenset(client.pod for client in clients if client.pod),
+        # Without a client's evidence, what is wrong is seen from outside, and no instance is known to be right.
+        right_pods=right_pods(controller.facts, clients) if clients and controller.facts else frozenset(),
+    )
+
+
+def _refused_by(controllers: Sequence[Controller], api: ApiSeen) -> dict[str, tuple[Client, ...]]:
+    """The clients that are refused on each controller, where nothing below kube-apiserver explains it."""
+    known = [c for c in controllers if c.facts is not None and not _explained(c)]
+    credentials = bool(api.refuses) and api.credentials
+    found = {c.host.name: refused_clients(c.facts, credentials=credentials) for c in known if c.facts is not None}
+    return {name: clients for name, clients in found.items() if clients}
+
+
+def _explained(controller: Controller) -> bool:
+    return any(f.severity == "error" and f.id.startswith(_BELOW) for f in controller.findings)
+
+
+def _refused(api: ApiSeen) -> Finding:
+    """What is refused may be the caller's own fault: nothing is known against kube-apiserver itself."""
+    title = f"the API server refuses what a recovery needs: {api.refuses}"
+    if not api.credentials:
+        return Finding("api.refuses", "error", title, "", "Fix the errors above first.")
+    why = "It is not known to refuse the cluster's own clients, so that the fault is probably in these credentials."
+    remedy = "Get a new kubeconfig (on a controller: /etc/kubernetes/admin.conf), or more rights for this one."
+    return Finding("api.credentials", "error", title, why, remedy)
 
 
 def _between(api: ApiSeen) -> Finding:

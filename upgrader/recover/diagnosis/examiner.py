@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError
+from upgrader.gates.rollback_needs import NOT_ACCEPTED, refusal
 from upgrader.model.cluster import Cluster
+from upgrader.node.disk_layout import KUBE_APISERVER
 from upgrader.ports import Hosts, Kube
-from upgrader.recover.diagnosis.diagnose import ApiSeen, Diagnosis, diagnose
+from upgrader.recover.diagnosis.diagnose import Diagnosis, diagnose
+from upgrader.recover.diagnosis.wrong_api import ApiSeen
 from upgrader.recover.facts.collect import examine_all
+from upgrader.recover.facts.host_facts import Examined, HostFacts, Unknown
 
 __all__ = ["Examiner", "read_api"]
 
@@ -26,12 +30,34 @@ class Examiner:
     def __call__(self) -> Diagnosis:
         """Examine once; never raises for a controller that can't be reached."""
         examined = examine_all(self.hosts, self.cluster, self.only)
-        return diagnose(examined, read_api(self.kube))
+        api = read_api(self.kube)
+        asks = api.answers and not api.refuses
+        return diagnose(examined, _with_refusal(api, self.kube, _release(examined)) if asks else api)
 
 
 def read_api(kube: Kube) -> ApiSeen:
-    """Whether the API server that the kubeconfig names is ready."""
+    """Whether the API server that the kubeconfig names is ready; one that doesn't accept its credentials answers."""
     try:
         return ApiSeen(answers=True, answer=kube.raw("/readyz"))
     except ApiError as error:
+        if error.status in NOT_ACCEPTED:
+            return ApiSeen(True, error.message, refuses=error.message, credentials=True)
         return ApiSeen(answers=False, answer=error.message)
+
+
+def _with_refusal(api: ApiSeen, kube: Kube, release: str) -> ApiSeen:
+    found = refusal(kube, release)
+    return ApiSeen(True, api.answer, found.text, found.credentials) if found else api
+
+
+def _release(examined: Sequence[Examined]) -> str:
+    """The Helm release whose pods run on the controllers; "" where kubeadm's own do, or that isn't known."""
+    facts = [item.facts for item in examined if item.facts is not None]
+    return KUBE_APISERVER.name if facts and all(map(_is_released, facts)) else ""
+
+
+def _is_released(facts: HostFacts) -> bool:
+    workload = facts.workload()
+    running = [] if isinstance(facts.containers, Unknown) else [c for c in facts.containers if c.state == "running"]
+    own = [c for c in running if not c.static]
+    return bool(own and workload and any(generation.helm_revision for generation in workload.generations))

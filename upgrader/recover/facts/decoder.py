@@ -13,6 +13,7 @@ from upgrader.recover.facts.host_facts import (
     Alarm,
     Backup,
     Certificate,
+    Client,
     Clock,
     Container,
     Endpoint,
@@ -63,6 +64,7 @@ def decode(raw: Json, sent: float, received: float) -> HostFacts:
         workloads=_known(raw["workloads"], lambda found: tuple(_workload(w) for w in found)),
         etcd_containers=stores,
         complaints=() if isinstance(complaints, Unknown) else complaints,
+        clients=_known(raw["clients"], lambda found: tuple(filter(None, map(_client, found)))),
     )
 
 
@@ -96,6 +98,16 @@ def _lines(found: list[str]) -> tuple[str, ...]:
 
 def _endpoint(found: Json) -> Endpoint:
     return Endpoint(False, str(found["unknown"])) if "unknown" in found else Endpoint(**found)
+
+
+def _client(found: Json) -> Client | None:
+    """None for one whose certificate can't be read: whether it is refused by its own fault isn't known then."""
+    if not found["certificate"]:
+        return Client(found["name"], found["status"], pod=found["pod"], address=found["address"])
+    read = _certificate({"path": found["name"], "pem": found["certificate"]})
+    if isinstance(read, Unknown):
+        return None
+    return Client(found["name"], found["status"], read.not_before, read.not_after, found["pod"], found["address"])
 
 
 def _certificate(found: Json) -> Certificate | Unknown:
@@ -145,6 +157,7 @@ def _workload(found: Json) -> Workload:
         generations=tuple(_generation(g) for g in found["generations"]),
         active=ActiveManifest(**active) if active else None,
         marks_unknown=found["marks_unknown"],
+        trouble=found["trouble"],
     )
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "Alarm",
     "Backup",
     "Certificate",
+    "Client",
     "Clock",
     "Container",
     "ActiveManifest",
@@ -82,12 +83,41 @@ class Unit:
 @dataclass(frozen=True)
 class Endpoint:
     """Whether something answers as it should; `said`: its answer, or the reason why there is none. `address`: who was
-    asked, `host:port`; empty when nothing listens.
+    asked, `host:port`; empty when nothing listens. `instances`: how many instances of kube-apiserver answer on private
+    addresses of their own.
     """
 
     answers: bool
     said: str = ""
     address: str = ""
+    instances: int = 0
+
+
+@dataclass(frozen=True)
+class Client:
+    """One of the cluster's own clients, and the HTTP status that kube-apiserver answered it with.
+
+    `not_before`, `not_after`: of its certificate; None for a token, which is asked with only while it is valid. `pod`:
+    the UID of the pod that answered; "" where it isn't known which one did. `address`: whom was asked, `host:port`.
+    """
+
+    name: str
+    status: int
+    not_before: float | None = None
+    not_after: float | None = None
+    pod: str = ""
+    address: str = ""
+
+    @property
+    def is_token(self) -> bool:
+        """Whether it is a pod with its token."""
+        return self.not_after is None
+
+    def valid(self, moment: float) -> bool:
+        """Whether its certificate is valid then."""
+        if self.not_before is None or self.not_after is None:
+            return True
+        return self.not_before <= moment < self.not_after
 
 
 @dataclass(frozen=True)
@@ -186,7 +216,8 @@ class Etcd:
 @dataclass(frozen=True)
 class Container:
     """A container as the runtime knows it. `state`: created, running, exited or unknown. `standby`: it belongs to a
-    standby pod of ours (a static pod made from a generation), not to the workload's own pod. `log`: last lines, masked.
+    standby pod of ours (a static pod made from a generation), not to the workload's own pod. `uid`: the pod's;
+    `template`: the hash of its template, empty for a pod without one. `log`: last lines, masked.
     """
 
     pod: str
@@ -205,13 +236,16 @@ class Container:
     attempt: int = 0
     sandbox_ready: bool = True
     log: tuple[str, ...] = ()
+    uid: str = ""
+    template: str = ""
 
 
 @dataclass(frozen=True)
 class Generation:
     """A checkpoint on disk. `damage`: what is wrong with its files, empty when all are as recorded. `failure`: why it
     is marked as one that didn't stay up, empty when it isn't. `images`: container → image, for those that it needs;
-    `missing`: those of them that are not on the node.
+    `missing`: those of them that are not on the node. `pod`: the UID of the pod that it was made from; `template`: the
+    hash of that pod's template.
     """
 
     number: int
@@ -223,6 +257,8 @@ class Generation:
     failure: str = ""
     images: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] | Unknown = Unknown("the container runtime was not asked")
+    pod: str = ""
+    template: str = ""
 
     @property
     def intact(self) -> bool:
@@ -256,7 +292,8 @@ class ActiveManifest:
 @dataclass(frozen=True)
 class Workload:
     """What the host keeps of one workload (`namespace/name`). `generations` ascend by number. `marks_unknown`: why it
-    isn't known which of them failed; none of them counts as failed then.
+    isn't known which of them failed; none of them counts as failed then. `trouble`: why its folder can't be read;
+    then no generation is known.
     """
 
     name: str
@@ -265,6 +302,7 @@ class Workload:
     generations: tuple[Generation, ...] = ()
     active: ActiveManifest | None = None
     marks_unknown: str = ""
+    trouble: str = ""
 
     @property
     def restorable(self) -> Generation | None:
@@ -294,6 +332,8 @@ class HostFacts:
     etcd_containers: tuple[Container, ...] = ()
     complaints: tuple[str, ...] = ()
     """The kubelet's newest errors that have to do with the control plane, masked."""
+    clients: tuple[Client, ...] | Unknown = Unknown("not asked")
+    """The cluster's own clients on this host, and how each instance of kube-apiserver here answered each of them."""
 
     @property
     def has_etcd(self) -> bool:

@@ -21,18 +21,18 @@ class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module):
         exec(compile(SOURCES[module.__name__][1], module.__name__, "exec"), module.__dict__)
 sys.meta_path.insert(0, Sources())
-from upgrader.recover.onhost.all_facts import main
+from upgrader.recover.onhost.{module} import main
 main(*sys.argv[1:])
 """
 
 
 @cache
-def program() -> bytes:
-    """Python source for the standard input of `python3 -`; its first argument, if any, stands before every path."""
+def program(module: str = "all_facts") -> bytes:
+    """Python source for the standard input of `python3 -`: a module of `onhost`, whose `main` gets the arguments."""
     # Module → whether it is a package, and its source; the packages around them are empty on a host.
     sources = {"upgrader": (True, ""), "upgrader.recover": (True, "")}
     for file in (file for folder in _FOLDERS for file in sorted((_ROOT / folder).rglob("*.py"))):
         package = file.stem == "__init__"
         parts = (file.parent if package else file.with_suffix("")).relative_to(_ROOT).parts
         sources[".".join(("upgrader", *parts))] = (package, file.read_text(encoding="utf-8"))
-    return f"SOURCES = {sources!r}\n{_START}".encode()
+    return f"SOURCES = {sources!r}\n{_START.replace('{module}', module)}".encode()

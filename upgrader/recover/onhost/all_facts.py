@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.node.disk_inventory import Inventory
-from upgrader.recover.onhost import apiserver_answer, checkpoint_facts, container_facts, etcd_facts, machine_facts
+from upgrader.recover.onhost import (
+    accepted_clients,
+    apiserver_answer,
+    checkpoint_facts,
+    container_facts,
+    etcd_facts,
+    machine_facts,
+)
 from upgrader.recover.onhost.questions import together
 
 _SECONDS = 9.0
@@ -40,6 +47,7 @@ def facts(root: str) -> dict[str, Any]:
             "etcd": lambda: etcd_facts.facts(root),
             "etcd_server": lambda: etcd_facts.server(root, checkpoint_facts.stored_keys(disk)),
             "api": lambda: apiserver_answer.readyz(root, {_PORT, *checkpoint_facts.ports(disk)}),
+            "clients": lambda: accepted_clients.accepted(root, {_PORT, *checkpoint_facts.ports(disk)}, runtime),
         },
         _SECONDS,
     )

@@ -12,8 +12,8 @@ from upgrader.recover.onhost.questions import Failed, read
 from upgrader.recover.onhost.tls import context, get
 
 _LISTEN = "0A"
-_API_NAME = "kubernetes.default.svc"
-_KUBELET = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+API_NAME = "kubernetes.default.svc"
+KUBELET = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
 
 def readyz(root: str, ports: set[int]) -> dict[str, Any]:
@@ -21,9 +21,16 @@ def readyz(root: str, ports: set[int]) -> dict[str, Any]:
     found = sorted(listeners(ports), key=lambda at: (at[0].startswith("127."), at))
     if not found:
         return {"answers": False, "said": f"nothing listens on port {' or '.join(str(p) for p in sorted(ports))}"}
-    authority = _authority(root)
-    answers = [_ask(root, authority, address, port) for address, port in found]
-    return next((answer for answer in answers if answer["answers"]), answers[0])
+    ca = authority(root)
+    answers = [_ask(root, ca, address, port) for address, port in found]
+    alone = [answer for answer in answers if answer["answers"] and private(answer["address"])]
+    first = next((answer for answer in answers if answer["answers"]), answers[0])
+    return dict(first, instances=len(alone))
+
+
+def private(address: str) -> bool:
+    """Whether one instance alone has it, as the chart chooses it. At 127.0.0.1, for clients, any of them answers."""
+    return address.startswith("127.") and not address.startswith("127.0.")
 
 
 def listeners(ports: set[int]) -> list[tuple[str, int]]:
@@ -50,7 +57,7 @@ def _address(hexadecimal: str) -> str:
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
 
 
-def _authority(root: str) -> str:
+def authority(root: str) -> str:
     """The cluster's CA as PEM: kubeadm's file, or what the kubelet was given."""
     try:
         return read(root + "/etc/kubernetes/pki/ca.crt").decode()
@@ -65,12 +72,12 @@ def _authority(root: str) -> str:
 def _ask(root: str, authority: str, address: str, port: int) -> dict[str, Any]:
     at = f"{address}:{port}"
     try:
-        status, body = get(context(authority), address, port, _API_NAME, "/readyz?verbose")
+        status, body = get(context(authority), address, port, API_NAME, "/readyz?verbose")
         if status == 401:
             # No anonymous requests here: ask as the kubelet. Every authenticated client may ask this.
             own = context(authority)
-            own.load_cert_chain(root + _KUBELET)
-            status, body = get(own, address, port, _API_NAME, "/readyz?verbose")
+            own.load_cert_chain(root + KUBELET)
+            status, body = get(own, address, port, API_NAME, "/readyz?verbose")
     except Failed as error:
         return {"answers": False, "address": at, "said": str(error)}
     failing = [line[3:].split()[0] for line in body.splitlines() if line.startswith("[-]")]

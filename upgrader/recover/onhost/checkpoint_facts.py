@@ -45,7 +45,11 @@ def ports(disk: Inventory) -> set[int]:
 
 def _records(disk: Inventory) -> Iterator[tuple[Workload, Record]]:
     for workload in disk.workloads():
-        for number in disk.numbers(workload):
+        try:
+            numbers = disk.numbers(workload)
+        except OSError:
+            continue  # reported as unreadable by `workloads`
+        for number in numbers:
             try:
                 yield workload, read_record(disk.generation(workload, number))
             except (OSError, NotUnderstood):
@@ -53,8 +57,6 @@ def _records(disk: Inventory) -> Iterator[tuple[Workload, Record]]:
 
 
 def _workload(disk: Inventory, root: str, name: Workload, stored: StoredWorkload, runtime: Runtime) -> dict[str, Any]:
-    if stored.trouble:
-        raise Failed(stored.trouble)
     path = str(disk.manifest_path(name))[len(root) :]
     found = []
     for number, generation in stored.generations.items():
@@ -67,6 +69,7 @@ def _workload(disk: Inventory, root: str, name: Workload, stored: StoredWorkload
         "active_path": path,
         "generations": found,
         "marks_unknown": stored.marks_unknown,
+        "trouble": stored.trouble[len(root) :] if stored.trouble.startswith(root) else stored.trouble,
         "active": {"path": path, "number": stored.active_number} if stored.active else None,
     }
 
@@ -81,6 +84,8 @@ def _generation(stored: StoredGeneration, runtime: Runtime) -> dict[str, Any]:
         digest=record.digest,
         captured_at=record.origin.captured_at,
         helm_revision=record.origin.helm_revision,
+        pod=record.origin.uid,
+        template=record.origin.template_hash,
     )
     try:
         found["missing"] = _missing(stored.images, record.images, runtime)

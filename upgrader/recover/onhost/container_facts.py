@@ -9,11 +9,13 @@ import re
 from typing import Any
 
 from upgrader.node.cri import ContainerStatus, Runtime, Sandbox
+from upgrader.node.disk_layout import KUBE_APISERVER
 from upgrader.node.labels import CHECKPOINT_OF
 from upgrader.recover.onhost.bare_grpc import call
-from upgrader.recover.onhost.questions import Failed, command, read
+from upgrader.recover.onhost.questions import SECONDS, Failed, command, read
 
 _PODS = ("kube-apiserver-", "etcd-")
+_TEMPLATES = ("pod-template-hash", "controller-revision-hash")
 _MOST = 14
 _TAIL_BYTES = 16384
 _LINES = 25
@@ -37,9 +39,12 @@ def socket_path(root: str) -> str:
     return crio if os.path.exists(crio) else root + "/run/containerd/containerd.sock"
 
 
-def runtime(path: str) -> Runtime:
-    """The runtime behind a socket. Its questions raise Failed, or ValueError on an answer that makes no sense."""
-    return Runtime(functools.partial(call, path))
+def runtime(path: str, seconds: float = SECONDS) -> Runtime:
+    """The runtime behind a socket, and how long it may take to answer.
+
+    Its questions raise Failed, or ValueError on an answer that makes no sense.
+    """
+    return Runtime(functools.partial(call, path, seconds=seconds))
 
 
 def answers(asked: Runtime) -> dict[str, Any]:
@@ -52,7 +57,9 @@ def answers(asked: Runtime) -> dict[str, Any]:
 
 def containers(asked: Runtime, root: str) -> list[dict[str, Any]]:
     """Those of etcd's and kube-apiserver's pods, the newest first."""
-    pods = [pod for pod in asked.sandboxes() if pod.name.startswith(_PODS)]
+    # Elsewhere there may be those of other clusters, whose control planes are hosted here.
+    ours = [pod for pod in asked.sandboxes() if pod.namespace == KUBE_APISERVER.namespace]
+    pods = [pod for pod in ours if pod.name.startswith(_PODS)]
     found = sorted(((c, pod) for pod in pods for c in pod.containers), key=lambda at: at[0].created_at, reverse=True)
     seen = []
     for container, pod in found[:_MOST]:
@@ -67,6 +74,8 @@ def _status(status: ContainerStatus, pod: Sandbox, root: str) -> dict[str, Any]:
         "namespace": pod.namespace,
         "standby": CHECKPOINT_OF in pod.labels,
         "static": pod.from_file,
+        "uid": pod.labels.get("io.kubernetes.pod.uid", ""),
+        "template": next((pod.labels[name] for name in _TEMPLATES if pod.labels.get(name)), ""),
         "sandbox_ready": pod.ready,
         "name": status.name,
         "attempt": status.attempt,

@@ -16,8 +16,10 @@ def context(authority: str) -> ssl.SSLContext:
     return made
 
 
-def get(tls: ssl.SSLContext, address: str, port: int, name: str, path: str, body: str | None = None) -> tuple[int, str]:
-    """Status and text of a GET, or of a POST when there is a body. Raises Failed with the reason."""
+def get(
+    tls: ssl.SSLContext, address: str, port: int, name: str, path: str, body: str | None = None, token: str = ""
+) -> tuple[int, str]:
+    """Status and text of a GET, or of a POST when there is a body; `token` authenticates. Raises Failed, and why."""
     try:
         connected = socket.create_connection((address, port), timeout=SECONDS)
         with connected:
@@ -25,7 +27,8 @@ def get(tls: ssl.SSLContext, address: str, port: int, name: str, path: str, body
             with link:
                 connection = http.client.HTTPConnection(address, port, timeout=SECONDS)
                 connection.sock = link
-                connection.request("GET" if body is None else "POST", path, body=body)
+                headers = {"Authorization": "Bearer " + token} if token else {}
+                connection.request("GET" if body is None else "POST", path, body=body, headers=headers)
                 answer = connection.getresponse()
                 return answer.status, answer.read(1 << 20).decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as error:

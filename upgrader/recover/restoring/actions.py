@@ -12,28 +12,38 @@ R3. *What starts by itself is left alone*: an instance that has started a moment
 R4. *One controller after the other.* One kube-apiserver is an API; with it the others get their own pods back.
 R5. *What is known to fail isn't started*: neither what was tried here in vain, nor what the pod-checkpointer marked.
     Where that leaves none, the operator is informed. The pod-checkpointer itself starts the newest as a last resort.
-R6. *Unknown is no reason to act.* Where it isn't known whether kube-apiserver serves, nothing is put in place; where it
+R6. *What is wrong is replaced before it is stopped.* An API server that answers and refuses those whom it has to serve
+    is worse than none: the standby pod of a generation that wasn't made from it comes up beside it, and only then the
+    wrong instance is stopped. The kubelet starts it again until it hears from the API that its pod has gone. One
+    controller after the other, and only where the evidence is.
+R7. *Unknown is no reason to act.* Where it isn't known whether kube-apiserver serves, nothing is put in place; where it
     isn't known what runs, it is taken to have started just now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from upgrader.model.cluster import Host
+from upgrader.node.disk_layout import KUBE_APISERVER
 from upgrader.node.generation_choice import restorable
 from upgrader.recover.diagnosis.diagnose import Controller
-from upgrader.recover.facts.host_facts import EtcdServer, Generation, HostFacts, Unknown
+from upgrader.recover.facts.host_facts import Container, Endpoint, EtcdServer, Generation, HostFacts, Unknown
 
-__all__ = ["Action", "Attempts", "StartStandby", "StartUnit", "next_actions", "remember"]
+__all__ = ["Action", "Attempts", "StartStandby", "StartUnit", "StopInstances", "next_actions", "remember"]
+
+_CONTAINER = "kube-apiserver"
 
 STANDBY_SECONDS = 45.0
 """How long a standby pod may take to serve: 3 to 15 s are usual, but a controller that has just booted is busy."""
 
 PARENT_SECONDS = 20.0
 """How long an instance that has just started may take to serve before a standby pod is put beside it."""
+
+BESIDE_SECONDS = 20.0
+"""How long a standby pod may take to serve beside a wrong instance: an older chart's can't, as the port is taken."""
 
 STAGGER_SECONDS = 20.0
 """How long one controller's standby pod is waited for before the next controller gets one as well."""
@@ -68,7 +78,18 @@ class StartStandby:
         return f"{self.host.name}: start kube-apiserver from its generation {self.generation.number}{captured}{instead}"
 
 
-Action = StartUnit | StartStandby
+@dataclass(frozen=True)
+class StopInstances:
+    """Stop pods of kube-apiserver that answer wrongly. `pods`: UID → name."""
+
+    host: Host
+    pods: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.host.name}: stop {', '.join(sorted(self.pods.values()))}, which answers wrongly"
+
+
+Action = StartUnit | StartStandby | StopInstances
 
 
 @dataclass(frozen=True)
@@ -87,14 +108,23 @@ class Attempts:
 
 
 def next_actions(
-    controllers: Iterable[Controller], attempts: Attempts, now: float, *, api_answers: bool
+    controllers: Iterable[Controller], attempts: Attempts, now: float, *, api_answers: bool, replace: bool = False
 ) -> tuple[Action, ...]:
-    """What to do now; empty when there is nothing to do but to wait. Units that are stopped are started in any case."""
+    """What to do now; empty when there is nothing to do but to wait. Units that are stopped are started in any case.
+
+    `replace`: whether wrong instances are replaced, one controller after the other.
+    """
     actions: list[Action] = []
+    replacing = False
     for controller in controllers:
         if controller.facts is None:
             continue
         actions += _starts(controller, attempts, now)
+        if controller.wrong:
+            replaced = _replace(controller, controller.facts, attempts, now) if replace and not replacing else None
+            actions += [replaced] if replaced else []
+            replacing = replacing or replaced is not None or (controller.active is not None and not _right(controller))
+            continue
         if api_answers or controller.serves is not False or controller.blocked or "containerd" in controller.start:
             continue
         others = (since for (name, _), since in attempts.standbys.items() if name != controller.host.name)
@@ -122,7 +152,7 @@ def remember(attempts: Attempts, controllers: Iterable[Controller], done: Iterab
     for action in done:
         if isinstance(action, StartStandby):
             standbys[action.host.name, action.generation.number] = now
-        else:
+        elif isinstance(action, StartUnit):
             key = (action.host.name, action.unit)
             units[key] = (*units.get(key, ()), now)
     return Attempts(standbys, units, reached)
@@ -152,6 +182,62 @@ def _standby(controller: Controller, facts: HostFacts, attempts: Attempts, now: 
         return None
     chosen = restorable(workload.generations, attempts.tried(host) | {active})
     return StartStandby(host, chosen, workload.active_path, instead_of=active) if chosen else None
+
+
+def _replace(controller: Controller, facts: HostFacts, attempts: Attempts, now: float) -> Action | None:
+    """The next part of replacing a wrong instance; None where there is nothing to replace it with, or no need to."""
+    host, workload = controller.host, facts.workload()
+    if workload is None or isinstance(facts.containers, Unknown):
+        return None
+    ours = [item for item in facts.containers if item.namespace == KUBE_APISERVER.namespace]
+    running = [item for item in ours if item.state == "running" and item.name == _CONTAINER]
+    if _right(controller):
+        return None
+    own = [item for item in running if item.uid and not item.standby and not item.static]
+    wrong = {item.uid: item.pod for item in own if item.uid in controller.wrong_pods}
+    if not controller.wrong_pods:
+        wrong = _newest_pod(ours, [item for item in own if item.uid not in controller.right_pods])
+    if workload.active is None:
+        templates = {item.template for item in running if item.uid in wrong and item.template}
+        chosen = _other_generation(workload.generations, set(wrong), templates, attempts.tried(host))
+        return StartStandby(host, chosen, workload.active_path) if wrong and chosen else None
+    active = workload.active.number
+    waited = now - attempts.standbys.get((host.name, active), now) if active is not None else 0.0
+    standby = any(item.standby for item in running)
+    serves = standby and isinstance(facts.api, Endpoint) and facts.api.instances >= len(running)
+    if wrong:
+        return StopInstances(host, wrong) if serves or waited >= BESIDE_SECONDS else None
+    if waited < STANDBY_SECONDS:
+        return None
+    # It serves alone, and the API is still wrong: it was made of the same mistake.
+    chosen = _other_generation(workload.generations, set(), set(), {*attempts.tried(host), *filter(None, [active])})
+    return StartStandby(host, chosen, workload.active_path, instead_of=active) if chosen else None
+
+
+def _right(controller: Controller) -> bool:
+    """Whether only the standby pod is wrong: it goes by itself, as the workload's own pod serves beside it."""
+    facts = controller.facts
+    if facts is None or isinstance(facts.containers, Unknown):
+        return False
+    own = {item.uid for item in facts.containers if not item.standby and item.state == "running"}
+    return bool(own & controller.right_pods) and not own & controller.wrong_pods and bool(controller.wrong_pods)
+
+
+def _newest_pod(containers: Collection[Container], running: Collection[Container]) -> dict[str, str]:
+    """UID → name of the newest pod among these: one that it replaced may still be ending, and was right.
+
+    A pod is as old as the first of its containers, of which any may have been restarted.
+    """
+    begun = {item.uid: min(c.created for c in containers if c.uid == item.uid) for item in running}
+    return {item.uid: item.pod for item in running if begun[item.uid] == max(begun.values())}
+
+
+def _other_generation(
+    generations: Iterable[Generation], pods: Collection[str], templates: Collection[str], tried: Collection[int]
+) -> Generation | None:
+    """The best that none of these pods is the origin of, of another template if there is one."""
+    others = [item for item in generations if item.pod not in pods]
+    return restorable([g for g in others if g.template not in templates], tried) or restorable(others, tried)
 
 
 def _just_started(facts: HostFacts, reached_seconds: float) -> bool:

@@ -1,14 +1,22 @@
-"""Restores the API over SSH, from the last-known-good generations that the controllers keep."""
+"""Restores the API over SSH, from the last-known-good generations that the controllers keep.
+
+An API server that answers and is wrong counts as one that is down: its instances are replaced, and their pods deleted
+through the API that is right again, as the kubelets would start them again.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from upgrader.errors import HostError, RollbackFailed
+from upgrader.errors import ApiError, HostError, RollbackFailed
+from upgrader.gates.kubernetes_kinds import PODS
+from upgrader.node.disk_layout import KUBE_APISERVER
 from upgrader.ports import Clock, Hosts, Kube
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.examiner import read_api
-from upgrader.recover.restoring.actions import Attempts, StartStandby, next_actions, remember
+from upgrader.recover.restoring.actions import Action, Attempts, StartStandby, StopInstances, next_actions, remember
 from upgrader.recover.restoring.host_actions import HostActions
 from upgrader.wait_and_retry import wait_until
 
@@ -19,6 +27,15 @@ API_SECONDS = 300.0
 
 _ANSWER_SECONDS = 5.0
 """How long the API is asked between two examinations of the controllers."""
+
+_WRONG_SECONDS = 1.0
+"""Pause between two examinations of an API server that is wrong: each of its answers does harm."""
+
+_WRONG_EXAMINATIONS = 2
+"""Consecutive examinations that must find an API server wrong before anything is done: it may be starting."""
+
+STOPS = 5
+"""How often an instance is stopped: if another generation in its place is refused the same, it isn't the instance."""
 
 _HOPELESS_EXAMINATIONS = 3
 """Consecutive examinations that must find that manual action is required: one may be of a machine that is booting."""
@@ -36,27 +53,42 @@ class ApiRecovery:
     def bring_api_back(self, note: Callable[[str], None]) -> None:
         """See `ports.Recovery`. Units that don't run are started on every controller, also where the API answers."""
         notes = _Notes(note)
-        began, attempts, hopeless = self._clock.monotonic(), Attempts(), 0
+        began, attempts, hopeless, wrong = self._clock.monotonic(), Attempts(), 0, 0
+        replaced = _Replaced()
         while True:
             diagnosis = self._examine()
             for finding in diagnosis.findings:
                 if finding.severity == "error":
                     notes.add(finding.title)
             now = self._clock.monotonic()
+            wrong = wrong + 1 if diagnosis.wrong else 0
             attempts = remember(attempts, diagnosis.controllers, (), now)
-            attempts = self._act(diagnosis, attempts, now, notes)
-            if diagnosis.api.answers:
+            actions: tuple[Action, ...] = ()
+            if not 0 < wrong < _WRONG_EXAMINATIONS:
+                actions = next_actions(
+                    diagnosis.controllers, attempts, now, api_answers=diagnosis.api.answers, replace=wrong > 0
+                )
+            attempts = self._act(actions, attempts, now, notes)
+            replaced.add(actions)
+            self._delete(replaced, notes)
+            if diagnosis.serves:
                 return
-            hopeless = hopeless + 1 if diagnosis.blocked else 0
+            if wrong and replaced.stops > STOPS:
+                self._take_back(replaced, notes)
+                raise _in_vain(diagnosis)
+            nothing_left = wrong >= _WRONG_EXAMINATIONS and not actions and not _has_standby(diagnosis)
+            hopeless = hopeless + 1 if diagnosis.blocked or nothing_left else 0
             reached = all(controller.facts is not None for controller in diagnosis.controllers)
             if self._clock.monotonic() - began >= API_SECONDS or (reached and hopeless >= _HOPELESS_EXAMINATIONS):
                 raise _failed(diagnosis, attempts, self._clock.monotonic() - began)
-            if self._answers_soon():
+            if wrong:
+                self._clock.sleep(_WRONG_SECONDS)
+            elif self._answers_soon() and not replaced.pods:
                 note(f"the API server answers again, {self._clock.monotonic() - began:.0f} s after the first check")
                 return
 
-    def _act(self, diagnosis: Diagnosis, attempts: Attempts, now: float, notes: _Notes) -> Attempts:
-        for action in next_actions(diagnosis.controllers, attempts, now, api_answers=diagnosis.api.answers):
+    def _act(self, actions: tuple[Action, ...], attempts: Attempts, now: float, notes: _Notes) -> Attempts:
+        for action in actions:
             # Noted before it is done: the journal must name whatever may have been changed.
             notes.add(str(action), again=True)
             try:
@@ -68,11 +100,65 @@ class ApiRecovery:
             attempts = remember(attempts, (), (action,), now)
         return attempts
 
+    def _delete(self, replaced: _Replaced, notes: _Notes) -> None:
+        """Delete what was stopped. What can't be deleted yet is started again, and tried again after the next stop."""
+        for pod in sorted(replaced.pods - replaced.deleted):
+            try:
+                notes.add(f"deleting pod {pod}, so that the kubelet doesn't start it again")
+                self._kube.delete(PODS, pod, KUBE_APISERVER.namespace)
+            except ApiError as error:
+                notes.add(error.message)
+            else:
+                replaced.deleted.add(pod)
+
+    def _take_back(self, replaced: _Replaced, notes: _Notes) -> None:
+        """Remove the standby pods that were started beside instances that were not to blame."""
+        for action in replaced.started:
+            try:
+                notes.add(f"{action.host.name}: deactivating the standby pod: it is refused the same")
+                self._machines.deactivate(action.host, action.path)
+            except HostError as error:
+                notes.add(error.message)
+
     def _answers_soon(self) -> bool:
         return not wait_until(self._clock, self._silent, seconds=_ANSWER_SECONDS, interval_seconds=0.5)
 
     def _silent(self) -> str:
-        return "" if read_api(self._kube).answers else "an answer"
+        seen = read_api(self._kube)
+        return "" if seen.answers and not seen.refuses else "an answer"
+
+
+_WRONG_REMEDY = (
+    "Manual action required: on a controller, put a kube-apiserver manifest with the right configuration into "
+    "/etc/kubernetes/manifests (kubeadm's own, if `upgrader adopt` was used, is in /etc/kubernetes/upgrader/adopted), "
+    "stop the wrong pod there (crictl stopp), and then: helm rollback kube-apiserver -n kube-system"
+)
+
+
+@dataclass
+class _Replaced:
+    """What a recovery has done to replace wrong instances."""
+
+    started: list[StartStandby] = field(default_factory=list)
+    pods: set[str] = field(default_factory=set)
+    """The names of the pods that were stopped."""
+    deleted: set[str] = field(default_factory=set)
+    _stops: Counter[str] = field(default_factory=Counter)
+    """By controller."""
+
+    @property
+    def stops(self) -> int:
+        """How often pods of the same controller were stopped, at most."""
+        return max(self._stops.values(), default=0)
+
+    def add(self, actions: tuple[Action, ...]) -> None:
+        """Count what was done in one pass."""
+        for action in actions:
+            if isinstance(action, StartStandby):
+                self.started.append(action)
+            elif isinstance(action, StopInstances):
+                self.pods.update(action.pods.values())
+                self._stops[action.host.name] += 1
 
 
 class _Notes:
@@ -88,14 +174,32 @@ class _Notes:
             self._note(text)
 
 
+def _has_standby(diagnosis: Diagnosis) -> bool:
+    return any(controller.active is not None for controller in diagnosis.controllers)
+
+
+def _in_vain(diagnosis: Diagnosis) -> RollbackFailed:
+    return RollbackFailed(
+        f"another generation in its place is refused the same, so that kube-apiserver's pod is not to blame; what was "
+        f"started was ended again: {diagnosis.wrong}",
+        remedy="Manual action required: compare the files in /etc/kubernetes/pki, the clocks, and the clients' own "
+        "certificates (kubeadm certs check-expiration) on the controllers.",
+    )
+
+
 def _failed(diagnosis: Diagnosis, attempts: Attempts, seconds: float) -> RollbackFailed:
-    lines = [f"the API did not answer again within {seconds:.0f} s: {diagnosis.blocked or diagnosis.api.answer}"]
+    why = diagnosis.blocked or diagnosis.api.answer
+    lines = [f"the API did not answer again within {seconds:.0f} s: {why}"]
+    if diagnosis.wrong and not _has_standby(diagnosis):
+        lines = ["no checkpoint on the controllers is of another pod than the wrong ones: nothing can replace them"]
+    elif diagnosis.wrong:
+        lines = [f"kube-apiserver was still wrong after {seconds:.0f} s"]
     lines += [f"{host}: generation {number} was started, and did not serve" for host, number in attempts.standbys]
     errors = [finding for finding in diagnosis.findings if finding.severity == "error"]
     lines += [finding.title for finding in errors]
     if diagnosis.controllers and all(controller.serves for controller in diagnosis.controllers):
         lines.append("kube-apiserver serves on every controller, but the API can't be reached from here")
-    remedies = [finding.remedy for finding in errors if finding.remedy]
+    remedies = [_WRONG_REMEDY] if diagnosis.wrong else [finding.remedy for finding in errors if finding.remedy]
     return RollbackFailed(
         "\n".join(lines),
         remedy=remedies[0]

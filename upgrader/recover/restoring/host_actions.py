@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from upgrader.errors import HostError
@@ -10,7 +12,8 @@ from upgrader.model.cluster import Host
 from upgrader.node.disk_layout import is_foreign
 from upgrader.node.labels import CHECKPOINT_OF
 from upgrader.ports import Hosts
-from upgrader.recover.restoring.actions import Action, StartStandby, StartUnit
+from upgrader.recover.facts.shipped_program import program
+from upgrader.recover.restoring.actions import Action, StartStandby, StartUnit, StopInstances
 
 __all__ = ["HostActions"]
 
@@ -35,11 +38,27 @@ class HostActions:
                 self.hosts.run(host, ["sh", "-c", _START, "sh", unit], timeout_seconds=_START_SECONDS)
             case StartStandby(host, generation, path):
                 self._put(host, generation.manifest, path)
+            case StopInstances(host, pods):
+                self._stop(host, pods)
 
     def deactivate(self, host: Host, path: str) -> None:
         """Remove a standby pod's manifest: the kubelet ends its pod. One that isn't there is fine."""
         self._must_be_ours(host, path)
         self.hosts.run(host, ["sh", "-c", _REMOVE, "sh", path])
+
+    def _stop(self, host: Host, uids: Collection[str]) -> None:
+        command = ["python3", "-I", "-", *sorted(uids)]
+        done = self.hosts.run(host, command, stdin=program("stop_pods"), timeout_seconds=_START_SECONDS)
+        try:
+            answer = json.loads(done.stdout)
+            failed = "" if "stopped" in answer else str(answer["failed"])
+        except (ValueError, KeyError, TypeError) as error:
+            failed = f"its answer can't be understood: {error}"
+        if failed:
+            raise HostError(
+                f"{host.name}: kube-apiserver's pods could not be stopped: {failed}",
+                remedy="Check the container runtime: systemctl status containerd",
+            )
 
     def _put(self, host: Host, source: str, path: str) -> None:
         content = self.hosts.read(host, source)

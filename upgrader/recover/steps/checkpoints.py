@@ -30,7 +30,7 @@ def read_checkpoints(hosts: Hosts, diagnosis: Diagnosis, note: Callable[[str], N
             note(f"{controller.host.name}: {error}")
             continue
         if checkpoint is not None:
-            found.setdefault((checkpoint.containers, *sorted(checkpoint.files.items())), checkpoint)
+            found.setdefault((*sorted(checkpoint.content.items()), *sorted(checkpoint.files.items())), checkpoint)
     return tuple(found.values())
 
 

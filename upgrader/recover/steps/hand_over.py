@@ -111,7 +111,7 @@ class _Watch:
 
     def _missing(self) -> str:
         step, now = self.step, self.step.clock.monotonic()
-        verdict = judge(step.kube, self.ref, step.clock.now())
+        verdict = judge(step.kube, self.ref)
         standbys = self._standbys()
         ready = self._ready_nodes()
         self._ready_since = {node: self._ready_since.get(node, now) for node in ready}
@@ -197,7 +197,7 @@ class _Watch:
     def _own_pod_missing(self, node: str) -> Callable[[], str]:
         def missing() -> str:
             seen = read_api(self.step.kube)
-            if not seen.answers:
+            if not seen.answers or seen.refuses:
                 return f"the API is unreachable: {seen.answer}"
             return "" if node in self._ready_nodes() else "its own pod is not Ready"
 

@@ -25,7 +25,7 @@ def take_out_edits(kube: Kube, workload: Rendered, note: Callable[[str], None]) 
     ref = workload.ref
     for attempt in range(1, _TRIES + 1):
         live = kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
-        added = list(additions(live["spec"]["template"]["spec"], _pod(workload.spec))) if live else []
+        added = list(additions(live["spec"]["template"]["spec"], workload.pod)) if live else []
         if live is None or not added:
             return
         note(f"{ref}: removing what was added by hand: {', '.join(added)}")
@@ -54,15 +54,18 @@ def additions(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[st
             yield from (
                 f"{what} {entry[by]} of {item['name']}" for entry in item.get(key) or () if entry[by] not in names
             )
+        for path in _limits(item) - _limits(own):
+            yield f"{path} of {item['name']}"
+
+
+def _limits(container: Mapping[str, Any]) -> set[str]:
+    """Its resources' limits; requests may be defaults that follow from them."""
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return {f"{name} limit" for name in limits}
 
 
 def _containers(pod: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     return (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
-
-
-def _pod(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    pod: Mapping[str, Any] = spec["template"]["spec"]
-    return pod
 
 
 def _with_template(live: KubeObject, template: Mapping[str, Any]) -> KubeObject:

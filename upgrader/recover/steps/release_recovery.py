@@ -9,15 +9,17 @@ from functools import cache
 from upgrader.errors import ApiUnavailable, ReleaseLocked, StepFailed
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.workload_diagnosis import diagnose_workload as judge
+from upgrader.gates.workload_reading import read_workload
 from upgrader.model.outcome import Verdict, VerdictKind
-from upgrader.model.release import RestorePoint, Revision, last_good
+from upgrader.model.release import RestorePoint, Revision, abandoned_after, last_good
 from upgrader.ports import Clock, Helm, Hosts, Kube, KubeObject
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.examiner import read_api
 from upgrader.recover.steps.checkpoints import read_checkpoints
 from upgrader.recover.steps.hand_over import holds_port
-from upgrader.recover.steps.manual_edits import take_out_edits
-from upgrader.recover.steps.revision_match import Checkpoint, Rendered, containers_of, matching, rendered
+from upgrader.recover.steps.manual_edits import additions, take_out_edits
+from upgrader.recover.steps.pod_content import contradictions, pod_content
+from upgrader.recover.steps.revision_match import Checkpoint, Rendered, matching, rendered
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["ReleaseRecoveryStep"]
@@ -34,6 +36,7 @@ _FRESH_CHECKS = 15
 """Checks, a second apart, that must find healthy what isn't known to work: a pod's status in the API may be from before
 the power cut, until the kubelet has reported again.
 """
+_HASHES = ("pod-template-hash", "controller-revision-hash")
 _ROLLBACK_TRIES = 3
 _API_SECONDS = 60.0
 
@@ -43,6 +46,7 @@ class ReleaseRecoveryStep:
     """Rolls back where there is evidence that what is deployed fails; keeps what is healthy.
 
     `api_was_away`: whether the API was unreachable when the recovery began, so that no other Helm can be at work.
+    `wrong`: what the deployed kube-apiserver did wrong, though it was ready; "" when nothing is known against it.
     """
 
     examine: Callable[[], Diagnosis]
@@ -52,6 +56,7 @@ class ReleaseRecoveryStep:
     clock: Clock
     timeout_seconds: float
     api_was_away: bool
+    wrong: str = ""
     name: str = RELEASE
 
     def summary(self) -> str:
@@ -74,14 +79,14 @@ class ReleaseRecoveryStep:
         self._refuse_what_others_do(newest)
         of = cache(self._rendered)
         checkpoints = read_checkpoints(self.hosts, self.examine(), note)
-        reason = self._reason(newest, of(newest), checkpoints)
+        reason, guilty = self._reason(history, of, checkpoints)
         if not reason:
             note(
                 f"release {RELEASE} stays at revision {newest.number}: it is healthy, or the checkpoint was made of it"
             )
             return
         note(f"release {RELEASE}: {reason}")
-        target = self._target(history, of, checkpoints, note)
+        target = self._target(history, guilty, of, checkpoints, note)
         self._roll_back(target, note)
         workload = of(target)
         if workload is not None:
@@ -96,29 +101,58 @@ class ReleaseRecoveryStep:
             raise ReleaseLocked(
                 f"release {RELEASE} is in '{newest.status}' since {newest.age_seconds(now):.0f} s, and the API has "
                 "answered since: another Helm process may be working on it",
-                remedy=f"Wait for it, or run again when it is {self.timeout_seconds:.0f} s old.",
+                remedy=f"Wait for it, or run again when it is {abandoned_after(self.timeout_seconds):.0f} s old.",
             )
 
-    def _reason(self, newest: Revision, workload: Rendered | None, checkpoints: tuple[Checkpoint, ...]) -> str:
-        """Why the release can't stay as it is; "" when it can."""
+    def _reason(
+        self,
+        history: tuple[Revision, ...],
+        of: Callable[[Revision], Rendered | None],
+        checkpoints: tuple[Checkpoint, ...],
+    ) -> tuple[str, Revision | None]:
+        """Why the release can't stay as it is ("" when it can), and the revision that the evidence speaks against."""
+        newest = history[-1]
+        workload = of(newest)
         if newest.status != "deployed":
-            return f"revision {newest.number} is {newest.status}"
+            return f"revision {newest.number} is {newest.status}", None
         if workload is None:
-            return f"revision {newest.number} has no workload {RELEASE}"
+            return f"revision {newest.number} has no workload {RELEASE}", None
         live = self._live(workload)
         if live is None:
-            return f"{workload.ref} does not exist"
-        unchanged = containers_of(live["spec"]["template"]["spec"]) == workload.containers
-        proven = unchanged and any(workload.made(checkpoint) for checkpoint in checkpoints)
+            return f"{workload.ref} does not exist", None
+        pod = live["spec"]["template"]["spec"]
+        unchanged = not contradictions(workload.content, pod_content(pod)) and not any(additions(pod, workload.pod))
+        proven = unchanged and self._proven(history, of, checkpoints, workload)
+        # What made the last-known-good is not to blame for a pod that fails now: an older one would only change more.
+        guilty = newest if unchanged and not proven else None
+        if self.wrong:
+            return self.wrong, guilty
         verdict = self._evidence(workload, _SURE_CHECKS if proven else _FRESH_CHECKS)
         if verdict.kind is VerdictKind.HOLDS:
-            return ""
+            return "", None
         # What is known to work may be slow, or wait for the port that its standby pod holds: that is the hand-over's
         # part.
         if proven and (verdict.kind is not VerdictKind.BROKEN or holds_port(verdict)):
-            return ""
+            return "", None
         edited = "" if unchanged else " (it was edited by hand)"
-        return f"{verdict.reason}{edited}"
+        return f"{verdict.reason}{edited}", guilty
+
+    def _proven(
+        self,
+        history: tuple[Revision, ...],
+        of: Callable[[Revision], Rendered | None],
+        checkpoints: tuple[Checkpoint, ...],
+        workload: Rendered,
+    ) -> bool:
+        """Whether a checkpoint was made of what is live: of the very template, or else of its content."""
+        reading = read_workload(self.kube, workload.ref)
+        pods = reading.newest if reading is not None and reading.workload.observed else ()
+        live = {pod.labels[key] for pod in pods for key in _HASHES if pod.labels.get(key)}
+        known = {checkpoint.template_hash for checkpoint in checkpoints if checkpoint.template_hash}
+        if live and known:
+            return bool(live & known)
+        match = matching(tuple(revision for revision in history if revision.good), of, checkpoints)
+        return match is not None and match[0] == history[-1]
 
     def _live(self, workload: Rendered) -> KubeObject | None:
         return self.kube.get(WORKLOADS[workload.ref.kind], workload.ref.name, workload.ref.namespace)
@@ -128,7 +162,7 @@ class ReleaseRecoveryStep:
         seen: list[Verdict] = []
 
         def unsure() -> str:
-            seen.append(judge(self.kube, workload.ref, self.clock.now()))
+            seen.append(judge(self.kube, workload.ref))
             kind = seen[-1].kind
             needed = {VerdictKind.HOLDS: healthy_checks, VerdictKind.BROKEN: _SURE_CHECKS}.get(kind, 0)
             last = seen[-needed:] if needed else []
@@ -141,11 +175,12 @@ class ReleaseRecoveryStep:
     def _target(
         self,
         history: tuple[Revision, ...],
+        guilty: Revision | None,
         of: Callable[[Revision], Rendered | None],
         checkpoints: tuple[Checkpoint, ...],
         note: Callable[[str], None],
     ) -> Revision:
-        match = matching(tuple(revision for revision in history if revision.good), of, checkpoints)
+        match = matching(tuple(item for item in history if item.good and item != guilty), of, checkpoints)
         if match is not None:
             revision, checkpoint = match
             note(f"generation {checkpoint.number}, which is known to work, was made of revision {revision.number}")
@@ -175,4 +210,4 @@ class ReleaseRecoveryStep:
 
     def _api_unreachable(self) -> str:
         seen = read_api(self.kube)
-        return "" if seen.answers else seen.answer or "no answer"
+        return "" if seen.answers and not seen.refuses else seen.answer or "no answer"

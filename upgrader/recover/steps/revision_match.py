@@ -12,28 +12,32 @@ import yaml
 
 from upgrader.model.release import Revision
 from upgrader.model.workload import WorkloadKind, WorkloadRef
+from upgrader.recover.steps.pod_content import Content, contradictions, extras, pod_content
 
-__all__ = ["Checkpoint", "Rendered", "containers_of", "matching", "rendered"]
-
-ContainerContent = tuple[str, str, tuple[str, ...], tuple[str, ...]]
-"""Name, image, command and arguments."""
+__all__ = ["Checkpoint", "Rendered", "matching", "rendered"]
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a generation consists of. `files`: path below `volumes/` → SHA-256."""
+    """What a generation consists of. `files`: path below `volumes/` → SHA-256. `template_hash`: that of its pod's
+    template, empty when unknown.
+    """
 
     number: int
-    containers: frozenset[ContainerContent]
+    content: Content
     files: Mapping[str, str] = field(default_factory=dict)
+    template_hash: str = ""
 
     @classmethod
     def parse(cls, number: int, manifest: bytes, record: bytes) -> Checkpoint:
         """From a generation's `manifest.json` and `generation.json`; raises ValueError when they aren't that."""
         try:
-            entries = json.loads(record)["entries"]
+            read = json.loads(record)
+            entries = read["entries"]
             files = {path.removeprefix("volumes/"): entry["sha256"] for path, entry in entries.items()}
-            return cls(number, containers_of(json.loads(manifest)["spec"]), files)
+            origin = read.get("origin") or {}
+            content = pod_content(json.loads(manifest)["spec"])
+            return cls(number, content, files, str(origin.get("template_hash", "")))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"generation {number} can't be understood: {error!r}") from error
 
@@ -44,14 +48,24 @@ class Rendered:
 
     ref: WorkloadRef
     spec: Mapping[str, Any]
-    containers: frozenset[ContainerContent]
+    content: Content
     files: Mapping[str, str]
 
-    def made(self, checkpoint: Checkpoint) -> bool:
-        """Whether the checkpoint is of a pod of this workload: the same containers, with the same configuration."""
-        return self.containers == checkpoint.containers and all(
-            checkpoint.files.get(path) == digest for path, digest in self.files.items()
+    @property
+    def pod(self) -> Mapping[str, Any]:
+        """The pod's spec of its template."""
+        pod: Mapping[str, Any] = self.spec["template"]["spec"]
+        return pod
+
+    def distance(self, checkpoint: Checkpoint) -> int | None:
+        """How much the checkpoint's pod has beyond what this workload states; None when it contradicts it.
+
+        Defaults of the API server count as well, but the same for each revision: the least is the best.
+        """
+        wrong = contradictions(self.content, checkpoint.content) or any(
+            checkpoint.files.get(path) != digest for path, digest in self.files.items()
         )
+        return None if wrong else len(extras(self.content, checkpoint.content))
 
 
 def rendered(manifest: str, namespace: str, name: str) -> Rendered | None:
@@ -65,30 +79,28 @@ def rendered(manifest: str, namespace: str, name: str) -> Rendered | None:
             if (item.get("kind"), meta.get("name"), meta.get("namespace") or namespace) == (kind, name, namespace):
                 pod = item["spec"]["template"]["spec"]
                 ref = WorkloadRef(kind, namespace, name)
-                return Rendered(ref, item["spec"], containers_of(pod), _files(pod, documents))
+                return Rendered(ref, item["spec"], pod_content(pod), _files(pod, documents))
     return None
-
-
-def containers_of(pod: Mapping[str, Any]) -> frozenset[ContainerContent]:
-    """What a pod's spec runs, init containers too."""
-    return frozenset(
-        (item["name"], item.get("image", ""), tuple(item.get("command") or ()), tuple(item.get("args") or ()))
-        for item in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ()))
-    )
 
 
 def matching(
     good: tuple[Revision, ...], of: Callable[[Revision], Rendered | None], checkpoints: tuple[Checkpoint, ...]
 ) -> tuple[Revision, Checkpoint] | None:
-    """The newest good revision that one of the checkpoints was made of, and that checkpoint; earlier checkpoints win.
+    """The revision that one of the checkpoints was made of, and that checkpoint; earlier checkpoints win.
+
+    Of several that don't contradict it, it is the one that leaves the least of it unstated: a revision that only took
+    something away would contradict nothing. Of equals it is the newest.
 
     A hint that a checkpoint carries may be of a revision that changed something else, or be missing: so it isn't asked.
     """
     for checkpoint in checkpoints:
-        for revision in sorted(good, key=lambda item: item.number, reverse=True):
-            workload = of(revision)
-            if workload is not None and workload.made(checkpoint):
-                return revision, checkpoint
+        found = [
+            (distance, -revision.number, revision)
+            for revision in good
+            if (workload := of(revision)) is not None and (distance := workload.distance(checkpoint)) is not None
+        ]
+        if found:
+            return min(found, key=lambda item: item[:2])[2], checkpoint
     return None
 
 

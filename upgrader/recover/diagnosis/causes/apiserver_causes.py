@@ -166,6 +166,9 @@ def checkpoints(name: str, facts: HostFacts) -> Iterator[Cause]:
                 title = f"{where} did not stay up when it was started: {generation.failure}"
                 severity: Severity = "info" if serves else "warning"
                 yield Cause(Finding("checkpoint.failed", severity, title, generation.folder, _instead(workload)))
+        if workload.trouble:
+            title = f"{name}: the checkpoints of {workload.name} can't be read"
+            yield Cause(Finding("checkpoint.unreadable", "unknown", title, workload.trouble))
         if workload.marks_unknown:
             title = f"{name}: which generations of {workload.name} have failed before is not known"
             yield Cause(Finding("checkpoint.marks-unknown", "unknown", title, workload.marks_unknown))
@@ -201,6 +204,8 @@ def _none(name: str, found: Workload | None) -> Cause:
         remedy = f"Import them on {name}: `ctr -n k8s.io images pull {images}`, or `ctr -n k8s.io images import FILE`."
         return Cause(Finding("checkpoint.none", "error", title, why, remedy), blocks=True)
     why = "Every generation is damaged." if found is not None and found.generations else "None was ever kept here."
+    if found is not None and found.trouble:
+        why = found.trouble
     remedy = (
         "If `upgrader adopt` was used, kubeadm's own manifests are in /etc/kubernetes/upgrader/adopted on "
         f"{name}: moved to /etc/kubernetes/manifests they run again. Otherwise: "

@@ -57,7 +57,10 @@ def _since_boot(container: Container, facts: HostFacts) -> bool:
 
 def _answers(name: str, server: EtcdServer, answering: frozenset[str]) -> Iterator[Cause]:
     for alarm in server.alarms:
-        yield from _alarm(name, server, alarm.kind, alarm.member)
+        if (
+            alarm.member == server.id or alarm.member not in answering
+        ):  # each once: where it was raised, if that answers
+            yield from _alarm(name, server, alarm.kind, alarm.member)
     if server.healthy or server.alarms:
         if server.db_quota and server.db_size > _QUOTA_SHARE * server.db_quota and not server.alarms:
             title = f"{name}: etcd's database is nearly full: {size(server.db_size)} of {size(server.db_quota)}"
@@ -80,17 +83,17 @@ def _answers(name: str, server: EtcdServer, answering: frozenset[str]) -> Iterat
 
 
 def _alarm(name: str, server: EtcdServer, kind: str, member: str) -> Iterator[Cause]:
-    if member != server.id:
-        return  # reported where it was raised
+    by = "" if member == server.id else f"; raised by member {member}, which was not examined"
     if kind == "NOSPACE":
-        title = f"{name}: etcd is full ({size(server.db_size)} of {size(server.db_quota)}) and refuses every write"
+        of = f" ({size(server.db_size)} of {size(server.db_quota)})" if not by else ""
+        title = f"{name}: etcd is full{of} and refuses every write{by}"
         remedy = (
             "Compact and defragment it, or raise `--quota-backend-bytes`; then `etcdctl alarm disarm`. "
             "See https://etcd.io/docs/v3.6/op-guide/maintenance/#space-quota"
         )
         yield Cause(Finding("etcd.full", "error", title, "", remedy), explains=True)
     else:
-        title = f"{name}: etcd raised the alarm {kind}: its data can't be trusted"
+        title = f"{name}: etcd raised the alarm {kind}: its data can't be trusted{by}"
         remedy = (
             "See https://etcd.io/docs/v3.6/op-guide/data_corruption/ before anything else; make a copy of its folder."
         )

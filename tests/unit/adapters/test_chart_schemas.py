@@ -1,0 +1,87 @@
+"""Offline, Helm is not given a chart whose schema would make it open a file or a connection."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from upgrader.adapters.chart_schemas import check_schemas
+from upgrader.errors import HelmError
+
+BAD = {"$defs": {"a": [{"$ref": "http://evil.example/x.json"}]}}
+
+
+def packed(**files: bytes) -> bytes:
+    """A chart's archive; `__` in a name stands for a slash."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"web/{name.replace('__', '/')}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        BAD,
+        {"$ref": "file:///etc/passwd"},
+        {"properties": {"a": {"$ref": "other.json"}}},
+        {"allOf": [{"$dynamicRef": "https://evil.example"}]},
+        {"$schema": "https://evil.example/draft-07/schema#"},
+    ],
+)
+def test_references_to_elsewhere_are_refused(tmp_path: Path, schema: object) -> None:
+    """URLs, files and relative names, wherever they are in it: the file is named, with what to do."""
+    (tmp_path / "values.schema.json").write_text(json.dumps(schema))
+    with pytest.raises(HelmError, match=r"values\.schema\.json: refers to") as refused:
+        check_schemas(tmp_path)
+    assert "$defs" in refused.value.remedy
+
+
+@pytest.mark.parametrize("place", ["folder", "packed", "packed twice", "the chart itself"])
+def test_subcharts_are_checked_too(tmp_path: Path, place: str) -> None:
+    """A subchart has a schema of its own, also one that is packed, and Helm reads it."""
+    bad = json.dumps(BAD).encode()
+    charts = tmp_path / "charts"
+    charts.mkdir()
+    chart = tmp_path
+    if place == "folder":
+        (charts / "sub").mkdir()
+        (charts / "sub" / "values.schema.json").write_bytes(bad)
+    elif place == "packed":
+        (charts / "sub.tgz").write_bytes(packed(**{"values.schema.json": bad}))
+    else:
+        inner = packed(**{"values.schema.json": bad})
+        chart = charts / "sub.tgz"
+        chart.write_bytes(packed(**{"charts__x.tgz": inner}))
+    with pytest.raises(HelmError, match=r"evil\.example"):
+        check_schemas(chart if place == "the chart itself" else tmp_path)
+
+
+@pytest.mark.parametrize("broken", [b"{", b"[" * 100_000])
+def test_a_schema_that_can_not_be_read_is_refused(tmp_path: Path, broken: bytes) -> None:
+    """Unknown is not safe: Helm's parser may read what this one can't."""
+    (tmp_path / "values.schema.json").write_bytes(broken)
+    with pytest.raises(HelmError, match="can't be read"):
+        check_schemas(tmp_path)
+
+
+def test_an_archive_that_can_not_be_read_is_refused(tmp_path: Path) -> None:
+    """So is a broken archive, by its name."""
+    (tmp_path / "sub.tgz").write_bytes(b"no archive")
+    with pytest.raises(HelmError, match=r"sub\.tgz: can't be read"):
+        check_schemas(tmp_path)
+
+
+def test_references_inside_are_fine(tmp_path: Path) -> None:
+    """Most schemas refer to their own definitions, and name a draft that Helm knows."""
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"$ref": "#/$defs/a"}}}
+    (tmp_path / "values.schema.json").write_text(json.dumps(schema))
+    (tmp_path / "loop").symlink_to(tmp_path)
+    check_schemas(tmp_path)

@@ -1,0 +1,171 @@
+"""The way to a machine: bastions one after the other, programs, agents, and sudo with a password."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from tests.unit.adapters.ssh_server import SshServer
+from upgrader.adapters.hosts import SshHosts, _as_root
+from upgrader.adapters.sshroute import expand_tokens, login_command
+from upgrader.errors import HostUnreachable
+from upgrader.model.cluster import Host
+
+Servers = Callable[[str], SshServer]
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    """Makes SSH servers, which all know one key."""
+    made: list[SshServer] = []
+    key = paramiko.ECDSAKey.generate()
+
+    def make(name: str) -> SshServer:
+        made.append(SshServer(name, tmp_path, key))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
+
+
+def test_bastions_are_passed_one_after_the_other(servers: Servers) -> None:
+    """The first bastion is asked for the second, and that for the machine; the command runs on the machine alone."""
+    outer, inner, machine = servers("outer"), servers("inner"), servers("controller-1")
+    host = machine.host(jumps=(outer.host(), inner.host()))
+    with SshHosts() as hosts:
+        assert hosts.run(host, ["echo"], stdin=b"hello").stdout == "controller-1:hello"
+        assert hosts.run(host, ["echo"], stdin=b"again").stdout == "controller-1:again"
+    assert outer.forwarded == [("127.0.0.1", inner.port)]
+    assert inner.forwarded == [("127.0.0.1", machine.port)]
+    assert (outer.lines, inner.lines) == ([], [])
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_bastions_host_key_is_verified(servers: Servers, changed: bool) -> None:
+    """A bastion that nobody has verified is refused by its own name: it would see where everything goes."""
+    outer, machine = servers("bastion"), servers("controller-1")
+    bastion = outer.host()
+    assert bastion.known_hosts is not None
+    other = paramiko.ECDSAKey.generate()
+    line = f"[127.0.0.1]:{outer.port} {other.get_name()} {other.get_base64()}\n" if changed else ""
+    bastion.known_hosts.write_text(line)
+    what = "has changed" if changed else "is not known"
+    with SshHosts() as hosts, pytest.raises(HostUnreachable, match=rf"^controller-1: bastion bastion .*key {what}"):
+        hosts.run(machine.host(jumps=(bastion,)), ["echo"])
+    assert outer.forwarded == []
+
+
+def test_a_bastion_that_can_not_connect_is_not_taken_for_the_machine(servers: Servers) -> None:
+    """When the bastion reaches nothing, the message says that it was the bastion that could not connect."""
+    outer = servers("bastion")
+    machine = servers("controller-1").host(jumps=(outer.host(),), port=1)
+    with SshHosts() as hosts, pytest.raises(HostUnreachable, match="the bastion could not connect") as caught:
+        hosts.run(machine, ["echo"])
+    assert "AllowTcpForwarding" in caught.value.remedy
+
+
+def test_a_proxy_command_is_the_connection(servers: Servers, tmp_path: Path) -> None:
+    """A ProxyCommand's stdin and stdout are spoken SSH on, and it has ended when the connection is closed."""
+    machine = servers("controller-1")
+    script = tmp_path / "pipe.py"
+    script.write_text(
+        "import os, socket, sys, threading\n"
+        "there = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
+        "def up():\n"
+        "    while data := os.read(0, 65536): there.sendall(data)\n"
+        "threading.Thread(target=up, daemon=True).start()\n"
+        "while data := there.recv(65536): os.write(1, data)\n"
+    )
+    host = machine.host(proxy_command=f"{sys.executable} {script} %h %p")
+    with SshHosts() as hosts:
+        assert hosts.run(host, ["echo"], stdin=b"hello").stdout == "controller-1:hello"
+        process = hosts._connections[host]._under[0]._process  # type: ignore[attr-defined]
+    assert process.returncode is not None
+
+
+def test_a_proxy_command_that_fails_is_unreachable(servers: Servers) -> None:
+    """A program that ends at once is a machine that can't be reached, within the usual time."""
+    with SshHosts() as hosts, pytest.raises(HostUnreachable, match="controller-1"):
+        hosts.run(servers("controller-1").host(proxy_command="false"), ["echo"])
+
+
+def test_the_host_key_may_have_another_name(servers: Servers, tmp_path: Path) -> None:
+    """With HostKeyAlias known_hosts is searched for that name, and for no other."""
+    machine = servers("controller-1")
+    known = tmp_path / "aliases"
+    known.write_text(f"the-alias {machine.host_key.get_name()} {machine.host_key.get_base64()}\n")
+    with SshHosts() as hosts:
+        host = machine.host(host_key_alias="the-alias", known_hosts=known)
+        assert hosts.run(host, ["echo"]).stdout == "controller-1:"
+        with pytest.raises(HostUnreachable, match="host key is not known"):
+            hosts.run(machine.host(host_key_alias="another", known_hosts=known), ["echo"])
+
+
+def test_a_line_for_a_ca_is_passed_over(servers: Servers) -> None:
+    """paramiko can't read OpenSSH's markers, nor broken lines: the other keys of the file count all the same."""
+    machine = servers("controller-1")
+    host = machine.host()
+    assert host.known_hosts is not None
+    before = host.known_hosts.read_text()
+    ca = f"@cert-authority * {machine.host_key.get_name()} {machine.host_key.get_base64()}\n"
+    host.known_hosts.write_text(f"{ca}broken ssh-ed25519 !\n\n# a comment\n{before}")
+    with SshHosts() as hosts:
+        assert hosts.run(host, ["echo"]).stdout == "controller-1:"
+    host.known_hosts.write_text(ca)
+    with SshHosts() as hosts, pytest.raises(HostUnreachable, match="host key is not known"):
+        hosts.run(host, ["echo"])
+
+
+@pytest.mark.parametrize("other", ["none", "the same", "another"])
+def test_a_revoked_key_is_refused(servers: Servers, other: str) -> None:
+    """Whatever else known_hosts has for the machine; and no remedy says to add the key again."""
+    machine = servers("controller-1")
+    host = machine.host()
+    assert host.known_hosts is not None
+    kind, key = machine.host_key.get_name(), machine.host_key.get_base64()
+    line = {"none": "", "the same": host.known_hosts.read_text()}.get(
+        other, f"[127.0.0.1]:{machine.port} {kind} {paramiko.ECDSAKey.generate().get_base64()}\n"
+    )
+    host.known_hosts.write_text(f"{line}@revoked * {kind} {key}\n")
+    with SshHosts() as hosts, pytest.raises(HostUnreachable, match="is revoked") as refused:
+        hosts.run(host, ["echo"])
+    assert "ssh-keyscan" not in refused.value.remedy and machine.lines == []
+
+
+def test_tokens() -> None:
+    """OpenSSH's tokens are replaced, safe for a shell; one that isn't known is refused by its name."""
+    host = Host("c", "10.0.0.1", "me; rm", 2222)
+    assert expand_tokens("nc -X %h:%p %r %%", host) == "nc -X 10.0.0.1:2222 'me; rm' %"
+    with pytest.raises(HostUnreachable, match="token %C is not supported"):
+        expand_tokens("nc %C", host)
+
+
+def test_a_remedy_logs_in_the_same_way() -> None:
+    """The command that an operator is told has the bastions in it."""
+    bastion = Host("b", "192.0.2.1", "jump", 2222)
+    assert login_command(Host("c", "10.0.0.1", port=22, jumps=(bastion,))) == "ssh -J jump@192.0.2.1:2222 root@10.0.0.1"
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_sudos_password_never_reaches_the_command(tmp_path: Path, asks: bool) -> None:
+    """Whether sudo reads the password or needs none, the command gets its own input and nothing else."""
+    sudo = tmp_path / "sudo"
+    sudo.write_text(
+        "#!/bin/sh\n" + ('IFS= read -r given; echo "$given" > "$(dirname "$0")/given"\n' if asks else "")
+        + 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"\n'
+    )  # fmt: skip
+    sudo.chmod(0o700)
+    host = Host("c", "10.0.0.1", become=True, become_password="s3cret word")
+    line, stdin = _as_root(host, ["cat", "-"], b"first\nsecond\x00")
+    assert "s3cret" not in line + repr(host)
+    done = subprocess.run(
+        ["sh", "-c", line], input=stdin, capture_output=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True
+    )
+    assert done.stdout == b"first\nsecond\x00"
+    assert not asks or (tmp_path / "given").read_text() == "s3cret word\n"

@@ -1,0 +1,182 @@
+"""Where clients use the API, other than at the controllers' own addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from tests.unit.adopt.conftest import table
+from upgrader.adopt.client_addresses import ApiPod, client_addresses
+from upgrader.adopt.listeners import parse_listeners
+from upgrader.adopt.node_addresses import node_address
+from upgrader.errors import Inhibited
+from upgrader.model.cluster import Host
+from upgrader.ports import CommandResult, Kind
+
+ONE, TWO = Host("controller-1", "198.51.100.1"), Host("controller-2", "198.51.100.2")
+ADDRESS = {ONE.name: "10.0.0.1", TWO.name: "10.0.0.2"}
+VIP, CLUSTER_IP, BALANCER = "10.0.0.9", "10.96.0.1", "203.0.113.5"
+_PEM = "/etc/kubernetes/pki/apiserver.crt"
+
+
+class Controllers:
+    """Controllers on fakes, of which the first has the virtual IP."""
+
+    def __init__(self) -> None:
+        self.kube, self.hosts = FakeKube(), FakeHosts()
+        self.local = {ONE.name: ["127.0.0.1/8", "10.0.0.1/24", f"{VIP}/32"], TWO.name: ["127.0.0.1/8", "10.0.0.2/24"]}
+        self.listening: dict[str, list[tuple[str, int]]] = {name: [("::", 6443)] for name in ADDRESS}
+        self.names = {"api.example.org": [VIP]}
+        self.interface = "eth0"
+        self.hosts.commands.update(ip=self._ip, sh=self._sh, getent=self._getent)
+        for host in (ONE, TWO):
+            addresses = [
+                {"type": "Hostname", "address": host.name},
+                {"type": "InternalIP", "address": ADDRESS[host.name]},
+            ]
+            node = {"metadata": {"name": host.name}, "status": {"addresses": addresses}}
+            self.kube.put(Kind("v1", "nodes", namespaced=False), node)
+            self.certify(host, "10.0.0.1", "10.0.0.2", CLUSTER_IP)
+
+    def certify(self, host: Host, *names: str) -> None:
+        """Give a host a certificate for these names and addresses."""
+        self.hosts.files[host.name, _PEM] = certificate(names)
+
+    def found(self, *servers: str, **flags: str) -> tuple[str, ...]:
+        """Both controllers' client addresses."""
+        given = {name.replace("_", "-"): (value,) for name, value in flags.items()}
+        return client_addresses(self.kube, self.hosts, [ApiPod(ONE, given), ApiPod(TWO, given)], servers)
+
+    def _ip(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        lines = [
+            f"2: {self.interface}    inet{'6' if ':' in each else ''} {each} scope global"
+            for each in self.local[host.name]
+        ]
+        return CommandResult(0, "\n".join(lines), "")
+
+    def _sh(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        return CommandResult(0, table(self.listening[host.name]), "")
+
+    def _getent(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        found = self.names.get(command[-1])
+        lines = [f"{address}  STREAM {command[-1]}" for address in found or ()]
+        return CommandResult(0 if found else 2, "\n".join(lines), "")
+
+
+def certificate(names: Iterable[str]) -> bytes:
+    """A certificate with these alternative names; none at all without names."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    builder = x509.CertificateBuilder(subject, subject, key.public_key(), 1, now, now + timedelta(days=1))
+    alternatives = [
+        x509.IPAddress(ipaddress.ip_address(name)) if name[0].isdigit() or ":" in name else x509.DNSName(name)
+        for name in names
+    ]
+    if alternatives:
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+@pytest.fixture
+def controllers() -> Controllers:
+    """Two controllers, one of them with the virtual IP; kubeadm's kube-apiserver listens on all addresses."""
+    return Controllers()
+
+
+def test_controllers_own_addresses_are_none(controllers: Controllers) -> None:
+    """Where only nodes' addresses and the Service's are in the certificate, the chart needs no other."""
+    assert controllers.found("10.0.0.1") == ()
+
+
+def test_a_virtual_ip_of_one_controller_is_for_all(controllers: Controllers) -> None:
+    """An address that is in a certificate, and on any controller, may move to the others."""
+    controllers.certify(TWO, "10.0.0.2", VIP)
+    assert controllers.found() == (VIP,)
+
+
+def test_names_in_certificates_are_resolved_where_the_components_run(controllers: Controllers) -> None:
+    """A name that leads to an address of a controller is one that clients use; one that nobody knows is not."""
+    controllers.certify(ONE, "api.example.org", "kubernetes.default.svc")
+    assert controllers.found() == (VIP,)
+
+
+def test_every_kubeconfig_counts(controllers: Controllers) -> None:
+    """The operator's, and those of the controllers' own components, even if the certificate lacks what they use."""
+    kubelet = {"clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:6443"}}]}
+    controllers.hosts.files[TWO.name, "/etc/kubernetes/kubelet.conf"] = yaml.safe_dump(kubelet).encode()
+    assert controllers.found(VIP) == (VIP, "127.0.0.1")
+
+
+def test_addresses_elsewhere_stay_as_they_are(controllers: Controllers) -> None:
+    """A load balancer on another machine, and addresses that kube-proxy serves, need no listener here."""
+    controllers.certify(ONE, BALANCER, CLUSTER_IP)
+    assert controllers.found(BALANCER) == ()
+    controllers.interface = "kube-ipvs0"
+    controllers.local[ONE.name] = [f"{CLUSTER_IP}/32"]
+    assert controllers.found() == ()
+
+
+def test_what_another_program_serves_stays_its_own(controllers: Controllers) -> None:
+    """A load balancer on the controller that listens at the virtual IP gets its connections today, and goes on so."""
+    controllers.certify(ONE, VIP)
+    controllers.listening[ONE.name].append((VIP, 6443))
+    assert controllers.found() == ()
+    controllers.listening[ONE.name].append(("10.0.0.1", 6443))  # the chart's own, after an earlier adoption
+    assert controllers.found() == (VIP,)
+
+
+def test_a_server_on_one_address_serves_that_alone(controllers: Controllers) -> None:
+    """`--bind-address`: whatever else is local was never served by kube-apiserver."""
+    controllers.certify(ONE, VIP, "127.0.0.1")
+    assert controllers.found(bind_address=VIP) == (VIP,)
+
+
+def test_ipv6_addresses_count(controllers: Controllers) -> None:
+    """Written in any form, they are the same address."""
+    controllers.local[ONE.name].append("2001:db8:0:0::9/64")
+    controllers.certify(ONE, "2001:db8::9")
+    assert controllers.found() == ("2001:db8::9",)
+
+
+def test_a_certificate_without_names_has_none(controllers: Controllers) -> None:
+    """It isn't an error: clients verify such a server in other ways."""
+    controllers.certify(ONE)
+    assert controllers.found() == ()
+
+
+def test_more_certificates_for_other_names_count(controllers: Controllers) -> None:
+    """`--tls-sni-cert-key` gives the server further names."""
+    for host in (ONE, TWO):
+        controllers.hosts.files[host.name, "/sni.crt"] = certificate([VIP])
+    assert controllers.found(tls_sni_cert_key="/sni.crt,/sni.key:api") == (VIP,)
+
+
+def test_a_certificate_that_cannot_be_read_stops_the_adoption(controllers: Controllers) -> None:
+    """What clients use would be unknown; the message names the file and its host."""
+    with pytest.raises(Inhibited, match=r"controller-1: .*/elsewhere.crt doesn't exist"):
+        controllers.found(tls_cert_file="/elsewhere.crt")
+
+
+def test_a_host_that_is_no_node_is_named(controllers: Controllers) -> None:
+    """Its own address is not known then."""
+    with pytest.raises(Inhibited, match="node worker-7 has no InternalIP"):
+        node_address(controllers.kube, Host("worker-7", "10.0.0.7"))
+
+
+def test_only_listening_sockets_count() -> None:
+    """Connections are in the same table."""
+    sockets = [("10.0.0.1", 6443), ("::", 6443), ("0.0.0.0", 22), ("fd00::9", 6443)]
+    found = parse_listeners(table(sockets) + "\n" + table([("10.0.0.7", 6443)], state="01"))
+    assert found.at("10.0.0.1", 6443) and found.at("fd00:0::9", 6443)
+    assert not found.at("10.0.0.7", 6443) and not found.at("10.0.0.1", 22)
+    assert (found.on_all(6443), found.on_all(22), found.on_all(23)) == (1, 1, 0)

@@ -1,0 +1,85 @@
+"""What was done since a run forbids its rollback."""
+
+from __future__ import annotations
+
+import pytest
+
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.kube import FakeKube
+from upgrader.app.rollback_checks import check_kubelets, check_unchanged
+from upgrader.engine.state.run_state import StepState
+from upgrader.errors import ChangedMeanwhile, Inhibited
+from upgrader.gates.kubernetes_kinds import NODES
+from upgrader.model.release import RestorePoint
+from upgrader.model.version import KubernetesVersion
+
+OLD = KubernetesVersion(1, 36, 3)
+
+
+@pytest.fixture
+def helm() -> FakeHelm:
+    """A release that a run has upgraded from revision 1 to 2."""
+    helm = FakeHelm()
+    helm.install("kube-apiserver", "tag: old\n")
+    helm.install("kube-apiserver", "tag: new\n")
+    return helm
+
+
+def step(revision: int = 2, point: RestorePoint | None = None) -> StepState:
+    """The step of that run."""
+    return StepState(
+        "kube-apiserver", "passed", "change", point or RestorePoint("kube-apiserver", "kube-system", 1), revision
+    )
+
+
+def test_revision_made_by_hand_is_not_reverted(helm: FakeHelm) -> None:
+    """It is somebody's own change: the rollback is refused, and the remedy says how to get rid of it."""
+    helm.install("kube-apiserver", "tag: by-hand\n")
+    with pytest.raises(ChangedMeanwhile, match="revision 3 was made after this run, which left revision 2") as caught:
+        check_unchanged(helm, [step()])
+    assert "helm rollback kube-apiserver 2" in caught.value.remedy
+    assert helm.calls == []
+
+
+@pytest.mark.parametrize("manifest", ["tag: new\n", "tag: old\n"])
+def test_later_revision_with_known_content_is_fine(helm: FakeHelm, manifest: str) -> None:
+    """A later run that was rolled back, or a `recover`, leaves a new revision with the content of an old one."""
+    helm.install("kube-apiserver", manifest)
+    check_unchanged(helm, [step()])
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        step(),
+        step(revision=0),
+        StepState("x", "passed"),
+        StepState("reboot", "passed", restore_point=RestorePoint(playbook="undo.yml")),
+        step(point=RestorePoint("gone", "kube-system", 1)),
+    ],
+)
+def test_what_there_is_nothing_to_compare_with(helm: FakeHelm, known: StepState) -> None:
+    """An unchanged release, a run of an older version, a playbook, a release that is no longer there."""
+    check_unchanged(helm, [known])
+
+
+def test_release_that_the_run_installed(helm: FakeHelm) -> None:
+    """Its rollback uninstalls it: not with a change that was made by hand since."""
+    new = step(2, RestorePoint("kube-apiserver", "kube-system", None))
+    helm.install("kube-apiserver", "tag: by-hand\n")
+    with pytest.raises(ChangedMeanwhile):
+        check_unchanged(helm, [new])
+
+
+@pytest.mark.parametrize(("kubelet", "allowed"), [("v1.37.0", False), ("v1.36.9", True), ("v1.35.4", True)])
+def test_api_server_does_not_return_below_a_kubelet(kubelet: str, allowed: bool) -> None:
+    """A kubelet that was upgraded since must not end up newer than the API server."""
+    kube = FakeKube()
+    kube.put(NODES, {"metadata": {"name": "worker-1"}, "status": {"nodeInfo": {"kubeletVersion": kubelet}}})
+    if allowed:
+        check_kubelets(kube, OLD, [step()])
+        return
+    with pytest.raises(Inhibited, match=r"return to v1\.36\.3, and these kubelets are newer: worker-1 \(v1\.37\.0\)"):
+        check_kubelets(kube, OLD, [step()])
+    check_kubelets(kube, OLD, [StepState("app", "passed", restore_point=RestorePoint("app", "default", 1))])
+    check_kubelets(kube, None, [step()])

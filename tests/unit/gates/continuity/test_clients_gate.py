@@ -1,0 +1,192 @@
+"""What kube-apiserver's metrics say of its clients, and when they are worse off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
+from tests.unit.gates.continuity.living_cluster import SERVERS, LivingKube, metrics, refusal
+from upgrader.gates.continuity.clients_gate import ClientsGate
+from upgrader.gates.continuity.continuity import Continuity
+from upgrader.gates.continuity.server_metrics import Counters, parse, percentile99, since, summarize
+from upgrader.model.baseline import Baseline, Latency99
+from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.settings import GatePolicy
+
+BEFORE = metrics(requests=10_000, c403=10)
+
+
+def watch(*scrapes: str, before: str = BEFORE) -> list[Verdict]:
+    """The gate's verdicts, with a scrape in each check."""
+    kube, clock = FakeKube(), FakeClock()
+    baseline = Baseline("v1.36.3", clients=summarize({"": parse(before)}, {}))
+    gate = ClientsGate(kube, clock, lambda: baseline)
+    seen = []
+    for scrape in scrapes:
+        kube.raw_answers["/metrics"] = scrape
+        seen.append(gate.check())
+        clock.sleep(4)
+    return seen
+
+
+def test_as_good_as_before_holds() -> None:
+    """Two readings with as few refusals as before are enough."""
+    first, second = watch(metrics(requests=50, c403=0), metrics(requests=300, c403=2))
+    assert first.kind is VerdictKind.PENDING and second.kind is VerdictKind.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("scrape", "words"),
+    [
+        (lambda n: metrics(requests=300 * n, c403=20 * n), "403 secrets"),
+        (lambda n: metrics(requests=300 * n, unauthenticated=20 * n), "HTTP 401: 20"),
+        (lambda n: metrics(requests=300 * n, rejected=20 * n), "rejected"),
+    ],
+)
+def test_more_refusals_fail(scrape: Callable[[int], str], words: str) -> None:
+    """Refusals that rise in three windows in a row are broken, with the resource and the code in the message."""
+    scrapes = [scrape(n) for n in range(1, 5)]
+    verdicts = watch(*scrapes)
+    kinds = [verdict.kind for verdict in verdicts]
+    assert kinds == [VerdictKind.PENDING] * 3 + [VerdictKind.BROKEN]
+    assert words in verdicts[-1].reason and "0" in verdicts[-1].reason
+
+
+def test_noise_after_a_start_is_waited_out() -> None:
+    """A burst of refusals ages with its window."""
+    kinds = [verdict.kind for verdict in watch(metrics(requests=10, c403=0), metrics(requests=300, c403=40))]
+    later = watch(*(metrics(requests=300 * n, c403=40) for n in (1, 2)))
+    assert kinds[-1] is VerdictKind.PENDING
+    assert later[-1].kind is VerdictKind.HOLDS
+
+
+def test_few_or_usual_refusals_are_no_news() -> None:
+    """Four refusals prove nothing, and a cluster that always had many is not worse off with as many."""
+    assert watch(metrics(requests=10, c403=0), metrics(requests=30, c403=4))[-1].kind is VerdictKind.HOLDS
+    often = metrics(requests=1000, c403=300)
+    assert (
+        watch(metrics(requests=10, c403=0), metrics(requests=300, c403=90), before=often)[-1].kind is VerdictKind.HOLDS
+    )
+
+
+def test_slow_server_is_waited_for() -> None:
+    """A server that takes several times as long is pending, never broken: it may still be starting."""
+    scrapes = [metrics(requests=100 * n, slow=10 * n) for n in range(1, 8)]
+    assert {verdict.kind for verdict in watch(*scrapes)} == {VerdictKind.PENDING}
+    assert "99 % of LIST requests within 8 s, 0.1 s before" in watch(*scrapes)[-1].reason
+
+
+def test_another_instance_begins_anew() -> None:
+    """Counters of another process are not compared with the last one's."""
+    verdicts = watch(metrics(requests=300, c403=0), metrics(start="1.8e9", requests=300, c403=90))
+    assert verdicts[-1].kind is VerdictKind.PENDING and "two readings" in verdicts[-1].reason
+
+
+def test_unreadable_metrics_are_unknown() -> None:
+    """Metrics that aren't answered prove nothing."""
+    kube = FakeKube()
+    kube.raw_answers["/metrics"] = refusal(403)
+    baseline = Baseline("v1.36.3", clients=summarize({"": parse(BEFORE)}, {}))
+    assert ClientsGate(kube, FakeClock(), lambda: baseline).check().kind is VerdictKind.UNKNOWN
+
+
+def test_large_metrics_are_read_seldom() -> None:
+    """Checks a second apart read an instance once in a window."""
+    kube, clock = FakeKube(), FakeClock()
+    answers = iter([metrics(), metrics(requests=1100)])
+    kube.raw_answers["/metrics"] = answers
+    gate = ClientsGate(kube, clock, lambda: Baseline("v1.36.3", clients=summarize({"": parse(BEFORE)}, {})))
+    for _ in range(5):
+        gate.check()
+        clock.sleep(1)
+    assert next(answers, None) is None
+
+
+def test_percentiles() -> None:
+    """Too few requests have none; what exceeds every limit counts as twice the last."""
+    inf = float("inf")
+    assert percentile99({0.1: 10, inf: 49}) is None
+    assert percentile99({0.1: 99, 1.0: 100, inf: 100}) == 0.1
+    assert percentile99({0.1: 10, 60.0: 10, inf: 100}) == 120.0
+    assert summarize({"": Counters("1", 1.0, {}, {"GET": {inf: 1}})}, {})[0].latencies == ()
+    assert since(Counters(), Counters()) is None
+
+
+def test_what_began_lately_is_in_the_baseline(clock: FakeClock) -> None:
+    """A client that is refused since yesterday is lost in an instance's two months, but not between two readings."""
+    kube = LivingKube()
+    for server in SERVERS:
+        kube.raw_answers[f"{server}/metrics"] = Growing(clock, requests=130_000_000, c403=170_000)
+    continuity = Continuity(kube, clock, 2, (), policy=GatePolicy())
+    baseline = continuity.take(lambda text: None, begun=False)
+    for server in SERVERS:
+        kube.raw_answers[f"{server}/metrics"] = Growing(clock, start="1.8e9")
+    gate = ClientsGate(kube, clock, lambda: baseline)
+    assert held_within(gate, clock, 30).kind is VerdictKind.HOLDS
+
+
+def test_refused_client_may_move() -> None:
+    """A client that was refused at one instance is refused at another after a restart: nobody is worse off."""
+    servers = tuple(f"https://10.0.0.{number}:6443" for number in range(5))
+    quiet = parse(metrics(requests=10_000))
+    before = dict.fromkeys(servers[1:], quiet) | {servers[0]: parse(metrics(requests=10_000, c403=870))}
+    kube, clock = FakeKube(), FakeClock()
+    baseline = Baseline("v1.36.3", clients=summarize(before, {}))
+    gate = ClientsGate(kube, clock, lambda: baseline)
+    for server in servers:
+        kube.raw_answers[f"{server}/metrics"] = Growing(clock, refused_per_second=2 * (server == servers[1]))
+    assert held_within(gate, clock, 40).kind is VerdictKind.HOLDS
+
+
+def test_slower_between_the_readings_counts() -> None:
+    """Of the two percentiles that an instance had before, the slower one is the baseline."""
+    first, second = parse(metrics(requests=100_000)), parse(metrics(requests=100_200, slow=100))
+    (found,) = summarize({"": first}, {"": second})
+    assert found.latencies == (Latency99("LIST", 8.0),)
+
+
+def test_all_instances_together_may_be_worse() -> None:
+    """Refusals that each instance might have taken over from another are too many at all of them."""
+    servers = ("https://10.0.0.1:6443", "https://10.0.0.2:6443", "https://10.0.0.3:6443")
+    kube, clock = FakeKube(), FakeClock()
+    baseline = Baseline("v1.36.3", clients=summarize(dict.fromkeys(servers, parse(metrics(c403=20))), {}))
+    gate = ClientsGate(kube, clock, lambda: baseline)
+    for server in servers:
+        kube.raw_answers[f"{server}/metrics"] = Growing(clock, refused_per_second=3)
+    found = held_within(gate, clock, 60)
+    assert found.kind is VerdictKind.BROKEN and "403 secrets" in found.reason
+
+
+class Growing(Iterator[str]):
+    """Metrics of an instance that answers 23 requests a second."""
+
+    def __init__(
+        self,
+        clock: FakeClock,
+        *,
+        start: str = "1.7e9",
+        requests: int = 1000,
+        c403: int = 0,
+        refused_per_second: float = 2,
+    ) -> None:
+        self._clock, self._start, self._requests, self._c403 = clock, start, requests, c403
+        self._refused = refused_per_second
+
+    def __next__(self) -> str:
+        now = int(self._clock.monotonic())
+        return metrics(
+            start=self._start, requests=self._requests + 23 * now, c403=self._c403 + int(self._refused * now)
+        )
+
+
+def held_within(gate: ClientsGate, clock: FakeClock, seconds: int) -> Verdict:
+    """The verdict once it is definite, with a check each second."""
+    for _ in range(seconds):
+        verdict = gate.check()
+        if verdict.kind in (VerdictKind.HOLDS, VerdictKind.BROKEN):
+            return verdict
+        clock.sleep(1)
+    return verdict

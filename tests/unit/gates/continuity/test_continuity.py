@@ -1,0 +1,514 @@
+"""What worked before works after: the baseline, each way in which it can be contradicted, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from tests.unit.gates.builders import NAMESPACE
+from tests.unit.gates.continuity.living_cluster import SERVERS, LivingKube, refusal
+from upgrader.errors import ApiUnavailable
+from upgrader.gates.continuity.continuity import Continuity
+from upgrader.gates.continuity.object_counts import fell
+from upgrader.gates.continuity.running_instances import running_instances
+from upgrader.gates.kubernetes_kinds import (
+    API_SERVICES,
+    CONFIG_MAPS,
+    ENDPOINT_SLICES,
+    LEASES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    WORKLOADS,
+)
+from upgrader.model.baseline import Count
+from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.settings import GatePolicy
+from upgrader.pipeline import Gate, Pipeline, PipelineStep
+from upgrader.ports import Kind
+from upgrader.steps.verify import VerifyStep
+
+SECRET = "/api/v1/namespaces/kube-system/secrets/upgrader-continuity"
+CHECKS = 12
+
+
+def gates(continuity: Continuity) -> list[Gate]:
+    """The gates of a step, as each wait makes them."""
+    step = PipelineStep(VerifyStep("kube-apiserver"), (), ())
+    (item,) = continuity.around(Pipeline((step,))).steps
+    return [run.again() for run in item.gates if run.again]
+
+
+def check(continuity: Continuity, clock: FakeClock, checks: int = CHECKS) -> list[Verdict]:
+    """The last verdict of each gate, after so many rounds that are a second apart."""
+    asked, last = gates(continuity), []
+    for _ in range(checks):
+        last = [gate.check() for gate in asked]
+        clock.sleep(1)
+    return last
+
+
+def first_problem(continuity: Continuity, clock: FakeClock) -> Verdict:
+    """The first verdict, round by round, that doesn't hold and stays so for three rounds."""
+    asked = gates(continuity)
+    rows: dict[str, list[Verdict]] = {gate.name: [] for gate in asked}
+    for _ in range(CHECKS):
+        for gate in asked:
+            rows[gate.name].append(gate.check())
+            last = rows[gate.name][-3:]
+            failing = len(last) == 3 and all(seen.kind is not VerdictKind.HOLDS for seen in last)
+            if failing and (last[-1].kind is not VerdictKind.PENDING or len(rows[gate.name]) == CHECKS):
+                return last[-1]
+        clock.sleep(1)
+    raise AssertionError("nothing was found")
+
+
+def test_all_that_works_is_compared(continuity: Continuity) -> None:
+    """On a cluster where everything works, nothing is left out of the baseline."""
+    baseline = continuity.baseline
+    assert baseline is not None
+    assert baseline.not_compared == ()
+    assert baseline.servers == SERVERS
+    assert baseline.new_workload and baseline.secret_digest and baseline.token_seconds == 24 * 3600
+    assert len(baseline.templates) == 5 and len(baseline.leases) == 2 and len(baseline.clients) == 2
+
+
+def test_instances_are_found_by_their_pods(kube: LivingKube) -> None:
+    """Their own port counts, and the address of their node, of either family; a pod without an address has none."""
+    kube.instance("10.0.0.12", "--secure-port=7443")
+    kube.instance("fd00::1")
+    kube.instance("")
+    assert running_instances(kube) == ("https://10.0.0.11:6443", "https://10.0.0.12:7443", "https://[fd00::1]:6443")
+
+
+def test_instances_may_move_to_another_port(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """A step that changes the API's port is compared at the new one, once each instance is there."""
+    for server in SERVERS:
+        for path in ("/readyz", "/api", "/apis", "/version", "/metrics", SECRET):
+            kube.raw_answers[f"{server}{path}"] = ApiUnavailable("connection refused")
+    kube.instance("10.0.0.11", "--secure-port=7443")
+    assert check(continuity, clock)[0].kind is VerdictKind.UNKNOWN, "one of them has not moved yet"
+    kube.instance("10.0.0.12", "--secure-port=7443")
+    assert [verdict.kind for verdict in check(continuity, clock)] == [VerdictKind.HOLDS] * 3
+
+
+def test_instances_are_asked_where_they_were_if_none_is_found(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock
+) -> None:
+    """Without a Ready pod there, the old address says what is wrong; an API that can't list them is unknown."""
+    for address in ("10.0.0.11", "10.0.0.12"):
+        kube.delete(PODS, f"kube-apiserver-{address}", NAMESPACE)
+    assert [verdict.kind for verdict in check(continuity, clock)] == [VerdictKind.HOLDS] * 3
+    kube.refused["list pods"] = refusal(500)
+    assert check(continuity, clock)[0].kind is VerdictKind.PENDING
+
+
+def test_nothing_changed_holds(continuity: Continuity, clock: FakeClock) -> None:
+    """A cluster as it was passes every gate, with the workload that was tried gone again."""
+    found = check(continuity, clock)
+    assert [verdict.kind for verdict in found] == [VerdictKind.HOLDS] * 3, found
+    left = [item["metadata"]["name"] for item in continuity.kube.list(WORKLOADS["Deployment"], "kube-system")]
+    assert not any(name.startswith("upgrader") for name in left)
+
+
+def test_checks_are_cheap(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """No round of checks of all these gates makes more than twenty requests."""
+    asked = gates(continuity)
+    for _ in range(CHECKS):
+        kube.requests = 0
+        for gate in asked:
+            gate.check()
+        assert kube.requests <= 20
+        clock.sleep(1)
+
+
+def test_no_secret_leaves_the_cluster(continuity: Continuity, kube: LivingKube) -> None:
+    """The baseline goes into the journal: neither the value nor the token is in it."""
+    found = kube.get(SECRETS, "upgrader-continuity", "kube-system")
+    assert found is not None
+    for value in found["data"].values():
+        assert value not in str(continuity.baseline)
+
+
+def test_bait_is_removed(continuity: Continuity, kube: LivingKube) -> None:
+    """The end of a run that can't be resumed leaves nothing; one that can keeps its bait."""
+    continuity.end(keep_bait=True)
+    assert kube.get(SECRETS, "upgrader-continuity", "kube-system") is not None
+    continuity.end(keep_bait=False)
+    assert kube.get(SECRETS, "upgrader-continuity", "kube-system") is None
+
+
+def tokens_revoked(kube: LivingKube) -> None:
+    kube.revoke_tokens()
+
+
+def token_forbidden(kube: LivingKube) -> None:
+    for server in SERVERS:
+        kube.raw_answers[f"{server}/api"] = refusal(403)
+
+
+def credentials_refused(kube: LivingKube) -> None:
+    kube.refused[f"get {SECRET}"] = refusal(401)
+
+
+def key_lost(kube: LivingKube) -> None:
+    message = 'Internal error occurred: unable to transform key "/registry/secrets/…": no matching key was found'
+    kube.refused[f"get {SECRET}"] = refusal(500, message)
+
+
+def another_store(kube: LivingKube) -> None:
+    kube.delete(SECRETS, "upgrader-continuity", "kube-system")
+
+
+def value_changed(kube: LivingKube) -> None:
+    found = kube.get(SECRETS, "upgrader-continuity", "kube-system")
+    assert found is not None
+    kube.put(SECRETS, {**found, "data": {**found["data"], "value": "b3RoZXI="}})
+
+
+def token_lost(kube: LivingKube) -> None:
+    found = kube.get(SECRETS, "upgrader-continuity", "kube-system")
+    assert found is not None
+    kube.put(SECRETS, {**found, "data": {"value": found["data"]["value"]}})
+
+
+def group_gone(kube: LivingKube) -> None:
+    kube.serve(without=("apps/v1",))
+
+
+def group_gone_at_one_instance(kube: LivingKube) -> None:
+    kube.serve(without=("apps/v1",), server=SERVERS[1])
+
+
+def objects_gone(kube: LivingKube) -> None:
+    for number in range(11):
+        kube.delete(CONFIG_MAPS, f"map-{number}", "default")
+
+
+def pods_refused(kube: LivingKube) -> None:
+    kube.refused["create pods coredns"] = refusal(403, "admission webhook denied the request")
+
+
+def cluster_ip_changed(kube: LivingKube) -> None:
+    kube.put(SERVICES, {"metadata": {"name": "kubernetes", "namespace": "default"}, "spec": {"clusterIP": "10.97.0.1"}})
+
+
+def service_gone(kube: LivingKube) -> None:
+    kube.delete(SERVICES, "kubernetes", "default")
+
+
+def range_inconsistent(kube: LivingKube) -> None:
+    kube.service_range("False")
+
+
+def deployments_not_served(kube: LivingKube) -> None:
+    kube.refused["list deployments"] = refusal(404, "the server could not find the requested resource")
+
+
+DEFINITE: list[tuple[Callable[[LivingKube], None], str]] = [
+    (tokens_revoked, "service-account-issuer"),
+    (token_forbidden, "authorization-mode"),
+    (credentials_refused, "client-ca-file"),
+    (key_lost, "encryption-provider-config"),
+    (another_store, "etcd-prefix"),
+    (value_changed, "etcd"),
+    (token_lost, "etcd"),
+    (group_gone, "runtime-config"),
+    (group_gone_at_one_instance, "runtime-config"),
+    (objects_gone, "etcd-servers"),
+    (pods_refused, "enable-admission-plugins"),
+    (cluster_ip_changed, "service-cluster-ip-range"),
+    (service_gone, "service-cluster-ip-range"),
+    (range_inconsistent, "service-cluster-ip-range"),
+    (deployments_not_served, "kube-apiserver"),
+]
+
+
+@pytest.mark.parametrize(("change", "flag"), DEFINITE, ids=[change.__name__ for change, _ in DEFINITE])
+def test_contradiction_is_broken(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock, change: Callable[[LivingKube], None], flag: str
+) -> None:
+    """What worked and is refused now fails a gate within seconds, and the remedy names the likely flag."""
+    change(kube)
+    begun = clock.monotonic()
+    found = first_problem(continuity, clock)
+    assert found.kind is VerdictKind.BROKEN, found
+    assert flag in found.remedy
+    assert "uninstall" not in found.remedy
+    assert clock.monotonic() - begun <= 6
+
+
+def leases_not_renewed(kube: LivingKube) -> None:
+    kube.renews = False
+
+
+def lease_of_nobody(kube: LivingKube) -> None:
+    kube.renews = False
+    lease = {"metadata": {"name": "kube-scheduler", "namespace": "kube-system"}, "spec": {}}
+    kube.put(LEASES, lease)
+
+
+def lease_of_another(kube: LivingKube) -> None:
+    kube.renews = False
+    spec = {"holderIdentity": "controller-9_1"}
+    kube.put(LEASES, {"metadata": {"name": "kube-scheduler", "namespace": "kube-system"}, "spec": spec})
+
+
+def api_service_unavailable(kube: LivingKube) -> None:
+    kube.api_service("v1beta1.metrics.k8s.io", available=False)
+
+
+def api_service_without_status(kube: LivingKube) -> None:
+    kube.put(API_SERVICES, {"metadata": {"name": "v1beta1.metrics.k8s.io"}})
+
+
+def foreign_group_gone(kube: LivingKube) -> None:
+    kube.serve(without=("metrics.k8s.io/v1beta1",))
+
+
+def server_error(kube: LivingKube) -> None:
+    kube.refused[f"get {SECRET}"] = refusal(500, "etcdserver: request timed out")
+
+
+def no_json(kube: LivingKube) -> None:
+    kube.raw_answers[f"{SERVERS[0]}/apis"] = "<html>"
+
+
+def no_new_pods(kube: LivingKube) -> None:
+    kube.rolls_out = False
+
+
+PASSING: list[tuple[Callable[[LivingKube], None], str]] = [
+    (leases_not_renewed, "has not been renewed"),
+    (lease_of_nobody, "nobody holds it"),
+    (lease_of_another, "none of the pods that run"),
+    (api_service_unavailable, "Why: because"),
+    (api_service_without_status, "no condition"),
+    (foreign_group_gone, "metrics.k8s.io/v1beta1"),
+    (server_error, "timed out"),
+    (no_json, "can't be read"),
+    (no_new_pods, "Deployment kube-system/upgrader-continuity"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), PASSING, ids=[change.__name__ for change, _ in PASSING])
+def test_what_may_pass_is_waited_for(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock, change: Callable[[LivingKube], None], words: str
+) -> None:
+    """What a restart may cause is pending: only the deadline fails it."""
+    change(kube)
+    found = first_problem(continuity, clock)
+    assert found.kind is VerdictKind.PENDING and words in found.reason, found
+
+
+def test_no_answer_is_unknown(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """An API that doesn't answer contradicts nothing, and proves nothing."""
+    kube.unavailable = True
+    assert [verdict.kind for verdict in check(continuity, clock)] == [VerdictKind.UNKNOWN] * 3
+
+
+def test_expected_removals_are_no_loss(kube: LivingKube, clock: FakeClock) -> None:
+    """What the plan removes may go, its APIService with it."""
+    removed = ("widgets.example.com/v1", "metrics.k8s.io/v1beta1")
+    continuity = Continuity(kube, clock, 2, removed, policy=GatePolicy())
+    continuity.compare_with(continuity.take(lambda text: None, begun=False), clock.now())
+    kube.serve(without=removed)
+    kube.delete(API_SERVICES, "v1beta1.metrics.k8s.io")
+    assert {verdict.kind for verdict in check(continuity, clock)} == {VerdictKind.HOLDS}
+
+
+def test_api_service_of_a_built_in_version_goes_with_it(kube: LivingKube, clock: FakeClock) -> None:
+    """Whether Kubernetes may stop serving a version of its own is judged by the groups, which know the versions."""
+    kube.api_service("v1alpha1.storage.k8s.io", available=True)
+    continuity = Continuity(kube, clock, 2, (), policy=GatePolicy())
+    continuity.compare_with(continuity.take(lambda text: None, begun=False), clock.now())
+    kube.delete(API_SERVICES, "v1alpha1.storage.k8s.io")
+    assert {verdict.kind for verdict in check(continuity, clock)} == {VerdictKind.HOLDS}
+
+
+def test_api_that_an_operator_removes_meanwhile_is_said(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock
+) -> None:
+    """A CustomResourceDefinition or APIService that is deleted during the run doesn't fail it for ever."""
+    kube.delete(API_SERVICES, "v1beta1.metrics.k8s.io")
+    kube.serve(without=("metrics.k8s.io/v1beta1",))
+    (gate, *_) = gates(continuity)
+    first = gate.check()
+    assert first.kind is VerdictKind.PENDING
+    verdicts = [gate.check() for _ in range(9)]
+    assert {verdict.kind for verdict in verdicts[-4:]} == {VerdictKind.HOLDS}
+    assert "deleted during the run: metrics.k8s.io/v1beta1" in verdicts[-1].reason
+    kube.api_service("v1beta1.metrics.k8s.io", available=False)
+    assert VerdictKind.PENDING in [gate.check().kind for _ in range(3)], "it is back, and doesn't work"
+
+
+def test_api_is_not_removed_as_long_as_it_is_unknown(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock
+) -> None:
+    """Where the APIServices can't be listed, a group that is missing stays missing."""
+    kube.delete(API_SERVICES, "v1beta1.metrics.k8s.io")
+    kube.serve(without=("metrics.k8s.io/v1beta1",))
+    kube.refused["list apiservices"] = refusal(500)
+    (gate, *_) = gates(continuity)
+    assert {gate.check().kind for _ in range(4)} == {VerdictKind.PENDING}
+
+
+def test_old_token_is_not_compared(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """A run that is resumed the next day is not failed for a token that has ended."""
+    clock.sleep(23 * 3600)
+    kube.revoke_tokens()
+    assert {verdict.kind for verdict in check(continuity, clock)} == {VerdictKind.HOLDS}
+
+
+def test_webhook_without_dry_run_can_not_tell(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """A webhook that refuses dry runs only says nothing about pods."""
+    kube.refused["create pods"] = refusal(400, 'admission webhook "x" does not support dry run')
+    assert {verdict.kind for verdict in check(continuity, clock)} == {VerdictKind.HOLDS}
+
+
+def test_few_objects_may_go() -> None:
+    """Half of a few objects is the ordinary course of things; all of them never is."""
+    assert not fell(9, 1) and fell(9, 0) and not fell(0, 0)
+    assert not fell(20, 10) and fell(20, 9)
+
+
+@pytest.mark.parametrize("kind", ["nodes", "namespaces"])
+def test_nodes_and_namespaces_come_and_go(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock, kind: str
+) -> None:
+    """An autoscaler takes most nodes and a CI most namespaces within minutes; that none is left is a loss."""
+    baseline = continuity.baseline
+    assert baseline is not None
+    counts = tuple(item for item in baseline.counts if item.kind != kind)
+    continuity.compare_with(replace(baseline, counts=(*counts, Count(kind, 40))), clock.now())
+    kube.put(Kind("v1", kind, namespaced=False), {"metadata": {"name": "left"}})
+    assert check(continuity, clock)[0].kind is VerdictKind.HOLDS
+    for item in kube.list(Kind("v1", kind, namespaced=False)):
+        kube.delete(Kind("v1", kind, namespaced=False), item["metadata"]["name"])
+    assert kind in first_problem(continuity, clock).reason
+
+
+def test_what_did_not_work_is_not_compared(clock: FakeClock) -> None:
+    """A cluster where little works has a baseline that says why, and gates that hold it against no step."""
+    kube = LivingKube()
+    kube.rolls_out = False
+    kube.renews = False
+    kube.delete(LEASES, "kube-scheduler", "kube-system")
+    kube.refused = {
+        "create pods": refusal(403, "quota exceeded"),
+        "list servicecidrs": refusal(404),
+        f"get {SERVERS[1]}": refusal(500),
+    }
+    kube.raw_answers[f"{SERVERS[1]}/readyz"] = ApiUnavailable("refused")
+    kube.raw_answers[f"{SERVERS[0]}/metrics"] = "nothing here"
+    notes: list[str] = []
+    continuity = Continuity(kube, clock, 2, (), policy=GatePolicy())
+    baseline = continuity.take(notes.append, begun=False)
+    continuity.compare_with(baseline, clock.now())
+    missing = {item.what: item.why for item in baseline.not_compared}
+    assert baseline.servers == SERVERS[:1]
+    assert "quota" in missing["a pod of Deployment kube-system/coredns"]
+    assert {"Lease kube-scheduler", "a new Deployment", "ranges of Services", SERVERS[1]} <= set(missing)
+    assert any("baseline" in note for note in notes)
+    kube.renews = True
+    found = check(continuity, clock)
+    assert [verdict.kind for verdict in found] == [VerdictKind.HOLDS] * 3
+    assert "quota" in found[0].reason
+
+
+def tokens_never_accepted(kube: LivingKube) -> None:
+    for server in SERVERS:
+        kube.raw_answers[f"{server}/api"] = refusal(401)
+
+
+def secret_never_read(kube: LivingKube) -> None:
+    kube.refused[f"get {SECRET}"] = refusal(403)
+
+
+@pytest.mark.parametrize("change", [tokens_never_accepted, secret_never_read], ids=["token", "secret"])
+def test_bait_that_never_worked_is_not_compared(clock: FakeClock, change: Callable[[LivingKube], None]) -> None:
+    """A token that is refused from the start, or a Secret that can't be read, is held against no step."""
+    kube = LivingKube()
+    change(kube)
+    continuity = Continuity(kube, clock, 2, (), policy=GatePolicy())
+    continuity.compare_with(continuity.take(lambda text: None, begun=False), clock.now())
+    assert continuity.baseline is not None and continuity.baseline.not_compared
+    assert {verdict.kind for verdict in check(continuity, clock)} == {VerdictKind.HOLDS}
+
+
+def test_nothing_works(clock: FakeClock) -> None:
+    """With no API at all a baseline is taken, too: a run may be meant to fix it."""
+    kube = LivingKube()
+    kube.unavailable = True
+    continuity = Continuity(kube, clock, 2, (), policy=GatePolicy())
+    baseline = continuity.take(lambda text: None, begun=False)
+    continuity.compare_with(baseline, clock.now())
+    assert baseline.groups == () and baseline.not_compared
+    kube.unavailable = False
+    assert {verdict.kind for verdict in check(continuity, clock)} == {VerdictKind.HOLDS}
+
+
+def test_baseline_of_a_run_that_has_begun_has_only_kubernetes_own(kube: LivingKube, clock: FakeClock) -> None:
+    """What the run itself installed may go with its rollback."""
+    continuity = Continuity(kube, clock, 2, (), policy=GatePolicy())
+    kube.api_service("v1.widgets.example.com", available=True)
+    found = continuity.take(lambda text: None, begun=True)
+    assert "widgets.example.com/v1" not in found.groups and "apps/v1" in found.groups
+    assert found.api_services == ("v1.apps",)
+
+
+def test_missing_checkpointer(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """A rollback that removes the pod-checkpointer leaves no image to try a pod with: not compared, and said."""
+    kube.delete(WORKLOADS["DaemonSet"], "pod-checkpointer", "kube-system")
+    workload = gates(continuity)[1].check()
+    assert workload.kind is VerdictKind.HOLDS and "not compared" in workload.reason
+    baseline = continuity.take(lambda text: None, begun=False)
+    assert not baseline.new_workload
+    assert any("pod-checkpointer" in item.why for item in baseline.not_compared)
+
+
+def test_workload_that_comes_to_nothing_is_replaced(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """A pod that got its token from the instance that is being replaced never works; one that is made later does."""
+    gate = gates(continuity)[1]
+    kube.rolls_out = False
+    for _ in range(15):
+        assert gate.check().kind is VerdictKind.PENDING
+        clock.sleep(1)
+    kube.rolls_out = True
+    kube.refused["delete deployments"] = ApiUnavailable("refused")
+    assert gate.check().kind is VerdictKind.PENDING, "the first can't be removed"
+    kube.refused.clear()
+    assert [gate.check().kind for _ in range(3)] == [VerdictKind.PENDING, VerdictKind.PENDING, VerdictKind.HOLDS]
+    left = [item["metadata"]["name"] for item in kube.list(WORKLOADS["Deployment"], "kube-system")]
+    assert not any(name.startswith("upgrader") for name in left)
+
+
+def test_endpoints_must_follow(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """A ready pod that its Service doesn't get, and a deleted one that it keeps, are both waited for."""
+    gate = gates(continuity)[1]
+    gate.check()
+    (slice_,) = [
+        item for item in kube.list(ENDPOINT_SLICES, "kube-system") if item["endpoints"][0]["conditions"]["ready"]
+    ]
+    name = slice_["metadata"]["name"]
+    kube.endpoint(name, ready=False)
+    assert "don't have its pod" in gate.check().reason
+    kube.endpoint(name, ready=True)
+    kube_delete, kube.delete = kube.delete, super(LivingKube, kube).delete  # type: ignore[method-assign]
+    assert "still have its pod" in gate.check().reason
+    kube.delete = kube_delete  # type: ignore[method-assign]
+    kube.endpoint(name, ready=False)
+    assert gate.check().kind is VerdictKind.HOLDS
+
+
+def test_steps_without_change_have_no_such_gates(continuity: Continuity) -> None:
+    """A release that is only verified can't have broken anything; an undo is compared, but for what clients see."""
+    verify = PipelineStep(VerifyStep("a"), (), (), changes=False)
+    change = replace(verify, changes=True)
+    first, second = continuity.around(Pipeline((verify, change))).steps
+    assert first == verify
+    assert [run.gate.name for run in second.gates] == ["continuity", "continuity/workload", "continuity/clients"]
+    assert [run.gate.name for run in second.undo_gates] == ["continuity", "continuity/workload"]

@@ -1,0 +1,150 @@
+"""Whether an API server that answers refuses what a rollback needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.kube import FakeKube
+from upgrader.errors import ApiError, ApiLost, ApiUnavailable
+from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, SECRETS, WORKLOADS
+from upgrader.gates.rollback_needs import REFUSALS, is_refusal, lasting_refusal, refusal
+from upgrader.model.outcome import holds, pending
+
+RECORD = {"metadata": {"name": "sh.helm.release.v1.web.v1", "labels": {"owner": "helm", "name": "web"}}}
+
+
+class RefusingKube(FakeKube):
+    """Answers every list with this error, until it is None."""
+
+    def __init__(self, error: ApiError | None) -> None:
+        super().__init__()
+        self.error = error
+        self.raw_answers["/readyz"] = "ok"
+
+    def list(self, *args: object, **kwargs: object) -> tuple[dict[str, object], ...]:
+        if self.error is not None:
+            raise self.error
+        return ()
+
+
+def refused(status: int) -> ApiError:
+    """An answer of the API with that status."""
+    error = ApiError(f"HTTP {status}")
+    error.status = status
+    return error
+
+
+@pytest.mark.parametrize(("status", "credentials"), [(401, True), (403, True), (404, False)])
+def test_refusal_is_in_the_servers_words(status: int, credentials: bool) -> None:
+    """Whatever the API refuses is one; only 401 and 403 may be the caller's own fault."""
+    found = refusal(RefusingKube(refused(status)))
+    assert found is not None
+    assert (found.text, found.credentials) == (f"HTTP {status}", credentials)
+
+
+def test_server_error_is_a_refusal_only_where_it_does_not_pass() -> None:
+    """etcd that is slow answers 500 as well; a Secret that no key opens stays unreadable."""
+    assert refusal(RefusingKube(refused(500))) is None
+    error = ApiError("HTTP 500 Internal error occurred: no matching key was found for the provided AES transformer")
+    error.status = 500
+    assert refusal(RefusingKube(error)) is not None
+
+
+def test_no_answer_is_no_refusal() -> None:
+    """An API that is down is another matter, which others wait for."""
+    assert refusal(RefusingKube(ApiUnavailable("connection refused"))) is None
+
+
+@pytest.mark.parametrize("kind", [SECRETS, CONFIG_MAPS])
+def test_records_of_an_installed_release_must_be_there(kube: FakeKube, kind: object) -> None:
+    """A cluster that has lost them serves another content; they may be where HELM_DRIVER put them."""
+    found = refusal(kube, "web")
+    assert found is not None and "records of release web are gone" in found.text
+    kube.put(kind, RECORD, "kube-system")  # type: ignore[arg-type]
+    assert refusal(kube, "web") is None
+    assert refusal(kube) is None
+
+
+def test_release_without_records_is_no_refusal_where_its_workload_is(kube: FakeKube) -> None:
+    """Argo CD applies a chart without Helm's records, and HELM_DRIVER may put them into a database."""
+    kube.put(WORKLOADS["Deployment"], {"metadata": {"name": "kube-apiserver"}}, "kube-system")
+    assert refusal(kube, "kube-apiserver") is None
+
+
+def test_refusal_lasts_only_if_it_is_repeated(clock: FakeClock) -> None:
+    """What is refused once may be an instance that starts: it must be refused time after time."""
+    kube = RefusingKube(refused(403))
+
+    class Clock(FakeClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            kube.error = None
+
+    assert lasting_refusal(kube, Clock()) is None
+    kube.error = refused(403)
+    assert lasting_refusal(kube, clock) is not None
+    assert clock.monotonic() == REFUSALS - 1
+
+
+def test_waiting_ends_when_the_api_refuses_what_a_rollback_needs(clock: FakeClock) -> None:
+    """While something isn't healthy the API is asked every few seconds; what it refuses three times ends the wait."""
+    kube = RefusingKube(refused(404))
+    absence = ApiAbsence(kube, clock, 60.0)
+    starting = [pending("Deployment/kube-apiserver: starting")]
+    for _ in range(6):
+        absence.check(starting)
+        clock.sleep(1.0)
+    with pytest.raises(ApiLost, match="answers, but refuses what a rollback needs: HTTP 404"):
+        absence.check(starting)
+
+
+def test_healthy_round_forgets_refusals(clock: FakeClock) -> None:
+    """Refusals count only while something isn't healthy, and only in a row."""
+    kube = RefusingKube(refused(404))
+    absence = ApiAbsence(kube, clock, 60.0)
+    for _ in range(2):
+        for _ in range(2):
+            absence.check([pending("starting")])
+            clock.sleep(3.0)
+        absence.check([holds("fine")])
+        clock.sleep(3.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ('secrets is forbidden: User "a" cannot list resource "secrets"', True),
+        ("the server could not find the requested resource", True),
+        ("query: Unauthorized", True),
+        ("context deadline exceeded", False),
+    ],
+)
+def test_helm_quotes_what_was_refused(words: str, refused: bool) -> None:
+    """Its failure is told from one of another cause by the API server's own words."""
+    assert is_refusal(f"helm rollback failed: {words}") is refused
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "refuses"),
+    [
+        (403, 'secrets "upgrader-trial" is forbidden: admission control is denying all modifications', True),
+        (403, 'secrets is forbidden: User "anna" cannot create resource "secrets" in API group ""', False),
+        (403, 'admission webhook "policy.example" denied the request: no', False),
+        (403, "secrets is forbidden: ValidatingAdmissionPolicy 'x' with binding 'y' denied request: no", False),
+        (403, 'secrets "upgrader-trial" is forbidden: exceeded quota: few', False),
+        (500, 'Internal error occurred: failed calling webhook "policy.example"', False),
+        (409, "already exists", False),
+    ],
+)
+def test_server_that_forbids_every_write_is_one_that_refuses(status: int, message: str, refuses: bool) -> None:
+    """Helm can't record its rollback there. What a webhook, a policy, a quota or RBAC forbids is stored in the API, and
+    another kube-apiserver would forbid it as well.
+    """
+    kube = FakeKube()
+    kube.refuses_dry_run = refused(status)
+    kube.refuses_dry_run.message = message
+    found = refusal(kube)
+    assert (found is not None) is refuses
+    assert found is None or (found.text, found.credentials) == (message, False)

@@ -1,0 +1,114 @@
+"""Whether the API would admit the pods that a run creates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.preflight.conftest import World
+from upgrader.errors import ApiError
+from upgrader.ports import Kind, KubeObject
+from upgrader.preflight.admission import check_admission
+from upgrader.preflight.context import PODS
+
+MANIFEST = """
+kind: ServiceAccount
+metadata: {name: proxy, namespace: kube-system}
+---
+kind: DaemonSet
+metadata: {name: proxy, namespace: kube-system}
+spec:
+  template:
+    metadata: {labels: {app: proxy}, annotations: {a: b}}
+    spec: {serviceAccountName: proxy, containers: []}
+---
+kind: Deployment
+metadata: {name: web}
+spec: {template: {spec: {serviceAccountName: web, containers: []}}}
+"""
+
+
+def test_pods_that_are_admitted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pod of each workload is tried and none is created; an account that the release brings isn't named yet."""
+    tried: list[tuple[KubeObject, str, bool]] = []
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str, **more: Any) -> None:
+        tried.append((manifest, namespace, more["dry_run"]))
+
+    world.manifests["kubernetes"] = MANIFEST
+    before = world.kube.list(PODS)
+    assert world.find(check_admission) == {}
+    assert world.kube.list(PODS) == before
+    monkeypatch.setattr(world.kube, "create", create)
+    assert world.find(check_admission) == {}
+    (proxy, *where), (web, *_) = tried
+    assert where == ["kube-system", True]
+    assert proxy["metadata"] == {"labels": {"app": "proxy"}, "annotations": {"a": "b"}, "name": "proxy-dry-run"}
+    assert "serviceAccountName" not in proxy["spec"] and web["spec"]["serviceAccountName"] == "web"
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ('failed calling webhook "deny.example.com": connection refused', "Repair the webhook's backend"),
+        ('pods "web" is forbidden: violates PodSecurity "restricted:latest"', "kubectl label --overwrite namespace"),
+        ('pods "web" is forbidden: exceeded quota: few', "describe resourcequotas"),
+        ("the name is bad", "Change the values of release kubernetes"),
+    ],
+)
+def test_pod_that_is_refused(world: World, message: str, remedy: str) -> None:
+    """Neither the upgrade nor its rollback could create it, so the run is refused; the remedy is for what refuses."""
+    world.manifests["kubernetes"] = MANIFEST.partition("---")[2].partition("---")[2]
+    world.kube.refuses_dry_run = ApiError(message)
+    found = world.find(check_admission)["admission.refused"]
+    assert (found.severity, found.diagnosis) == ("error", message)
+    assert remedy in found.remedy
+
+
+def test_webhook_that_cannot_be_tried(world: World) -> None:
+    """A webhook with side effects refuses every dry run, which says nothing about a real pod."""
+    world.manifests["kubernetes"] = MANIFEST.partition("---")[2].partition("---")[2]
+    world.kube.refuses_dry_run = ApiError('admission webhook "x" does not support dry run')
+    assert world.find(check_admission)["admission.untested"].severity == "info"
+
+
+BROUGHT = """
+kind: Namespace
+metadata: {name: metallb-system}
+---
+kind: PriorityClass
+metadata: {name: mine}
+---
+kind: RuntimeClass
+metadata: {name: gvisor}
+---
+kind: Deployment
+metadata: {name: a, namespace: metallb-system}
+spec: {template: {spec: {priorityClassName: mine, runtimeClassName: gvisor, containers: []}}}
+"""
+
+
+def test_what_the_release_itself_brings_is_no_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod in a new namespace can't be tried yet, which is said; new classes are left out of the trial."""
+    tried: list[KubeObject] = []
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str, **more: Any) -> None:
+        tried.append(manifest)
+
+    world.manifests["kubernetes"] = BROUGHT
+    found = world.find(check_admission)
+    assert found.keys() == {"admission.untested"} and found["admission.untested"].severity == "info"
+    assert "metallb-system" in found["admission.untested"].diagnosis
+    world.manifests["kubernetes"] = BROUGHT.replace("metallb-system", "kube-system").partition("---")[2]
+    monkeypatch.setattr(world.kube, "create", create)
+    assert world.find(check_admission) == {}
+    assert tried[0]["spec"] == {"containers": []}
+
+
+def test_namespace_that_exists_is_tried(world: World) -> None:
+    """A release may take over a namespace that is there: its pods are tried in it."""
+    world.manifests["kubernetes"] = BROUGHT
+    world.kube.put(Kind("v1", "namespaces", namespaced=False), {"metadata": {"name": "metallb-system"}})
+    world.kube.refuses_dry_run = ApiError("exceeded quota: few")
+    assert world.find(check_admission).keys() == {"admission.refused"}

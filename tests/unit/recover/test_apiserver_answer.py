@@ -1,0 +1,27 @@
+"""What a host says of its own kube-apiserver."""
+
+from __future__ import annotations
+
+import pytest
+
+from upgrader.recover.onhost import apiserver_answer
+
+
+@pytest.mark.parametrize(
+    ("addresses", "instances"),
+    [
+        (["10.0.0.1", "127.8.1.2"], 1),
+        (["10.0.0.1", "127.0.0.1", "127.8.1.2"], 1),
+        (["10.0.0.1", "127.0.0.1", "127.8.1.2", "127.9.1.2"], 2),
+    ],
+)
+def test_instances_are_counted_where_no_other_answers(
+    monkeypatch: pytest.MonkeyPatch, addresses: list[str], instances: int
+) -> None:
+    """Each has a private address; at 127.0.0.1, which the chart serves where clients use it, any of them answers."""
+    monkeypatch.setattr(apiserver_answer, "listeners", lambda _: [(address, 6443) for address in addresses])
+    monkeypatch.setattr(apiserver_answer, "authority", lambda _: "")
+    monkeypatch.setattr(
+        apiserver_answer, "_ask", lambda _root, _ca, address, port: {"answers": True, "address": f"{address}:{port}"}
+    )
+    assert apiserver_answer.readyz("", {6443})["instances"] == instances

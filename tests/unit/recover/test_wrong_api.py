@@ -1,0 +1,179 @@
+"""What speaks against an API server that answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from tests.unit.recover.controllers import NOW, controller, generation
+from upgrader.errors import ApiError
+from upgrader.model.cluster import Cluster, Host
+from upgrader.recover.diagnosis.diagnose import diagnose
+from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, wrong_finding
+from upgrader.recover.facts.host_facts import Client, Container, Examined, HostFacts, Unknown
+
+POD = "the token of kube-system/coredns-1"
+OTHER_POD = "the token of kube-system/kube-proxy-1"
+FINE = ApiSeen(True, "ok")
+HOST = Host("controller-1", "10.0.0.1")
+
+
+def facts(*clients: tuple[str, int], expired: tuple[str, ...] = ()) -> HostFacts:
+    """A controller whose clients got these answers; those in `expired` have a certificate that ended."""
+    found = controller(serves=True).facts
+    assert found is not None
+    made = [
+        Client(name, status)
+        if name.startswith("the token")
+        else Client(name, status, NOW - 100, NOW - 10 if name in expired else NOW + 100)
+        for name, status in clients
+    ]
+    return replace(found, clients=tuple(made))
+
+
+@pytest.mark.parametrize(
+    ("clients", "refused"),
+    [
+        ([("kubelet", 200), (POD, 200)], []),
+        ([("kubelet", 401), ("kube-scheduler", 401)], ["kubelet", "kube-scheduler"]),
+        ([("kubelet", 403), ("kube-scheduler", 401)], ["kubelet", "kube-scheduler"]),
+        ([("kubelet", 401), ("kube-scheduler", 200)], []),
+        ([("kubelet", 200), ("kube-scheduler", 403)], []),  # its own rights may have been taken
+        ([("kubelet", 401)], []),  # nobody agrees
+        ([(POD, 401), (OTHER_POD, 200)], []),  # that pod may have been deleted
+        ([(POD, 401)], []),
+        ([("kubelet", 200), (POD, 401), (OTHER_POD, 401)], [POD, OTHER_POD]),
+        ([(POD, 403), (OTHER_POD, 403)], []),  # system:discovery may be withheld on purpose
+    ],
+)
+def test_refused_clients_are_those_without_a_fault_of_their_own(
+    clients: list[tuple[str, int]], refused: list[str]
+) -> None:
+    """Two clients of a kind must agree; what a single one is refused may be its own fault."""
+    assert [client.name for client in refused_clients(facts(*clients))] == refused
+
+
+def test_expired_certificates_prove_nothing() -> None:
+    """What ended is refused rightly; what is left has to agree all the same."""
+    clients = (("kubelet", 401), ("kube-scheduler", 401), ("kube-controller-manager", 401))
+    assert refused_clients(facts(*clients, expired=("kube-scheduler", "kube-controller-manager"))) == ()
+    assert refused_clients(facts(*clients, expired=("kubelet", "kube-scheduler", "kube-controller-manager"))) == ()
+    assert len(refused_clients(facts(*clients, expired=("kubelet",)))) == 2
+
+
+def test_each_instance_is_judged_by_itself() -> None:
+    """Where a right and a wrong instance answer side by side, the wrong one is found, and which pod it is."""
+    right, wrong = (facts(("kubelet", status), ("kube-scheduler", status)).clients for status in (200, 401))
+    assert isinstance(right, tuple) and isinstance(wrong, tuple)
+    old = tuple(replace(client, pod="u-old", address="127.1.1.1:6443") for client in right)
+    new = tuple(replace(client, pod="u-new", address="127.2.2.2:6443") for client in wrong)
+    seen = replace(facts(), clients=(*old, *new))
+    assert {client.pod for client in refused_clients(seen)} == {"u-new"}
+    (found,) = diagnose([Examined(HOST, seen)], FINE).controllers
+    assert (found.wrong, found.wrong_pods, found.right_pods) == (True, frozenset({"u-new"}), frozenset({"u-old"}))
+    one = replace(facts(), clients=(*old, new[0]))
+    assert refused_clients(one) == (), "nobody agrees with it about its instance"
+    unnamed = tuple(replace(client, pod="") for client in (*old, *new))
+    (found,) = diagnose([Examined(HOST, replace(facts(), clients=unnamed))], FINE).controllers
+    assert (found.wrong, found.wrong_pods, found.right_pods) == (True, frozenset(), frozenset())
+
+
+def test_two_instances_that_refuse_the_same_are_one_sentence() -> None:
+    """Each client is named once."""
+    clients = tuple(Client("kubelet", 401, pod=pod) for pod in ("u-1", "u-2"))
+    found = wrong_finding(FINE, {"controller-1": clients})
+    assert found is not None and found.title.endswith("on controller-1 it refuses kubelet (HTTP 401)")
+
+
+def test_one_component_is_enough_beside_the_operator() -> None:
+    """Where the operator's credentials are refused as well, a single valid certificate agrees with them."""
+    found = refused_clients(facts(("kubelet", 401)), credentials=True)
+    assert [client.name for client in found] == ["kubelet"]
+    assert refused_clients(facts(("kubelet", 401), expired=("kubelet",)), credentials=True) == ()
+
+
+def test_what_was_not_asked_is_no_evidence() -> None:
+    """Unknown is no reason to replace an API server."""
+    assert refused_clients(replace(facts(), clients=Unknown("no answer within 9 s"))) == ()
+    assert wrong_finding(FINE, {}) is None
+
+
+def test_finding_names_the_evidence() -> None:
+    """The title names who is refused where; what the API refused from here is added."""
+    seen = ApiSeen(True, "ok", "HTTP 401 Unauthorized", credentials=True)
+    found = wrong_finding(seen, {"controller-1": (Client("kubelet", 401),)})
+    assert found is not None
+    assert (found.id, found.severity) == ("apiserver.wrong", "error")
+    assert "on controller-1 it refuses kubelet (HTTP 401)" in found.title
+    assert found.diagnosis == "HTTP 401 Unauthorized"
+
+
+def test_refused_credentials_alone_are_the_operators_matter() -> None:
+    """Where the cluster's own clients are accepted, nothing is replaced: the kubeconfig's credentials are at fault."""
+    examined = [Examined(HOST, facts(("kubelet", 200)))]
+    seen = diagnose(examined, ApiSeen(True, "ok", "HTTP 401 Unauthorized", credentials=True))
+    assert (seen.wrong, seen.serves, seen.healthy) == ("", False, False)
+    assert "HTTP 401" in seen.blocked
+    assert [finding.id for finding in seen.findings] == ["api.credentials"]
+
+
+def test_api_that_lacks_what_helm_needs_is_wrong() -> None:
+    """A group that isn't served is a fault of the API server, whoever asks, and on every controller."""
+    seen = diagnose([Examined(HOST, facts())], ApiSeen(True, "ok", "apps/v1: HTTP 404"))
+    assert "apps/v1: HTTP 404" in seen.wrong
+    assert (seen.serves, seen.blocked, seen.controllers[0].wrong) == (False, "", True)
+
+
+def test_only_the_controller_with_the_evidence_is_wrong() -> None:
+    """What one controller's clients are refused says nothing of the others' instances."""
+    other = Host("controller-2", "10.0.0.2")
+    refused = facts(("kubelet", 401), ("kube-scheduler", 401))
+    seen = diagnose([Examined(HOST, facts(("kubelet", 200))), Examined(other, refused)], FINE)
+    assert [item.wrong for item in seen.controllers] == [False, True]
+
+
+def test_deeper_cause_explains_it() -> None:
+    """Where etcd has lost its data, the API server isn't to blame, and isn't replaced; nor is it called right."""
+    lost = replace(facts(), etcd=replace(facts().etcd, data="empty", server=Unknown("no answer")))
+    seen = diagnose([Examined(HOST, lost)], ApiSeen(True, "ok", "apps/v1: HTTP 404"))
+    assert (seen.wrong, seen.serves) == ("", False)
+    assert "api.refuses" in [finding.id for finding in seen.findings]
+
+
+def _examined(monkeypatch: pytest.MonkeyPatch, kube: FakeKube, found: HostFacts) -> ApiSeen:
+    from upgrader.recover.diagnosis import examiner
+
+    host = Host("controller-1", "10.0.0.1")
+    monkeypatch.setattr(examiner, "examine_all", lambda *_: (Examined(host, found),))
+    cluster = Cluster(Path(), Path(), "", Path(), (host,))
+    return examiner.Examiner(FakeHosts(), kube, cluster)().api
+
+
+def test_examiner_misses_helms_records_of_a_release_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a release's pods run without Helm's records, the API serves another content; kubeadm's pods have none."""
+    kube = FakeKube()
+    kube.raw_answers["/readyz"] = "ok"
+    own = Container("kube-apiserver-abc", "kube-system", "kube-apiserver", "running", created=NOW)
+    released = controller(
+        serves=True, containers=(own,), generations=(replace(generation(4), helm_revision="7"),)
+    ).facts
+    assert released is not None
+    assert "are gone" in _examined(monkeypatch, kube, released).refuses
+    static = replace(released, containers=(replace(own, static=True),))
+    assert _examined(monkeypatch, kube, static).refuses == ""
+    kube.raw_answers["/readyz"] = ApiError("not ready")
+    assert not _examined(monkeypatch, kube, released).answers
+
+
+def test_api_that_does_not_accept_the_credentials_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A 401 to /readyz is an answer: waiting changes nothing, and the cluster's own clients decide who is at fault."""
+    kube = FakeKube()
+    error = ApiError("HTTP 401 Unauthorized")
+    error.status = 401
+    kube.raw_answers["/readyz"] = error
+    seen = _examined(monkeypatch, kube, facts(("kubelet", 401), ("kube-scheduler", 401)))
+    assert (seen.answers, seen.credentials, seen.refuses) == (True, True, "HTTP 401 Unauthorized")

@@ -1,0 +1,30 @@
+"""What others wrote can't control a terminal or a CI system."""
+
+from __future__ import annotations
+
+import pytest
+
+from upgrader.redaction.printable import printable
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mError\x1b[0m: bad", "Error: bad"),
+        ("a\x1b]0;title\x07b", "a\ufffd]0;title\ufffdb"),
+        ("gone\x1b[2K\x1b[1Aover", "gone\ufffd[2K\ufffd[1Aover"),
+        ("a\x9b31mb\x7f", "a\ufffd31mb\ufffd"),
+        ("one\r\ntwo\rthree", "one\ntwo\ufffdthree"),
+        ("left\u202eright", "left\ufffdright"),
+        ("a\tb\nc", "a\tb\nc"),
+        ("::error file=x::pwned", ": :error file=x::pwned"),
+        ("log\n   ::set-env name=PATH::/evil", "log\n   : :set-env name=PATH::/evil"),
+        ("##vso[task.setvariable]x ##[error]y", "## vso[task.setvariable]x ## [error]y"),
+        ("::1 refused; std::vector", "::1 refused; std::vector"),
+        ("pass\x1b[1mword=hunter22", "password=[masked]"),
+    ],
+)
+def test_text_is_made_harmless(text: str, shown: str) -> None:
+    """Control characters are visible, commands to CI are broken, and a colour hides no secret from the mask."""
+    assert printable(text) == shown
+    assert printable(shown) == shown

@@ -1,0 +1,98 @@
+"""Refuses charts whose schema of values points outside: Helm opens the files and URLs of each `$ref` in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from upgrader.errors import HelmError
+
+__all__ = ["check_schemas"]
+
+_SCHEMA, _ARCHIVE = "values.schema.json", ".tgz"
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_DRAFTS = frozenset(
+    f"json-schema.org/{draft}/schema"
+    for draft in ("draft-04", "draft-06", "draft-07", "draft/2019-09", "draft/2020-12")
+)
+"""Helm has these itself; any other `$schema` would be fetched."""
+_MOST_BYTES = 20 * 1024 * 1024
+_MOST_NESTED = 8
+
+
+def check_schemas(chart: Path) -> None:
+    """Check the schemas of a chart and its subcharts, packed ones too. Raises HelmError for a reference outside."""
+    for name, content in _schemas(chart):
+        try:
+            outside = next(_outside(json.loads(content)), None)
+        except (ValueError, RecursionError) as error:
+            raise _refused(name, f"can't be read: {error}") from error
+        if outside is not None:
+            raise _refused(name, f"refers to {outside}, which Helm would open")
+
+
+def _schemas(chart: Path) -> Iterator[tuple[str, bytes]]:
+    if chart.is_file():
+        yield from _packed(str(chart), chart.open("rb"), 1)
+    seen = set()
+    for folder, folders, files in os.walk(chart, followlinks=True):  # Helm follows them, too
+        real = os.path.realpath(folder)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        for path in (Path(folder, file) for file in sorted(files)):
+            if path.name == _SCHEMA:
+                yield str(path), path.read_bytes()
+            elif path.suffix == _ARCHIVE:
+                yield from _packed(str(path), path.open("rb"), 1)
+
+
+def _packed(name: str, archive: IO[bytes], nested: int) -> Iterator[tuple[str, bytes]]:
+    """The schemas in an archive. Names are searched, not compared: Helm simplifies them before it compares."""
+    if nested > _MOST_NESTED:
+        raise _refused(name, f"is packed {nested} times")
+    try:
+        with archive, tarfile.open(fileobj=archive, mode="r:gz") as members:
+            for member in members:
+                if not member.isfile() or not any(each in member.name for each in (_SCHEMA, _ARCHIVE)):
+                    continue
+                inside = f"{name}:{member.name}"
+                if member.size > _MOST_BYTES:
+                    raise _refused(inside, f"has {member.size} bytes")
+                file = members.extractfile(member)
+                assert file is not None, "it is a file"
+                content = file.read()
+                if _SCHEMA in member.name:
+                    yield inside, content
+                else:
+                    yield from _packed(inside, io.BytesIO(content), nested + 1)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise _refused(name, f"can't be read: {error}") from error
+
+
+def _outside(node: object) -> Iterator[str]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if isinstance(value, str) and (
+                (key in _REFERENCES and not value.startswith("#"))
+                or (key == "$schema" and value.partition("://")[2].rstrip("#") not in _DRAFTS)
+            ):
+                yield f"{key} {value!r}"
+            yield from _outside(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _outside(item)
+
+
+def _refused(name: str, why: str) -> HelmError:
+    return HelmError(
+        f"{name}: {why}: nothing outside the chart is opened offline",
+        remedy="Write the definition into the schema itself (`$defs`, and `$ref: '#/$defs/NAME'`), or plan with the "
+        "cluster once the change is reviewed.",
+    )

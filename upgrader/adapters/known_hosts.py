@@ -1,0 +1,45 @@
+"""Gives paramiko the host keys of OpenSSH's files, whose markers (`@revoked`, `@cert-authority`) it can't read."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import paramiko
+
+__all__ = ["load_known_hosts"]
+
+
+def load_known_hosts(client: paramiko.SSHClient, files: Sequence[Path]) -> frozenset[str]:
+    """Let the client accept the files' keys alone, but no revoked one; returns those, in base64. Raises OSError.
+
+    Certificates are not supported, so that a line for a CA accepts nothing.
+    """
+    lines = [line for file in files for line in _lines(file)]
+    revoked = frozenset(words[3] for words in map(str.split, lines) if words[0] == "@revoked" and len(words) > 3)
+    with tempfile.NamedTemporaryFile("w") as plain:
+        plain.writelines(f"{line}\n" for line in lines if _readable(line) and revoked.isdisjoint(line.split()))
+        plain.flush()
+        # "System" keys are read-only; paramiko would write others back.
+        client.load_system_host_keys(plain.name)
+    return revoked
+
+
+def _lines(file: Path) -> Iterator[str]:
+    for line in file.read_text(errors="replace").splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield line.strip()
+
+
+def _readable(line: str) -> bool:
+    """Whether paramiko can read it: one bad line must not hide all others."""
+    import paramiko
+    from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
+
+    try:
+        return not line.startswith("@") and HostKeyEntry.from_line(line) is not None
+    except (paramiko.SSHException, InvalidHostKey):
+        return False

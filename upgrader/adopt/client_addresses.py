@@ -1,0 +1,129 @@
+"""The addresses of a controller at which clients use the API, other than the node's own.
+
+kubeadm's kube-apiserver listens on all of them, the chart's only on the node's own and on those that its values name.
+A client verifies the certificate, so only what that contains can be such an address: a virtual IP, the advertised
+address, 127.0.0.1. Kubeconfigs that don't verify the address they use are read as well.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import yaml
+from cryptography import x509
+
+from upgrader.adopt.listeners import Listeners, read_listeners
+from upgrader.adopt.node_addresses import node_address
+from upgrader.errors import Inhibited
+from upgrader.model.cluster import Host
+from upgrader.ports import Hosts, Kube
+
+__all__ = ["ApiPod", "client_addresses"]
+
+_KUBECONFIGS = ("admin", "kubelet", "controller-manager", "scheduler")
+_IPVS = "kube-ipvs0"
+"""The interface on which kube-proxy's mode `ipvs` keeps the addresses of Services."""
+
+
+@dataclass(frozen=True)
+class ApiPod:
+    """A controller, and the flags of its kube-apiserver as kubeadm made it."""
+
+    host: Host
+    flags: Mapping[str, tuple[str, ...]]
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.flags.get("secure-port", ("6443",))[-1])
+
+    @property
+    def certificates(self) -> tuple[str, ...]:
+        """Its certificates' files."""
+        named = (value.partition(":")[0].partition(",")[0] for value in self.flags.get("tls-sni-cert-key", ()))
+        return (self.flags.get("tls-cert-file", ("/etc/kubernetes/pki/apiserver.crt",))[-1], *named)
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it listens on all addresses."""
+        bound = self.flags.get("bind-address", ("0.0.0.0",))[-1]
+        return ipaddress.ip_address(bound).is_unspecified
+
+
+def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: Iterable[str]) -> tuple[str, ...]:
+    """Those that some controller has, or could have: a virtual IP moves. `servers` are hosts from other kubeconfigs.
+
+    Raises ApiError, HostError, and Inhibited where a certificate can't be read.
+    """
+    own = {str(ipaddress.ip_address(node_address(kube, pod.host))) for pod in pods}
+    local: set[str] = set()
+    wanted: set[str] = set()
+    for pod in pods:
+        here = _local(hosts, pod.host)
+        listeners = read_listeners(hosts, pod.host)
+        local |= {address for address in here if _served_by(pod, address, own, listeners)}
+        for name in sorted({*servers, *_names(hosts, pod)}):
+            wanted |= _resolved(hosts, pod.host, name)
+    return tuple(sorted((wanted & local) - own, key=lambda address: (":" in address, address)))
+
+
+def _served_by(pod: ApiPod, address: str, own: set[str], listeners: Listeners) -> bool:
+    """Whether kubeadm's kube-apiserver serves a local address, and not another program, such as a load balancer.
+
+    A socket at an address gets its connections before one on all addresses. Where the node's own address has such a
+    socket, it is an earlier adoption's.
+    """
+    if not pod.everywhere:
+        return address == str(ipaddress.ip_address(pod.flags["bind-address"][-1]))
+    adopted = any(listeners.at(each, pod.port) for each in own)
+    return adopted or not listeners.at(address, pod.port)
+
+
+def _names(hosts: Hosts, pod: ApiPod) -> Iterator[str]:
+    """Names and addresses in the certificates, and in the kubeconfigs of the controller's own components."""
+    for path in pod.certificates:
+        content = hosts.read(pod.host, path)
+        if content is None:
+            raise Inhibited(
+                f"{pod.host.name}: kube-apiserver's certificate {path} doesn't exist, so it is not known at which "
+                "addresses clients use the API",
+                remedy="Set `tls-cert-file` of its static pod to the certificate's path on the node.",
+            )
+        yield from _in_certificate(content)
+    for name in _KUBECONFIGS:
+        content = hosts.read(pod.host, f"/etc/kubernetes/{name}.conf")
+        for entry in (yaml.safe_load(content) or {}).get("clusters") or () if content else ():
+            if host := urlsplit(str(entry["cluster"].get("server", ""))).hostname:
+                yield host
+
+
+def _in_certificate(pem: bytes) -> Iterator[str]:
+    extensions = x509.load_pem_x509_certificate(pem).extensions
+    try:
+        names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return
+    yield from names.get_values_for_type(x509.DNSName)
+    yield from map(str, names.get_values_for_type(x509.IPAddress))
+
+
+def _local(hosts: Hosts, host: Host) -> set[str]:
+    """The addresses of a host's interfaces."""
+    found = set()
+    for line in hosts.run(host, ["ip", "-o", "address", "show"]).stdout.splitlines():
+        _, interface, family, address, *_ = line.split()
+        if family in ("inet", "inet6") and interface != _IPVS:
+            found.add(str(ipaddress.ip_interface(address).ip))
+    return found
+
+
+def _resolved(hosts: Hosts, host: Host, name: str) -> set[str]:
+    """The addresses that a controller finds for a name; none for one that only others know."""
+    try:
+        return {str(ipaddress.ip_address(name))}
+    except ValueError:
+        found = hosts.run(host, ["getent", "ahosts", name], check=False).stdout
+        return {str(ipaddress.ip_address(line.split()[0].partition("%")[0])) for line in found.splitlines() if line}

@@ -1,0 +1,46 @@
+"""What a journal may have undone: only releases and steps that `upgrader.yaml` names.
+
+A journal found in the cluster or on a controller was written by whoever could write there. It says what to go back to;
+what is acted on, and which file is run here, is the cluster folder's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from upgrader.engine.state.run_state import StepState
+from upgrader.errors import UsageError
+from upgrader.model.settings import BUILT_IN_CHARTS, PlaybookSettings, ReleaseSettings, StepSettings
+
+__all__ = ["check_named"]
+
+_NEVER_UNINSTALLED = BUILT_IN_CHARTS
+"""A run upgrades them, with whatever chart; `adopt` installs them, and only `adopt --undo` removes them."""
+
+
+def check_named(step: StepState, pipeline: Iterable[StepSettings]) -> StepSettings:
+    """The step of `upgrader.yaml` that a journal's step is. Raises UsageError where there is none, or another one."""
+    point = step.restore_point
+    item = next((each for each in pipeline if each.name == step.name), None)
+    assert point is not None, "asked of a step with something to undo"
+    if isinstance(item, PlaybookSettings) and not point.release:
+        return item
+    if not isinstance(item, ReleaseSettings) or (point.release, point.namespace) != (item.name, item.namespace):
+        what = f"release {point.release!r} in namespace {point.namespace!r}" if point.release else "a playbook"
+        raise UsageError(
+            f"the run's journal restores {what} for step {step.name!r}, and upgrader.yaml has no such step",
+            remedy="A journal is only followed where upgrader.yaml names the same. If you know this run, name the "
+            f"step in `pipeline` again, and repeat this; or restore it yourself{_by_hand(point.release)}.",
+        )
+    if point.revision is None and item.name in _NEVER_UNINSTALLED:
+        raise UsageError(
+            f"the run's journal says that {item.name} was not installed before, so that undoing it would remove "
+            "a part of the control plane: no journal is followed in that",
+            remedy=f"Check what was there before: helm history {item.name} -n {item.namespace}; then helm rollback. If "
+            "the run really installed it, keep it.",
+        )
+    return item
+
+
+def _by_hand(release: str) -> str:
+    return f" (helm history {release})" if release else ""

@@ -1,0 +1,78 @@
+"""Where one instance of kube-apiserver listens, and asking it there, at its node's own address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableSet
+from typing import Any
+
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.model.workload import Pod
+from upgrader.ports import Kube
+
+__all__ = ["API_SERVER", "ask_instance", "instance_address", "secure_port"]
+
+API_SERVER = "kube-apiserver"
+_PORT_FLAG = "--secure-port="
+_DEFAULT_PORT = 6443
+"""kube-apiserver's own."""
+_NOT_READY = 500
+
+
+def secure_port(spec: Mapping[str, Any]) -> int:
+    """The port on which the kube-apiserver of a pod with this spec serves HTTPS."""
+    for container in spec.get("containers") or ():
+        if container["name"] == API_SERVER:
+            flags = map(str, (*(container.get("command") or ()), *(container.get("args") or ())))
+            ports = [flag.removeprefix(_PORT_FLAG) for flag in flags if flag.startswith(_PORT_FLAG)]
+            return int(ports[-1]) if ports else _DEFAULT_PORT
+    return _DEFAULT_PORT
+
+
+def instance_address(pod: Pod, port: int) -> str:
+    """Where it listens: the address that its kubelet registered, which need not be the one that SSH uses."""
+    host = f"[{pod.node_address}]" if ":" in pod.node_address else pod.node_address
+    return f"https://{host}:{port}"
+
+
+def ask_instance(kube: Kube, pod: Pod, port: int, path: str, *, unreachable: MutableSet[str]) -> str:
+    """GET a path of this instance alone, as `/readyz`. Raises ApiUnavailable when it can't be asked, or ApiError.
+
+    Where its address can't be reached from here (this machine may reach only a load balancer), whichever instance does
+    answer is told to ask it. Addresses of that kind are kept in `unreachable`, as each attempt costs a timeout.
+    """
+    server = instance_address(pod, port)
+    if not pod.node_address:
+        raise ApiUnavailable(
+            f"pod {pod.name} has no address yet", remedy=f"kubectl -n {pod.namespace} describe pod {pod.name}"
+        )
+    if server in unreachable:
+        # Tried directly again if this fails: what was in the way may have been a restart.
+        unreachable.discard(server)
+        answer = _through_the_api(kube, pod, port, path)
+        unreachable.add(server)
+        return answer
+    try:
+        return kube.raw(path, server=server)
+    except ApiUnavailable as direct:
+        try:
+            answer = _through_the_api(kube, pod, port, path)
+        except ApiUnavailable as proxied:
+            raise ApiUnavailable(
+                f"neither from here nor through the API: {direct.message}; {proxied.message}", remedy=direct.remedy
+            ) from proxied
+        unreachable.add(server)
+        return answer
+
+
+def _through_the_api(kube: Kube, pod: Pod, port: int, path: str) -> str:
+    try:
+        return kube.raw(f"/api/v1/namespaces/{pod.namespace}/pods/https:{pod.name}:{port}/proxy{path}")
+    except ApiError as error:
+        if error.status == _NOT_READY:
+            raise
+        # The request has no credentials on its second half.
+        raise ApiUnavailable(
+            f"anonymously, through the API: {error.message}",
+            remedy="Let this machine reach the controllers' own addresses, or allow anonymous requests for /readyz and "
+            "/version.",
+        ) from error

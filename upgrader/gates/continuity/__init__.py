@@ -1,0 +1,1 @@
+"""The continuity gates: what worked before the first step of a run works after each."""

@@ -1,0 +1,114 @@
+"""The gate of the API's other clients, by what kube-apiserver itself counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from upgrader.errors import ApiError
+from upgrader.gates.api_absence import unanswered
+from upgrader.gates.continuity.findings import KEEP_THE_RELEASES
+from upgrader.gates.continuity.running_instances import FollowedInstances
+from upgrader.gates.continuity.server_metrics import Counters, parse, since, together
+from upgrader.gates.continuity.worse_clients import more_refusals, slower
+from upgrader.model.baseline import Baseline
+from upgrader.model.outcome import Verdict, broken, holds, pending
+from upgrader.ports import Clock, Kube
+
+__all__ = ["WINDOW_SECONDS", "ClientsGate"]
+
+WINDOW_SECONDS = 4.0
+"""Between two readings of an instance: they may be large, and a moment says nothing."""
+WORSE_WINDOWS = 3
+"""Windows in a row in which the same kind of refusal has risen, after which this is no start-up noise."""
+
+_REMEDY = (
+    "See which clients: the audit log, or kubectl get --raw /metrics | grep apiserver_request_total. For 401, check "
+    "service-account-issuer, service-account-key-file and client-ca-file among kube-apiserver's flags; for 403, "
+    f"authorization-mode; for the rest, its log. {KEEP_THE_RELEASES}"
+)
+
+
+@dataclass
+class _Instance:
+    """The readings of one instance so far."""
+
+    read_at: float
+    last: Counters
+    worse: int = 0
+    window: Counters | None = None
+    """What it counted in the last window; None before it has been read twice."""
+    problem: Verdict | None = None
+    """What was worse in the last window."""
+
+
+class ClientsGate:
+    """Refusals (401, 403, 5xx, too many requests) and the 99th percentile by verb, compared with the baseline.
+
+    Each instance is read every few seconds, one in each check. It holds once a whole window of each was as good as
+    before; slower answers alone are waited for until the deadline, as an instance that has just started is slow.
+    """
+
+    name = "continuity/clients"
+
+    def __init__(self, kube: Kube, clock: Clock, baseline: Callable[[], Baseline]) -> None:
+        self._kube, self._clock, self._baseline = kube, clock, baseline
+        self._seen: dict[str, _Instance] = {}
+        self._followed = FollowedInstances(kube)
+
+    def check(self) -> Verdict:
+        """Read the instance whose turn it is, if one's is, and judge them all."""
+        if not self._baseline().clients:
+            return holds("no metrics of kube-apiserver could be read before this run")
+        now, asked = self._clock.monotonic(), ""
+        try:
+            servers = self._followed.now([each.server for each in self._baseline().clients])
+            self._seen = {server: seen for server, seen in self._seen.items() if server in servers}
+            due = sorted((server for server in servers if self._due(server, now)), key=self._read_at)
+            if due:  # the one that has waited longest: of five, the last one's turn would never come
+                asked = due[0]
+                self._read(asked, parse(self._kube.raw("/metrics", server=asked)), now)
+        except ApiError as error:
+            self._followed.forget()
+            return unanswered(f"the metrics of kube-apiserver{_at(asked)}", error)
+        problem = next((seen.problem for seen in self._seen.values() if seen.problem), None)
+        if problem is not None:
+            return problem
+        if not all(server in self._seen and self._seen[server].window for server in servers):
+            what = "kube-apiserver's clients: nothing is known yet, as it takes two readings of its metrics"
+            return pending(what, remedy="Check that they can be read: kubectl get --raw /metrics")
+        return holds("kube-apiserver refuses no more requests than before this run, and is not slower")
+
+    def _read_at(self, server: str) -> float:
+        return self._seen[server].read_at if server in self._seen else -inf
+
+    def _due(self, server: str, now: float) -> bool:
+        return server not in self._seen or now - self._seen[server].read_at >= WINDOW_SECONDS
+
+    def _read(self, server: str, found: Counters, now: float) -> None:
+        """Judge the window since the last reading, and begin the next one."""
+        seen = self._seen.get(server)
+        window = since(seen.last, found) if seen else None
+        if seen is None or window is None:  # the first reading, or another instance answers
+            self._seen[server] = _Instance(now, found)
+            return
+        reading = self._seen[server] = _Instance(now, found, window=window)
+        everywhere = together(each.window for each in self._seen.values() if each.window)
+        known = self._baseline().clients
+        refusals = more_refusals(known, window, everywhere) or more_refusals(known, everywhere, everywhere)
+        slow = slower(known, window)
+        reading.worse = seen.worse + 1 if refusals else 0
+        reading.problem = _problem(server, refusals, slow, certain=reading.worse >= WORSE_WINDOWS)
+
+
+def _problem(server: str, refusals: tuple[str, ...], slow: tuple[str, ...], *, certain: bool) -> Verdict | None:
+    if not refusals and not slow:
+        return None
+    kind = "refuses more of its clients' requests" if refusals else "is slower for its clients"
+    what = f"kube-apiserver{_at(server)} {kind} than before this run: {(refusals or slow)[0]}"
+    return (broken if certain else pending)(what, *(refusals + slow)[1:], remedy=_REMEDY)
+
+
+def _at(server: str) -> str:
+    return f" at {server}" if server else ""

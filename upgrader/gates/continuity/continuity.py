@@ -1,0 +1,105 @@
+"""Continuity of one run: its baseline, the gates that compare with it, and the end of the bait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from upgrader.gates.continuity.api_services import group_version
+from upgrader.gates.continuity.bait import remove_bait
+from upgrader.gates.continuity.clients_gate import ClientsGate
+from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGate
+from upgrader.gates.continuity.new_workload import remove_workloads
+from upgrader.gates.continuity.served_groups import built_in, removed_by
+from upgrader.gates.continuity.take_baseline import take_baseline
+from upgrader.gates.continuity.workload_gate import WorkloadGate
+from upgrader.model.baseline import Baseline
+from upgrader.model.plan import Plan, PlannedRelease
+from upgrader.model.settings import GatePolicy
+from upgrader.pipeline import Gate, GateRun, Pipeline, PipelineStep
+from upgrader.ports import Clock, Kube
+
+__all__ = ["Continuity", "removed_by_plan"]
+
+
+@dataclass
+class Continuity:
+    """What the runner and its gates share: the baseline is known only once the run has begun."""
+
+    kube: Kube
+    clock: Clock
+    instances: int
+    """How many of kube-apiserver there should be."""
+    removed: Collection[str]
+    """The group versions of the API that the run removes."""
+    policy: GatePolicy
+    baseline: Baseline | None = None
+    taken: datetime | None = None
+
+    def take(self, note: Callable[[str], None], *, begun: bool) -> Baseline:
+        """Take the baseline, and put the bait; `note` takes lines of progress.
+
+        `begun`: the run has made changes already. Their rollback may remove the APIs that they brought.
+        """
+        found = take_baseline(self.kube, self.clock, note)
+        if not begun:
+            return found
+        services = tuple(name for name in found.api_services if built_in(group_version(name)))
+        return replace(found, groups=tuple(filter(built_in, found.groups)), api_services=services)
+
+    def compare_with(self, baseline: Baseline, taken: datetime) -> None:
+        """Compare with this baseline from now on."""
+        self.baseline, self.taken = baseline, taken
+
+    def end(self, *, keep_bait: bool) -> None:
+        """Remove what is no longer needed; a run that can be resumed needs its bait. Raises ApiError."""
+        remove_workloads(self.kube)
+        if not keep_bait:
+            remove_bait(self.kube)
+
+    def around(self, pipeline: Pipeline) -> Pipeline:
+        """The pipeline with gates on each step that changes something, and on its undo.
+
+        What clients see is not a gate of an undo: it is noisy, and a rollback should complete whatever it cost them.
+        """
+        return Pipeline(tuple(map(self._around, pipeline.steps)))
+
+    def _around(self, item: PipelineStep) -> PipelineStep:
+        if not item.changes:
+            return item
+        back = (self._compared(), self._workload())
+        return replace(item, gates=(*item.gates, *back, self._clients()), undo_gates=(*item.undo_gates, *back))
+
+    def _compared(self) -> GateRun:
+        def gate() -> Gate:
+            return ContinuityGate(self.kube, self.clock, baseline=self._known, taken=self._since, removed=self.removed)
+
+        often = max(self.policy.consecutive, LEAST_CHECKS, self.instances)
+        return GateRun(gate(), replace(self.policy, consecutive=often), gate)
+
+    def _workload(self) -> GateRun:
+        def gate() -> Gate:
+            return WorkloadGate(self.kube, self.clock, self._known)
+
+        return GateRun(gate(), replace(self.policy, consecutive=1), gate)
+
+    def _clients(self) -> GateRun:
+        def gate() -> Gate:
+            return ClientsGate(self.kube, self.clock, self._known)
+
+        return GateRun(gate(), replace(self.policy, consecutive=1), gate)
+
+    def _known(self) -> Baseline:
+        assert self.baseline is not None, "gates are checked after the run has begun"
+        return self.baseline
+
+    def _since(self) -> datetime:
+        assert self.taken is not None
+        return self.taken
+
+
+def removed_by_plan(plan: Plan) -> frozenset[str]:
+    """The group versions that an upgrade's plan removes."""
+    releases = [step for step in plan.steps if isinstance(step, PlannedRelease)]
+    return frozenset().union(*(removed_by(step.before, step.after) for step in releases))

@@ -1,0 +1,106 @@
+"""The gate that compares the API with what it was before the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import datetime
+
+from upgrader.errors import ApiError
+from upgrader.gates.continuity.admission import check_admission
+from upgrader.gates.continuity.api_services import check_api_services, deleted_versions
+from upgrader.gates.continuity.bait import check_secret, check_token
+from upgrader.gates.continuity.findings import contradicted
+from upgrader.gates.continuity.leader_leases import LeaseWatch
+from upgrader.gates.continuity.object_counts import check_counts
+from upgrader.gates.continuity.running_instances import FollowedInstances
+from upgrader.gates.continuity.served_groups import check_groups
+from upgrader.gates.continuity.service_range import check_service_range
+from upgrader.model.baseline import Baseline
+from upgrader.model.outcome import Verdict, VerdictKind, holds
+from upgrader.ports import Clock, Kube
+
+__all__ = ["LEAST_CHECKS", "ContinuityGate"]
+
+LEAST_CHECKS = 3
+"""Checks in a row that ask everything: each asks a third of the slower questions."""
+
+
+class ContinuityGate:
+    """Credentials, Secrets, tokens, API groups, APIServices, objects, admission, controllers, Service addresses.
+
+    Each check asks one instance of kube-apiserver in turn, and a third of the slower questions in turn. A question that
+    finds a problem is asked in every check until it finds none.
+    """
+
+    name = "continuity"
+
+    def __init__(
+        self,
+        kube: Kube,
+        clock: Clock,
+        baseline: Callable[[], Baseline],
+        taken: Callable[[], datetime],
+        removed: Collection[str],
+    ) -> None:
+        """`removed`: the group versions that the plan removes."""
+        self._kube, self._clock, self._removed = kube, clock, removed
+        self._baseline, self._taken = baseline, taken
+        self._leases = LeaseWatch()
+        self._followed = FollowedInstances(kube)
+        self._deleted: frozenset[str] = frozenset()
+        """The group versions that were deleted during the run, by others."""
+        self._instance = 0
+        self._turn = 0
+
+    def check(self) -> Verdict:
+        """Ask; the first answer that contradicts the baseline is the verdict."""
+        baseline = self._baseline()
+        try:
+            servers = self._followed.now(baseline.servers)
+        except ApiError as error:
+            return contradicted("the list of kube-apiserver's pods", error, "Check it: kubectl -n kube-system get pods")
+        verdict = self._of_instance(baseline, servers[self._instance % len(servers)])
+        if verdict is not None:
+            self._prepare_next(baseline, verdict)
+            return verdict
+        self._instance += 1
+        verdict = self._in_turn(baseline)
+        if verdict is not None:
+            self._prepare_next(baseline, verdict)
+            return verdict
+        self._turn += 1
+        missing = "".join(f"; not compared: {item.what} ({item.why})" for item in baseline.not_compared)
+        deleted = f"; deleted during the run: {', '.join(sorted(self._deleted))}" if self._deleted else ""
+        return holds(f"what worked before this run works{missing}{deleted}")
+
+    def _prepare_next(self, baseline: Baseline, verdict: Verdict) -> None:
+        """Read again what may explain a problem that isn't definite."""
+        if verdict.kind is VerdictKind.UNKNOWN:
+            self._followed.forget()
+        elif verdict.kind is VerdictKind.PENDING:
+            with suppress(ApiError):  # the problem itself is what is reported
+                self._deleted = deleted_versions(self._kube, baseline)
+
+    @property
+    def _expected(self) -> Collection[str]:
+        return {*self._removed, *self._deleted}
+
+    def _of_instance(self, baseline: Baseline, server: str) -> Verdict | None:
+        age = (self._clock.now() - self._taken()).total_seconds()
+        return (
+            (check_secret(self._kube, baseline, server) if baseline.secret_digest else None)
+            or (check_token(self._kube, baseline, server, age) if baseline.token_seconds else None)
+            or (check_groups(self._kube, baseline, server, self._expected) if baseline.groups else None)
+        )
+
+    def _in_turn(self, baseline: Baseline) -> Verdict | None:
+        match self._turn % LEAST_CHECKS:
+            case 0:  # first, as a renewal takes a few checks
+                return (self._leases.check(self._kube, baseline) if baseline.leases else None) or (
+                    check_service_range(self._kube, baseline)
+                )
+            case 1:
+                return check_admission(self._kube, baseline)
+            case _:
+                return check_api_services(self._kube, baseline, self._expected) or (check_counts(self._kube, baseline))

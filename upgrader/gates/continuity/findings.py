@@ -1,0 +1,28 @@
+"""How the answers to questions about continuity become verdicts."""
+
+from __future__ import annotations
+
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.gates.api_absence import unanswered
+from upgrader.model.outcome import Verdict, broken, pending
+
+__all__ = ["KEEP_THE_RELEASES", "contradicted"]
+
+KEEP_THE_RELEASES = "Don't remove any release by hand: they are what a rollback needs."
+"""Ends a remedy that could be read as advice to clear the way."""
+
+_REFUSALS = frozenset({400, 401, 403, 404, 405, 409, 410, 422})
+_UNREADABLE = ("unable to transform key", "no matching prefix found", "no matching key was found")
+"""How kube-apiserver says that it can't decrypt what is in etcd; its status is 500."""
+
+
+def contradicted(what: str, error: ApiError, remedy: str) -> Verdict:
+    """The verdict on a request that was answered before: `what` says it in words, such as `a list of nodes`.
+
+    A refusal is definite; a server error may pass; no answer says nothing.
+    """
+    if isinstance(error, ApiUnavailable):
+        return unanswered(what, error)
+    if error.status in _REFUSALS or any(sign in error.message for sign in _UNREADABLE):
+        return broken(f"{what} worked before this run and is refused now: {error.message}", remedy=remedy)
+    return pending(f"{what} worked before this run and fails now: {error.message}", remedy=remedy)

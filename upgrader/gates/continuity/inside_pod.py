@@ -1,0 +1,63 @@
+"""What the test pod runs: `wait` until it is told to end, and `check`, its readiness probe.
+
+The source is sent as an argument of `python3 -c`: only the standard library, and whatever Python 3 the image has.
+"""
+
+import http.client
+import os
+import signal
+import socket
+import ssl
+import sys
+from pathlib import Path
+
+NAME = "kubernetes.default.svc"
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+TIMEOUT_SECONDS = 3.0
+
+
+def wait() -> None:
+    """Until SIGTERM, which would otherwise not end the first process of a container."""
+    ends = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    signal.sigwait(ends)
+
+
+def check(environment: dict[str, str], account: str) -> str:
+    """Why this pod can't use the API as any other pod does; "" when it can."""
+    host, port = environment["KUBERNETES_SERVICE_HOST"], int(environment["KUBERNETES_SERVICE_PORT"])
+    try:
+        found = {item[4][0] for item in socket.getaddrinfo(NAME, port, type=socket.SOCK_STREAM)}
+    except OSError as error:
+        return f"the cluster's DNS does not resolve {NAME}: {error}"
+    if host not in found:
+        return f"{NAME} is {', '.join(sorted(map(str, found)))} by the cluster's DNS, and not {host}"
+    try:
+        status = get(host, port, account)
+    except OSError as error:
+        return f"the API is not reached at its ClusterIP {host}:{port}: {error}"
+    return "" if status == 200 else f"the API at {host}:{port} answers this pod's own token with HTTP {status}"
+
+
+def get(host: str, port: int, account: str) -> int:
+    """The status of a request for /api."""
+    trust = ssl.create_default_context(cafile=f"{account}/ca.crt")
+    token = Path(account, "token").read_text().strip()
+    connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=trust)
+    try:
+        connection.request("GET", "/api", headers={"Authorization": f"Bearer {token}"})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def main(command: str) -> str | int:
+    """What the process exits with; to `sys.exit`, any text is a failure, even an empty one."""
+    if command == "wait":
+        wait()
+        return 0
+    return check(dict(os.environ), ACCOUNT) or 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,81 @@
+"""Whether the controllers work: their Leases are renewed, by an instance that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from upgrader.errors import ApiError
+from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
+from upgrader.gates.kubernetes_kinds import LEASES, PODS
+from upgrader.model.baseline import Baseline
+from upgrader.model.outcome import Verdict, pending
+from upgrader.model.workload import Pod
+from upgrader.ports import Kube, KubeObject
+
+__all__ = ["LeaseWatch", "held_leases"]
+
+_NAMESPACE = "kube-system"
+_NAMES = ("kube-controller-manager", "kube-scheduler")
+
+
+def held_leases(kube: Kube) -> tuple[dict[str, str], dict[str, str]]:
+    """The Leases that a running instance holds, by the time of their renewal, and the others: name → why.
+
+    Raises ApiUnavailable or ApiError.
+    """
+    pods = [Pod.parse(item) for item in kube.list(PODS, _NAMESPACE)]
+    held: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for name in _NAMES:
+        found = kube.get(LEASES, name, _NAMESPACE)
+        if found is None:
+            others[name] = "there is no such Lease: its instances elect no leader, or by another name"
+        elif problem := _holder_problem(name, found, pods):
+            others[name] = problem
+        else:
+            held[name] = _renewed(found)
+    return held, others
+
+
+class LeaseWatch:
+    """Compares the renewals of each Lease between two checks of a gate; clocks are never compared."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, str] = {}
+        self._renewed: set[str] = set()
+
+    def check(self, kube: Kube, baseline: Baseline) -> Verdict | None:
+        """Each of the baseline has been renewed since the first check, and a running instance holds it."""
+        try:
+            held, others = held_leases(kube)
+        except ApiError as error:
+            return contradicted(f"reading the Leases in {_NAMESPACE}", error, KEEP_THE_RELEASES)
+        for name in baseline.leases:
+            remedy = f"Check the log of {name}, and the Lease: kubectl -n {_NAMESPACE} get lease {name} -o yaml"
+            if name in others:
+                return pending(f"Lease {_NAMESPACE}/{name}: {others[name]}", remedy=remedy)
+            if held[name] != self._first.setdefault(name, held[name]):
+                self._renewed.add(name)
+        missing = [name for name in baseline.leases if name not in self._renewed]
+        if not missing:
+            return None
+        return pending(
+            f"Lease {_NAMESPACE}/{missing[0]} has not been renewed since this gate was first checked",
+            remedy=f"Check the log of {missing[0]}: without it, nothing reacts to changes in the cluster.",
+        )
+
+
+def _holder_problem(name: str, lease: KubeObject, pods: Iterable[Pod]) -> str:
+    """The holder's identity is its host's name and a random part; on the host's network that is the node's name."""
+    holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
+    if not holder:
+        return "nobody holds it"
+    host = holder.rpartition("_")[0] or holder
+    running = [pod for pod in pods if pod.phase == "Running" and pod.name.startswith(name)]
+    if any(host in (pod.name, pod.node) for pod in running):
+        return ""
+    return f"its holder {holder} is none of the pods that run ({', '.join(pod.name for pod in running) or 'none'})"
+
+
+def _renewed(lease: KubeObject) -> str:
+    return str(lease["spec"].get("renewTime") or "")

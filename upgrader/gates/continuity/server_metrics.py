@@ -1,0 +1,142 @@
+"""What kube-apiserver's own `/metrics` say of its clients: how many it refused, and how slow it was. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from upgrader.model.baseline import Latency99, RefusedShare, ServerBaseline
+
+__all__ = ["Counters", "parse", "percentile99", "since", "summarize", "together"]
+
+_PREFIXES = (
+    "apiserver_request_total{",
+    "authentication_attempts{",
+    "apiserver_flowcontrol_rejected_requests_total{",
+    "apiserver_request_duration_seconds_bucket{",
+    "process_start_time_seconds",
+)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_LONG = frozenset({"WATCH", "WATCHLIST", "CONNECT", "PROXY"})
+"""Verbs of requests that last as long as their clients want."""
+_MANY = 50
+"""Requests of a verb that make a percentile worth looking at."""
+
+Buckets = Mapping[float, float]
+"""A histogram: upper limit in seconds → number of requests up to it."""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What an instance counted since it started (`start`, by its own clock), or between two such readings."""
+
+    start: str = ""
+    requests: float = 0.0
+    refused: Mapping[str, float] = field(default_factory=dict)
+    """`401`, `403 secrets`, `500 pods`, `rejected` … → how many."""
+    durations: Mapping[str, Buckets] = field(default_factory=dict)
+    """Verb → histogram."""
+
+    @property
+    def total(self) -> float:
+        """All requests, for a share of them: those that are refused early are not counted as requests."""
+        return max(self.requests, sum(self.refused.values()), 1.0)
+
+
+def parse(text: str) -> Counters:
+    """Read the few metrics that count, out of thousands of lines."""
+    start, requests = "", 0.0
+    refused: dict[str, float] = defaultdict(float)
+    durations: dict[str, dict[float, float]] = defaultdict(lambda: defaultdict(float))
+    for line in text.splitlines():
+        if not line.startswith(_PREFIXES):
+            continue
+        body, _, number = line.rpartition(" ")
+        name, _, rest = body.partition("{")
+        labels = dict(_LABEL.findall(rest))
+        if name == "process_start_time_seconds":
+            start = number
+        elif name == "apiserver_request_total":
+            requests += float(number)
+            code = labels.get("code", "")
+            if code in ("401", "403") or code.startswith("5"):
+                refused[f"{code} {labels.get('resource', '')}".rstrip()] += float(number)
+        elif name == "authentication_attempts":
+            if labels.get("result") != "success":
+                refused["401"] += float(number)
+        elif name == "apiserver_flowcontrol_rejected_requests_total":
+            refused["rejected as too many"] += float(number)
+        elif labels.get("verb") not in _LONG:
+            durations[labels.get("verb", "")][float(labels.get("le", "inf").replace("+Inf", "inf"))] += float(number)
+    return Counters(start, requests, dict(refused), {verb: dict(found) for verb, found in durations.items()})
+
+
+def since(before: Counters, now: Counters) -> Counters | None:
+    """What was counted between two readings of one instance; None when they are not of the same."""
+    if not now.start or before.start != now.start:
+        return None
+    return Counters(
+        now.start,
+        now.requests - before.requests,
+        {what: number - before.refused.get(what, 0.0) for what, number in now.refused.items()},
+        {verb: _grown(before.durations.get(verb, {}), found) for verb, found in now.durations.items()},
+    )
+
+
+def together(readings: Iterable[Counters]) -> Counters:
+    """The requests and refusals of several instances."""
+    requests, refused = 0.0, defaultdict[str, float](float)
+    for each in readings:
+        requests += each.requests
+        for what, number in each.refused.items():
+            refused[what] += number
+    return Counters("", requests, dict(refused))
+
+
+def summarize(first: Mapping[str, Counters], second: Mapping[str, Counters]) -> tuple[ServerBaseline, ...]:
+    """The shares and percentiles that later readings are compared with, from two readings of each instance.
+
+    Of what was counted since an instance started, and between the readings, the worse counts: what began a day ago is
+    lost in the average of two months, and what comes once an hour isn't seen within seconds. Refusals are shares of the
+    requests to all instances.
+    """
+    found = ((server, since(seen, second[server])) for server, seen in first.items() if server in second)
+    windows = {server: window for server, window in found if window is not None}
+    shares = _shares(together(first.values()), together(windows.values()))
+    return tuple(
+        ServerBaseline(server, shares, tuple(_latencies(seen, windows.get(server, Counters()))))
+        for server, seen in first.items()
+    )
+
+
+def _shares(lifetime: Counters, window: Counters) -> tuple[RefusedShare, ...]:
+    worst: dict[str, float] = defaultdict(float)
+    for seen in (lifetime, window):
+        for what, number in seen.refused.items():
+            worst[what] = max(worst[what], number / seen.total)
+    return tuple(RefusedShare(what, share) for what, share in sorted(worst.items()) if share)
+
+
+def _latencies(lifetime: Counters, window: Counters) -> Iterator[Latency99]:
+    for verb, buckets in sorted(lifetime.durations.items()):
+        found = (percentile99(buckets), percentile99(window.durations.get(verb, {})))
+        known = [seconds for seconds in found if seconds is not None]
+        if known:
+            yield Latency99(verb, max(known))
+
+
+def percentile99(buckets: Buckets) -> float | None:
+    """The upper limit of the bucket that holds the 99th percentile; None for too few requests to say."""
+    total = buckets.get(inf, 0.0)
+    if total < _MANY:
+        return None
+    reached = [limit for limit, number in buckets.items() if number >= 0.99 * total]
+    finite = [limit for limit in buckets if limit != inf]
+    return min(*reached, max(finite, default=inf) * 2)
+
+
+def _grown(before: Buckets, now: Buckets) -> dict[float, float]:
+    return {limit: number - before.get(limit, 0.0) for limit, number in now.items()}

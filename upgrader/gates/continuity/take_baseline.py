@@ -1,0 +1,142 @@
+"""Takes the baseline before the first step: what works now, and what can't be compared because it doesn't."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from upgrader.errors import ApiError
+from upgrader.gates.continuity.admission import admitted_templates
+from upgrader.gates.continuity.api_services import available_services
+from upgrader.gates.continuity.bait import Bait, check_secret, check_token, put_bait
+from upgrader.gates.continuity.clients_gate import WINDOW_SECONDS
+from upgrader.gates.continuity.leader_leases import held_leases
+from upgrader.gates.continuity.new_workload import NewWorkload, remove_workloads
+from upgrader.gates.continuity.object_counts import count_objects
+from upgrader.gates.continuity.running_instances import running_instances
+from upgrader.gates.continuity.served_groups import read_groups
+from upgrader.gates.continuity.server_metrics import Counters, parse, summarize
+from upgrader.gates.continuity.service_range import read_cluster_ip, read_ranges
+from upgrader.model.baseline import Baseline, NotCompared
+from upgrader.model.outcome import VerdictKind
+from upgrader.ports import Clock, Kube
+
+__all__ = ["take_baseline"]
+
+_WORKLOAD_SECONDS = 20.0
+"""For a new Deployment's pod to be rolled out and to end; where it takes longer, it is not compared."""
+_INTERVAL_SECONDS = 0.5
+_QUIET_SECONDS = 2.0
+"""Without a word of progress."""
+
+_T = TypeVar("_T")
+
+
+def take_baseline(kube: Kube, clock: Clock, note: Callable[[str], None]) -> Baseline:
+    """Put the bait, and read what later checks compare. What fails is in `not_compared`; nothing is raised."""
+    taking = _Taking()
+    taking.read("leftovers of an earlier run", lambda: remove_workloads(kube))
+    version = taking.read("the version", lambda: str(json.loads(kube.raw("/version"))["gitVersion"])) or ""
+    bait = taking.read("a Secret and a token", lambda: put_bait(kube)) or Bait("", 0)
+    workload = NewWorkload(kube, clock) if bait.digest else None  # its pod has the bait's ServiceAccount
+    begun = clock.monotonic()
+    if workload is not None:
+        workload.check()  # it starts while the rest is read
+    servers = taking.read("the instances of kube-apiserver", lambda: running_instances(kube)) or ()
+    answering = tuple(server for server in servers if taking.read(server, partial(kube.raw, "/readyz", server=server)))
+    leases, others = taking.read("the controllers' Leases", lambda: held_leases(kube)) or ({}, {})
+    admitted, refused = taking.read("admission", lambda: admitted_templates(kube)) or ({}, {})
+    taking.missing += [NotCompared(f"Lease {name}", why) for name, why in others.items()]
+    taking.missing += [NotCompared(f"a pod of {name}", why) for name, why in refused.items()]
+    groups = taking.read("API groups", lambda: read_groups(kube)) if version else None
+    services = taking.read("APIServices", lambda: available_services(kube))
+    counts = taking.read("the number of objects", lambda: count_objects(kube))
+    address = taking.read("the Service kubernetes", lambda: read_cluster_ip(kube))
+    ranges = taking.read("ranges of Services", lambda: read_ranges(kube))
+    first, read_at = taking.metrics(kube, answering or ("",)), clock.monotonic()
+    works = False
+    if workload is not None:
+        why = _await(workload, clock, begun, note)
+        works = not why
+        taking.missing += [NotCompared("a new Deployment", why)] if why else []
+    if first:
+        clock.sleep(max(0.0, read_at + WINDOW_SECONDS - clock.monotonic()))
+    clients = summarize(first, taking.metrics(kube, first))
+    taken = Baseline(
+        version=version,
+        secret_digest=bait.digest,
+        token_seconds=bait.token_seconds,
+        servers=answering,
+        groups=groups or (),
+        api_services=services or (),
+        counts=counts or (),
+        templates=tuple(admitted),
+        leases=tuple(leases),
+        cluster_ip=address or "",
+        service_ranges=ranges or (),
+        new_workload=works,
+        clients=clients,
+        not_compared=tuple(taking.missing),
+    )
+    return _proven(kube, taken)
+
+
+def _proven(kube: Kube, taken: Baseline) -> Baseline:
+    """Without the Secret and the token, if they don't work even now."""
+    for server in taken.servers or ("",):
+        problem = check_secret(kube, taken, server) if taken.secret_digest else None
+        if problem is not None:
+            missing = NotCompared("a Secret", problem.reason)
+            taken = replace(taken, secret_digest="", not_compared=(*taken.not_compared, missing))
+        problem = check_token(kube, taken, server, 0.0) if taken.token_seconds else None
+        if problem is not None:
+            missing = NotCompared("a ServiceAccount's token", problem.reason)
+            taken = replace(taken, token_seconds=0, not_compared=(*taken.not_compared, missing))
+    return taken
+
+
+class _Taking:
+    """Collects what could not be read."""
+
+    def __init__(self) -> None:
+        self.missing: list[NotCompared] = []
+
+    def read(self, what: str, ask: Callable[[], _T]) -> _T | None:
+        try:
+            return ask()
+        except ApiError as error:
+            self.missing.append(NotCompared(what, error.message))
+        except (ValueError, KeyError, TypeError) as error:
+            self.missing.append(NotCompared(what, f"the answer can't be read: {error!r}"))
+        return None
+
+    def metrics(self, kube: Kube, servers: Iterable[str]) -> dict[str, Counters]:
+        """A reading of each instance that can be read."""
+        found = {server: self.read(f"metrics {server}".rstrip(), partial(_metrics, kube, server)) for server in servers}
+        return {server: seen for server, seen in found.items() if seen is not None}
+
+
+def _metrics(kube: Kube, server: str) -> Counters:
+    found = parse(kube.raw("/metrics", server=server))
+    if not found.start or not found.requests:
+        raise ValueError("it has no apiserver_request_total")
+    return found
+
+
+def _await(workload: NewWorkload, clock: Clock, begun: float, note: Callable[[str], None]) -> str:
+    """Wait for a new Deployment's whole life; why it didn't work, "" when it did."""
+    told = False
+    while True:
+        verdict = workload.check()
+        spent = clock.monotonic() - begun
+        if verdict.kind is VerdictKind.HOLDS:
+            return ""
+        if verdict.kind is VerdictKind.BROKEN or spent >= _WORKLOAD_SECONDS:
+            return verdict.reason
+        if spent >= _QUIET_SECONDS and not told:
+            note("taking a baseline: what works before the first step; a new Deployment is being tried")
+            told = True
+        clock.sleep(_INTERVAL_SECONDS)

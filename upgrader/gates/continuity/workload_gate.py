@@ -1,0 +1,54 @@
+"""The gate that proves that new pods work, after each step, if they did before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from upgrader.errors import ApiError
+from upgrader.gates.continuity.new_workload import NewWorkload
+from upgrader.model.baseline import Baseline
+from upgrader.model.outcome import Verdict, VerdictKind, holds
+from upgrader.ports import Clock, Kube
+
+__all__ = ["WorkloadGate"]
+
+FIRST_ATTEMPT_SECONDS = 15.0
+"""For the first Deployment; each further one has twice as long, as a slow cluster may just need it."""
+
+
+class WorkloadGate:
+    """A Deployment that is created after the step is rolled out, works and goes, as one did before the run.
+
+    One that doesn't in time is replaced: its pod may have got its token while an instance that is being replaced still
+    answered, and a kubelet keeps a token for most of its life.
+    """
+
+    name = "continuity/workload"
+
+    def __init__(self, kube: Kube, clock: Clock, baseline: Callable[[], Baseline]) -> None:
+        self._kube, self._clock, self._baseline = kube, clock, baseline
+        self._patience_seconds = FIRST_ATTEMPT_SECONDS
+        self._workload = NewWorkload(kube, clock)
+        self._begun: float | None = None
+
+    def check(self) -> Verdict:
+        """Move the workload on; one that did not work before says nothing now."""
+        if not self._baseline().new_workload:
+            return holds("not compared: a new Deployment did not work before this run")
+        if self._begun is None:
+            self._begun = self._clock.monotonic()
+        verdict = self._workload.check()
+        if self._workload.impossible:  # a rollback may remove what the run installed
+            return holds(f"not compared: {self._workload.impossible}")
+        late = self._clock.monotonic() - self._begun >= self._patience_seconds
+        if late and verdict.kind is not VerdictKind.HOLDS and self._removed():
+            self._patience_seconds *= 2
+            self._workload, self._begun = NewWorkload(self._kube, self._clock), None
+        return verdict
+
+    def _removed(self) -> bool:
+        try:
+            self._workload.remove()
+        except ApiError:
+            return False
+        return True

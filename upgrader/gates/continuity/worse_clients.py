@@ -1,0 +1,55 @@
+"""Whether the API's clients are worse off than before: what rose, by how much. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from upgrader.gates.continuity.server_metrics import Counters, percentile99
+from upgrader.model.baseline import ServerBaseline
+
+__all__ = ["more_refusals", "slower"]
+
+_FEW = 5
+"""Refusals that any client may cause by itself."""
+_FACTOR = 3.0
+_FLOOR = 0.02
+"""Share of all requests that is no news in a window of seconds: two in a hundred."""
+_SLOW_SECONDS = 1.0
+_SLOWER = 4.0
+
+
+def more_refusals(before: Collection[ServerBaseline], window: Counters, everywhere: Counters) -> tuple[str, ...]:
+    """Each refusal that has become several times as frequent, as `403 secrets: 41 of 300 requests, 0.1 % before`.
+
+    `window` is of one instance, or of all; `everywhere` is the sum of all. As a client's kept connection moves from one
+    instance to another, an instance may refuse as much as all of them together did.
+    """
+    known: dict[str, float] = {}
+    for item in (item for server in before for item in server.refused):
+        known[item.what] = max(item.share, known.get(item.what, 0.0))
+    return tuple(_risen(window, everywhere.total, known))
+
+
+def _risen(window: Counters, everywhere: float, known: Mapping[str, float]) -> Iterator[str]:
+    for what, number in sorted(window.refused.items(), key=lambda item: -item[1]):
+        share = known.get(what, 0.0)
+        if number >= _FEW and number > _FACTOR * share * everywhere + _FLOOR * window.total:
+            yield f"HTTP {what}: {number:.0f} of {window.total:.0f} requests, {share:.1%} before this run"
+
+
+def slower(before: Collection[ServerBaseline], window: Counters) -> tuple[str, ...]:
+    """Each verb that takes several times as long as at any instance before, as `99 % of LIST within 8 s, 0.5 s before`.
+
+    Large requests move from one instance to another with the connections of their clients.
+    """
+    known: dict[str, float] = {}
+    for item in (item for server in before for item in server.latencies):
+        known[item.verb] = max(item.seconds, known.get(item.verb, 0.0))
+    return tuple(_slow(window, known))
+
+
+def _slow(window: Counters, known: Mapping[str, float]) -> Iterator[str]:
+    for verb, buckets in sorted(window.durations.items()):
+        seconds = percentile99(buckets)
+        if seconds is not None and verb in known and seconds > max(_SLOW_SECONDS, _SLOWER * known[verb]):
+            yield f"99 % of {verb} requests within {seconds:g} s, {known[verb]:g} s before this run"

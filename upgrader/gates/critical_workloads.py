@@ -1,0 +1,83 @@
+"""The critical pods of kube-system, without a read of all: on controllers by node, elsewhere by workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.gates.kubernetes_kinds import NODES, PODS, STATEFUL_SETS, WORKLOADS
+from upgrader.gates.node_health import condition_problem
+from upgrader.model.cluster import Cluster
+from upgrader.model.health_before import HealthBefore
+from upgrader.model.workload import Pod, selector_of
+from upgrader.ports import Kind, Kube, KubeObject
+
+__all__ = [
+    "SYSTEM",
+    "CriticalWorkload",
+    "critical_pods_on",
+    "read_health_before",
+    "short_workloads",
+    "unready_workloads",
+]
+
+SYSTEM = "kube-system"
+_CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
+_KINDS: tuple[tuple[str, Kind], ...] = (*WORKLOADS.items(), ("StatefulSet", STATEFUL_SETS))
+
+
+@dataclass(frozen=True)
+class CriticalWorkload:
+    """A workload, named as `Pod.workload` does, and its pods' label selector."""
+
+    name: str
+    selector: str
+
+
+def critical_pods_on(kube: Kube, node: str) -> tuple[Pod, ...]:
+    """A node's critical pods, but for finished, terminating and standby pods. Raises ApiError."""
+    pods = (Pod.parse(item) for item in kube.list(PODS, SYSTEM, fields=f"spec.nodeName={node}"))
+    return tuple(
+        pod
+        for pod in pods
+        if pod.priority_class in _CRITICAL and not (pod.finished or pod.deleting or pod.is_checkpoint)
+    )
+
+
+def short_workloads(kube: Kube) -> tuple[CriticalWorkload, ...]:
+    """The critical workloads that have a pod which isn't Ready, by their controllers' counts. Raises ApiError."""
+    return tuple(
+        CriticalWorkload(f"{kind} {item['metadata']['name']}", selector_of(item["spec"].get("selector") or {}))
+        for kind, api in _KINDS
+        for item in kube.list(api, SYSTEM)
+        if _is_critical(item) and _is_short(kind, item["spec"], item.get("status") or {})
+    )
+
+
+def read_health_before(kube: Kube, cluster: Cluster) -> HealthBefore:
+    """The workers and critical workloads as they are now. Raises ApiError."""
+    controllers = {host.name for host in cluster.controllers}
+    nodes = (node for node in kube.list(NODES) if node["metadata"]["name"] not in controllers)
+    workers = tuple(sorted(node["metadata"]["name"] for node in nodes if not condition_problem(node)))
+    return HealthBefore(workers, unready_workloads(kube, cluster))
+
+
+def unready_workloads(kube: Kube, cluster: Cluster) -> tuple[str, ...]:
+    """The critical workloads of which not every pod is Ready, as `DaemonSet cilium`. Raises ApiError."""
+    unready = {item.name for item in short_workloads(kube)}
+    on_controllers = (pod for host in cluster.controllers for pod in critical_pods_on(kube, host.name))
+    return tuple(sorted(unready | {pod.workload for pod in on_controllers if not pod.ready}))
+
+
+def _is_critical(item: KubeObject) -> bool:
+    template = item["spec"].get("template") or {}
+    return (template.get("spec") or {}).get("priorityClassName") in _CRITICAL
+
+
+def _is_short(kind: str, spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    if kind == "DaemonSet":
+        return int(status.get("numberReady", 0)) < int(status.get("desiredNumberScheduled", 0))
+    ready = int(status.get("readyReplicas", 0))
+    # A pod of a new revision that isn't Ready stands beside the Ready ones of the old.
+    return ready < max(int(spec.get("replicas", 1)), int(status.get("replicas", 0)))

@@ -1,0 +1,18 @@
+"""What the gates of one process have seen so far, and need not find out again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from upgrader.gates.node_health import NodeMemory
+
+__all__ = ["GateMemory"]
+
+
+@dataclass(frozen=True)
+class GateMemory:
+    """Shared by all gates, before and behind every step."""
+
+    nodes: NodeMemory = field(default_factory=NodeMemory)
+    unreachable: set[str] = field(default_factory=set)
+    """Instances of kube-apiserver that can't be reached from here, and are asked through the API."""

@@ -1,0 +1,103 @@
+"""What a rollback with Helm needs of an API server that answers: Helm's records, `apps/v1`, accepted credentials.
+
+An API server can be ready and wrong: it answers, and refuses whatever would set it right. For a run that is the same as
+an API server that is down, because no Helm can help then.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, SECRETS, WORKLOADS
+from upgrader.ports import Clock, Kube
+
+__all__ = ["NOT_ACCEPTED", "REFUSALS", "Refusal", "is_refusal", "lasting_refusal", "refusal"]
+
+_REFUSED = re.compile(
+    r"forbidden|unauthorized|could not find the requested resource|no matches for kind|release: not found",
+    re.IGNORECASE,
+)
+"""How Helm reports what an API server refused; it has no statuses."""
+
+_NAMESPACE = "kube-system"
+NOT_ACCEPTED = (401, 403)
+"""Statuses with which an API server answers credentials that it doesn't accept."""
+_SERVER_ERROR = 500
+_UNREADABLE = re.compile(r"transform|decrypt|encryption|no matching key", re.IGNORECASE)
+"""An encryption configuration without the key of what is stored."""
+_NOT_THE_SERVERS = re.compile(
+    r'webhook|AdmissionPolicy|quota|User ".*" cannot |denied (the )?request', re.IGNORECASE | re.DOTALL
+)
+"""A write that was forbidden by what is stored in the API, or to this caller: another kube-apiserver does the same."""
+_FORBIDDEN = 403
+_TRIAL = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "upgrader-trial"}}
+_WORKLOAD = "kube-apiserver"
+
+REFUSALS = 3
+"""How often in a row the same must be refused: a single answer may be of an instance that starts or stops."""
+
+_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What is refused, in the API server's words."""
+
+    text: str
+    credentials: bool = False
+    """Whether the caller was not accepted, which may be the fault of the credentials, too."""
+
+
+def refusal(kube: Kube, release: str = "") -> Refusal | None:
+    """What the API server refuses of what a rollback needs; None for nothing, or where it doesn't answer at all.
+
+    `release` names a release in kube-system that is known to be installed: then it must be there, or its records. Three
+    requests, without the records themselves, where neither is missing; the write is a dry run.
+    """
+    labels, fields = f"owner=helm,name={release or _WORKLOAD}", f"metadata.name={_WORKLOAD}"
+    try:
+        found: int = kube.count(SECRETS, _NAMESPACE, labels=labels)
+        found += len(kube.list(WORKLOADS["Deployment"], _NAMESPACE, fields=fields))
+        if release and not found:
+            # HELM_DRIVER may have the records in ConfigMaps, and an older chart's kube-apiserver is a DaemonSet.
+            found = kube.count(CONFIG_MAPS, _NAMESPACE, labels=labels)
+            found += len(kube.list(WORKLOADS["DaemonSet"], _NAMESPACE, fields=fields))
+    except ApiUnavailable:
+        return None
+    except ApiError as error:
+        if error.status >= _SERVER_ERROR and not _UNREADABLE.search(error.message):
+            return None  # etcd may be slow, or electing a leader: that passes
+        return Refusal(error.message, credentials=error.status in NOT_ACCEPTED)
+    # Records alone may be elsewhere: in HELM_DRIVER's database, or nowhere, as Argo CD applies charts without them.
+    if release and not found:
+        return Refusal(f"Helm's records of release {release} are gone: it serves another content than before")
+    return _write_refusal(kube)
+
+
+def _write_refusal(kube: Kube) -> Refusal | None:
+    """Whether the API server itself, by its admission plugins, refuses a record of Helm's."""
+    try:
+        kube.create(SECRETS, _TRIAL, _NAMESPACE, dry_run=True)
+    except ApiError as error:
+        if error.status == _FORBIDDEN and not _NOT_THE_SERVERS.search(error.message):
+            return Refusal(error.message)
+    return None
+
+
+def lasting_refusal(kube: Kube, clock: Clock, release: str = "") -> Refusal | None:
+    """The same, where it is refused time after time; takes some seconds only where something is refused."""
+    found = None
+    for attempt in range(REFUSALS):
+        if attempt:
+            clock.sleep(_PAUSE_SECONDS)
+        found = refusal(kube, release)
+        if found is None:
+            return None
+    return found
+
+
+def is_refusal(message: str) -> bool:
+    """Whether Helm failed because an API server refused it: of two that share an address, the other may not."""
+    return bool(_REFUSED.search(message))

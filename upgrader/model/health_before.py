@@ -1,0 +1,50 @@
+"""How healthy a cluster was before a run, where that isn't the control plane's own health."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import ceil
+
+from upgrader.errors import UsageError
+
+__all__ = ["NONE", "HealthBefore", "Share"]
+
+
+@dataclass(frozen=True)
+class HealthBefore:
+    """What a run may expect of the rest of the cluster: no more than what was there when it began."""
+
+    workers: tuple[str, ...] = ()
+    """The nodes, other than controllers, that were Ready."""
+    unready: tuple[str, ...] = ()
+    """Critical workloads of kube-system that were not Ready, as `DaemonSet cilium`: no gate asks for them."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A number of nodes, or a percentage of them."""
+
+    count: int = 0
+    percent: int = 0
+
+    @classmethod
+    def parse(cls, value: int | str) -> Share:
+        """From `2` or `10%`. Raises UsageError."""
+        text = str(value)
+        match = re.fullmatch(r"(\d+)(%?)", text)
+        if match is None or (match[2] and int(match[1]) > 100):
+            raise UsageError(f"'{text}' is neither a number nor a percentage such as 10%")
+        return cls(percent=int(match[1])) if match[2] else cls(count=int(match[1]))
+
+    def of(self, total: int) -> int:
+        """How many of `total` that is, rounded up; never all of them."""
+        wanted = ceil(total * self.percent / 100) if self.percent else self.count
+        return max(0, min(wanted, total - 1))
+
+    def __str__(self) -> str:
+        return f"{self.percent}%" if self.percent else str(self.count)
+
+
+NONE = Share()
+"""No node at all."""

@@ -1,0 +1,82 @@
+"""The API would admit the pods of the planned releases: a server-side dry run of one pod of each workload."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.gates.kubernetes_kinds import NAMESPACES
+from upgrader.gates.trial_pod import NO_DRY_RUN, trial_pod
+from upgrader.model.finding import Finding
+from upgrader.model.manifest import Manifest, objects_in
+from upgrader.model.plan import PlannedRelease
+from upgrader.preflight.context import PODS, PreflightContext
+
+__all__ = ["check_admission"]
+
+_WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet")
+_NAMED = {
+    "serviceAccountName": "ServiceAccount",
+    "priorityClassName": "PriorityClass",
+    "runtimeClassName": "RuntimeClass",
+}
+"""Fields of a pod that name an object which must exist, and its kind."""
+_REMEDIES = {
+    "webhook": "Repair the webhook's backend, or exclude the namespace from it: kubectl get "
+    "validatingwebhookconfigurations,mutatingwebhookconfigurations",
+    "PodSecurity": "Lower the namespace's level: kubectl label --overwrite namespace {namespace} "
+    "pod-security.kubernetes.io/enforce=privileged",
+    "quota": "Raise the quota: kubectl -n {namespace} describe resourcequotas",
+}
+"""By a word of the API's message."""
+
+
+def check_admission(context: PreflightContext) -> Iterator[Finding]:
+    """No webhook, policy or quota refuses a pod: neither the upgrade nor its rollback could create it."""
+    brought: set[str] = set()  # by the release itself, or by those before it in the pipeline
+    for release in context.changing:
+        after = objects_in(release.after)
+        brought |= after.keys() - objects_in(release.before).keys()
+        for name, item in after.items():
+            if item["kind"] in _WORKLOADS:
+                yield from _workload(context, release, name, item, brought)
+
+
+def _workload(
+    context: PreflightContext, release: PlannedRelease, name: str, item: Manifest, brought: Collection[str]
+) -> Iterator[Finding]:
+    namespace = item["metadata"].get("namespace") or release.spec.namespace
+    if f"Namespace {namespace}" in brought and context.kube.get(NAMESPACES, namespace) is None:
+        yield _untested(name, f"Their namespace {namespace} doesn't exist before the run, which brings it.")
+        return
+    try:
+        pod = trial_pod(item, without=_brought_fields(item, namespace, brought))
+        context.kube.create(PODS, pod, namespace, dry_run=True)
+    except ApiUnavailable:
+        raise
+    except ApiError as error:
+        if NO_DRY_RUN in error.message:
+            yield _untested(name, error.message)
+            return
+        remedies = [text.format(namespace=namespace) for word, text in _REMEDIES.items() if word in error.message]
+        yield Finding(
+            "admission.refused",
+            "error",
+            f"{name}: the API refuses its pods",
+            error.message,
+            remedies[0] if remedies else f"Change the values of release {release.name}, or what refuses them.",
+        )
+
+
+def _untested(name: str, why: str) -> Finding:
+    return Finding("admission.untested", "info", f"{name}: whether its pods are admitted can't be tried", why)
+
+
+def _brought_fields(item: Manifest, namespace: str, brought: Collection[str]) -> frozenset[str]:
+    """The fields that name what the run brings: until then, the API refuses every pod that names it."""
+    spec = item["spec"]["template"]["spec"]
+    return frozenset(
+        key
+        for key, kind in _NAMED.items()
+        if key in spec and {f"{kind} {namespace}/{spec[key]}", f"{kind} {spec[key]}"} & set(brought)
+    )

@@ -1,0 +1,47 @@
+"""No release resets what an autoscaler sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.model.finding import Finding
+from upgrader.model.manifest import objects_in
+from upgrader.ports import Kind, KubeObject
+from upgrader.preflight.context import DEPLOYMENTS, PreflightContext
+
+__all__ = ["check_autoscalers"]
+
+_SCALED = {"Deployment": DEPLOYMENTS, "StatefulSet": Kind("apps/v1", "statefulsets")}
+_HELM = "helm"
+"""The field manager of Helm's server-side apply; that of `kubectl scale` and of autoscalers has another name."""
+
+
+def check_autoscalers(context: PreflightContext) -> Iterator[Finding]:
+    """Each workload whose number of pods a release that changes sets, while something else has set it since."""
+    for release in context.changing:
+        for key, manifest in objects_in(release.after).items():
+            kind, meta = _SCALED.get(manifest["kind"]), manifest["metadata"]
+            if kind is None or not meta.get("namespace") or "replicas" not in (manifest.get("spec") or {}):
+                continue
+            live = context.kube.get(kind, meta["name"], meta["namespace"])
+            wanted = manifest["spec"]["replicas"]
+            owner = _other_owner(live) if live else ""
+            if live and owner and live["spec"].get("replicas") != wanted:
+                yield Finding(
+                    "autoscalers.reset",
+                    "warning",
+                    f"{key} has {live['spec'].get('replicas')} pods, set by {owner}: "
+                    f"release {release.name} resets it to {wanted}",
+                    "The chart sets the number of pods, and Helm overrides who else did; an autoscaler sets it again.",
+                    "Set it in the release's values to the present number; or to null where an autoscaler works, as "
+                    "the chart's README says (coredns.replicas of chart kubernetes).",
+                )
+
+
+def _other_owner(live: KubeObject) -> str:
+    """Who, other than Helm, has set the number of pods; "" when nobody has."""
+    for entry in live["metadata"].get("managedFields") or ():
+        fields = (entry.get("fieldsV1") or {}).get("f:spec") or {}
+        if "f:replicas" in fields and entry.get("manager", "") != _HELM:
+            return str(entry.get("manager") or "an unknown client")
+    return ""

@@ -1,0 +1,66 @@
+"""Findings that the operator has decided to run in spite of, each with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from upgrader.errors import UsageError
+from upgrader.model.finding import Finding
+
+__all__ = ["NO_SKIPS", "SKIPPABLE", "Skips"]
+
+SKIPPABLE = frozenset(
+    {
+        "admission",
+        "apis",
+        "autoscalers",
+        "certificates",
+        "critical-pods",
+        "custom-resources",
+        "helm",
+        "memory",
+        "namespaces",
+        "webhooks",
+    }
+)
+"""The families, the part of an id before its point, that may be skipped. Without the others no run gets far, or none
+finds a way back.
+"""
+
+
+@dataclass(frozen=True)
+class Skips:
+    """The ids of findings that don't block the run, and why."""
+
+    ids: tuple[str, ...] = ()
+    reason: str = ""
+
+    @classmethod
+    def of(cls, ids: Collection[str], reason: str | None) -> Skips:
+        """As the command line gives them. Raises UsageError for an id that can't be skipped, or without a reason."""
+        for each in ids:
+            if each.partition(".")[0] not in SKIPPABLE:
+                raise UsageError(
+                    f"the check {each} can't be skipped",
+                    remedy="Fix what it finds. Only these checks can be skipped: "
+                    + ", ".join(f"{family}.…" for family in sorted(SKIPPABLE)),
+                )
+        text = (reason or "").strip()
+        if ids and not text:
+            raise UsageError("--skip needs a reason", remedy="Add --reason TEXT; it is recorded in the run's journal.")
+        if text and not ids:
+            raise UsageError("--reason says why a check is skipped, but none is", remedy="Add --skip ID.")
+        return cls(tuple(dict.fromkeys(ids)), text)
+
+    def apply(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        """The findings, those of these ids marked as skipped."""
+        return tuple(replace(item, skipped=self.reason) if item.id in self.ids else item for item in findings)
+
+    def without_finding(self, findings: Sequence[Finding]) -> tuple[str, ...]:
+        """The ids that nothing was found for."""
+        found = {item.id for item in findings}
+        return tuple(each for each in self.ids if each not in found)
+
+
+NO_SKIPS = Skips()

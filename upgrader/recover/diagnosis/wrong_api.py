@@ -1,0 +1,101 @@
+"""Whether an API server that answers is wrong: it refuses those whom it has to serve.
+
+Evidence counts, absence of evidence doesn't, and a refusal counts only where it can't be the client's own fault. Two
+clients of a kind must agree: the certificates of components that are valid, or the tokens of running pods. The
+operator's credentials alone prove nothing: they may have expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from upgrader.gates.rollback_needs import NOT_ACCEPTED
+from upgrader.model.finding import Finding
+from upgrader.recover.facts.host_facts import Client, HostFacts, Unknown
+
+__all__ = ["ApiSeen", "refused_clients", "right_pods", "wrong_finding"]
+
+_NOT_AUTHENTICATED = 401
+_AGREEING = 2
+
+
+@dataclass(frozen=True)
+class ApiSeen:
+    """Whether the API answered, asked from here; `answer`: what it answered, or why it didn't.
+
+    `refuses`: what it refused of what a rollback needs, "" for nothing; `credentials`: because it didn't accept the
+    kubeconfig's.
+    """
+
+    answers: bool
+    answer: str = ""
+    refuses: str = ""
+    credentials: bool = False
+
+
+def wrong_finding(api: ApiSeen, refused: Mapping[str, tuple[Client, ...]]) -> Finding | None:
+    """What an API server that answers does wrong; None for nothing that is certain.
+
+    `refused`: the clients that it refuses, by controller.
+    """
+    evidence = list(_evidence(api, refused)) if api.answers else []
+    if not evidence:
+        return None
+    return Finding(
+        "apiserver.wrong",
+        "error",
+        f"kube-apiserver is ready, but wrong: {evidence[0]}",
+        "\n".join(evidence[1:]),
+        "`upgrader recover` starts the last-known-good generation in its place, and rolls its Helm release back.",
+    )
+
+
+def _evidence(api: ApiSeen, refused: Mapping[str, tuple[Client, ...]]) -> Iterator[str]:
+    if api.refuses and not api.credentials:
+        yield api.refuses
+    for name, clients in refused.items():
+        # Two instances may refuse the same clients.
+        named = dict.fromkeys(f"{client.name} (HTTP {client.status})" for client in clients)
+        yield f"on {name} it refuses {', '.join(named)}"
+    if refused and api.refuses and api.credentials:
+        yield api.refuses
+
+
+def refused_clients(facts: HostFacts, *, credentials: bool = False) -> tuple[Client, ...]:
+    """The clients that an instance on a controller refuses, not by their own fault; () for none, or if only some are.
+
+    Each instance is judged by itself: while one is being replaced by another, one of them may be right. Certificates
+    that have expired don't count, one component may have lost its rights, and a single token may be of a pod that was
+    deleted. A token that is forbidden something may be so on purpose. `credentials`: the operator's are refused as
+    well, so that one component's certificate is enough.
+    """
+    if isinstance(facts.clients, Unknown):
+        return ()
+    instances = dict.fromkeys(client.address for client in facts.clients)
+    agreeing = 1 if credentials else _AGREEING
+    return tuple(
+        refused
+        for address in instances
+        for refused in _refused_by([c for c in facts.clients if c.address == address], facts.taken, agreeing)
+    )
+
+
+def right_pods(facts: HostFacts, refused: Iterable[Client]) -> frozenset[str]:
+    """The UIDs of the pods on a controller that answered, and refuse nobody who has to be served."""
+    if isinstance(facts.clients, Unknown):
+        return frozenset()
+    wrong = {client.pod for client in refused}
+    return frozenset(client.pod for client in facts.clients if client.pod and client.pod not in wrong)
+
+
+def _refused_by(clients: list[Client], taken: float, agreeing: int) -> list[Client]:
+    """The same for one instance."""
+    tokens = [client for client in clients if client.is_token]
+    certificates = [client for client in clients if not client.is_token and client.valid(taken)]
+    found: list[Client] = []
+    if len(certificates) >= agreeing and all(client.status in NOT_ACCEPTED for client in certificates):
+        found += certificates
+    if len(tokens) >= _AGREEING and all(client.status == _NOT_AUTHENTICATED for client in tokens):
+        found += tokens
+    return found

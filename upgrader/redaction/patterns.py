@@ -1,0 +1,101 @@
+"""Masks what looks like a secret: by its form, or by the name before it."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["MASK", "is_secret_name", "mask_patterns"]
+
+MASK = "[masked]"
+
+_NAMES = (
+    r"password|passwd|passphrase|(?:ssh|become|sudo)[_-]?pass|(?<=_)pass(?![a-z])|secret|token|api[_-]?key|access[_-]?key"
+    r"|secret[_-]?key|private[_-]?key|encryption[_-]?key|client[_-]key[_-]data"
+)
+_SECRET_NAME = re.compile(rf"(?i)(?:.*[a-z0-9_.-])?(?:{_NAMES}|pwd)|auth|pass")
+_REFERENCE = re.compile(r"(?i)(?:existing|pull|tls|image)[_-]?secrets?|secret")
+"""Names whose value is the name of a Secret."""
+
+_NO_PATH = r"(?!/(?:etc|var|run|home|root|opt|usr|tmp|srv)/)"
+_UNQUOTED = r"(?:\\[^\"'nrt]|[^\s\"',;\\&)}\]]){4,}"
+_TELLING = r"(?=[^\s\"',;\\]{0,19}[0-9A-Z]|[^\s\"',;\\]{20})"
+"""Not a plain word: `token: expired` is a message."""
+
+# Whoever writes a log or an event chooses the text. Where a pattern can begin again within what it repeats, the repeat
+# has a limit: without one, the time would grow with the square of the text's length.
+_FAR = 1024
+
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    # A whole PEM block, or one whose end was cut off; never past a quote, so that JSON stays JSON.
+    (
+        re.compile(
+            r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[^\"]*?"
+            r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z|(?=\"))"
+        ),
+        MASK,
+    ),
+    (re.compile(r"\A(?:[A-Za-z0-9+/=\s]|\\n)*-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"), MASK),
+    (
+        re.compile(r"\b((?i:bearer)\s+)(?!(?i:authenti|authori|credential))[A-Za-z0-9._~+/=-]{8,}"),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"\b((?i:basic)\s+)(?=\S*(?:[0-9=]|[a-z][A-Z]))[A-Za-z0-9+/=]{8,}"), rf"\1{MASK}"),
+    # JSON Web Tokens: service accounts' and OIDC's.
+    (re.compile(rf"\beyJ[A-Za-z0-9_-]{{5,{_FAR}}}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"), MASK),
+    # kubeadm's bootstrap tokens.
+    (re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b"), MASK),
+    # What providers issue: GitHub, GitLab, Slack, AWS, Google, Docker Hub, Vault.
+    (
+        re.compile(
+            r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|gl(?:pat|dt|rt|cbt)-[\w-]{16,}|xox[abeprs]-[\w-]{10,}"
+            r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|dckr_pat_[\w-]{16,}|hv[sb]\.[\w-]{20,})"
+        ),
+        MASK,
+    ),
+    # A password may have a slash or an @; but `registry:5000/image@sha256:…` has a port.
+    (re.compile(rf"(://[^/\s:@\"']*:)(?!\d+/)[^\s\"']{{1,{_FAR}}}@"), rf"\1{MASK}@"),
+    (re.compile(r"(://)[^/\s:@\"']{20,}@"), rf"\1{MASK}@"),
+    (re.compile(r"(\\?\"auth\\?\"\s*:\s*\\?\")[A-Za-z0-9+/=]{8,}"), rf"\1{MASK}"),
+    # NAME="…", in JSON inside JSON too; what a double quote begins may have single ones.
+    *(
+        (
+            re.compile(rf"(?i)((?:{_NAMES})\\?[\"']?\s*[=:]\s*\\?{quote}){_NO_PATH}[^{others}\\]{{4,}}(?=\\?{quote})"),
+            rf"\1{MASK}",
+        )
+        for quote, others in (('"', '"'), ("'", "\"'"))
+    ),
+    (re.compile(r"(\bcurl\b[^\n]{0,200}?\s(?:-u|--user)[\s=]?\s*[\"']?[^\s:\"']{1,200}:)[^\s\"'\\]+"), rf"\1{MASK}"),
+    (re.compile(rf"(?i)((?:{_NAMES})[\"']?=)(?!\[masked\]){_NO_PATH}{_UNQUOTED}"), rf"\1{MASK}"),
+    (
+        re.compile(rf"(?i)(pass(?:word|wd|phrase)?\s*:\s*)(?!\[masked\]){_NO_PATH}{_UNQUOTED}"),
+        rf"\1{MASK}",
+    ),
+    (
+        re.compile(rf"((?i:{_NAMES})\s*[:=]\s*)(?!\[masked\]){_NO_PATH}{_TELLING}{_UNQUOTED}"),
+        rf"\1{MASK}",
+    ),
+    # --password X; but not `--token must be set`.
+    (
+        re.compile(
+            r"((?<!\w)--(?i:[a-z0-9-]{0,40}pass(?:word|wd|phrase)?)\s+)(?!-|\[masked\])"
+            rf"(?!(?:must|requires|needs|cannot|option|flag|with|from)\b){_NO_PATH}{_UNQUOTED}"
+        ),
+        rf"\1{MASK}",
+    ),
+    (
+        re.compile(rf"((?<!\w)--(?i:[a-z0-9-]{{0,40}}(?:{_NAMES}))\s+)(?!-|\[masked\]){_NO_PATH}{_TELLING}{_UNQUOTED}"),
+        rf"\1{MASK}",
+    ),
+)
+
+
+def mask_patterns(text: str) -> str:
+    """The text with tokens, passwords and private keys replaced; rather masks too much than too little."""
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a key, variable or flag of this name has a secret as its value, and not only the name of a Secret."""
+    return bool(_SECRET_NAME.fullmatch(name)) and not _REFERENCE.fullmatch(name)

@@ -1,0 +1,42 @@
+"""Standard output and standard error that never show a secret, whoever writes to them.
+
+What the commands print is made printable before it is broken into lines (`terminal.py`, `plain_log.py`). This is the
+last line of defence, also for the tracebacks and warnings of libraries.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any, TextIO, cast
+
+from upgrader.redaction.printable import mask_secrets, printable
+
+__all__ = ["mask_output"]
+
+
+class _MaskedStream:
+    """A text stream; what is written in one call is masked as a whole."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        # On a terminal, control characters are those of the display.
+        self._shown = mask_secrets if stream.isatty() else printable
+
+    def write(self, text: str) -> int:
+        self._stream.write(self._shown(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "buffer":
+            raise AttributeError("bytes would not be masked")
+        return getattr(self._stream, name)
+
+
+def mask_output() -> None:
+    """From now on, mask what this process writes to standard output and standard error."""
+    sys.stdout = cast(TextIO, _MaskedStream(sys.stdout))
+    sys.stderr = cast(TextIO, _MaskedStream(sys.stderr))

@@ -1,0 +1,51 @@
+"""Shows what a folder asks for, and what can't be known without the cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from upgrader.app.offline_plan import OfflinePlan, OfflineStep
+from upgrader.ui.plan import diff_lines
+from upgrader.ui.terminal import console, show
+
+__all__ = ["print_offline_plan"]
+
+
+def print_offline_plan(plan: OfflinePlan, unknown: Sequence[str], *, diff: bool, stream: TextIO | None = None) -> None:
+    """Print every step with its objects (`diff`: in full), then the inventory's groups and what is not known."""
+    out = console(stream)
+    before = f"{plan.before} → " if plan.before else ""
+    title = Text.assemble((" Kubernetes ", "bold"), before, (str(plan.target), "bold cyan"), "  (offline)")
+    out.print("\n", title, "\n", sep="")
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for step in plan.steps:
+        table.add_row(Text(f" {step.name}", style="bold"), Text(_summary(step, compared=plan.before is not None)))
+    for name in plan.removed:
+        table.add_row(Text(f" {name}", style="bold"), Text("no longer in the pipeline; a run leaves it as it is"))
+    show(out, table)
+    if diff:
+        for step in plan.steps:
+            for part in diff_lines(step.changes):
+                out.print(part, soft_wrap=True)
+    groups = (f"{len(names)} {group.replace('_', ' ')}" for group, names in plan.hosts.items() if names)
+    out.print("\n", Text(" Inventory", style="bold"), f"  {', '.join(groups)}", sep="")
+    out.print("\n", Text(" Not known offline", style="bold"), sep="")
+    for line in unknown:
+        out.print(Text(f" ? {line}"), soft_wrap=True)
+    out.print()
+
+
+def _summary(step: OfflineStep, *, compared: bool) -> str:
+    if step.kind == "playbook":
+        return f"playbook {step.source}"
+    if not compared:
+        return f"{len(step.changes)} objects of {step.source}"
+    counts = Counter(change.change for change in step.changes)
+    return ", ".join(f"{count} {change}" for change, count in counts.items()) or "unchanged"
