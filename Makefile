@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-recovery bench-checkpointer reliability soak lock docs clean
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak lock docs clean
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -82,6 +82,12 @@ bench-sidebyside: build ## Upgrades by kubeadm, by Helm alone and by upgrader; w
 bench-three: build ## Three controllers under load, one of them without power in the end; writes docs/benchmarks/three-controllers.*
 	@$(BIN)/python -m bench.three
 
+bench-kept: build ## Replace kube-apiserver under kept HTTP/1.1 connections; writes docs/benchmarks/kept-connections.* (ROLLS=10, CONTROLLERS=1).
+	@$(BIN)/python -m bench.kept_connections --rolls $(or $(ROLLS),10) --controllers $(or $(CONTROLLERS),1)
+
+bench-wrong-api: build ## Make kube-apiserver wrong in every known way; writes docs/benchmarks/wrong-api.md (half an hour).
+	@$(BIN)/python -m bench.wrong_api
+
 bench-recovery: build ## Print how long the API is unreachable, by cause (REPEAT=3), and after power cuts in upgrades (CUTS=10).
 	@$(BIN)/python -m bench.recovery --repeat $(or $(REPEAT),3) --cuts $(or $(CUTS),10)
 
@@ -98,15 +104,17 @@ soak: build ## Upgrade and roll back repeatedly, under load; power cuts; killed 
 
 # --- maintenance ----------------------------------------------------------------------------------------------------
 
-lock: venv ## Update the pinned dependencies in both lock files.
+lock: venv ## Update the pinned dependencies in the lock files.
 	@lock() { $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url "$$@"; }
 	lock pyproject.toml -o requirements.lock
 	lock pyproject.toml --group dev -c requirements.lock -c lab/images/pod-checkpointer/requirements.txt -o requirements-dev.lock
+	lock --no-annotate lab/go-toolchain.in -o lab/go-toolchain.txt
 
 docs: venv ## Make the reference pages from the code.
 	@$(BIN)/python -m upgrader.config.reference_page > docs/reference/upgrader-yaml.md
 	$(BIN)/python -m upgrader.engine.journal.json_schema > docs/reference/journal.schema.json
 	$(BIN)/python scripts/cli_reference.py > docs/reference/cli.md
+	$(BIN)/python scripts/checks_reference.py > docs/reference/checks.md
 	$(BIN)/python scripts/chart_readme.py
 
 clean: ## Remove .venv and the tools' caches (labs and the user's cache folder stay).

@@ -84,7 +84,7 @@ def _print_result(
     print(f"{'API, by clients of the demo':28}{seen.requests} requests, {seen.failed} failed")
     if seen.raw_failed > seen.failed:
         # Such a client waits as long as the server asked, while others get answers: the API has no gap.
-        waited = f"no client waited for more than {seen.longest_gap_ms / 1000:.1f} s"
+        waited = f"Retry-After says 5 s, no client waited for more than {seen.longest_gap_ms / 1000:.1f} s"
         print(f"{'':28}({seen.raw_failed - seen.failed} were asked to retry later, and succeeded then; {waited})")
     for failure in seen.failures[:10] if seen.failed else ():
         print(f"{'':28}{failure}")

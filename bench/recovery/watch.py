@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from testkit.api_load import connection_of
+from testkit.api_load import access_of
 
 __all__ = ["Seen", "Watch", "back", "gaps"]
 
@@ -46,7 +46,8 @@ class Watch:
     """Connects to a controller's sshd and API ten times a second each, while the context lasts."""
 
     def __init__(self, address: str, kubeconfig: Path) -> None:
-        self._server, self._tls = connection_of(kubeconfig)
+        access = access_of(kubeconfig)
+        self._server, self._tls = access.address, access.context
         self._address = address
         self._stop = threading.Event()
         self._began = 0.0

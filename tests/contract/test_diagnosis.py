@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from testkit.lab_cluster import OLD
-from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.workload_diagnosis import diagnose_workload
@@ -86,7 +85,7 @@ def test_real_failures_are_named(lab_folder: Path) -> None:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while missing and time.monotonic() < deadline:
             for case in sorted(missing):
-                last[case] = diagnose_workload(kube, refs[case], SystemClock().now())
+                last[case] = diagnose_workload(kube, refs[case])
                 _, kind, words = CASES[case]
                 if last[case].kind is kind and words in last[case].reason:
                     missing.remove(case)

@@ -162,6 +162,19 @@ class TestRealOnly:
         with pytest.raises(HostUnreachable, match=":1\\)"):
             ssh.run(replace(machine, port=1), ["true"])
 
+    def test_a_bastion_is_passed(self, ssh: SshHosts, machine: Host) -> None:
+        """A real sshd forwards to the machine: the connection comes from the bastion's own address."""
+        through = replace(machine, jumps=(machine,))
+        seen = ssh.run(through, ["sh", "-c", "echo $SSH_CONNECTION"]).stdout.split()
+        assert seen[0] == seen[2]
+        assert ssh.run(through, ["cat"], stdin=b"x" * 300_000).stdout == "x" * 300_000
+
+    def test_a_proxy_command_is_used(self, ssh: SshHosts, machine: Host) -> None:
+        """OpenSSH's own `ssh -W` is a ProxyCommand like any other."""
+        options = f"-F none -i {machine.key_file} -o UserKnownHostsFile={machine.known_hosts}"
+        command = f"ssh {options} -p %p -W %h:%p {machine.user}@%h"
+        assert ssh.run(replace(machine, proxy_command=command), ["echo", "on"]).stdout == "on\n"
+
     def test_become_uses_sudo_without_a_password(self, ssh: SshHosts, machine: Host) -> None:
         """With `become` a command runs through `sudo -n`; without sudo the error has the shell's message."""
         try:

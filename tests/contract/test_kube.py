@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +11,17 @@ from typing import Any
 import pytest
 
 from testkit.fakes.kube import FakeKube
+from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.ports import Kind, Kube
+from upgrader.wait_and_retry import wait_until
 
 CONFIG_MAPS = Kind("v1", "configmaps")
 DEPLOYMENTS = Kind("apps/v1", "deployments")
 PODS = Kind("v1", "pods")
+SECRETS = Kind("v1", "secrets")
+SERVICE_ACCOUNTS = Kind("v1", "serviceaccounts")
 NAMESPACE = "default"
 CLOSED = "https://127.0.0.1:1"
 
@@ -40,7 +45,7 @@ def name(kube: Kube) -> Iterator[str]:
     """A name that no other test uses; its object is removed afterwards."""
     name = f"contract-{uuid.uuid4().hex[:8]}"
     yield name
-    for kind in (CONFIG_MAPS, DEPLOYMENTS):
+    for kind in (CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICE_ACCOUNTS):
         kube.delete(kind, name, NAMESPACE)
 
 
@@ -162,12 +167,80 @@ def test_watch_ends_by_itself(kube: Kube, name: str) -> None:
     assert list(kube.watch(CONFIG_MAPS, NAMESPACE, name, timeout_seconds=1)) == []
 
 
+def test_dry_run_stores_nothing(kube: Kube, name: str) -> None:
+    """A dry run answers as a creation would, conflict and all, and leaves no object."""
+    created = kube.create(CONFIG_MAPS, config_map(name), NAMESPACE, dry_run=True)
+    assert created["data"] == {"key": "1"}
+    assert kube.get(CONFIG_MAPS, name, NAMESPACE) is None
+    kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
+    with pytest.raises(ApiError) as caught:
+        kube.create(CONFIG_MAPS, config_map(name), NAMESPACE, dry_run=True)
+    assert caught.value.status == 409
+
+
+def test_count_counts_all(kube: Kube, name: str) -> None:
+    """Every object is counted once, in one namespace and in all."""
+    before = kube.count(SECRETS, NAMESPACE)
+    everywhere = kube.count(SECRETS)
+    kube.create(SECRETS, {"metadata": {"name": name}, "stringData": {"key": "1"}}, NAMESPACE)
+    assert kube.count(SECRETS, NAMESPACE) == before + 1
+    assert kube.count(SECRETS) == everywhere + 1
+    assert kube.count(SECRETS, f"no-such-{name}") == 0
+
+
+def test_token_is_accepted_while_its_secret_lives(kube: Kube, name: str) -> None:
+    """A ServiceAccount's token is accepted in place of the kubeconfig's credentials, until its Secret is deleted."""
+    kube.create(SERVICE_ACCOUNTS, {"metadata": {"name": name}}, NAMESPACE)
+    secret = kube.create(SECRETS, {"metadata": {"name": name}}, NAMESPACE)
+    token = kube.request_token(name, NAMESPACE, seconds=3600, bound_to=secret)
+    assert kube.raw("/readyz", token=token) == "ok"
+    kube.delete(SECRETS, name, NAMESPACE)
+    # A real API server remembers for ten seconds whom it has accepted.
+    wait_until(SystemClock(), lambda: accepted(kube, token), seconds=30.0)
+    assert refused_status(kube, token) == 401
+
+
+def accepted(kube: Kube, token: str) -> str:
+    """That the API accepts a token; "" when it doesn't."""
+    try:
+        kube.raw("/readyz", token=token)
+    except ApiError:
+        return ""
+    return "the token is accepted"
+
+
+def test_unknown_token_is_refused(kube: Kube) -> None:
+    """A wrong token is 401: the kubeconfig's credentials don't step in for it."""
+    assert refused_status(kube, "nonsense") == 401
+
+
+def refused_status(kube: Kube, token: str) -> int:
+    """The HTTP status by which the API refuses a token."""
+    with pytest.raises(ApiError) as caught:
+        kube.raw("/readyz", token=token)
+    return caught.value.status
+
+
+def test_token_of_nobody_is_refused(kube: Kube, name: str) -> None:
+    """A missing ServiceAccount has no tokens."""
+    secret = kube.create(SECRETS, {"metadata": {"name": name}}, NAMESPACE)
+    with pytest.raises(ApiError) as caught:
+        kube.request_token(name, NAMESPACE, seconds=3600, bound_to=secret)
+    assert caught.value.status == 404
+
+
 def test_raw_answers(kube: Kube) -> None:
     """A path that is no resource returns its text; a missing one raises ApiError."""
     assert kube.raw("/readyz") == "ok"
     with pytest.raises(ApiError) as caught:
         kube.raw("/nonsense")
     assert caught.value.status == 404
+
+
+def test_raw_reads_an_object(kube: Kube, name: str) -> None:
+    """An object's own path returns its JSON, as for a read from one certain server."""
+    kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
+    assert json.loads(kube.raw(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{name}"))["data"] == {"key": "1"}
 
 
 def test_no_answer_is_unavailable(kube: Kube) -> None:

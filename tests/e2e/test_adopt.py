@@ -46,3 +46,24 @@ def test_undo_and_adopt_once_more(cluster: LabCluster) -> None:
     assert seen.failed == seen.lost_writes <= 1, seen
     cluster.wait_healthy(OLD)
     assert workload.pods().disturbances_since(pods) == ()
+
+
+def test_rolled_back_adoption_leaves_nothing_that_starts(cluster: LabCluster) -> None:
+    """An adoption that fails takes its checkpoints with it: after a power cut kubeadm's static pods serve, alone."""
+    undone = cluster.upgrader("adopt", "--undo", "--yes")
+    assert undone.exit_code == 0, undone
+    cluster.change_values("kubernetes", {"scheduler": {"extraArgs": {"no-such-flag": "true"}}})
+    failed = cluster.upgrader("adopt", "--yes")
+    assert failed.exit_code == 4, failed
+    assert static_pods(cluster) == _STATIC_PODS
+    assert _checkpoints(cluster) == []
+    cluster.crash_and_boot()
+    until("kubeadm's control plane", lambda: not cluster.unready(), timeout_seconds=240)
+    assert _checkpoints(cluster) == []
+    assert len(cluster.on_controller("pidof", "kube-apiserver").split()) == 1
+
+
+def _checkpoints(cluster: LabCluster) -> list[str]:
+    """What there is of checkpoints on the controller."""
+    places = "/etc/kubernetes/manifests/checkpoint-* /etc/kubernetes/checkpointer/workloads/*"
+    return cluster.on_controller("sh", "-c", f"ls -d {places} 2>/dev/null || true").split()

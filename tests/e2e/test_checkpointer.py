@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import secrets
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from upgrader.ports import Kind
 _DEPLOYMENTS, _SECRETS = Kind("apps/v1", "deployments"), Kind("v1", "secrets")
 _FOLDER = "/etc/kubernetes/checkpointer/workloads/kube-system.canary"
 _MANIFEST = "/etc/kubernetes/manifests/checkpoint-kube-system.canary.json"
+_RECORDS = "/var/lib/kubelet/image_manager/pulled"
 _USER = 12345
 _KUBECTL = ("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "-n", "kube-system")
 
@@ -69,6 +72,90 @@ def test_a_secret_stays_private_and_an_operator_can_start_the_standby_pod(cluste
     assert _places_that_show(cluster, canary) == []
 
 
+def test_an_image_that_a_static_pod_may_not_use_is_no_checkpoint(cluster: LabCluster, canary: str) -> None:
+    """The kubelet lets a static pod use no image that it pulled with a pod's credentials, whatever the pull policy is:
+    such a pod is refused with the reason, and is fine as soon as the image was pulled with the node's.
+    """
+    until("a generation of the canary", lambda: _rows(cluster, "generations") != [], timeout_seconds=90)
+    image = _image(cluster)
+    secret = {"uid": "u", "namespace": "kube-system", "name": "login", "credentialHash": "x"}
+    try:
+        _pulled(cluster, image, {"kubernetesSecrets": [secret]})
+        until("the canary to be refused", lambda: _reason(cluster) == "ImageNeedsCredentials", timeout_seconds=90)
+        for policy in ("IfNotPresent", "Never"):
+            assert _refusal(cluster, image, policy) in ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull")
+        _pulled(cluster, image, {"nodePodsAccessible": True})
+        until("the canary to be kept again", lambda: _reason(cluster) == "Current", timeout_seconds=90)
+    finally:
+        cluster.on_controller("rm", "-rf", _RECORDS)
+        cluster.on_controller("systemctl", "restart", "kubelet")
+
+
+def _image(cluster: LabCluster) -> str:
+    listed = cluster.on_controller("sh", "-c", "ctr -n k8s.io images ls -q | grep /tools:")
+    return listed.split()[0]
+
+
+def _pulled(cluster: LabCluster, image: str, credentials: dict[str, Any]) -> None:
+    """Have the kubelet believe that it pulled the image with these."""
+    (digest,) = (
+        line.split()[2]
+        for line in cluster.on_controller("ctr", "-n", "k8s.io", "images", "ls").splitlines()
+        if line.split()[0] == image
+    )
+    found = json.loads(cluster.on_controller("ctr", "-n", "k8s.io", "content", "get", digest))
+    if "manifests" in found:
+        digest = found["manifests"][0]["digest"]
+        found = json.loads(cluster.on_controller("ctr", "-n", "k8s.io", "content", "get", digest))
+    identity = found["config"]["digest"]
+    record = {
+        "kind": "ImagePulledRecord",
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "lastUpdatedTime": "2026-01-01T00:00:00Z",
+        "imageRef": identity,
+        "credentialMapping": {image.rpartition(":")[0]: credentials},
+    }
+    path = f"{_RECORDS}/sha256-{hashlib.sha256(identity.encode()).hexdigest()}"
+    encoded = base64.b64encode(json.dumps(record).encode()).decode()
+    cluster.on_controller("sh", "-c", f"mkdir -p {_RECORDS} && echo {encoded} | base64 -d > {path}")
+    cluster.on_controller("systemctl", "restart", "kubelet")
+
+
+def _reason(cluster: LabCluster) -> str:
+    """The reason of the checkpointer's condition on the canary's pod."""
+    for pod in cluster.kube.list(Kind("v1", "pods"), "kube-system", labels="app=canary"):
+        for condition in pod["status"].get("conditions", []):
+            if condition["type"] == "checkpointer.upgrader.io/Checkpointed":
+                return str(condition.get("reason", ""))
+    return ""
+
+
+def _refusal(cluster: LabCluster, image: str, policy: str) -> str:
+    """Why the kubelet doesn't start a static pod of that image."""
+    name, path = f"static-{policy.lower()}", f"/etc/kubernetes/manifests/static-{policy.lower()}.json"
+    container = {"name": "main", "image": image, "command": ["sleep", "1000"], "imagePullPolicy": policy}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}}
+    encoded = base64.b64encode(json.dumps({**pod, "spec": {"containers": [container]}}).encode()).decode()
+    seen: list[str] = []
+
+    def refused() -> bool:
+        for found in cluster.kube.list(Kind("v1", "pods"), "default"):
+            if found["metadata"]["name"].startswith(name):
+                states = [s["state"] for s in found["status"].get("containerStatuses", [])]
+                assert not any("running" in state for state in states)
+                seen.extend(
+                    s["waiting"]["reason"] for s in states if s.get("waiting", {}).get("reason", "")[:3] != "Con"
+                )
+        return bool(seen)
+
+    cluster.on_controller("sh", "-c", f"echo {encoded} | base64 -d > {path}")
+    try:
+        until(f"the kubelet's word on a static pod with {policy}", refused, timeout_seconds=60)
+    finally:
+        cluster.on_controller("rm", "-f", path)
+    return seen[0]
+
+
 def _places_that_show(cluster: LabCluster, value: str) -> list[str]:
     """Files and logs that hold the value: on the node all logs, command lines and environments, here the run
     folders.
@@ -87,10 +174,9 @@ def _places_that_show(cluster: LabCluster, value: str) -> list[str]:
 
 
 def _deployment(meta: dict[str, str], cluster: LabCluster) -> dict[str, Any]:
-    image = cluster.on_controller("sh", "-c", "ctr -n k8s.io images ls -q | grep /tools:").split()[0]
     container = {
         "name": "canary",
-        "image": image,
+        "image": _image(cluster),
         "command": ["sleep", "infinity"],
         "securityContext": {"runAsUser": _USER},
         "volumeMounts": [{"name": "secret", "mountPath": "/secret", "readOnly": True}],

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from testkit.command import REPOSITORY
+from testkit.kept_connections import KeptConnections
 from testkit.lab_cluster import OLD, LabCluster, until
 from testkit.labs import every_address
 from upgrader.availability.prober_control import AvailabilityProbe
@@ -16,6 +17,7 @@ from upgrader.ports import Kind
 _CHART = REPOSITORY / "charts" / "kube-apiserver"
 _EVENTS, _PODS = Kind("v1", "events"), Kind("v1", "pods")
 _OURS = "app.kubernetes.io/name=kube-apiserver"
+_UPGRADE = ("upgrade", "kube-apiserver", str(_CHART), "--reuse-values")
 _PER_SECOND = 10.0
 _IN_GOOD_ORDER = ("HTTP 429", "closed without an answer", "not processed")
 
@@ -44,12 +46,28 @@ def test_proxy_upgrade_its_configuration_and_back_again_in_a_row(cluster: LabClu
     before = cluster.releases()["kube-apiserver"]["revision"]
     tag = _newer_proxy(cluster)
     with _clients(cluster) as probe:
-        _helm(cluster, "upgrade", "kube-apiserver", str(_CHART), "--reuse-values", "--set", f"haproxy.image.tag={tag}")
-        _helm(cluster, "upgrade", "kube-apiserver", str(_CHART), "--reuse-values", "--set", "haproxy.idleHours=12")
+        _helm(cluster, *_UPGRADE, "--set", f"haproxy.image.tag={tag}")
+        _helm(cluster, *_UPGRADE, "--set", "haproxy.idleHours=12")
         _helm(cluster, "rollback", "kube-apiserver", str(before))
         _one_pod(cluster)
         seen = probe.stop()
     _nothing_failed(seen, cluster)
+
+
+def test_every_kept_connection_is_told_before_it_ends(cluster: LabCluster) -> None:
+    """In two rolls, each client that keeps an HTTP/1.1 connection gets a 429, and none writes into a dead connection.
+
+    They repeat nothing else. Most write less often than kube-apiserver, by itself, would answer 429 for.
+    """
+    with KeptConnections(cluster.folder / "kubeconfig", {0.2: 8, 1.0: 8, 2.0: 8, 4.0: 8}) as clients:
+        time.sleep(4)  # so that each has its connection
+        for number in range(2):
+            _helm(cluster, *_UPGRADE, "--set-string", f"podAnnotations.roll=r{number}")
+            _one_pod(cluster)
+            time.sleep(5)  # so that each is connected to the new one
+        seen = clients.stop()
+    assert [group.failures for group in seen] == [()] * 4
+    assert [group.told for group in seen] == [2 * group.connections for group in seen]
 
 
 @contextmanager

@@ -1,0 +1,165 @@
+"""Checks of what others install in a cluster, on a real API server: what it really says of each."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
+from testkit.lab_cluster import until
+from upgrader.adapters.clock import SystemClock
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.model.cluster import Cluster
+from upgrader.model.finding import Finding
+from upgrader.model.observed import Observed
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import Kind
+from upgrader.preflight.all_checks import Check, run_checks
+from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.custom_resources import check_custom_resources
+from upgrader.preflight.namespaces import check_namespaces
+from upgrader.preflight.served_apis import check_served_apis
+from upgrader.preflight.webhooks import check_webhooks
+
+VALIDATING = Kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", namespaced=False)
+API_SERVICES = Kind("apiregistration.k8s.io/v1", "apiservices", namespaced=False)
+DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+NAMESPACES = Kind("v1", "namespaces", namespaced=False)
+GROUP = "check.upgrader.example"
+NOBODY = {"namespace": "default", "name": "nobody"}
+
+
+@pytest.fixture
+def kube(lab_folder: Path) -> Iterator[KubeAdapter]:
+    """The real API."""
+    adapter = KubeAdapter(lab_folder / "kubeconfig")
+    try:
+        yield adapter
+    finally:
+        adapter.close()
+
+
+def findings(kube: KubeAdapter, check: Check, *, later: timedelta = timedelta()) -> list[Finding]:
+    """What a check finds on the cluster, on a clock that is ahead."""
+    clock = FakeClock()
+    clock.sleep((SystemClock().now() + later - clock.now()).total_seconds())
+    context = PreflightContext(
+        kube,
+        FakeHosts(),
+        FakeHelm(),
+        clock,
+        Cluster(Path(), Path(), "", Path(), ()),
+        KubernetesVersion(1, 37, 1),
+        Observed(KubernetesVersion(1, 36, 3), {}, {}),
+        300.0,
+    )
+    return list(run_checks(context, [("family", check)]))
+
+
+def found(kube: KubeAdapter, check: Check, name: str, **more: Any) -> list[str]:
+    """The ids of the findings that name an object."""
+    return [finding.id for finding in findings(kube, check, **more) if name in finding.title]
+
+
+@pytest.fixture
+def made(kube: KubeAdapter) -> Iterator[Callable[[Kind, dict[str, Any]], str]]:
+    """Creates objects of a random name, unless they have one, and deletes them afterwards."""
+    created: list[tuple[Kind, str]] = []
+
+    def make(kind: Kind, manifest: dict[str, Any]) -> str:
+        name = manifest["metadata"].setdefault("name", f"upgrader-check-{uuid.uuid4().hex[:6]}")
+        created.append((kind, name))
+        kube.create(kind, manifest)
+        return str(name)
+
+    yield make
+    for kind, name in reversed(created):
+        kube.delete(kind, name)
+
+
+def test_webhook_without_a_backend(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+    """The API server fills in the defaults that make it dangerous: Fail, and every namespace."""
+    hook = {
+        "name": f"pods.{GROUP}",
+        "clientConfig": {"service": NOBODY},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+        "objectSelector": {"matchLabels": {GROUP: "nothing-has-this"}},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 15,
+    }
+    name = made(VALIDATING, {"metadata": {}, "webhooks": [hook]})
+    assert found(kube, check_webhooks, name) == ["webhooks.no-backend", "webhooks.slow"]
+    kube.delete(VALIDATING, name)
+    assert found(kube, check_webhooks, name) == []
+
+
+def test_aggregated_api_without_a_backend(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+    """The API server's own verdict on an APIService is the finding; those of a healthy cluster are none."""
+    assert [item for item in findings(kube, check_served_apis) if item.id == "apis.unavailable"] == []
+    spec = {"group": GROUP, "version": "v1", "service": NOBODY, "groupPriorityMinimum": 1000, "versionPriority": 10}
+    name = made(API_SERVICES, {"metadata": {"name": f"v1.{GROUP}"}, "spec": {**spec, "insecureSkipTLSVerify": True}})
+    until("the APIService to be judged", lambda: "ServiceNotFound" in _said(kube, name), timeout_seconds=30)
+    assert found(kube, check_served_apis, name) == ["apis.unavailable"]
+
+
+def _said(kube: KubeAdapter, name: str) -> str:
+    return "".join(item.diagnosis for item in findings(kube, check_served_apis) if name in item.title)
+
+
+def test_deprecated_api_that_was_used(kube: KubeAdapter) -> None:
+    """A read of Endpoints, deprecated since v1.33, is counted by the API server, and named."""
+    kube.list(Kind("v1", "endpoints"), "default")
+    (finding,) = [item for item in findings(kube, check_served_apis) if item.id == "apis.requested-deprecated"]
+    assert "v1/endpoints" in finding.title
+
+
+def test_conversion_webhook_without_a_backend(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+    """A definition with two versions and nobody to convert between them."""
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    definition = {
+        "metadata": {"name": f"widgets.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Cluster",
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": schema},
+                {"name": "v2", "served": True, "storage": False, "schema": schema},
+            ],
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {"clientConfig": {"service": NOBODY}, "conversionReviewVersions": ["v1"]},
+            },
+        },
+    }
+    assert found(kube, check_custom_resources, GROUP) == []
+    made(DEFINITIONS, definition)
+    assert found(kube, check_custom_resources, GROUP) == ["custom-resources.conversion"]
+
+
+def test_namespace_that_can_not_be_deleted(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+    """A ConfigMap with a finalizer that nobody removes keeps it; the API server says so in its conditions."""
+    maps = Kind("v1", "configmaps")
+    name = made(NAMESPACES, {"metadata": {}})
+    kept = {"metadata": {"name": "kept", "finalizers": [f"{GROUP}/nobody"]}}
+    kube.create(maps, kept, name)
+    try:
+        kube.delete(NAMESPACES, name)
+        until("the namespace to be stuck", lambda: "finalizers" in _why_stuck(kube, name), timeout_seconds=60)
+        assert found(kube, check_namespaces, name) == []
+        assert found(kube, check_namespaces, name, later=timedelta(minutes=11)) == ["namespaces.terminating"]
+    finally:
+        kube.replace(maps, {"metadata": {"name": "kept", "namespace": name, "finalizers": []}}, name)
+
+
+def _why_stuck(kube: KubeAdapter, name: str) -> str:
+    later = timedelta(minutes=11)
+    return "".join(item.diagnosis for item in findings(kube, check_namespaces, later=later) if name in item.title)

@@ -1,0 +1,44 @@
+"""An API server that is Ready, answers and is wrong: the run finds it, and goes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from testkit.lab_cluster import OLD, LabCluster
+from testkit.wrong_api import WRONG, seconds_until_healthy
+from upgrader.gates.kubernetes_kinds import SECRETS, WORKLOADS
+
+LABEL = "app.kubernetes.io/name=upgrader-continuity"
+REPRESENTATIVE = ("issuer", "dead etcd")
+"""The others are tried by `python -m bench.wrong_api`."""
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVE)
+def test_wrong_api_is_rolled_back(cluster: LabCluster, name: str) -> None:
+    """Exit 4 in bounded time, on a cluster that is as it was; the message names the flag or the address."""
+    wrong = WRONG[name]
+    before = cluster.manifests()
+    wrong.prepare(cluster)
+    cluster.change_values("kube-apiserver", wrong.values(wrong.flags))
+    ended = cluster.run(OLD)
+
+    assert ended.exit_code == 4, ended
+    assert not wrong.names or any(text in ended.stderr for text in wrong.names), ended
+    assert "uninstall" not in ended.stderr
+    assert seconds_until_healthy(cluster) <= wrong.seconds, ended
+    cluster.wait_healthy(OLD)
+    assert cluster.manifests() == before
+    report = cluster.report()
+    assert report["outcome"] == "rolled-back"
+    assert report["continuity"]["compared"]["new_workload"]
+    assert report["continuity"]["not_compared"] == {}
+
+
+def test_nothing_is_left_behind(cluster: LabCluster) -> None:
+    """After a run that changed nothing wrong, no object of the comparison is left in the cluster."""
+    cluster.change_values("kube-apiserver", {"podAnnotations": {"example.com/changed": "yes"}})
+    ended = cluster.run(OLD)
+    assert ended.exit_code == 0, ended
+    kinds = (SECRETS, WORKLOADS["Deployment"])
+    left = [cluster.kube.list(kind, "kube-system", labels=LABEL) for kind in kinds]
+    assert left == [(), ()]

@@ -1,0 +1,50 @@
+"""Images from a registry that needs a login: what starts after a power cut, while no registry can be reached."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testkit.command import upgrader
+from testkit.lab_cluster import OLD, LabCluster, until
+
+_NODE_LOGIN = "/var/lib/kubelet/config.json"
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Iterator[LabCluster]:
+    """A cluster that kubeadm made, whose charts' images come from a registry with a login."""
+    cluster = LabCluster(f"e2e-private-{os.getpid()}", tmp_path, tmp_path / "kept")
+    try:
+        cluster.lab("up", "--kubernetes", OLD, "--registry")
+        yield cluster
+    finally:
+        upgrader("-C", cluster.home, "lab", "down", "--name", cluster.name)
+
+
+def test_standby_pods_start_without_the_registry(private: LabCluster) -> None:
+    """With the node's own login a pod's image is free for static pods: after a power cut, without registry and login,
+    the standby pod serves, and the control plane is restored.
+    """
+    adopted = private.upgrader("adopt", "--yes")
+    assert adopted.exit_code == 0, adopted
+    private.wait_healthy(OLD)
+    private.lab("crash", "registry-1")
+    private.on_controller("rm", _NODE_LOGIN)
+    private.crash_and_boot()
+    until("the control plane", lambda: not private.unready(), timeout_seconds=240)
+    private.wait_until_settled(OLD)
+
+
+def test_pods_with_a_login_of_their_own_are_refused(private: LabCluster) -> None:
+    """A checkpoint that could not start is none: adoption says so, names what to do, and is rolled back."""
+    private.on_controller("rm", _NODE_LOGIN)
+    for release in ("pod-checkpointer", "kube-apiserver", "kubernetes"):
+        private.change_values(release, {"imagePullSecrets": [{"name": "registry-login"}]})
+    refused = private.upgrader("adopt", "--yes")
+    assert refused.exit_code == 4, refused
+    assert "give the node credentials" in refused.stderr, refused
+    until("kubeadm's control plane", lambda: not private.unready(), timeout_seconds=120)
