@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -98,16 +99,16 @@ def _try(cluster: LabCluster, name: str, wrong: WrongApi) -> Row:
     cluster.restore_files()
     wrong.prepare(cluster)
     if wrong.before:
-        cluster.change_values("kube-apiserver", wrong.values(wrong.before))
+        cluster.change_values("kube-apiserver", {"extraArgs": dict(wrong.before)})
         _must_succeed(cluster)
-    cluster.change_values("kube-apiserver", wrong.values({**wrong.before, **wrong.flags}))
+    cluster.change_values("kube-apiserver", wrong.values)
     ended = cluster.run(OLD)
     try:
         cluster.wait_healthy(OLD)
         healthy = ""
     except (AssertionError, ApiError) as error:
         healthy = " ".join(str(error).split())
-    flags = " ".join(f"--{flag}={value}" for flag, value in wrong.flags.items())
+    flags = " ".join(f"--{flag}={value}" for flag, value in wrong.flags.items()) or json.dumps(wrong.others)
     try:
         seconds = seconds_until_healthy(cluster)
     except IndexError:

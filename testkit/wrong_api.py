@@ -14,14 +14,15 @@ __all__ = ["WRONG", "WrongApi", "seconds_until_healthy"]
 
 _PKI = "/etc/kubernetes/pki"  # the folder that kube-apiserver's pod mounts
 _OTHER_CA = f"{_PKI}/wrong-ca.crt"
+_ADMISSION, _WEBHOOK = f"{_PKI}/admission.yaml", f"{_PKI}/image-policy.yaml"
 _OLD_KEY, _NEW_KEY = f"{_PKI}/encryption-old.yaml", f"{_PKI}/encryption-new.yaml"
 
 
 @dataclass(frozen=True)
 class WrongApi:
-    """One change, as a line of `extraArgs` in the values of the release kube-apiserver."""
+    """One change, as `extraArgs` in the values of the release kube-apiserver, or as other `values` of it."""
 
-    flags: Mapping[str, str]
+    flags: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 90.0
     """From the moment in which the change is in place until the cluster is healthy again."""
     names: tuple[str, ...] = ()
@@ -32,10 +33,13 @@ class WrongApi:
     """Flags that a run sets first."""
     harmless: bool = False
     """Whether it changes nothing for any client, so that the run succeeds."""
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """Other values than `extraArgs`."""
 
-    def values(self, flags: Mapping[str, str]) -> Mapping[str, Any]:
-        """These flags as values."""
-        return {"extraArgs": dict(flags)}
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All of the change."""
+        return {**self.others, **({"extraArgs": {**self.before, **self.flags}} if self.flags else {})}
 
 
 def _other_ca(cluster: LabCluster) -> None:
@@ -53,6 +57,29 @@ def _two_keys(cluster: LabCluster) -> None:
         }
         text = json.dumps(configuration)
         cluster.on_controller("sh", "-c", f"echo '{text}' > {path} && chmod 600 {path}")
+
+
+def _image_policy(cluster: LabCluster) -> None:
+    """Nobody listens at the address of this webhook, and without its answer no pod is admitted."""
+    clusters = [{"name": "policy", "cluster": {"server": "https://127.0.0.1:2998"}}]
+    users = [{"name": "apiserver", "user": {}}]
+    contexts = [{"name": "policy", "context": {"cluster": "policy", "user": "apiserver"}}]
+    webhook = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": clusters,
+        "users": users,
+        "contexts": contexts,
+        "current-context": "policy",
+    }
+    policy = {"kubeConfigFile": _WEBHOOK, "allowTTL": 50, "denyTTL": 50, "retryBackoff": 500, "defaultAllow": False}
+    admission = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [{"name": "ImagePolicyWebhook", "configuration": {"imagePolicy": policy}}],
+    }
+    for path, content in ((_WEBHOOK, webhook), (_ADMISSION, admission)):
+        cluster.on_controller("sh", "-c", f"echo '{json.dumps(content)}' > {path}")
 
 
 WRONG: Mapping[str, WrongApi] = {
@@ -73,6 +100,11 @@ WRONG: Mapping[str, WrongApi] = {
     # Since v1.33 the object ServiceCIDR decides, which the flag no longer changes once it exists.
     "service range": WrongApi({"service-cluster-ip-range": "10.200.0.0/16"}, harmless=True),
     "admission denies": WrongApi({"enable-admission-plugins": "AlwaysDeny"}),
+    "no pod is admitted": WrongApi(
+        {"enable-admission-plugins": "NodeRestriction,ImagePolicyWebhook", "admission-control-config-file": _ADMISSION},
+        prepare=_image_policy,
+    ),
+    "a twentieth of a CPU": WrongApi(others={"resources": {"limits": {"cpu": "50m"}}}, seconds=240.0),
     "two requests at once": WrongApi({"max-requests-inflight": "2", "max-mutating-requests-inflight": "1"}),
     "tokens' audience": WrongApi({"api-audiences": "other"}, names=("api-audiences",)),
 }

@@ -19,7 +19,7 @@ def test_wrong_api_is_rolled_back(cluster: LabCluster, name: str) -> None:
     wrong = WRONG[name]
     before = cluster.manifests()
     wrong.prepare(cluster)
-    cluster.change_values("kube-apiserver", wrong.values(wrong.flags))
+    cluster.change_values("kube-apiserver", wrong.values)
     ended = cluster.run(OLD)
 
     assert ended.exit_code == 4, ended

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, SECRETS, WORKLOADS
+from upgrader.node.refused_writes import is_servers_own
 from upgrader.ports import Clock, Kube
 
 __all__ = ["NOT_ACCEPTED", "REFUSALS", "Refusal", "is_refusal", "lasting_refusal", "refusal"]
@@ -27,10 +28,6 @@ NOT_ACCEPTED = (401, 403)
 _SERVER_ERROR = 500
 _UNREADABLE = re.compile(r"transform|decrypt|encryption|no matching key", re.IGNORECASE)
 """An encryption configuration without the key of what is stored."""
-_NOT_THE_SERVERS = re.compile(
-    r'webhook|AdmissionPolicy|quota|User ".*" cannot |denied (the )?request', re.IGNORECASE | re.DOTALL
-)
-"""A write that was forbidden by what is stored in the API, or to this caller: another kube-apiserver does the same."""
 _FORBIDDEN = 403
 _TRIAL = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "upgrader-trial"}}
 _WORKLOAD = "kube-apiserver"
@@ -81,7 +78,7 @@ def _write_refusal(kube: Kube) -> Refusal | None:
     try:
         kube.create(SECRETS, _TRIAL, _NAMESPACE, dry_run=True)
     except ApiError as error:
-        if error.status == _FORBIDDEN and not _NOT_THE_SERVERS.search(error.message):
+        if error.status == _FORBIDDEN and is_servers_own(error.message):
             return Refusal(error.message)
     return None
 

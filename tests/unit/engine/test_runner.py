@@ -268,6 +268,32 @@ def test_undo_that_one_of_two_instances_refused_is_repeated(bench: Bench) -> Non
     assert bench.diary == ["apply a", "undo a to 1", "undo a to 1"]
 
 
+def test_undo_that_was_refused_has_the_controllers_examined_at_once(bench: Bench) -> None:
+    """Seen from here a right instance's answers hide a wrong one; the controllers tell them apart, without a pause."""
+
+    def refuse_until_replaced() -> None:
+        if not bench.recovery.calls:
+            raise HelmError('secrets is forbidden: User "a" cannot list')
+
+    step = bench.step("a", apply_error=StepFailed("bad CA"), on_undo=refuse_until_replaced)
+    assert run(bench.runner(), step) == RunResult("rolled-back", "bad CA")
+    assert (bench.recovery.calls, bench.clock.monotonic() < 5) == (1, True)
+
+
+def test_recovery_that_fails_leaves_the_other_attempts(bench: Bench) -> None:
+    """A controller out of SSH's reach is no reason to give up an undo that an instance may accept a little later."""
+    refusals = [HelmError("secrets is forbidden")] * 2
+    bench.recovery.error = RollbackFailed("no controller can be examined")
+
+    def refuse_twice() -> None:
+        if refusals:
+            raise refusals.pop()
+
+    step = bench.step("a", apply_error=StepFailed("bad CA"), on_undo=refuse_twice)
+    assert run(bench.runner(), step) == RunResult("rolled-back", "bad CA")
+    assert bench.recovery.calls == 1
+
+
 def test_undo_that_fails_while_the_api_answers_is_not_repeated(bench: Bench) -> None:
     """An undo that was refused would be refused again."""
     step = bench.step("a", apply_error=StepFailed("bad flag"), undo_error=HelmError("no such revision"))

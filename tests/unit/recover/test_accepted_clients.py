@@ -53,6 +53,7 @@ class Server:
 
     def __init__(self, folder: Path, address: str = "127.0.0.1") -> None:
         self.refused: dict[str, int] = {}
+        self.writes = (201, b"{}")
         self.asked: list[str] = []
         server = self
 
@@ -67,6 +68,15 @@ class Server:
                 )
                 self.send_header("Content-Length", "0")
                 self.end_headers()
+
+            def do_POST(self) -> None:
+                server.asked.append(self.path)
+                self.rfile.read(int(self.headers["Content-Length"]))
+                status, body = server.writes
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
                 """Quiet."""
@@ -148,6 +158,45 @@ def test_every_client_is_asked_for_as_itself(server: Server, tmp_path: Path) -> 
         "the token of kube-system/coredns-1": 401,
     }
     assert token not in json.dumps(found)
+
+
+def test_server_that_accepts_everybody_and_lacks_the_rest_is_known(server: Server, tmp_path: Path) -> None:
+    """The kubelet also asks for what no right server refuses it: the workloads' API, and a dry-run write."""
+    server.refused = {"/apis/apps/v1": 404}
+    server.writes = (403, b'{"message": "events \\"upgrader-trial\\" is forbidden: admission control is denying all"}')
+    found = accepted(str(tmp_path), {server.port}, FakeRuntime())  # type: ignore[arg-type]
+    assert {item["name"]: item["status"] for item in found if item["conclusive"]} == {
+        "kubelet's GET /apis/apps/v1": 404,
+        "kubelet's dry-run write of an Event": 403,
+    }
+    assert "/api/v1/namespaces/default/events?dryRun=All" in server.asked
+
+
+@pytest.mark.parametrize(
+    ("status", "answer"),
+    [
+        (403, b'{"message": "events is forbidden: User \\"system:node:c1\\" cannot create resource \\"events\\""}'),
+        (403, b'{"message": "admission webhook \\"x.example\\" denied the request"}'),
+        (403, b'{"message": "exceeded quota: events"}'),
+        (500, b'{"message": "etcdserver: request timed out"}'),
+        (422, b'{"message": "Event is invalid"}'),
+    ],
+)
+def test_refused_write_that_another_server_would_refuse_too(
+    server: Server, tmp_path: Path, status: int, answer: bytes
+) -> None:
+    """Rights, webhooks and quotas are stored in the API, and a server error passes: no evidence against this one."""
+    server.writes = (status, answer)
+    server.refused = {"/apis/apps/v1": 500}
+    found = accepted(str(tmp_path), {server.port}, FakeRuntime())  # type: ignore[arg-type]
+    assert not [item for item in found if item["conclusive"]]
+
+
+def test_client_that_is_refused_is_asked_for_nothing_more(server: Server, tmp_path: Path) -> None:
+    """To whom it doesn't accept, a server may well deny that a path exists."""
+    server.refused = {"system:node:c1": 401}
+    accepted(str(tmp_path), {server.port}, FakeRuntime())  # type: ignore[arg-type]
+    assert not any("events" in path or "apps" in path for path in server.asked)
 
 
 def test_each_instance_is_asked_at_its_private_address(server: Server, tmp_path: Path) -> None:

@@ -65,6 +65,17 @@ def test_expired_certificates_prove_nothing() -> None:
     assert len(refused_clients(facts(*clients, expired=("kubelet",)))) == 2
 
 
+def test_what_no_right_server_refuses_is_conclusive() -> None:
+    """A server that accepts everybody, and lacks `apps/v1` or forbids every write, is wrong without a second client."""
+    lacks = Client("kubelet's GET /apis/apps/v1", 404, NOW - 100, NOW + 100, conclusive=True)
+    everybody = facts(("kubelet", 200), ("kube-scheduler", 200)).clients
+    assert isinstance(everybody, tuple)
+    seen = replace(facts(), clients=(*everybody, lacks))
+    assert refused_clients(seen) == (lacks,)
+    found = diagnose([Examined(HOST, seen)], FINE)
+    assert found.wrong.endswith("on controller-1 it refuses kubelet's GET /apis/apps/v1 (HTTP 404)")
+
+
 def test_each_instance_is_judged_by_itself() -> None:
     """Where a right and a wrong instance answer side by side, the wrong one is found, and which pod it is."""
     right, wrong = (facts(("kubelet", status), ("kube-scheduler", status)).clients for status in (200, 401))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import isfinite
 
 from upgrader.errors import RollbackFailed, UpgraderError
@@ -58,6 +59,15 @@ class ApiLifeline:
         if not isfinite(self._patience_seconds):
             raise RollbackFailed(problem, remedy=_REMEDY)
         self._recover(problem)
+
+    def replace_wrong(self, refused: str) -> None:
+        """Replace the instances that the controllers themselves know to be wrong, if any, after an undo was `refused`.
+
+        A failure is reported, and no reason to give up: the next attempt may meet an instance that accepts it.
+        """
+        if isfinite(self._patience_seconds):
+            with suppress(RollbackFailed):
+                self._recover(f"an API server refused the rollback: {refused}")
 
     def _await_ready(self, *, overdue: bool) -> None:
         problem = api_problem(self._kube)

@@ -43,10 +43,11 @@ from upgrader.ports import Clock, Kube, Recovery, Reporter
 
 __all__ = ["RunResult", "Runner"]
 
-UNDO_ATTEMPTS = 3
-"""How often an undo is attempted when it loses the API."""
+UNDO_ATTEMPTS = 4
+"""How often an undo is attempted when it loses the API, or when the API refuses it."""
 UNDO_PAUSE_SECONDS = 15.0
-"""Pause before the next attempt while the API answers: what stops Helm may pass as well."""
+"""Pause before the next attempt while the API answers: what stops Helm may pass as well. The first time that an API
+refuses an undo there is none: the controllers are examined at once."""
 
 
 @dataclass(frozen=True)
@@ -201,10 +202,14 @@ class Runner:
         Rolling back a workload that can't run two instances at once interrupts the API again.
         """
         failure: UpgraderError | None = None
+        refused = ""
         for attempt in range(UNDO_ATTEMPTS):
-            if attempt and self._lifeline.holds:
-                self._clock.sleep(UNDO_PAUSE_SECONDS)
             try:
+                if attempt == 1 and refused:
+                    # A wrong instance shares its address with a right one, whose answers hide it from here.
+                    self._lifeline.replace_wrong(refused)
+                elif attempt and self._lifeline.holds:
+                    self._clock.sleep(UNDO_PAUSE_SECONDS)
                 if attempt or item.undo_needs_api:
                     self._lifeline.secure(overdue=self._overdue, release=_installed(point))
             except UpgraderError as error:
@@ -220,8 +225,9 @@ class Runner:
                 raise
             except UpgraderError as error:
                 failure, self._overdue = error, isinstance(error, ApiLost)
-                lost = isinstance(error, ApiLost | ApiUnavailable) or is_refusal(error.message)
-                if not lost and self._lifeline.holds:
+                refused = error.message if is_refusal(error.message) else ""
+                lost = isinstance(error, ApiLost | ApiUnavailable)
+                if not lost and not refused and self._lifeline.holds:
                     return failure
                 self._note(f"the API server was lost, or refused the rollback: {error.message}")
         return failure

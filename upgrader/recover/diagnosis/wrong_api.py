@@ -1,8 +1,9 @@
 """Whether an API server that answers is wrong: it refuses those whom it has to serve.
 
 Evidence counts, absence of evidence doesn't, and a refusal counts only where it can't be the client's own fault. Two
-clients of a kind must agree: the certificates of components that are valid, or the tokens of running pods. The
-operator's credentials alone prove nothing: they may have expired.
+clients of a kind must agree: the certificates of components that are valid, or the tokens of running pods; but what no
+right API server refuses to a client that it accepts is conclusive by itself. The operator's credentials alone prove
+nothing: they may have expired.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ def right_pods(facts: HostFacts, refused: Iterable[Client]) -> frozenset[str]:
 def _refused_by(clients: list[Client], taken: float, agreeing: int) -> list[Client]:
     """The same for one instance."""
     tokens = [client for client in clients if client.is_token]
-    certificates = [client for client in clients if not client.is_token and client.valid(taken)]
-    found: list[Client] = []
+    certificates = [c for c in clients if not c.is_token and not c.conclusive and c.valid(taken)]
+    found = [client for client in clients if client.conclusive]
     if len(certificates) >= agreeing and all(client.status in NOT_ACCEPTED for client in certificates):
         found += certificates
     if len(tokens) >= _AGREEING and all(client.status == _NOT_AUTHENTICATED for client in tokens):

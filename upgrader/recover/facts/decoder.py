@@ -102,12 +102,13 @@ def _endpoint(found: Json) -> Endpoint:
 
 def _client(found: Json) -> Client | None:
     """None for one whose certificate can't be read: whether it is refused by its own fault isn't known then."""
+    kept = {name: found[name] for name in ("name", "status", "pod", "address", "conclusive")}
     if not found["certificate"]:
-        return Client(found["name"], found["status"], pod=found["pod"], address=found["address"])
+        return Client(**kept)
     read = _certificate({"path": found["name"], "pem": found["certificate"]})
     if isinstance(read, Unknown):
         return None
-    return Client(found["name"], found["status"], read.not_before, read.not_after, found["pod"], found["address"])
+    return Client(**kept, not_before=read.not_before, not_after=read.not_after)
 
 
 def _certificate(found: Json) -> Certificate | Unknown:

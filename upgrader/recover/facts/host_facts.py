@@ -97,6 +97,7 @@ class Endpoint:
 class Client:
     """One of the cluster's own clients, and the HTTP status that kube-apiserver answered it with.
 
+    `conclusive`: whether it asked for something that no right API server refuses, so that nobody has to agree.
     `not_before`, `not_after`: of its certificate; None for a token, which is asked with only while it is valid. `pod`:
     the UID of the pod that answered; "" where it isn't known which one did. `address`: whom was asked, `host:port`.
     """
@@ -107,6 +108,7 @@ class Client:
     not_after: float | None = None
     pod: str = ""
     address: str = ""
+    conclusive: bool = False
 
     @property
     def is_token(self) -> bool:

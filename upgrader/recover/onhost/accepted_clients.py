@@ -1,7 +1,8 @@
 """Which of the cluster's own clients kube-apiserver accepts, asked on this host with credentials that never leave it.
 
 An API server can answer, and refuse everybody who relies on it: another client CA, another issuer of tokens, other
-rules of authorization. The operator's own kubeconfig proves neither: it may have expired, or outrank all rules.
+rules of authorization. The operator's own kubeconfig proves neither: it may have expired, or outrank all rules. And it
+can accept all of them, and lack what every cluster needs: the workloads' API, or that anything may be written.
 """
 
 from __future__ import annotations
@@ -19,13 +20,31 @@ from typing import Any
 
 from upgrader.node.cri import Runtime, Sandbox
 from upgrader.node.disk_layout import KUBE_APISERVER
+from upgrader.node.refused_writes import is_servers_own
 from upgrader.recover.onhost.apiserver_answer import API_NAME, KUBELET, authority, listeners, private
 from upgrader.recover.onhost.questions import Failed, read, together
 from upgrader.recover.onhost.tls import context, get
 
+_KUBELET = "kubelet"
 _CONFIGS = ("controller-manager", "scheduler")
 _SERVICES = "/api/v1/services?limit=1"
 """What each of them lists all the time, and may by the rules that every cluster starts with."""
+
+_WORKLOADS = "/apis/apps/v1"
+_EVENTS = "/api/v1/namespaces/default/events?dryRun=All"
+_EVENT = json.dumps(
+    {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "upgrader-trial", "namespace": "default"},
+        "involvedObject": {"kind": "Namespace", "name": "default", "namespace": "default"},
+    }
+)
+"""What every kubelet may write."""
+
+_OK = 200
+_FORBIDDEN = 403
+_NOT_FOUND = 404
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 _PRIVATE = re.compile(rb"PRIVATE_ADDRESS='([0-9.]+)'")
@@ -39,6 +58,8 @@ _MARGIN_SECONDS = 60.0
 
 def accepted(root: str, ports: set[int], runtime: Runtime) -> list[dict[str, Any]]:
     """Each client's `name`, the HTTP `status` that it got, and its `certificate` without the key ("" for a token).
+
+    `conclusive`: whether it asked for something that no right API server refuses, so that nobody has to agree.
 
     Each instance with a private address is asked by itself, as the others may answer otherwise: `address` is whom, and
     `pod` its UID, "" where it isn't known. What can't be asked is left out: also an instance that isn't ready, which
@@ -81,11 +102,29 @@ def _ask(
         if _loaded(own, certificate):
             status, _ = get(own, address, port, API_NAME, _SERVICES)
             shown = b"".join(_CERTIFICATE.findall(certificate)[:1]).decode("ascii", "replace")
-            asked.append({"name": name, "status": status, "certificate": shown})
+            asked.append({"name": name, "status": status, "certificate": shown, "conclusive": False})
+            if status == _OK and name == _KUBELET:
+                missing = _missing(own, address, port)
+                asked += [
+                    {"name": f"{name}'s {what}", "status": code, "certificate": shown, "conclusive": True}
+                    for what, code in missing
+                ]
     for name, token in tokens:
         status, _ = get(context(ca), address, port, API_NAME, "/api", token=token)
-        asked.append({"name": f"the token of {name}", "status": status, "certificate": ""})
+        asked.append({"name": f"the token of {name}", "status": status, "certificate": "", "conclusive": False})
     return asked
+
+
+def _missing(own: ssl.SSLContext, address: str, port: int) -> list[tuple[str, int]]:
+    """What an API server that accepts the kubelet lacks all the same, and the status that says so."""
+    found = []
+    status, _ = get(own, address, port, API_NAME, _WORKLOADS)
+    if status == _NOT_FOUND:
+        found.append((f"GET {_WORKLOADS}", status))
+    status, answer = get(own, address, port, API_NAME, _EVENTS, body=_EVENT)
+    if status == _FORBIDDEN and is_servers_own(answer):
+        found.append(("dry-run write of an Event", status))
+    return found
 
 
 def _pods(root: str, sandboxes: list[Sandbox]) -> dict[str, str]:
@@ -123,7 +162,7 @@ def _certificates(root: str) -> list[tuple[str, bytes]]:
     """Client certificates with their keys, as PEM."""
     found = []
     with contextlib.suppress(OSError):
-        found.append(("kubelet", read(root + KUBELET)))
+        found.append((_KUBELET, read(root + KUBELET)))
     for name in _CONFIGS:
         try:
             text = read(f"{root}/etc/kubernetes/{name}.conf").decode("utf-8", "replace")
