@@ -23,15 +23,13 @@ def test_adopting_again_changes_nothing(cluster: LabCluster) -> None:
     assert static_pods(cluster) == set()
 
 
-def test_undo_and_adopt_once_more(cluster: LabCluster) -> None:
-    """`adopt --undo` restores kubeadm's manifests and removes the releases; a second adoption keeps the API available.
+def test_undo_failed_adoption_and_adopt_once_more(cluster: LabCluster) -> None:
+    """`adopt --undo` restores kubeadm's manifests and removes the releases; an adoption that fails takes its
+    checkpoints with it, so that after a power cut kubeadm's static pods serve, alone; and one that doesn't fail keeps
+    the API available.
 
     kubeadm's static pod closes kept HTTP/1.1 connections without notice: that may cost the writing client one write.
     """
-    workload = Workload(cluster.kube)
-    workload.deploy()
-    pods = workload.pods()
-
     undone = cluster.upgrader("adopt", "--undo", "--yes")
     assert undone.exit_code == 0, undone
     assert static_pods(cluster) == _STATIC_PODS
@@ -39,19 +37,6 @@ def test_undo_and_adopt_once_more(cluster: LabCluster) -> None:
     until("every pod of kubeadm's control plane", lambda: not cluster.unready(), timeout_seconds=120)
     assert set(cluster.versions().values()) == {OLD}
 
-    with ApiLoad(cluster.folder / "kubeconfig") as load:
-        adopted = cluster.upgrader("adopt", "--yes")
-        seen = load.stop()
-    assert adopted.exit_code == 0, adopted
-    assert seen.failed == seen.lost_writes <= 1, seen
-    cluster.wait_healthy(OLD)
-    assert workload.pods().disturbances_since(pods) == ()
-
-
-def test_rolled_back_adoption_leaves_nothing_that_starts(cluster: LabCluster) -> None:
-    """An adoption that fails takes its checkpoints with it: after a power cut kubeadm's static pods serve, alone."""
-    undone = cluster.upgrader("adopt", "--undo", "--yes")
-    assert undone.exit_code == 0, undone
     cluster.change_values("kubernetes", {"scheduler": {"extraArgs": {"no-such-flag": "true"}}})
     failed = cluster.upgrader("adopt", "--yes")
     assert failed.exit_code == 4, failed
@@ -61,6 +46,18 @@ def test_rolled_back_adoption_leaves_nothing_that_starts(cluster: LabCluster) ->
     until("kubeadm's control plane", lambda: not cluster.unready(), timeout_seconds=240)
     assert _checkpoints(cluster) == []
     assert len(cluster.on_controller("pidof", "kube-apiserver").split()) == 1
+
+    cluster.restore_files()
+    workload = Workload(cluster.kube)
+    workload.deploy()
+    pods = workload.pods()
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        adopted = cluster.upgrader("adopt", "--yes")
+        seen = load.stop()
+    assert adopted.exit_code == 0, adopted
+    assert seen.failed == seen.lost_writes <= 1, seen
+    cluster.wait_healthy(OLD)
+    assert workload.pods().disturbances_since(pods) == ()
 
 
 def _checkpoints(cluster: LabCluster) -> list[str]:
