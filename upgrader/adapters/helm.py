@@ -25,8 +25,7 @@ import pyhelm3.errors
 from upgrader.adapters.chart_schemas import check_schemas
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.helm_processes import helm_at_work
-from upgrader.config.kubeconfig import ClusterAddress, read_cluster_address
-from upgrader.errors import ApiUnavailable, ConfigError, HelmError, ReleaseLocked, UsageError
+from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, UsageError
 from upgrader.model.manifest import objects_in
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.ports import Clock
@@ -152,7 +151,6 @@ class HelmAdapter:
         self, kubeconfig: Path, context: str = "", executable: Path | None = None, *, clock: Clock | None = None
     ) -> None:
         self._clock = clock or SystemClock()
-        self._kubeconfig, self._context = kubeconfig, context
         helm = executable or find_helm()
         self._command = _Command(helm, kubeconfig, context)
         self._client = pyhelm3.Client(self._command, executable=str(helm))
@@ -173,13 +171,7 @@ class HelmAdapter:
         return tuple(sorted((_revision(row) for row in rows), key=lambda r: r.number))
 
     def at_work(self, release: str, namespace: str) -> int:
-        return helm_at_work(release, namespace, self._address())
-
-    def _address(self) -> ClusterAddress | None:
-        try:
-            return read_cluster_address(self._kubeconfig, self._context)
-        except ConfigError:
-            return None  # it is being replaced: then any Helm counts
+        return helm_at_work(release, namespace)
 
     def manifest(self, release: str, namespace: str, revision: int | None = None) -> str:
         command = ["get", "manifest", release, "--namespace", namespace]

@@ -3,54 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
-
-from upgrader.config.kubeconfig import ClusterAddress, read_cluster_address
-from upgrader.errors import ConfigError
 
 __all__ = ["helm_at_work"]
 
 _CHANGES = ("install", "upgrade", "rollback", "uninstall", "delete")
 
 
-def helm_at_work(release: str, namespace: str, ours: ClusterAddress | None, processes: Path = Path("/proc")) -> int:
-    """The process ID of a Helm that changes a release of that name and namespace; 0: there is none.
+def helm_at_work(release: str, namespace: str, processes: Path = Path("/proc")) -> int:
+    """The process ID of a Helm that changes a release of that name and namespace, in any cluster; 0: there is none.
 
-    One whose kubeconfig leads to another cluster than `ours` doesn't count; one of which that isn't certain does. A
-    Helm on another machine isn't seen, nor any on a system without `/proc`.
+    A Helm on another machine isn't seen, nor any on a system without `/proc`.
     """
     for pid, words in _commands(processes):
         verbs = {word for word in words[1:] if not word.startswith("-")}
         in_namespace = namespace in words or f"--namespace={namespace}" in words or namespace == "default"
-        if Path(words[0]).name != "helm" or not verbs & set(_CHANGES) or release not in verbs or not in_namespace:
-            continue
-        if not _elsewhere(words, ours):
+        if Path(words[0]).name == "helm" and verbs & set(_CHANGES) and release in verbs and in_namespace:
             return pid
     return 0
-
-
-def _elsewhere(words: list[str], ours: ClusterAddress | None) -> bool:
-    """Whether a command line leads to another cluster for certain: to another address, and by another CA.
-
-    One cluster may have several addresses, and two clusters may have the same one behind different tunnels.
-    """
-    kubeconfig = Path(_option(words, "--kubeconfig"))
-    if ours is None or not kubeconfig.is_absolute():
-        return False
-    try:
-        theirs = read_cluster_address(kubeconfig, _option(words, "--kube-context"))
-    except ConfigError:
-        return False
-    named = bool(ours.authority and theirs.authority)
-    return named and theirs.authority != ours.authority and theirs.server != ours.server
-
-
-def _option(words: list[str], name: str) -> str:
-    """The value of an option, as `--name value` or `--name=value`; "" without it."""
-    given = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
-    given += [value for option, value in pairwise(words) if option == name]
-    return given[0] if given else ""
 
 
 def _commands(processes: Path) -> Iterator[tuple[int, list[str]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import threading
@@ -18,7 +17,7 @@ from upgrader.config.yaml_document import Document, read_mapping, shown
 from upgrader.errors import ConfigError
 from upgrader.redaction.known_secrets import KNOWN, secrets_in
 
-__all__ = ["ClusterAddress", "KubeconfigContext", "Login", "read_cluster_address", "read_kubeconfig"]
+__all__ = ["KubeconfigContext", "Login", "read_kubeconfig"]
 
 _REREAD_SECONDS = 60.0
 """Files of tokens and certificates are replaced without notice; kubectl reads them again as often."""
@@ -51,40 +50,11 @@ class KubeconfigContext:
         return proxy_for(server or self.server, str(self.cluster.get("proxy-url") or ""), os.environ)
 
 
-@dataclass(frozen=True)
-class ClusterAddress:
-    """Where a context leads to: the API server's URL, and the PEM of the CA that it names (b"" for none)."""
-
-    server: str
-    authority: bytes
-
-
-def read_cluster_address(kubeconfig: Path, context: str = "") -> ClusterAddress:
-    """Read where a context ("": the current one) leads to; runs no credential plugin. Raises ConfigError."""
-    _, _, cluster = _read(kubeconfig, context)
-    try:
-        given = str(cluster.get("certificate-authority-data") or "")
-        file = str(cluster.get("certificate-authority") or "")
-        authority = base64.b64decode(given) if given else Path(file).read_bytes() if file else b""
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{shown(kubeconfig)}: its certificate-authority can't be read: {error}") from error
-    return ClusterAddress(str(cluster.get("server", "")).rstrip("/"), authority.strip())
-
-
-def _read(kubeconfig: Path, context: str) -> tuple[Document, Mapping[str, Any], Mapping[str, Any]]:
-    """The document, the context and its cluster."""
-    document = read_mapping(kubeconfig)
-    chosen = _named(document, "contexts", context or str(document.data.get("current-context") or ""), "context")
-    return (
-        document,
-        chosen,
-        _absolute(kubeconfig, _named(document, "clusters", str(chosen.get("cluster", "")), "cluster")),
-    )
-
-
 def read_kubeconfig(kubeconfig: Path, context: str = "") -> KubeconfigContext:
     """Read a context ("": the current one), and run its credential plugin. Raises ConfigError."""
-    document, chosen, cluster = _read(kubeconfig, context)
+    document = read_mapping(kubeconfig)
+    chosen = _named(document, "contexts", context or str(document.data.get("current-context") or ""), "context")
+    cluster = _absolute(kubeconfig, _named(document, "clusters", str(chosen.get("cluster", "")), "cluster"))
     if cluster.get("insecure-skip-tls-verify"):
         raise ConfigError(
             f"{shown(kubeconfig)}: insecure-skip-tls-verify is set, so any machine could pose as the API server",
