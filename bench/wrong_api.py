@@ -116,7 +116,7 @@ def _try(cluster: LabCluster, name: str, wrong: WrongApi) -> Row:
     # Its last words: `Error: The run failed …`, and in the next line why.
     cause = ended.stderr.rpartition("\nError: ")[2].partition("\n")[2].partition("\n")[0].strip()
     row = Row(name, flags, ended.exit_code, seconds, ended.seconds, wrong.seconds, healthy, cause[:160], wrong.harmless)
-    sys.stderr.write(f"{row}\n{'' if row.good else ended.stderr}\n")
+    sys.stderr.write(f"{row}\n{ended.stderr}\n")
     if healthy or ended.exit_code != 4 or wrong.before:
         cluster.restore()
     return row

@@ -104,7 +104,9 @@ WRONG: Mapping[str, WrongApi] = {
         {"enable-admission-plugins": "NodeRestriction,ImagePolicyWebhook", "admission-control-config-file": _ADMISSION},
         prepare=_image_policy,
     ),
-    "a twentieth of a CPU": WrongApi(others={"resources": {"limits": {"cpu": "50m"}}}, seconds=240.0),
+    "a twentieth of a CPU": WrongApi(
+        others={"resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "50m"}}}, seconds=240.0
+    ),
     # API Priority and Fairness gives each level one seat at least, and queues: a lab's few clients never wait for one.
     "two requests at once": WrongApi(
         {"max-requests-inflight": "2", "max-mutating-requests-inflight": "1"}, harmless=True

@@ -144,6 +144,10 @@ class Kube(Protocol):
         """
         ...
 
+    def reconnect(self) -> None:
+        """Use new connections from now on: where several API servers share an address, they may lead to another."""
+        ...
+
     def request_token(self, service_account: str, namespace: str, *, seconds: int, bound_to: KubeObject) -> str:
         """A new token of a ServiceAccount for the API itself; it dies with the Secret `bound_to`.
 

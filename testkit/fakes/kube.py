@@ -140,6 +140,9 @@ class FakeKube:
             if of == key:
                 yield {"type": what, "object": copy.deepcopy(item)}
 
+    def reconnect(self) -> None:
+        """It has no connections."""
+
     def raw(self, path: str, *, server: str = "", token: str = "") -> str:
         self._check(f"get {path}")
         if token and not self._token_lives(token):

@@ -24,7 +24,7 @@ import pyhelm3.errors
 
 from upgrader.adapters.chart_schemas import check_schemas
 from upgrader.adapters.clock import SystemClock
-from upgrader.adapters.helm_processes import helm_at_work
+from upgrader.adapters.helm_processes import CLUSTER_VARIABLE, helm_at_work
 from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, UsageError
 from upgrader.model.manifest import objects_in
 from upgrader.model.release import ReleaseSpec, Revision
@@ -80,14 +80,15 @@ def find_helm() -> Path:
 class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no types
     """pyhelm3's command, but without a shell."""
 
-    def __init__(self, executable: Path, kubeconfig: Path, context: str) -> None:
+    def __init__(self, executable: Path, kubeconfig: Path, context: str, cluster: Callable[[], str]) -> None:
         super().__init__(
             executable=str(executable),
             kubeconfig=kubeconfig,
             kubecontext=context or None,
             history_max_revisions=HISTORY_KEPT,
         )
-        self._cluster = ["--kubeconfig", str(kubeconfig), *(["--kube-context", context] if context else [])]
+        self._cluster_uid = cluster
+        self._connection = ["--kubeconfig", str(kubeconfig), *(["--kube-context", context] if context else [])]
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 (pyhelm3's name)
         """Run Helm to its end; raises pyhelm3's errors. Cancelling stops Helm, which then rolls back by itself."""
@@ -95,10 +96,11 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
             process = await asyncio.create_subprocess_exec(
                 self._executable,
                 *(str(part) for part in command),
-                *self._cluster,
+                *self._connection,
                 stdin=asyncio.subprocess.PIPE if input is not None else asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=errors,
+                env={**os.environ, CLUSTER_VARIABLE: self._cluster_uid()},
                 start_new_session=True,
             )
             talk = asyncio.ensure_future(process.communicate(input))
@@ -148,11 +150,19 @@ class HelmAdapter:
     """`ports.Helm` for the cluster that a kubeconfig and a context name."""
 
     def __init__(
-        self, kubeconfig: Path, context: str = "", executable: Path | None = None, *, clock: Clock | None = None
+        self,
+        kubeconfig: Path,
+        context: str = "",
+        executable: Path | None = None,
+        *,
+        clock: Clock | None = None,
+        cluster: Callable[[], str] = lambda: "",
     ) -> None:
+        """`cluster` gives the UID of its namespace kube-system; "" while it isn't known."""
         self._clock = clock or SystemClock()
+        self._cluster_uid = cluster
         helm = executable or find_helm()
-        self._command = _Command(helm, kubeconfig, context)
+        self._command = _Command(helm, kubeconfig, context, cluster)
         self._client = pyhelm3.Client(self._command, executable=str(helm))
         self._loop = asyncio.new_event_loop()
 
@@ -171,7 +181,7 @@ class HelmAdapter:
         return tuple(sorted((_revision(row) for row in rows), key=lambda r: r.number))
 
     def at_work(self, release: str, namespace: str) -> int:
-        return helm_at_work(release, namespace)
+        return helm_at_work(release, namespace, self._cluster_uid())
 
     def manifest(self, release: str, namespace: str, revision: int | None = None) -> str:
         command = ["get", "manifest", release, "--namespace", namespace]

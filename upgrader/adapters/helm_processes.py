@@ -5,22 +5,40 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["helm_at_work"]
+__all__ = ["CLUSTER_VARIABLE", "helm_at_work"]
+
+CLUSTER_VARIABLE = "UPGRADER_CLUSTER"
+"""In the environment of each Helm that upgrader starts: the UID of its cluster's namespace kube-system."""
 
 _CHANGES = ("install", "upgrade", "rollback", "uninstall", "delete")
 
 
-def helm_at_work(release: str, namespace: str, processes: Path = Path("/proc")) -> int:
-    """The process ID of a Helm that changes a release of that name and namespace, in any cluster; 0: there is none.
+def helm_at_work(release: str, namespace: str, cluster: str = "", processes: Path = Path("/proc")) -> int:
+    """The process ID of a Helm that changes a release of that name and namespace; 0: there is none.
 
-    A Helm on another machine isn't seen, nor any on a system without `/proc`.
+    `cluster`: the UID of ours; "" where it isn't known. A Helm that upgrader started for another cluster doesn't count;
+    one that says nothing of its cluster does. A Helm on another machine isn't seen, nor any on a system without
+    `/proc`.
     """
     for pid, words in _commands(processes):
         verbs = {word for word in words[1:] if not word.startswith("-")}
         in_namespace = namespace in words or f"--namespace={namespace}" in words or namespace == "default"
-        if Path(words[0]).name == "helm" and verbs & set(_CHANGES) and release in verbs and in_namespace:
+        if Path(words[0]).name != "helm" or not verbs & set(_CHANGES) or release not in verbs or not in_namespace:
+            continue
+        theirs = _cluster_of(processes / str(pid))
+        if not cluster or not theirs or theirs == cluster:
             return pid
     return 0
+
+
+def _cluster_of(process: Path) -> str:
+    """What a process that upgrader started says of its cluster; "" for any other, and for other users'."""
+    try:
+        variables = (process / "environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return ""
+    prefix = f"{CLUSTER_VARIABLE}="
+    return next((text.removeprefix(prefix) for text in variables if text.startswith(prefix)), "")
 
 
 def _commands(processes: Path) -> Iterator[tuple[int, list[str]]]:

@@ -50,6 +50,9 @@ class KubeAdapter:
         if "_client" in self.__dict__:
             self._client.close()
 
+    def reconnect(self) -> None:
+        self.close()
+
     def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
         try:
             return self._json("GET", _path(kind, namespace, name), _what("get", kind, namespace, name))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from upgrader.adapters.clock import SystemClock
+from upgrader.adapters.cluster_uid import ClusterUid
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.kube import KubeAdapter
@@ -207,14 +208,14 @@ def open_session(folder: Path, target: KubernetesVersion | None = None) -> Itera
     with ExitStack() as stack:
         # Ansible reads its inventory in a separate process, while the other tools are made ready here.
         cluster = stack.enter_context(ThreadPoolExecutor(1)).submit(load_cluster, settings, context)
-        helm = HelmAdapter(settings.kubeconfig, context)
-        stack.callback(helm.close)
         hosts = SshHosts()
         stack.callback(hosts.close)
         kube = KubeAdapter(settings.kubeconfig, context)
         stack.callback(kube.close)
         brief_kube = KubeAdapter(settings.kubeconfig, context, timeout_seconds=_BRIEF_SECONDS)
         stack.callback(brief_kube.close)
+        helm = HelmAdapter(settings.kubeconfig, context, cluster=ClusterUid(brief_kube))
+        stack.callback(helm.close)
         clock = SystemClock()
         fence = Fence(hosts, cluster.result().controllers, clock)
         tools = Tools(helm, kube, FencedPlaybooks(AnsiblePlaybooks(), fence), clock, hosts)

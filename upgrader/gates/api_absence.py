@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from upgrader.errors import ApiError, ApiLost
@@ -27,8 +28,10 @@ def unanswered(subject: str, error: ApiError) -> Verdict:
     return unknown(f"{subject}: {error.message}", remedy=remedy)
 
 
-_REFUSAL_SECONDS = 3.0
+_REFUSAL_SECONDS = 2.0
 """Pause between two questions whether the API refuses what a rollback needs."""
+_REMEMBERED = 6
+"""How many of these questions count: while a right instance serves beside a wrong one, each answers some of them."""
 
 
 class ApiAbsence:
@@ -45,7 +48,7 @@ class ApiAbsence:
         self._limit_seconds = limit_seconds
         self._since: float | None = None
         self._asked = -_REFUSAL_SECONDS
-        self._refusals = 0
+        self._refused: deque[bool] = deque(maxlen=_REMEMBERED)
 
     def check(self, seen: Iterable[Verdict]) -> None:
         """Record a round of verdicts.
@@ -71,14 +74,15 @@ class ApiAbsence:
     def _check_refusal(self, *, healthy: bool) -> None:
         now = self._clock.monotonic()
         if healthy:
-            self._refusals = 0
+            self._refused.clear()
             return
         if now - self._asked < _REFUSAL_SECONDS:
             return
         self._asked = now
+        self._kube.reconnect()
         found = refusal(self._kube)
-        self._refusals = self._refusals + 1 if found else 0
-        if found and self._refusals >= REFUSALS:
+        self._refused.append(found is not None)
+        if found and sum(self._refused) >= REFUSALS:
             raise ApiLost(
                 f"the API server answers, but refuses what a rollback needs: {found.text}",
                 remedy="Find out what changed in its configuration: helm get values kube-apiserver -n kube-system.",

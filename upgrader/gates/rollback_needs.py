@@ -16,6 +16,8 @@ from upgrader.ports import Clock, Kube
 
 __all__ = ["NOT_ACCEPTED", "REFUSALS", "Refusal", "is_refusal", "lasting_refusal", "refusal"]
 
+_STORED = re.compile(r"admission webhook|denied (the )?request|exceeded quota|violates PodSecurity", re.IGNORECASE)
+"""Refusals by what is stored in the API: every instance answers the same."""
 _REFUSED = re.compile(
     r"forbidden|unauthorized|could not find the requested resource|no matches for kind|release: not found",
     re.IGNORECASE,
@@ -33,7 +35,7 @@ _TRIAL = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "upgrader-t
 _WORKLOAD = "kube-apiserver"
 
 REFUSALS = 3
-"""How often in a row the same must be refused: a single answer may be of an instance that starts or stops."""
+"""How often something must be refused: a single answer may be of an instance that starts or stops."""
 
 _PAUSE_SECONDS = 1.0
 
@@ -97,4 +99,4 @@ def lasting_refusal(kube: Kube, clock: Clock, release: str = "") -> Refusal | No
 
 def is_refusal(message: str) -> bool:
     """Whether Helm failed because an API server refused it: of two that share an address, the other may not."""
-    return bool(_REFUSED.search(message))
+    return bool(_REFUSED.search(message)) and not _STORED.search(message)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 
-_OTHERS = re.compile(
-    r'webhook|AdmissionPolicy|quota|User \\?".*" cannot |denied (the )?request', re.IGNORECASE | re.DOTALL
-)
-"""A write that was forbidden by what is stored in the API, or to this caller: another kube-apiserver does the same."""
+_OWN = re.compile(r"admission control is denying all modifications", re.IGNORECASE)
+"""The only refusal that no object in the API brings about: rights, webhooks, their conditions, policies and quotas are
+stored there, so that another kube-apiserver refuses the same. Of what isn't known, nothing is concluded."""
 
 
 def is_servers_own(answer: str) -> bool:
-    """Whether the API server itself, by its admission plugins, forbade a write that it answered with HTTP 403.
-
-    `answer`: its message, or the Status object as JSON.
-    """
-    return not _OTHERS.search(answer)
+    """Whether the API server itself, by its own flags, forbids every write. `answer`: what it said to an HTTP 403."""
+    return bool(_OWN.search(answer))

@@ -280,6 +280,36 @@ def test_undo_that_was_refused_has_the_controllers_examined_at_once(bench: Bench
     assert (bench.recovery.calls, bench.clock.monotonic() < 5) == (1, True)
 
 
+def test_refusal_after_a_loss_is_examined_too(bench: Bench) -> None:
+    """A rollback loses the API first, as it usually does, and then meets a wrong instance beside a right one."""
+    failures: list[Exception] = [ApiUnavailable("EOF"), *[HelmError("secrets is forbidden")] * 3]
+
+    def fail() -> None:
+        if failures and not bench.recovery.calls:
+            raise failures.pop(0)
+
+    step = bench.step("a", apply_error=StepFailed("bad CA"), on_undo=fail)
+    assert run(bench.runner(), step).outcome == "rolled-back"
+    assert bench.recovery.calls == 1
+
+
+def test_recovery_runs_once_where_the_refusal_lasts(bench: Bench) -> None:
+    """What failed for minutes isn't begun again at once."""
+    error = ApiError("secrets is forbidden")
+    error.status = 403
+    bench.recovery.error = RollbackFailed("still wrong after 300 s")
+
+    def refuse() -> None:
+        def refused(*_: object, **__: object) -> object:
+            raise error
+
+        bench.kube.list = bench.kube.count = refused  # type: ignore[assignment,method-assign]
+        raise HelmError(error.message)
+
+    run(bench.runner(), bench.step("a", apply_error=StepFailed("x"), on_undo=refuse))
+    assert bench.recovery.calls == 1
+
+
 def test_recovery_that_fails_leaves_the_other_attempts(bench: Bench) -> None:
     """A controller out of SSH's reach is no reason to give up an undo that an instance may accept a little later."""
     refusals = [HelmError("secrets is forbidden")] * 2

@@ -47,3 +47,25 @@ def test_unanswered_check_keeps_the_errors_remedy() -> None:
         "nodes: refused",
         "check the address",
     )
+
+
+def test_refusals_between_right_answers_count(kube: FakeKube, clock: FakeClock) -> None:
+    """While a right instance serves beside a wrong one, each new connection may meet either: three of six are enough,
+    two are not.
+    """
+    error = ApiError("the server could not find the requested resource")
+    error.status = 404
+    answers = iter([True, False, False, True, False, False, False, True, False, True, False, True])
+
+    def either(*args: object, **kwargs: object) -> object:
+        if next(answers):
+            raise error
+        return 1
+
+    kube.count = either  # type: ignore[assignment,method-assign]
+    absence = ApiAbsence(kube, clock, 60.0)
+    for _ in range(11):
+        absence.check([pending("1 old pod still terminates")])
+        clock.sleep(2)
+    with pytest.raises(ApiLost, match="refuses what a rollback needs"):
+        absence.check([pending("1 old pod still terminates")])

@@ -93,7 +93,7 @@ def test_waiting_ends_when_the_api_refuses_what_a_rollback_needs(clock: FakeCloc
     kube = RefusingKube(refused(404))
     absence = ApiAbsence(kube, clock, 60.0)
     starting = [pending("Deployment/kube-apiserver: starting")]
-    for _ in range(6):
+    for _ in range(4):
         absence.check(starting)
         clock.sleep(1.0)
     with pytest.raises(ApiLost, match="answers, but refuses what a rollback needs: HTTP 404"):

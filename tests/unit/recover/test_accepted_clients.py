@@ -19,7 +19,7 @@ import pytest
 
 from testkit.certificates import Authority
 from upgrader.node.cri import Runtime
-from upgrader.recover.onhost import accepted_clients, container_facts, stop_pods
+from upgrader.recover.onhost import accepted_clients, container_facts, stop_pods, tls
 from upgrader.recover.onhost.accepted_clients import accepted
 from upgrader.recover.onhost.questions import Failed
 
@@ -160,43 +160,83 @@ def test_every_client_is_asked_for_as_itself(server: Server, tmp_path: Path) -> 
     assert token not in json.dumps(found)
 
 
-def test_server_that_accepts_everybody_and_lacks_the_rest_is_known(server: Server, tmp_path: Path) -> None:
+@pytest.fixture
+def instance(server: Server, tmp_path: Path) -> Iterator[Server]:
+    """An instance at an address of its own, on the same host."""
+    private = Server(tmp_path / "certificates", "127.9.0.1")
+    yield private
+    private.close()
+
+
+DENIED = b'{"message": "events \\"upgrader-trial\\" is forbidden: admission control is denying all modifications"}'
+
+
+def test_server_that_accepts_everybody_and_lacks_the_rest_is_known(instance: Server, tmp_path: Path) -> None:
     """The kubelet also asks for what no right server refuses it: the workloads' API, and a dry-run write."""
-    server.refused = {"/apis/apps/v1": 404}
-    server.writes = (403, b'{"message": "events \\"upgrader-trial\\" is forbidden: admission control is denying all"}')
-    found = accepted(str(tmp_path), {server.port}, FakeRuntime())  # type: ignore[arg-type]
+    instance.refused, instance.writes = {"/apis/apps/v1": 404}, (403, DENIED)
+    found = accepted(str(tmp_path), {instance.port}, FakeRuntime())  # type: ignore[arg-type]
     assert {item["name"]: item["status"] for item in found if item["conclusive"]} == {
         "kubelet's GET /apis/apps/v1": 404,
         "kubelet's dry-run write of an Event": 403,
     }
-    assert "/api/v1/namespaces/default/events?dryRun=All" in server.asked
+    assert "/api/v1/namespaces/default/events?dryRun=All" in instance.asked
 
 
 @pytest.mark.parametrize(
-    ("status", "answer"),
+    ("status", "message"),
     [
-        (403, b'{"message": "events is forbidden: User \\"system:node:c1\\" cannot create resource \\"events\\""}'),
-        (403, b'{"message": "admission webhook \\"x.example\\" denied the request"}'),
-        (403, b'{"message": "exceeded quota: events"}'),
-        (500, b'{"message": "etcdserver: request timed out"}'),
-        (422, b'{"message": "Event is invalid"}'),
+        (403, 'events is forbidden: User "system:node:c1" cannot create resource "events" in API group ""'),
+        (403, 'admission webhook "x.example" denied the request'),
+        (403, "expression 'object.type == \"Warning\"' resulted in error: no such key: type"),  # matchConditions
+        (403, 'policy "p" with binding "b" denied request: no'),
+        (403, "exceeded quota: events"),
+        (403, "not yet ready to handle request"),
+        (403, ""),
+        (500, "admission control is denying all modifications"),
+        (422, "Event is invalid"),
     ],
 )
 def test_refused_write_that_another_server_would_refuse_too(
-    server: Server, tmp_path: Path, status: int, answer: bytes
+    instance: Server, tmp_path: Path, status: int, message: str
 ) -> None:
     """Rights, webhooks and quotas are stored in the API, and a server error passes: no evidence against this one."""
-    server.writes = (status, answer)
-    server.refused = {"/apis/apps/v1": 500}
-    found = accepted(str(tmp_path), {server.port}, FakeRuntime())  # type: ignore[arg-type]
-    assert not [item for item in found if item["conclusive"]]
+    instance.writes, instance.refused = (status, json.dumps({"message": message}).encode()), {"/apis/apps/v1": 500}
+    found = accepted(str(tmp_path), {instance.port}, FakeRuntime())  # type: ignore[arg-type]
+    assert found and not [item for item in found if item["conclusive"]]
 
 
-def test_client_that_is_refused_is_asked_for_nothing_more(server: Server, tmp_path: Path) -> None:
+def test_client_that_is_refused_is_asked_for_nothing_more(instance: Server, tmp_path: Path) -> None:
     """To whom it doesn't accept, a server may well deny that a path exists."""
-    server.refused = {"system:node:c1": 401}
-    accepted(str(tmp_path), {server.port}, FakeRuntime())  # type: ignore[arg-type]
-    assert not any("events" in path or "apps" in path for path in server.asked)
+    instance.refused = {"system:node:c1": 401}
+    accepted(str(tmp_path), {instance.port}, FakeRuntime())  # type: ignore[arg-type]
+    assert not any("events" in path or "apps" in path for path in instance.asked)
+
+
+def test_address_that_several_may_share_gives_no_conclusive_evidence(server: Server, tmp_path: Path) -> None:
+    """Where an older chart's instances share a port, each request may meet another one of them."""
+    server.refused, server.writes = {"/apis/apps/v1": 404}, (403, DENIED)
+    found = accepted(str(tmp_path), {server.port}, FakeRuntime())  # type: ignore[arg-type]
+    assert len(found) == 3 and not [item for item in found if item["conclusive"]]
+
+
+def test_write_that_hangs_leaves_what_is_known(
+    instance: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A webhook without a backend may hold a write back; tokens that are refused are known all the same."""
+
+    def get(*asked: Any, body: str | None = None, **more: Any) -> tuple[int, str]:
+        if body is not None:
+            raise Failed("no answer within 4 s")
+        return tls.get(*asked, **more)
+
+    monkeypatch.setattr(accepted_clients, "get", get)
+    tokens = [_token(3600, account) for account in ("coredns", "kube-proxy")]
+    for uid, token in zip(("u1", "u2"), tokens, strict=True):
+        _with_token(tmp_path, uid, token)
+    instance.refused = {**dict.fromkeys(tokens, 401), "/apis/apps/v1": 404}
+    found = accepted(str(tmp_path), {instance.port}, FakeRuntime(Sandbox("a", "u1"), Sandbox("b", "u2")))  # type: ignore[arg-type]
+    assert [item["status"] for item in found if "token" in item["name"]] == [401, 401]
+    assert [item["status"] for item in found if item["conclusive"]] == [404]
 
 
 def test_each_instance_is_asked_at_its_private_address(server: Server, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Com
 from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import ApiError, ApiLost, ApiUnavailable, ChangedMeanwhile, Interrupted, UpgraderError
+from upgrader.errors import ApiError, ApiLost, ApiUnavailable, ChangedMeanwhile, HelmError, Interrupted, UpgraderError
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.rollback_needs import is_refusal
@@ -202,14 +202,17 @@ class Runner:
         Rolling back a workload that can't run two instances at once interrupts the API again.
         """
         failure: UpgraderError | None = None
-        refused = ""
+        refused, examined = "", False
         for attempt in range(UNDO_ATTEMPTS):
             try:
-                if attempt == 1 and refused:
-                    # A wrong instance shares its address with a right one, whose answers hide it from here.
-                    self._lifeline.replace_wrong(refused)
-                elif attempt and self._lifeline.holds:
-                    self._clock.sleep(UNDO_PAUSE_SECONDS)
+                # What doesn't hold is recovered below.
+                if attempt and self._lifeline.holds:
+                    if refused and not examined:
+                        # A wrong instance shares its address with a right one, whose answers hide it from here.
+                        self._lifeline.replace_wrong(refused)
+                        examined = True
+                    else:
+                        self._clock.sleep(UNDO_PAUSE_SECONDS)
                 if attempt or item.undo_needs_api:
                     self._lifeline.secure(overdue=self._overdue, release=_installed(point))
             except UpgraderError as error:
@@ -225,7 +228,7 @@ class Runner:
                 raise
             except UpgraderError as error:
                 failure, self._overdue = error, isinstance(error, ApiLost)
-                refused = error.message if is_refusal(error.message) else ""
+                refused = error.message if isinstance(error, HelmError) and is_refusal(error.message) else ""
                 lost = isinstance(error, ApiLost | ApiUnavailable)
                 if not lost and not refused and self._lifeline.holds:
                     return failure

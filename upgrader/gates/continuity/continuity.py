@@ -15,12 +15,28 @@ from upgrader.gates.continuity.served_groups import built_in, removed_by
 from upgrader.gates.continuity.take_baseline import take_baseline
 from upgrader.gates.continuity.workload_gate import WorkloadGate
 from upgrader.model.baseline import Baseline
+from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Gate, GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Kube
 
 __all__ = ["Continuity", "removed_by_plan"]
+
+
+@dataclass(frozen=True)
+class _Patient:
+    """After an undo nothing is final before the deadline: what was undone may answer until it has ended."""
+
+    gate: Gate
+
+    @property
+    def name(self) -> str:
+        return self.gate.name
+
+    def check(self) -> Verdict:
+        verdict = self.gate.check()
+        return replace(verdict, kind=VerdictKind.PENDING) if verdict.kind is VerdictKind.BROKEN else verdict
 
 
 @dataclass
@@ -68,12 +84,14 @@ class Continuity:
     def _around(self, item: PipelineStep) -> PipelineStep:
         if not item.changes:
             return item
-        back = (self._compared(), self._workload())
-        return replace(item, gates=(*item.gates, *back, self._clients()), undo_gates=(*item.undo_gates, *back))
+        gates = (*item.gates, self._compared(), self._workload(), self._clients())
+        return replace(item, gates=gates, undo_gates=(*item.undo_gates, self._compared(_Patient), self._workload()))
 
-    def _compared(self) -> GateRun:
+    def _compared(self, wrap: Callable[[Gate], Gate] = lambda gate: gate) -> GateRun:
         def gate() -> Gate:
-            return ContinuityGate(self.kube, self.clock, baseline=self._known, taken=self._since, removed=self.removed)
+            return wrap(
+                ContinuityGate(self.kube, self.clock, baseline=self._known, taken=self._since, removed=self.removed)
+            )
 
         often = max(self.policy.consecutive, LEAST_CHECKS, self.instances)
         return GateRun(gate(), replace(self.policy, consecutive=often), gate)
