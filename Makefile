@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak lock docs clean
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak lock apis docs clean
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -109,6 +109,10 @@ lock: venv ## Update the pinned dependencies in the lock files.
 	lock pyproject.toml -o requirements.lock
 	lock pyproject.toml --group dev -c requirements.lock -c lab/images/pod-checkpointer/requirements.txt -o requirements-dev.lock
 	lock --no-annotate lab/go-toolchain.in -o lab/go-toolchain.txt
+
+apis: venv ## Update the table of Kubernetes' APIs that `removed-apis` checks by (TO names the newest version; 10 s).
+	@$(BIN)/python -m scripts.api_lifecycle $(TO) > $(BIN)/.apis
+	mv $(BIN)/.apis upgrader/preflight/api_lifecycle.json
 
 docs: venv ## Make the reference pages from the code.
 	@$(BIN)/python -m upgrader.config.reference_page > docs/reference/upgrader-yaml.md

@@ -1,0 +1,94 @@
+"""In which minors Kubernetes serves each of its own kinds, from the table beside this file.
+
+`scripts/api_lifecycle.py` makes the table (`make apis`). It lacks `rbac.authorization.k8s.io/v1alpha1` and
+`node.k8s.io/v1alpha1`, of whose end Kubernetes' sources say nothing, and v1 Endpoints, deprecated without an end. What
+a cluster's own flags switch on or off (alpha kinds, and beta kinds since v1.24) isn't in it either.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["ApiLifecycle", "Minor", "known_apis", "replacement_at"]
+
+Minor = tuple[int, int]
+"""(1, 25)"""
+
+_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+
+
+@dataclass(frozen=True)
+class ApiLifecycle:
+    """One kind of one group and version; None for a minor that isn't known, or not planned."""
+
+    api_version: str
+    kind: str
+    introduced: Minor | None = None
+    deprecated: Minor | None = None
+    removed: Minor | None = None
+    replacement: str = ""
+    """What Kubernetes names as its successor: `apps/v1 Deployment`. It may be gone by now itself."""
+
+    def __str__(self) -> str:
+        return f"{self.api_version} {self.kind}"
+
+    def served_by(self, version: KubernetesVersion) -> bool:
+        """Whether a version serves it, as far as its minor decides."""
+        minor = (version.major, version.minor)
+        return (self.introduced is None or self.introduced <= minor) and (self.removed is None or minor < self.removed)
+
+    def deprecated_by(self, version: KubernetesVersion) -> bool:
+        """Whether a version serves it, and warns of its end."""
+        deprecated = self.deprecated is not None and self.deprecated <= (version.major, version.minor)
+        return deprecated and self.served_by(version)
+
+
+@cache
+def known_apis() -> Mapping[tuple[str, str], ApiLifecycle]:
+    """Every kind in the table, by (apiVersion, kind)."""
+    text = (files(__package__) / "api_lifecycle.json").read_text()
+    rows = (_read(row) for row in json.loads(text)["apis"])
+    return {(row.api_version, row.kind): row for row in rows}
+
+
+def replacement_at(api: ApiLifecycle, version: KubernetesVersion) -> ApiLifecycle | None:
+    """The most stable API for the same that `version` serves, and doesn't deprecate if there is any such; None: none.
+
+    The named replacement tells group and kind, as its own version may be gone, or come later. Without a name it is the
+    same kind in the same group.
+    """
+    named, _, kind = (api.replacement or str(api)).partition(" ")
+    group = named.rpartition("/")[0]
+    choices = [
+        other
+        for other in known_apis().values()
+        if other.kind == kind
+        and other.api_version.rpartition("/")[0] == group
+        and other.served_by(version)
+        and other != api
+    ]
+    return max(choices, key=lambda other: (not other.deprecated_by(version), _stability(other)), default=None)
+
+
+def _stability(api: ApiLifecycle) -> tuple[int, int, int]:
+    """Greater for what Kubernetes prefers: v2, v1, v1beta2, v1beta1, v1alpha1."""
+    found = _VERSION.fullmatch(api.api_version.rpartition("/")[2])
+    major, stage, minor = found.groups() if found else ("0", "alpha", "0")
+    return {None: 2, "beta": 1}.get(stage, 0), int(major), int(minor or 0)
+
+
+def _read(row: Mapping[str, str]) -> ApiLifecycle:
+    introduced, deprecated, removed = (_minor(row.get(key, "")) for key in ("introduced", "deprecated", "removed"))
+    return ApiLifecycle(row["apiVersion"], row["kind"], introduced, deprecated, removed, row.get("replacement", ""))
+
+
+def _minor(text: str) -> Minor | None:
+    major, _, minor = text.partition(".")
+    return (int(major), int(minor)) if text else None
