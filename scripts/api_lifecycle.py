@@ -1,7 +1,7 @@
 """The table of Kubernetes' APIs, made from Kubernetes' own Go modules: `make apis` writes it; needs the network.
 
-In every module, `zz_generated.prerelease-lifecycle.go` says of each kind in which minor it came, is deprecated and goes.
-What is gone from the newest module is only in older ones, so every minor since 1.19 is read, the first with these files.
+In a module, `zz_generated.prerelease-lifecycle.go` says of each kind in which minor it came, is deprecated and goes.
+What is gone from the newest module is only in older ones, so every minor since 1.19 is read, the first with such files.
 The newest word on a kind counts: plans were changed later. An alpha or beta kind whose types are gone is served by no
 version from then on, whatever was planned for it; alpha kinds often go without having been announced.
 """

@@ -109,6 +109,13 @@ class Kube(Protocol):
         """All objects that match the selectors, in one consistent read; `namespace` "" means all of them."""
         ...
 
+    def each(self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int) -> Iterator[KubeObject]:
+        """The objects that match the selector, read `at_once` at a time: for large ones, of which there may be many.
+
+        ApiError (status 410) after some of them when the API has forgotten, in minutes, the moment of the first.
+        """
+        ...
+
     def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
         """How many objects match the selector, without reading them: no content of a Secret travels."""
         ...

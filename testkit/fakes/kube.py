@@ -70,6 +70,13 @@ class FakeKube:
             and all(_field(item, *term.split("=")) for term in fields.split(",") if term)
         )
 
+    def each(self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int) -> Iterator[KubeObject]:
+        if ("list", kind.plural) in self.denied:
+            error = ApiError(f"list {kind.plural}: Forbidden")
+            error.status = 403
+            raise error
+        yield from self.list(kind, namespace, labels=labels)
+
     def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
         return len(self.list(kind, namespace, labels=labels))
 

@@ -140,6 +140,14 @@ def test_list_selects(kube: Kube, name: str, selector: str) -> None:
     assert kube.list(CONFIG_MAPS, "kube-system", **chosen) == ()
 
 
+def test_each_shows_all_that_a_list_shows(kube: Kube, name: str) -> None:
+    """One page after the other, all objects of all namespaces are seen once; a selector narrows them."""
+    kube.create(CONFIG_MAPS, config_map(name, labels={"contract": name}), NAMESPACE)
+    assert [item["metadata"]["name"] for item in kube.each(CONFIG_MAPS, labels=f"contract={name}", at_once=1)] == [name]
+    seen = [item["metadata"]["uid"] for item in kube.each(CONFIG_MAPS, NAMESPACE, at_once=1)]
+    assert len(set(seen)) == len(seen) == kube.count(CONFIG_MAPS, NAMESPACE)
+
+
 def test_generation_counts_changes_of_the_spec(kube: Kube, name: str) -> None:
     """The spec changes the generation, labels don't: the watcher recognises Helm's changes by it."""
     first = kube.apply(DEPLOYMENTS, deployment(name), NAMESPACE)["metadata"]["generation"]

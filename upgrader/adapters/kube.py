@@ -77,6 +77,17 @@ class KubeAdapter:
             items = self._json("GET", path, what, query).get("items") or []
         return tuple(items)
 
+    def each(self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int) -> Iterator[KubeObject]:
+        path, what = _path(kind, namespace), _what("list", kind, namespace)
+        query = {"labelSelector": labels, "limit": str(at_once)}
+        token = ""
+        while True:
+            page = self._json("GET", path, what, {**query, "continue": token})
+            yield from page.get("items") or ()
+            token = (page.get("metadata") or {}).get("continue") or ""
+            if not token:
+                return
+
     def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
         what = _what("count", kind, namespace)
         counted, query = 0, {"limit": "1", "labelSelector": labels}

@@ -96,6 +96,19 @@ def test_list_whose_pages_are_forgotten(kube: KubeAdapter, server: ScriptedServe
         kube.list(PODS)
 
 
+def test_each_reads_a_page_when_it_is_needed(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """Of large objects there are never more in memory than asked for, and a page that is refused is an error."""
+    server.answers(page("a", "b", more="next"), page("c"))
+    found = kube.each(PODS, labels="x=y", at_once=2)
+    assert [next(found)["metadata"]["name"], next(found)["metadata"]["name"]] == ["a", "b"]
+    assert [path for _, path, _ in server.asked] == ["/api/v1/pods?labelSelector=x%3Dy&limit=2"]
+    assert [item["metadata"]["name"] for item in found] == ["c"]
+    assert server.asked[-1][1] == "/api/v1/pods?labelSelector=x%3Dy&limit=2&continue=next"
+    server.answers(page("a", more="next"), 410)
+    with pytest.raises(ApiError, match="410"):
+        list(kube.each(PODS, at_once=1))
+
+
 def test_dry_run_is_asked_for(kube: KubeAdapter, server: ScriptedServer) -> None:
     """A creation that is only tried says so to the API."""
     server.answers(201, 201)
