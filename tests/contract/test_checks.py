@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -15,16 +18,20 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.lab_cluster import until
 from upgrader.adapters.clock import SystemClock
+from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.errors import HelmError
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
+from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.custom_resources import check_custom_resources
 from upgrader.preflight.namespaces import check_namespaces
+from upgrader.preflight.removed_apis import check_removed_apis
 from upgrader.preflight.served_apis import check_served_apis
 from upgrader.preflight.webhooks import check_webhooks
 
@@ -32,6 +39,7 @@ VALIDATING = Kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigura
 API_SERVICES = Kind("apiregistration.k8s.io/v1", "apiservices", namespaced=False)
 DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
+SECRETS = Kind("v1", "secrets")
 GROUP = "check.upgrader.example"
 NOBODY = {"namespace": "default", "name": "nobody"}
 
@@ -119,6 +127,40 @@ def test_deprecated_api_that_was_used(kube: KubeAdapter) -> None:
     kube.list(Kind("v1", "endpoints"), "default")
     (finding,) = [item for item in findings(kube, check_served_apis) if item.id == "apis.requested-deprecated"]
     assert "v1/endpoints" in finding.title
+
+
+def test_release_with_an_api_that_is_gone(kube: KubeAdapter, lab_folder: Path, tmp_path: Path) -> None:
+    """A record that Helm itself wrote is read; the manifests of the lab's own releases are no finding."""
+    assert [item for item in findings(kube, check_removed_apis) if item.severity != "info"] == []
+    name = f"upgrader-check-{uuid.uuid4().hex[:6]}"
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: outdated\nversion: 0.1.0\n")
+    (tmp_path / "templates" / "map.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: outdated}\n")
+    helm = HelmAdapter(lab_folder / "kubeconfig")
+    try:
+        helm.upgrade(ReleaseSpec(name, "default", tmp_path), timeout_seconds=60, watch=lambda: None)
+        assert found(kube, check_removed_apis, name) == []
+        _write_manifest(kube, name, "apiVersion: policy/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: old}\n")
+        (finding,) = [item for item in findings(kube, check_removed_apis) if name in item.title]
+        assert (finding.id, finding.severity) == ("removed-apis.others", "warning")
+        assert "PodSecurityPolicy old: policy/v1beta1 is gone since v1.25" in finding.diagnosis
+        with pytest.raises(HelmError, match=r"unable to build kubernetes objects|removed kubernetes api"):
+            helm.upgrade(ReleaseSpec(name, "default", tmp_path), timeout_seconds=60, watch=lambda: None)
+    finally:
+        kube.delete(SECRETS, f"sh.helm.release.v1.{name}.v1", "default")
+        kube.delete(SECRETS, f"sh.helm.release.v1.{name}.v2", "default")
+        kube.delete(Kind("v1", "configmaps"), "outdated", "default")
+        helm.close()
+
+
+def _write_manifest(kube: KubeAdapter, release: str, manifest: str) -> None:
+    """Let the record of a release's first revision have another manifest, as one that is older than the cluster has."""
+    secret = kube.get(SECRETS, f"sh.helm.release.v1.{release}.v1", "default")
+    assert secret is not None
+    kept = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
+    packed = base64.b64encode(gzip.compress(json.dumps({**kept, "manifest": manifest}).encode()))
+    data = {"release": base64.b64encode(packed).decode()}
+    kube.replace(SECRETS, {**secret, "data": data}, "default")
 
 
 def test_conversion_webhook_without_a_backend(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:

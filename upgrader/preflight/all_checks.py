@@ -21,6 +21,7 @@ from upgrader.preflight.namespaces import check_namespaces
 from upgrader.preflight.nodes import check_nodes
 from upgrader.preflight.pod_checkpointer import check_checkpointer
 from upgrader.preflight.releases import check_releases
+from upgrader.preflight.removed_apis import check_removed_apis
 from upgrader.preflight.served_apis import check_served_apis
 from upgrader.preflight.ssh_access import check_hosts
 from upgrader.preflight.version_skew import check_controller_kubelets, check_version
@@ -44,6 +45,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("admission", check_admission),
     ("webhooks", check_webhooks),
     ("apis", check_served_apis),
+    ("removed-apis", check_removed_apis),
     ("custom-resources", check_custom_resources),
     ("namespaces", check_namespaces),
     ("autoscalers", check_autoscalers),

@@ -21,6 +21,7 @@ SKIPPABLE = frozenset(
         "helm",
         "memory",
         "namespaces",
+        "removed-apis",
         "webhooks",
     }
 )

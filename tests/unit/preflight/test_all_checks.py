@@ -30,6 +30,7 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
         "memory.unknown",
         "webhooks.unknown",
         "apis.unknown",
+        "removed-apis.unknown",
         "custom-resources.unknown",
         "namespaces.unknown",
     }

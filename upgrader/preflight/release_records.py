@@ -1,0 +1,54 @@
+"""What Helm keeps of the releases of a cluster, whoever installed them.
+
+Helm's own client would be one process for each release; its records are Secrets, which one list can read. A record is
+whatever someone with the right to create Secrets wrote, so nothing in it is trusted to be as Helm writes it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.ports import Kind, Kube, KubeObject
+
+__all__ = ["ReleaseRecord", "deployed_releases"]
+
+_SECRETS = Kind("v1", "secrets")
+_DEPLOYED = "owner=helm,status=deployed"
+_AT_ONCE = 20
+"""Records in one answer: each is at most 1 MiB, as every Secret, and a third longer in an answer."""
+_UNPACKED_BYTES = 64 << 20
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+@dataclass(frozen=True)
+class ReleaseRecord:
+    """The deployed revision of a release; `manifest` is None where the record can't be read."""
+
+    name: str
+    namespace: str
+    manifest: str | None
+
+
+def deployed_releases(kube: Kube) -> Iterator[ReleaseRecord]:
+    """Every release whose record is a Secret, Helm's default; ConfigMaps and SQL aren't read. Raises ApiError."""
+    for secret in kube.each(_SECRETS, labels=_DEPLOYED, at_once=_AT_ONCE):
+        meta = secret["metadata"]
+        name = (meta.get("labels") or {}).get("name") or meta["name"]
+        yield ReleaseRecord(name, meta["namespace"], _manifest(secret))
+
+
+def _manifest(secret: KubeObject) -> str | None:
+    try:
+        packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
+        unpacking = zlib.decompressobj(_GZIP)
+        text = unpacking.decompress(packed, _UNPACKED_BYTES)
+        record: Any = json.loads(text)
+    except (KeyError, TypeError, ValueError, RecursionError, zlib.error):
+        return None
+    manifest = record.get("manifest") if isinstance(record, dict) else None
+    return manifest if isinstance(manifest, str) else None

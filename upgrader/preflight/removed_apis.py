@@ -1,0 +1,194 @@
+"""The target serves the APIs of what the run installs, and of what Helm has installed already.
+
+Read are the manifests of releases; their hooks aren't in them. The cluster's live objects can't be judged: the API
+converts them, and shows each in every version that it serves. Who still asks for an old version is what `apis` finds.
+Kinds that Kubernetes' own sources don't name, such as custom resources, are never reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import yaml
+
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.model.finding import Finding
+from upgrader.model.manifest import objects_in
+from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.api_lifecycle import ApiLifecycle, Minor, known_apis, replacement_at
+from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.release_records import deployed_releases
+
+__all__ = ["OutdatedObject", "check_removed_apis", "outdated_objects"]
+
+_SHOWN = 10
+"""Objects, or releases, that a finding names."""
+_DOCUMENTS = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_APISERVER = "kube-apiserver"
+
+
+@dataclass(frozen=True)
+class OutdatedObject:
+    """An object in a manifest whose API the target doesn't serve, or deprecates."""
+
+    name: str
+    """`CronJob default/backup`"""
+    api: ApiLifecycle
+    served: bool
+    why: str
+    """What became of its API, and what replaces it."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.why}"
+
+
+def check_removed_apis(context: PreflightContext) -> Iterator[Finding]:
+    """The releases of the run, before and after it, and then all others in the cluster."""
+    deprecated: dict[str, list[OutdatedObject]] = {}
+    for release in context.changing:
+        found = outdated_objects(release.after, context.target)
+        if unserved := [item for item in found if not item.served]:
+            yield Finding(
+                "removed-apis.planned",
+                "error",
+                f"release {release.name} is to have {_objects(unserved)} that {context.target} doesn't serve",
+                f"{_listed(unserved)}\nThe API refuses these, and Helm could not change the release again.",
+                "Change its chart or values. A chart that asks for .Capabilities was rendered for the version that "
+                "runs now: skip this finding if it chooses another API at the target.",
+            )
+        deprecated[release.name] = [item for item in found if item.served]
+    yield from _installed(context)
+    yield from _others(context, deprecated)
+    if named := {name: items for name, items in deprecated.items() if items}:
+        total = [item for items in named.values() for item in items]
+        yield Finding(
+            "removed-apis.deprecated",
+            "info",
+            f"{_objects(total)} that {context.target} deprecates: in {_releases(list(named))}",
+            "\n".join(f"{name}: {_listed(items)}" for name, items in list(named.items())[:_SHOWN]),
+        )
+
+
+def outdated_objects(manifest: str, target: KubernetesVersion) -> list[OutdatedObject]:
+    """The objects that `target` doesn't serve or deprecates. Raises yaml.YAMLError.
+
+    Only what names such an API is parsed: a cluster's manifests have many megabytes.
+    """
+    outdated, mentions = _outdated(target)
+    found = []
+    for document in _DOCUMENTS.split(manifest) if mentions.search(manifest) else ():
+        for name, item in (objects_in(document) if mentions.search(document) else {}).items():
+            api = outdated.get((str(item.get("apiVersion")), str(item.get("kind"))))
+            if api:
+                found.append(OutdatedObject(name, api, api.served_by(target), _why(api, target)))
+    return found
+
+
+@cache
+def _outdated(target: KubernetesVersion) -> tuple[dict[tuple[str, str], ApiLifecycle], re.Pattern[str]]:
+    """The APIs to report, and what finds their apiVersions in the text of a manifest."""
+    apis = {key: api for key, api in known_apis().items() if not api.served_by(target) or api.deprecated_by(target)}
+    versions = "|".join(sorted({re.escape(version) for version, _ in apis}))
+    return apis, re.compile(rf"""apiVersion["']?\s*:\s*["']?(?:{versions})(?![\w.-])""")
+
+
+def _why(api: ApiLifecycle, target: KubernetesVersion) -> str:
+    if api.served_by(target):
+        state = "is deprecated" + (f", and goes with v{_text(api.removed)}" if api.removed else "")
+    elif api.removed and api.removed <= (target.major, target.minor):
+        state = f"is gone since v{_text(api.removed)}"
+    else:
+        state = f"comes with v{_text(api.introduced)}"
+    replacement = replacement_at(api, target)
+    return f"{api.api_version} {state}; " + (f"use {replacement}" if replacement else "nothing replaces it")
+
+
+def _installed(context: PreflightContext) -> Iterator[Finding]:
+    """Helm reads the installed manifest again for an upgrade and for a rollback, and fails where the API has gone.
+
+    That concerns the releases from kube-apiserver's on: those before it are changed, and rolled back, while the old
+    version serves.
+    """
+    names = [release.name for release in context.changing]
+    concerned = context.changing[names.index(_APISERVER) if _APISERVER in names else 0 :]
+    for release in concerned:
+        unserved = [item for item in outdated_objects(release.before, context.target) if not item.served]
+        if unserved:
+            yield Finding(
+                "releases.removed-apis",
+                "error",
+                f"release {release.name} has {_objects(unserved)} that {context.target} doesn't serve",
+                f"{_listed(unserved)}\nHelm could neither upgrade nor roll it back once {context.target} serves.",
+                f"Let its chart use the replacement, and run at the present version first: upgrader run --to "
+                f"{context.observed.server}",
+            )
+
+
+def _others(context: PreflightContext, deprecated: dict[str, list[OutdatedObject]]) -> Iterator[Finding]:
+    """Releases that the run doesn't change. A warning at most: they serve on, and anyone can write such a record."""
+    ours = {(release.name, release.spec.namespace) for release in context.changing}
+    unread: list[str] = []
+    try:
+        for record in deployed_releases(context.kube):
+            if (record.name, record.namespace) in ours:
+                continue
+            name = f"{record.namespace}/{record.name}"
+            try:
+                found = None if record.manifest is None else outdated_objects(record.manifest, context.target)
+            except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
+                found = None  # nothing that Helm has written
+            if found is None:
+                unread.append(name)
+                continue
+            deprecated[name] = [item for item in found if item.served]
+            if unserved := [item for item in found if not item.served]:
+                yield Finding(
+                    "removed-apis.others",
+                    "warning",
+                    f"release {name} has {_objects(unserved)} that {context.target} doesn't serve",
+                    f"{_listed(unserved)}\nWhat runs goes on, but Helm can't upgrade this release, roll it back or "
+                    "uninstall it after the run.",
+                    "Upgrade it before the run to a chart that uses the replacement. Afterwards only a change of "
+                    "Helm's record helps (Helm's plugin mapkubeapis).",
+                )
+    except ApiUnavailable:
+        raise
+    except ApiError as error:
+        yield Finding(
+            "removed-apis.unread",
+            "warning",
+            f"whether other releases use APIs that {context.target} doesn't serve can't be told",
+            error.message,
+            "Allow `list` on Secrets in all namespaces in a ClusterRole of the kubeconfig's user.",
+        )
+    if unread:
+        yield Finding(
+            "removed-apis.damaged",
+            "warning",
+            f"the records of {_releases(unread)} can't be read",
+            f"They are not as Helm writes them: they may use APIs that {context.target} doesn't serve.",
+            "Look at one: helm get manifest RELEASE --namespace NAMESPACE",
+        )
+
+
+def _objects(items: list[OutdatedObject]) -> str:
+    apis = sorted({str(item.api) for item in items})
+    shown = ", ".join(apis[:3]) + (" …" if len(apis) > 3 else "")
+    return f"{len(items)} object{'s' if len(items) > 1 else ''} ({shown})"
+
+
+def _listed(items: list[OutdatedObject]) -> str:
+    more = f"\nand {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    return "\n".join(map(str, items[:_SHOWN])) + more
+
+
+def _releases(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return f"release{'s' if len(names) > 1 else ''} {shown}"
+
+
+def _text(minor: Minor | None) -> str:
+    return ".".join(map(str, minor or ()))
