@@ -109,6 +109,14 @@ class Kube(Protocol):
         """All objects that match the selectors, in one consistent read; `namespace` "" means all of them."""
         ...
 
+    def each(self, kind: Kind, namespace: str = "", *, labels: str = "") -> Iterator[KubeObject]:
+        """The objects that match the selector, one after the other, with no more than a small page of them in memory.
+
+        For big objects that the caller doesn't keep. Nothing is read before the first one is asked for. What changes
+        meanwhile may be missing or as it was before; nothing comes twice.
+        """
+        ...
+
     def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
         """How many objects match the selector, without reading them: no content of a Secret travels."""
         ...

@@ -70,6 +70,9 @@ class FakeKube:
             and all(_field(item, *term.split("=")) for term in fields.split(",") if term)
         )
 
+    def each(self, kind: Kind, namespace: str = "", *, labels: str = "") -> Iterator[KubeObject]:
+        yield from self.list(kind, namespace, labels=labels)
+
     def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
         return len(self.list(kind, namespace, labels=labels))
 

@@ -140,6 +140,15 @@ def test_list_selects(kube: Kube, name: str, selector: str) -> None:
     assert kube.list(CONFIG_MAPS, "kube-system", **chosen) == ()
 
 
+def test_each_hands_out_what_a_list_has(kube: Kube, name: str) -> None:
+    """One after the other, by label, within a namespace and over all of them; none where none matches."""
+    kube.create(CONFIG_MAPS, config_map(name, labels={"contract": name}), NAMESPACE)
+    for namespace in (NAMESPACE, ""):
+        found = list(kube.each(CONFIG_MAPS, namespace, labels=f"contract={name}"))
+        assert [item["metadata"]["name"] for item in found] == [name]
+    assert list(kube.each(CONFIG_MAPS, "kube-system", labels=f"contract={name}")) == []
+
+
 def test_generation_counts_changes_of_the_spec(kube: Kube, name: str) -> None:
     """The spec changes the generation, labels don't: the watcher recognises Helm's changes by it."""
     first = kube.apply(DEPLOYMENTS, deployment(name), NAMESPACE)["metadata"]["generation"]

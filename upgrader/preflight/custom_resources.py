@@ -19,7 +19,7 @@ def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
     """Definitions with several versions whose conversion webhook nothing answers."""
     backends = ServiceBackends(context.kube)
     broken: dict[str, list[str]] = {}
-    for definition in context.kube.list(_DEFINITIONS):
+    for definition in context.kube.each(_DEFINITIONS):
         name, spec = definition["metadata"]["name"], definition["spec"]
         conversion = spec.get("conversion") or {}
         if conversion.get("strategy") != "Webhook" or len(spec.get("versions") or ()) < 2:

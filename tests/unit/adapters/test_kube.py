@@ -96,6 +96,30 @@ def test_list_whose_pages_are_forgotten(kube: KubeAdapter, server: ScriptedServe
         kube.list(PODS)
 
 
+def test_each_comes_in_small_pages(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """A page is read when its first object is asked for, and none that nobody asks for."""
+    server.answers(page("a", "b", more="next"), page("c"))
+    items = kube.each(PODS, "ns", labels="x=y")
+    assert server.asked == []
+    assert [next(items)["metadata"]["name"] for _ in range(2)] == ["a", "b"]
+    assert [path for _, path, _ in server.asked] == ["/api/v1/namespaces/ns/pods?labelSelector=x%3Dy&limit=50"]
+    assert [item["metadata"]["name"] for item in items] == ["c"]
+    assert server.asked[1][1].endswith("&limit=50&continue=next")
+
+
+def test_each_whose_pages_are_forgotten(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """It begins once more, and hands out nothing twice; what is forgotten again is an error, and so is any other."""
+    server.answers(page("a", more="next"), 410, page("a", "b", more="next"), page("c"))
+    assert [item["metadata"]["name"] for item in kube.each(PODS)] == ["a", "b", "c"]
+    first = page("a", more="next")
+    for answers, status in (([410, first, 410], 410), ([403], 403)):
+        server.answers(first, *answers)
+        items = kube.each(PODS)
+        assert next(items)["metadata"]["name"] == "a"
+        with pytest.raises(ApiError, match=str(status)):
+            next(items)
+
+
 def test_dry_run_is_asked_for(kube: KubeAdapter, server: ScriptedServer) -> None:
     """A creation that is only tried says so to the API."""
     server.answers(201, 201)
