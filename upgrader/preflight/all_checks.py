@@ -14,6 +14,7 @@ from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.control_plane import check_control_plane
 from upgrader.preflight.critical_pods import check_critical_pods
 from upgrader.preflight.custom_resources import check_custom_resources
+from upgrader.preflight.disruption_budgets import check_disruption_budgets
 from upgrader.preflight.helm_client import check_helm
 from upgrader.preflight.instances import check_instances
 from upgrader.preflight.memory import check_memory
@@ -46,6 +47,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("apis", check_served_apis),
     ("custom-resources", check_custom_resources),
     ("namespaces", check_namespaces),
+    ("disruption-budgets", check_disruption_budgets),
     ("autoscalers", check_autoscalers),
     ("helm", check_helm),
     ("memory", check_memory),

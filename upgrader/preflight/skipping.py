@@ -18,6 +18,7 @@ SKIPPABLE = frozenset(
         "certificates",
         "critical-pods",
         "custom-resources",
+        "disruption-budgets",
         "helm",
         "memory",
         "namespaces",
