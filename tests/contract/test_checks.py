@@ -18,6 +18,7 @@ from testkit.lab_cluster import until
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
+from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
@@ -28,6 +29,7 @@ from upgrader.preflight.context import NODES, PODS, PreflightContext
 from upgrader.preflight.custom_resources import check_custom_resources
 from upgrader.preflight.disruption_budgets import check_disruption_budgets
 from upgrader.preflight.namespaces import check_namespaces
+from upgrader.preflight.networks import check_networks
 from upgrader.preflight.served_apis import check_served_apis
 from upgrader.preflight.webhooks import check_webhooks
 
@@ -228,3 +230,15 @@ def test_two_budgets_over_one_pod(kube: KubeAdapter) -> None:
 def _settled(kube: KubeAdapter, name: str) -> bool:
     budget = kube.get(BUDGETS, name, "kube-system") or {}
     return bool((budget.get("status") or {}).get("expectedPods"))
+
+
+def test_service_cidr_within_a_pod_cidr(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+    """Kubernetes admits it without a word. The lab's own networks, flags and numbers of addresses are no finding."""
+    assert findings(kube, check_networks) == []
+    cidr = kube.list(NODES)[0]["spec"]["podCIDR"]
+    inside = f"{cidr.rpartition('.')[0]}.240/29"
+    name = made(SERVICE_CIDRS, {"metadata": {}, "spec": {"cidrs": [inside]}})
+    assert found(kube, check_networks, inside) == ["networks.overlap"]
+    kube.delete(SERVICE_CIDRS, name)
+    until("the ServiceCIDR to be gone", lambda: kube.get(SERVICE_CIDRS, name) is None, timeout_seconds=60)
+    assert findings(kube, check_networks) == []

@@ -19,6 +19,7 @@ from upgrader.preflight.helm_client import check_helm
 from upgrader.preflight.instances import check_instances
 from upgrader.preflight.memory import check_memory
 from upgrader.preflight.namespaces import check_namespaces
+from upgrader.preflight.networks import check_networks
 from upgrader.preflight.nodes import check_nodes
 from upgrader.preflight.pod_checkpointer import check_checkpointer
 from upgrader.preflight.releases import check_releases
@@ -48,6 +49,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("custom-resources", check_custom_resources),
     ("namespaces", check_namespaces),
     ("disruption-budgets", check_disruption_budgets),
+    ("networks", check_networks),
     ("autoscalers", check_autoscalers),
     ("helm", check_helm),
     ("memory", check_memory),

@@ -22,6 +22,7 @@ SKIPPABLE = frozenset(
         "helm",
         "memory",
         "namespaces",
+        "networks",
         "webhooks",
     }
 )
