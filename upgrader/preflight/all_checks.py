@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from upgrader.errors import ApiError, HelmError, HostError, UpgraderError
 from upgrader.model.finding import Finding
-from upgrader.preflight.access_rights import check_access
+from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.admission import check_admission
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.certificates import check_certificates
@@ -58,7 +58,10 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 
 
 def run_checks(context: PreflightContext, checks: Iterable[tuple[str, Check]] = CHECKS) -> tuple[Finding, ...]:
-    """Every finding of every check. A check that fails itself is a finding `FAMILY.unknown`, which inhibits."""
+    """Every finding of every check. A check that fails itself is a finding `FAMILY.unknown`, which inhibits.
+
+    Where it lacks a right that only checks need, it is the warning `FAMILY.forbidden`.
+    """
     findings: list[Finding] = []
     for family, check in checks:
         try:
@@ -66,7 +69,7 @@ def run_checks(context: PreflightContext, checks: Iterable[tuple[str, Check]] = 
             for finding in check(context):
                 findings.append(finding)  # noqa: PERF402
         except (ApiError, HelmError, HostError) as error:
-            findings.append(_unknown(family, error))
+            findings.append(missing_right(family, error) or _unknown(family, error))
     return tuple(findings)
 
 
