@@ -92,10 +92,11 @@ def test_last_pod_cidr_is_taken(world: World) -> None:
     ("mask", "full"), [("--node-cidr-mask-size=25", False), ("--node-cidr-mask-size-ipv4=23", True), ("--x=1", True)]
 )
 def test_size_of_pod_cidrs(world: World, mask: str, full: bool) -> None:
-    """The flags set it, of one family or of all; a pod CIDR of another size takes all that it touches."""
+    """The flags set it, of one family or of all; two of another size may be within one."""
     flags(world, "--cluster-cidr=10.244.0.0/23", mask)
     node(world, "a", ["10.244.0.0/24"])
-    node(world, "b", ["10.244.1.0/26"])
+    node(world, "b", ["10.244.1.0/27"])
+    node(world, "c", ["10.244.1.64/27"])
     assert ("networks.no-pod-room" in world.find(check_networks)) is full
 
 
