@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from upgrader.preflight.access_rights import READ_BY_CHECKS_ONLY
 from upgrader.preflight.skipping import SKIPPABLE
 
 __all__ = ["render"]
@@ -20,6 +21,9 @@ What `upgrader check`, `plan` and `run` look at before anything changes. Made fr
 All checks are made, whatever the others find, and none changes anything. A finding of severity `error` blocks the run;
 so does `unknown`, as what could not be checked is not known to be healthy. A check that fails itself is a finding
 `FAMILY.unknown`, with the reason. `…` stands for the names of objects and other details.
+
+Where a check lacks a right that only checks need, it is the warning `FAMILY.forbidden`, which names the right. That can
+be so for {forbidden}.
 
 `--skip ID --reason TEXT` of `check` and `run` starts a run in spite of a finding; the run's journal records both.
 These families can be skipped: {skippable}. Without the others no run gets far, or none finds a way back.
@@ -38,7 +42,10 @@ class _Described:
 
 def render() -> str:
     """The reference as Markdown: one section for each file of checks."""
-    head = _HEAD.format(skippable=", ".join(f"`{family}`" for family in sorted(SKIPPABLE)))
+    skippable, forbidden = (
+        ", ".join(f"`{each}`" for each in sorted(every)) for every in (SKIPPABLE, READ_BY_CHECKS_ONLY)
+    )
+    head = _HEAD.format(skippable=skippable, forbidden=forbidden)
     return "\n".join([head, *(section for path in sorted(_CHECKS.glob("*.py")) for section in _section(path))])
 
 

@@ -109,10 +109,12 @@ class Kube(Protocol):
         """All objects that match the selectors, in one consistent read; `namespace` "" means all of them."""
         ...
 
-    def each(self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int) -> Iterator[KubeObject]:
-        """The objects that match the selector, read `at_once` at a time: for large ones, of which there may be many.
+    def each(self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50) -> Iterator[KubeObject]:
+        """The objects that match the selector, one after the other, read `at_once` at a time.
 
-        ApiError (status 410) after some of them when the API has forgotten, in minutes, the moment of the first.
+        For large objects that the caller doesn't keep: a CustomResourceDefinition may have a megabyte. Nothing is read
+        before the first one is asked for. What changes meanwhile may be missing or as it was before; nothing comes
+        twice.
         """
         ...
 

@@ -70,7 +70,7 @@ class FakeKube:
             and all(_field(item, *term.split("=")) for term in fields.split(",") if term)
         )
 
-    def each(self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int) -> Iterator[KubeObject]:
+    def each(self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50) -> Iterator[KubeObject]:
         if ("list", kind.plural) in self.denied:
             error = ApiError(f"list {kind.plural}: Forbidden")
             error.status = 403

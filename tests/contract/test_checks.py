@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,20 @@ from testkit.lab_cluster import until
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.kube import KubeAdapter
-from upgrader.errors import HelmError
-from upgrader.model.cluster import Cluster
+from upgrader.errors import ApiError, HelmError
+from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS
+from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import Check, run_checks
-from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.context import NODES, PODS, PreflightContext
 from upgrader.preflight.custom_resources import check_custom_resources
+from upgrader.preflight.disruption_budgets import check_disruption_budgets
 from upgrader.preflight.namespaces import check_namespaces
+from upgrader.preflight.networks import check_networks
 from upgrader.preflight.removed_apis import check_removed_apis
 from upgrader.preflight.served_apis import check_served_apis
 from upgrader.preflight.webhooks import check_webhooks
@@ -38,6 +42,7 @@ from upgrader.preflight.webhooks import check_webhooks
 VALIDATING = Kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", namespaced=False)
 API_SERVICES = Kind("apiregistration.k8s.io/v1", "apiservices", namespaced=False)
 DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 SECRETS = Kind("v1", "secrets")
 GROUP = "check.upgrader.example"
@@ -55,7 +60,9 @@ def kube(lab_folder: Path) -> Iterator[KubeAdapter]:
 
 
 def findings(kube: KubeAdapter, check: Check, *, later: timedelta = timedelta()) -> list[Finding]:
-    """What a check finds on the cluster, on a clock that is ahead."""
+    """What a check finds on the cluster, whose controllers are those with the label, on a clock that is ahead."""
+    controllers = kube.list(NODES, labels="node-role.kubernetes.io/control-plane")
+    hosts = tuple(Host(node["metadata"]["name"], "") for node in controllers)
     clock = FakeClock()
     clock.sleep((SystemClock().now() + later - clock.now()).total_seconds())
     context = PreflightContext(
@@ -63,7 +70,7 @@ def findings(kube: KubeAdapter, check: Check, *, later: timedelta = timedelta())
         FakeHosts(),
         FakeHelm(),
         clock,
-        Cluster(Path(), Path(), "", Path(), ()),
+        Cluster(Path(), Path(), "", Path(), hosts),
         KubernetesVersion(1, 37, 1),
         Observed(KubernetesVersion(1, 36, 3), {}, {}),
         300.0,
@@ -205,3 +212,74 @@ def test_namespace_that_can_not_be_deleted(kube: KubeAdapter, made: Callable[[Ki
 def _why_stuck(kube: KubeAdapter, name: str) -> str:
     later = timedelta(minutes=11)
     return "".join(item.diagnosis for item in findings(kube, check_namespaces, later=later) if name in item.title)
+
+
+def pod_disruption_budget(name: str, labels: dict[str, str], **spec: Any) -> dict[str, Any]:
+    """A PodDisruptionBudget over the pods with these labels."""
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, **spec}}
+
+
+def test_budget_without_room(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+    """The numbers that kube-controller-manager computes; a pod that isn't scheduled counts. A lab has none itself."""
+    assert findings(kube, check_disruption_budgets) == []
+    namespace = made(NAMESPACES, {"metadata": {}})
+    kube.create(BUDGETS, pod_disruption_budget("web", {"app": "web"}, minAvailable=1), namespace)
+    spec = {
+        "containers": [{"name": "main", "image": "nothing.example/nothing"}],
+        "nodeSelector": {GROUP: "no-node-has-this"},
+        "automountServiceAccountToken": False,
+    }
+    until("the budget to be observed", lambda: not _budgets(kube, namespace), timeout_seconds=30)
+    until("a ServiceAccount", lambda: _created(kube, namespace, spec), timeout_seconds=30)
+    until("the budget to count its pod", lambda: bool(_budgets(kube, namespace)), timeout_seconds=30)
+    assert _budgets(kube, namespace) == ["disruption-budgets.no-room"]
+    (finding,) = [item for item in findings(kube, check_disruption_budgets) if namespace in item.title]
+    assert "minAvailable 1: 1 of 1 must stay" in finding.title
+
+
+def _budgets(kube: KubeAdapter, namespace: str) -> list[str]:
+    return found(kube, check_disruption_budgets, namespace)
+
+
+def _created(kube: KubeAdapter, namespace: str, spec: dict[str, Any]) -> bool:
+    """Whether the pod is there; its namespace's ServiceAccount comes a moment after the namespace."""
+    if kube.get(PODS, "web", namespace) is None:
+        kube.create(PODS, {"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": spec}, namespace)
+    return True
+
+
+def test_two_budgets_over_one_pod(kube: KubeAdapter) -> None:
+    """The eviction API answers with an error, whatever they allow; each for itself is no finding."""
+    dns = {"k8s-app": "kube-dns"}
+    names = [f"upgrader-check-{uuid.uuid4().hex[:6]}" for _ in range(2)]
+    pod = next(item for item in kube.list(PODS, "kube-system", labels="k8s-app=kube-dns"))["metadata"]["name"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": "kube-system"}}
+    try:
+        for number, name in enumerate(names):
+            assert found(kube, check_disruption_budgets, name) == []
+            kube.create(BUDGETS, pod_disruption_budget(name, dns, maxUnavailable="100%"), "kube-system")
+            until("the budget to count its pods", partial(_settled, kube, name), timeout_seconds=30)
+            ids = found(kube, check_disruption_budgets, name)
+            assert ids == (["disruption-budgets.overlap"] if number else [])
+        with pytest.raises(ApiError, match="more than one PodDisruptionBudget"):
+            kube.create(Kind("v1", f"pods/{pod}/eviction"), eviction, "kube-system", dry_run=True)
+    finally:
+        for name in names:
+            kube.delete(BUDGETS, name, "kube-system")
+
+
+def _settled(kube: KubeAdapter, name: str) -> bool:
+    budget = kube.get(BUDGETS, name, "kube-system") or {}
+    return bool((budget.get("status") or {}).get("expectedPods"))
+
+
+def test_service_cidr_within_a_pod_cidr(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+    """Kubernetes admits it without a word. The lab's own networks, flags and numbers of addresses are no finding."""
+    assert findings(kube, check_networks) == []
+    cidr = kube.list(NODES)[0]["spec"]["podCIDR"]
+    inside = f"{cidr.rpartition('.')[0]}.240/29"
+    name = made(SERVICE_CIDRS, {"metadata": {}, "spec": {"cidrs": [inside]}})
+    assert found(kube, check_networks, inside) == ["networks.overlap"]
+    kube.delete(SERVICE_CIDRS, name)
+    until("the ServiceCIDR to be gone", lambda: kube.get(SERVICE_CIDRS, name) is None, timeout_seconds=60)
+    assert findings(kube, check_networks) == []

@@ -140,12 +140,15 @@ def test_list_selects(kube: Kube, name: str, selector: str) -> None:
     assert kube.list(CONFIG_MAPS, "kube-system", **chosen) == ()
 
 
-def test_each_shows_all_that_a_list_shows(kube: Kube, name: str) -> None:
-    """One page after the other, all objects of all namespaces are seen once; a selector narrows them."""
+def test_each_hands_out_what_a_list_has(kube: Kube, name: str) -> None:
+    """One after the other, by label, within a namespace and over all of them; none where none matches."""
     kube.create(CONFIG_MAPS, config_map(name, labels={"contract": name}), NAMESPACE)
-    assert [item["metadata"]["name"] for item in kube.each(CONFIG_MAPS, labels=f"contract={name}", at_once=1)] == [name]
+    for namespace in (NAMESPACE, ""):
+        found = list(kube.each(CONFIG_MAPS, namespace, labels=f"contract={name}"))
+        assert [item["metadata"]["name"] for item in found] == [name]
     seen = [item["metadata"]["uid"] for item in kube.each(CONFIG_MAPS, NAMESPACE, at_once=1)]
     assert len(set(seen)) == len(seen) == kube.count(CONFIG_MAPS, NAMESPACE)
+    assert list(kube.each(CONFIG_MAPS, "kube-system", labels=f"contract={name}")) == []
 
 
 def test_generation_counts_changes_of_the_spec(kube: Kube, name: str) -> None:

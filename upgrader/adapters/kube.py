@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -64,27 +65,39 @@ class KubeAdapter:
     def list(self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
         query = {"labelSelector": labels, "fieldSelector": fields}
-        page = self._json("GET", path, what, {**query, "limit": str(_PAGE)})
-        items = list(page.get("items") or ())
         try:
-            while token := (page.get("metadata") or {}).get("continue"):
-                page = self._json("GET", path, what, {**query, "limit": str(_PAGE), "continue": token})
-                items += page.get("items") or ()
+            return tuple(item for items in self._pages(path, what, query, _PAGE) for item in items)
         except ApiError as error:
             if error.status != 410:
                 raise
             # The pages are of one moment, which the API has forgotten: in one piece, then.
-            items = self._json("GET", path, what, query).get("items") or []
-        return tuple(items)
+            return tuple(self._json("GET", path, what, query).get("items") or ())
 
-    def each(self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int) -> Iterator[KubeObject]:
+    def each(self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50) -> Iterator[KubeObject]:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
-        query = {"labelSelector": labels, "limit": str(at_once)}
+        seen: set[str] = set()
+        for last_try in (False, True):
+            try:
+                for items in self._pages(path, what, {"labelSelector": labels}, at_once):
+                    while items:
+                        item = items.popleft()  # what was handed out is not kept while the next page is read
+                        key = f"{item['metadata'].get('namespace', '')}/{_name(item)}"
+                        if key not in seen:
+                            seen.add(key)
+                            yield item
+                return
+            except ApiError as error:
+                # The moment of the first page is forgotten: once more from the start, of another moment.
+                if error.status != 410 or last_try:
+                    raise
+
+    def _pages(self, path: str, what: str, query: dict[str, str], size: int) -> Iterator[deque[KubeObject]]:
+        """The items of a list, page by page; a page is the caller's to empty."""
         token = ""
         while True:
-            page = self._json("GET", path, what, {**query, "continue": token})
-            yield from page.get("items") or ()
-            token = (page.get("metadata") or {}).get("continue") or ""
+            page = self._json("GET", path, what, {**query, "limit": str(size), "continue": token})
+            token = str((page.get("metadata") or {}).get("continue") or "")
+            yield deque(page.pop("items", None) or ())
             if not token:
                 return
 

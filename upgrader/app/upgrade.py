@@ -36,6 +36,14 @@ class CheckedPlan:
         """Whether a check forbids the run."""
         return inhibits(self.findings)
 
+    def refuse_if_blocked(self) -> None:
+        """Raise Inhibited where a check forbids the run."""
+        if self.inhibited:
+            raise Inhibited(
+                "a check blocks the run; nothing was changed",
+                remedy="Fix the checks marked error or unknown, then run this command again.",
+            )
+
 
 @dataclass(frozen=True)
 class ProposedUpgrade:
@@ -49,11 +57,7 @@ class ProposedUpgrade:
     def execute(self) -> FinishedRun:
         """Run it to its end. Raises Inhibited where a check forbids it."""
         plan, session = self.checked.plan, self.session
-        if self.checked.inhibited:
-            raise Inhibited(
-                "a check blocks the run; nothing was changed",
-                remedy="Fix the checks marked error or unknown, then run `upgrader plan` again.",
-            )
+        self.checked.refuse_if_blocked()
         health_before = session.read_health_before()
         pipeline = session.builder.since(health_before).forward(plan)
         return execute_run(

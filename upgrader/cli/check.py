@@ -13,7 +13,6 @@ import yaml
 
 from upgrader.app.upgrade import CheckedPlan, plan_upgrade
 from upgrader.cli.command_line import REASON, SKIP, TARGET, mention_needless
-from upgrader.errors import Inhibited
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.skipping import Skips
 from upgrader.ui.findings import print_findings
@@ -55,8 +54,7 @@ def check(
         click.echo(json.dumps(_described(checked), indent=2))
     else:
         click.echo(yaml.safe_dump(_described(checked), sort_keys=False, allow_unicode=True), nl=False)
-    if checked.inhibited:
-        raise Inhibited("a check blocks the run: fix the checks marked error or unknown")
+    checked.refuse_if_blocked()
 
 
 def _described(checked: CheckedPlan) -> dict[str, object]:

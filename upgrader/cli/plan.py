@@ -11,7 +11,7 @@ import click
 from upgrader.app.offline_plan import UNKNOWN, OfflinePlan, plan_offline
 from upgrader.app.upgrade import CheckedPlan, plan_upgrade
 from upgrader.cli.command_line import TARGET
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import UsageError
 from upgrader.model.plan import PlannedStep
 from upgrader.model.version import KubernetesVersion
 from upgrader.ui.offline_plan import print_offline_plan
@@ -72,8 +72,7 @@ def plan(
         click.echo(json.dumps(_as_json(checked), indent=2))
     else:
         print_plan(checked.plan, checked.findings, diff=diff)
-    if checked.inhibited:
-        raise Inhibited("a check blocks the run: fix the checks marked error or unknown")
+    checked.refuse_if_blocked()
     if detailed and any(step.action != "unchanged" for step in checked.plan.steps):
         context.exit(CHANGES)
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from upgrader.errors import ApiError, UpgraderError
 from upgrader.model.finding import Finding
 from upgrader.ports import Kind
 from upgrader.preflight.context import SYSTEM, PreflightContext
 
-__all__ = ["check_access"]
+__all__ = ["READ_BY_CHECKS_ONLY", "check_access", "missing_right"]
+
+READ_BY_CHECKS_ONLY = frozenset(
+    {"apis", "custom-resources", "disruption-budgets", "namespaces", "networks", "webhooks"}
+)
+"""The families that read what no step, gate or rollback can't do without: without those rights, a run gets through."""
+
+_REFUSED = re.compile(r'cannot (\S+) (?:resource "([^"]+)"(?: in API group "([^"]*)")?|path "([^"]+)")')
+"""The API server's own words for the right that is missing."""
 
 _REVIEWS = Kind("authorization.k8s.io/v1", "selfsubjectaccessreviews", namespaced=False)
 
@@ -32,6 +42,11 @@ _EVERYTHING = _Right("*", "*", "*", "")
 _HELM = "Helm keeps releases in Secrets"
 _NEEDED = (
     *(_Right(verb, "secrets", why=_HELM) for verb in ("list", "create", "update", "delete")),
+    *(
+        _Right(verb, kind, "apps", why="the gates")
+        for verb in ("get", "list")
+        for kind in ("deployments", "daemonsets")
+    ),
     *(_Right(verb, "deployments", "apps", why="the releases' workloads") for verb in ("create", "patch", "delete")),
     *(_Right(verb, "daemonsets", "apps", why="the releases' workloads") for verb in ("create", "patch", "delete")),
     *(_Right(verb, "configmaps", why="the releases' files") for verb in ("create", "patch", "delete")),
@@ -68,6 +83,22 @@ def check_access(context: PreflightContext) -> Iterator[Finding]:
             "Use credentials of cluster-admin: pods with hostPath volumes and role bindings amount to that anyway "
             "(docs/security.md). Check with: kubectl auth can-i --list -n kube-system",
         )
+
+
+def missing_right(family: str, error: UpgraderError) -> Finding | None:
+    """The finding of a check that was refused a right which nothing but checks needs; None for any other failure."""
+    if family not in READ_BY_CHECKS_ONLY or not isinstance(error, ApiError) or error.status != 403:
+        return None
+    found = _REFUSED.search(error.message)
+    verb, plural, group, path = found.groups() if found else ("", "", "", "")
+    right = f"{verb} {path or '.'.join(filter(None, (plural, group)))}" if found else "read all that they need"
+    return Finding(
+        f"{family}.forbidden",
+        "warning",
+        f"the {family.replace('-', ' ')} could not be checked: the kubeconfig's user may not {right}",
+        f"{error.message}\nNo step of a run needs that right, but what the check would have found is unknown.",
+        "Allow it in a ClusterRole of theirs; docs/security.md lists all that the checks read.",
+    )
 
 
 def _allowed(context: PreflightContext, right: _Right) -> bool:

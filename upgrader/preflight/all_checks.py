@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from upgrader.errors import ApiError, HelmError, HostError, UpgraderError
 from upgrader.model.finding import Finding
-from upgrader.preflight.access_rights import check_access
+from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.admission import check_admission
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.certificates import check_certificates
@@ -14,10 +14,12 @@ from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.control_plane import check_control_plane
 from upgrader.preflight.critical_pods import check_critical_pods
 from upgrader.preflight.custom_resources import check_custom_resources
+from upgrader.preflight.disruption_budgets import check_disruption_budgets
 from upgrader.preflight.helm_client import check_helm
 from upgrader.preflight.instances import check_instances
 from upgrader.preflight.memory import check_memory
 from upgrader.preflight.namespaces import check_namespaces
+from upgrader.preflight.networks import check_networks
 from upgrader.preflight.nodes import check_nodes
 from upgrader.preflight.pod_checkpointer import check_checkpointer
 from upgrader.preflight.releases import check_releases
@@ -48,6 +50,8 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("removed-apis", check_removed_apis),
     ("custom-resources", check_custom_resources),
     ("namespaces", check_namespaces),
+    ("disruption-budgets", check_disruption_budgets),
+    ("networks", check_networks),
     ("autoscalers", check_autoscalers),
     ("helm", check_helm),
     ("memory", check_memory),
@@ -56,7 +60,10 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 
 
 def run_checks(context: PreflightContext, checks: Iterable[tuple[str, Check]] = CHECKS) -> tuple[Finding, ...]:
-    """Every finding of every check. A check that fails itself is a finding `FAMILY.unknown`, which inhibits."""
+    """Every finding of every check. A check that fails itself is a finding `FAMILY.unknown`, which inhibits.
+
+    Where it lacks a right that only checks need, it is the warning `FAMILY.forbidden`.
+    """
     findings: list[Finding] = []
     for family, check in checks:
         try:
@@ -64,7 +71,7 @@ def run_checks(context: PreflightContext, checks: Iterable[tuple[str, Check]] = 
             for finding in check(context):
                 findings.append(finding)  # noqa: PERF402
         except (ApiError, HelmError, HostError) as error:
-            findings.append(_unknown(family, error))
+            findings.append(missing_right(family, error) or _unknown(family, error))
     return tuple(findings)
 
 

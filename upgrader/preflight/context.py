@@ -12,13 +12,15 @@ from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock, Helm, Hosts, Kind, Kube, KubeObject
 
-__all__ = ["COMPONENTS", "DAEMONSETS", "DEPLOYMENTS", "NODES", "PODS", "SYSTEM", "PreflightContext"]
+__all__ = ["COMPONENTS", "DAEMONSETS", "DEPLOYMENTS", "MIRROR", "NODES", "PODS", "SYSTEM", "PreflightContext"]
 
 NODES = Kind("v1", "nodes", namespaced=False)
 PODS = Kind("v1", "pods")
 DAEMONSETS = Kind("apps/v1", "daemonsets")
 DEPLOYMENTS = Kind("apps/v1", "deployments")
 SYSTEM = "kube-system"
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of static pods' mirror pods."""
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 

@@ -8,15 +8,13 @@ from upgrader.model.finding import Finding
 from upgrader.model.manifest import objects_in
 from upgrader.model.workload import Pod, Workload
 from upgrader.ports import KubeObject
-from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, PODS, SYSTEM, PreflightContext
+from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, MIRROR, PODS, SYSTEM, PreflightContext
 
 __all__ = ["check_control_plane"]
 
 _API_SERVER = "kube-apiserver"
 _UNREGISTERED = "--endpoint-reconciler-type=none"
 """The flag with which an instance doesn't register itself behind Service `kubernetes`."""
-_MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of static pods' mirror pods."""
 
 
 def check_control_plane(context: PreflightContext) -> Iterator[Finding]:
@@ -99,7 +97,7 @@ def _component(pod: KubeObject) -> str:
 
 def _is_static(pod: KubeObject) -> bool:
     """Whether it is a static pod, but not one of the pod-checkpointer's."""
-    return _MIRROR in (pod["metadata"].get("annotations") or {}) and not Pod.parse(pod).is_checkpoint
+    return MIRROR in (pod["metadata"].get("annotations") or {}) and not Pod.parse(pod).is_checkpoint
 
 
 def _workload(context: PreflightContext, workload: Workload) -> Iterator[Finding]:

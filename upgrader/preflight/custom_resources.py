@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from upgrader.model.finding import Finding
 from upgrader.ports import Kind
 from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.first_few import first_few
 from upgrader.preflight.service_backends import ServiceBackends
 
 __all__ = ["check_custom_resources"]
@@ -18,7 +19,7 @@ def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
     """Definitions with several versions whose conversion webhook nothing answers."""
     backends = ServiceBackends(context.kube)
     broken: dict[str, list[str]] = {}
-    for definition in context.kube.list(_DEFINITIONS):
+    for definition in context.kube.each(_DEFINITIONS):
         name, spec = definition["metadata"]["name"], definition["spec"]
         conversion = spec.get("conversion") or {}
         if conversion.get("strategy") != "Webhook" or len(spec.get("versions") or ()) < 2:
@@ -27,11 +28,10 @@ def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
         if problem:
             broken.setdefault(problem, []).append(name)
     for problem, names in broken.items():  # one Service may convert hundreds of them
-        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         yield Finding(
             "custom-resources.conversion",
             "warning",
-            f"{shown} can't be converted between versions: {problem}",
+            f"{first_few(names)} can't be converted between versions: {problem}",
             "A new kube-apiserver reads all of their objects when it starts to watch them, and fails for every object "
             "that is stored in another version.",
             "Repair the conversion webhook's backend.",

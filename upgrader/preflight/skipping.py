@@ -18,9 +18,11 @@ SKIPPABLE = frozenset(
         "certificates",
         "critical-pods",
         "custom-resources",
+        "disruption-budgets",
         "helm",
         "memory",
         "namespaces",
+        "networks",
         "removed-apis",
         "webhooks",
     }

@@ -10,6 +10,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.workload import selects
 from upgrader.ports import Kind, KubeObject
 from upgrader.preflight.context import SYSTEM, PreflightContext
+from upgrader.preflight.first_few import first_few
 from upgrader.preflight.service_backends import ServiceBackends
 
 __all__ = ["check_webhooks"]
@@ -75,7 +76,7 @@ def check_webhooks(context: PreflightContext) -> Iterator[Finding]:
 
 
 def _judge(title: str, webhook: KubeObject, caught: list[str], problem: str) -> Iterator[Finding]:
-    shown = ", ".join(caught[:3]) + (f" and {len(caught) - 3} more" if len(caught) > 3 else "")
+    shown = first_few(caught)
     fails = webhook.get("failurePolicy", "Fail") == "Fail"
     exclude = _EXCLUDE if any(_SCOPES[resource] == "Namespaced" for resource in caught) else _NARROW
     if fails and problem:

@@ -96,17 +96,28 @@ def test_list_whose_pages_are_forgotten(kube: KubeAdapter, server: ScriptedServe
         kube.list(PODS)
 
 
-def test_each_reads_a_page_when_it_is_needed(kube: KubeAdapter, server: ScriptedServer) -> None:
-    """Of large objects there are never more in memory than asked for, and a page that is refused is an error."""
+def test_each_comes_in_small_pages(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """A page is read when its first object is asked for, and none that nobody asks for."""
     server.answers(page("a", "b", more="next"), page("c"))
-    found = kube.each(PODS, labels="x=y", at_once=2)
-    assert [next(found)["metadata"]["name"], next(found)["metadata"]["name"]] == ["a", "b"]
-    assert [path for _, path, _ in server.asked] == ["/api/v1/pods?labelSelector=x%3Dy&limit=2"]
-    assert [item["metadata"]["name"] for item in found] == ["c"]
-    assert server.asked[-1][1] == "/api/v1/pods?labelSelector=x%3Dy&limit=2&continue=next"
-    server.answers(page("a", more="next"), 410)
-    with pytest.raises(ApiError, match="410"):
-        list(kube.each(PODS, at_once=1))
+    items = kube.each(PODS, "ns", labels="x=y")
+    assert server.asked == []
+    assert [next(items)["metadata"]["name"] for _ in range(2)] == ["a", "b"]
+    assert [path for _, path, _ in server.asked] == ["/api/v1/namespaces/ns/pods?labelSelector=x%3Dy&limit=50"]
+    assert [item["metadata"]["name"] for item in items] == ["c"]
+    assert server.asked[1][1].endswith("&limit=50&continue=next")
+
+
+def test_each_whose_pages_are_forgotten(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """It begins once more, and hands out nothing twice; what is forgotten again is an error, and so is any other."""
+    server.answers(page("a", more="next"), 410, page("a", "b", more="next"), page("c"))
+    assert [item["metadata"]["name"] for item in kube.each(PODS)] == ["a", "b", "c"]
+    first = page("a", more="next")
+    for answers, status in (([410, first, 410], 410), ([403], 403)):
+        server.answers(first, *answers)
+        items = kube.each(PODS)
+        assert next(items)["metadata"]["name"] == "a"
+        with pytest.raises(ApiError, match=str(status)):
+            next(items)
 
 
 def test_dry_run_is_asked_for(kube: KubeAdapter, server: ScriptedServer) -> None:

@@ -13,6 +13,7 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_daemonset, add_pod
+from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed, ObservedRelease
@@ -25,6 +26,7 @@ from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, NODES, PODS, Pre
 
 V = KubernetesVersion
 CONTROLLER = "controller-1"
+FLAGS = ("--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16", "--service-cluster-ip-range=10.96.0.0/12")
 CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
 
 
@@ -96,13 +98,18 @@ class World:
         self.kube.put(NODES, node)
         return node
 
-    def pod(self, name: str, labels: dict[str, str], *, ready: bool = True, **meta: Any) -> dict[str, Any]:
-        """Set a pod on the controller, and return it."""
+    def pod(
+        self, name: str, labels: dict[str, str], *, ready: bool = True, flags: tuple[str, ...] = (), **meta: Any
+    ) -> dict[str, Any]:
+        """Set a pod on the controller, and return it; `flags` are those of a container that is named as its app."""
+        container = labels["app"] if flags else "main"
         pod = {
             "metadata": {"name": name, "namespace": "kube-system", "labels": labels, **meta},
             "spec": {
                 "nodeName": CONTROLLER,
-                "containers": [{"name": "main", "resources": {"requests": {"memory": "300Mi"}}}],
+                "containers": [
+                    {"name": container, "args": list(flags), "resources": {"requests": {"memory": "300Mi"}}}
+                ],
             },
             "status": {
                 "phase": "Running",
@@ -110,7 +117,7 @@ class World:
                 "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
                 "containerStatuses": [
                     {
-                        "name": "main",
+                        "name": container,
                         "ready": ready,
                         "state": {"running": {"startedAt": "2025-12-01T00:00:00Z"}}
                         if ready
@@ -146,7 +153,8 @@ def world() -> World:
     world.node()
     for name in COMPONENTS:
         world.kube.put(DEPLOYMENTS, deployment(name))
-        world.pod(f"{name}-abc", {"app": name})
+        world.pod(f"{name}-abc", {"app": name}, flags=FLAGS)
+    world.kube.put(SERVICE_CIDRS, {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/12"]}})
     add_daemonset(world.kube, "pod-checkpointer")
     add_pod(world.kube, "pod-checkpointer", name="pod-checkpointer-abc", daemon=True)
     world.kube.raw_answers["/readyz"] = "ok"

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from tests.unit.preflight.conftest import World
-from upgrader.preflight.access_rights import check_access
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.ports import Kind
+from upgrader.preflight.access_rights import READ_BY_CHECKS_ONLY, check_access, missing_right
+from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+
+SECURITY = Path(__file__).parents[3] / "docs/security.md"
+READS = ("get", "list", "each", "count")
+
+
+def forbidden(message: str = "HTTP 403 forbidden") -> ApiError:
+    """What the API server answers to those who lack a right."""
+    error = ApiError(message)
+    error.status = 403
+    return error
 
 
 def test_an_administrator_is_asked_once(world: World) -> None:
@@ -37,3 +56,68 @@ def test_an_unanswered_question_is_unknown(world: World) -> None:
     """Rights that can't be asked for are not known to be there."""
     world.kube.unavailable = True
     assert world.find(check_access)["family.unknown"].inhibits
+
+
+@pytest.mark.parametrize("family", sorted(READ_BY_CHECKS_ONLY))
+def test_right_that_only_a_check_needs(world: World, family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it a run gets through, so it is a warning; which right it is stands in the title."""
+
+    def refused(kind: Kind, *_: Any, **__: Any) -> Any:
+        group = kind.api_version.rpartition("/")[0]
+        raise forbidden(f'User "ci" cannot list resource "{kind.plural}" in API group "{group}" at the cluster scope')
+
+    for method in READS:
+        monkeypatch.setattr(world.kube, method, refused)
+    (found,) = run_checks(world.context(), [(family, dict(CHECKS)[family])])
+    assert (found.id, found.severity) == (f"{family}.forbidden", "warning") and not inhibits([found])
+    assert re.search(r"the kubeconfig's user may not list [a-z.0-9]+$", found.title)
+    assert 'User "ci"' in found.diagnosis and "docs/security.md" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("message", "right"),
+    [
+        (
+            'cannot list resource "apiservices" in API group "apiregistration.k8s.io"',
+            "list apiservices.apiregistration.",
+        ),
+        ('cannot get resource "services" in API group "" in the namespace "a"', "get services"),
+        ('cannot get path "/metrics"', "get /metrics"),
+        ("denied by another authorizer", "read all that they need"),
+    ],
+)
+def test_right_is_named_in_the_servers_words(message: str, right: str) -> None:
+    """Of any group, of none, and of what isn't a resource; other authorizers have words of their own."""
+    found = missing_right("apis", forbidden(message))
+    assert found is not None and f"may not {right}" in found.title and found.diagnosis.startswith(message)
+
+
+def test_other_failures_of_a_check_stay_unknown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What isn't a missing right, and a right that a run needs: neither is let pass."""
+    assert missing_right("apis", ApiUnavailable("gone")) is None
+    assert missing_right("apis", ApiError("HTTP 500")) is None
+    assert missing_right("nodes", forbidden()) is None
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise forbidden()
+
+    monkeypatch.setattr(world.kube, "list", refused)
+    (found,) = run_checks(world.context(), [("nodes", dict(CHECKS)["nodes"])])
+    assert found.id == "nodes.unknown" and inhibits([found])
+
+
+def test_security_page_lists_what_only_checks_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes a role from the page misses nothing."""
+    asked: set[str] = set()
+    for method in READS:
+        real = getattr(world.kube, method)
+
+        def read(kind: Kind, *arguments: Any, real: Any = real, **more: Any) -> Any:
+            asked.add(kind.plural)
+            return real(kind, *arguments, **more)
+
+        monkeypatch.setattr(world.kube, method, read)
+    run_checks(world.context(), [(family, check) for family, check in CHECKS if family in READ_BY_CHECKS_ONLY])
+    assert len(asked) > 8
+    page = SECURITY.read_text()
+    assert [plural for plural in sorted(asked) if f"`{plural}`" not in page] == []

@@ -33,6 +33,8 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
         "removed-apis.unknown",
         "custom-resources.unknown",
         "namespaces.unknown",
+        "disruption-budgets.unknown",
+        "networks.unknown",
     }
     assert {finding.severity for finding in findings} == {"unknown"}
     assert "did not answer" in findings[0].diagnosis
