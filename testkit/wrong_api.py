@@ -103,6 +103,11 @@ WRONG: Mapping[str, WrongApi] = {
     "no pod is admitted": WrongApi(
         {"enable-admission-plugins": "NodeRestriction,ImagePolicyWebhook", "admission-control-config-file": _ADMISSION},
         prepare=_image_policy,
+        # The chart mounts what flags name; this file is named by another one.
+        others={
+            "extraVolumes": [{"name": "image-policy", "hostPath": {"path": _WEBHOOK, "type": "File"}}],
+            "extraVolumeMounts": [{"name": "image-policy", "mountPath": _WEBHOOK, "readOnly": True}],
+        },
     ),
     "a twentieth of a CPU": WrongApi(
         others={"resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "50m"}}}, seconds=240.0
