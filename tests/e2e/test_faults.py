@@ -35,13 +35,8 @@ def faulty(cluster: LabCluster, tmp_path: Path) -> Iterator[Faulty]:
 
 
 def test_faults_in_the_middle_of_a_run(faulty: Faulty) -> None:
-    """One fault of each kind, each at another moment: no run hangs, and each cluster is as the exit code says."""
-    for fault, moment in (
-        (Fault.STALL, Moment.BEGIN),
-        (Fault.REFUSED, Moment.HELM),
-        (Fault.TRUNCATED, Moment.GATES),
-        (Fault.BROKEN, Moment.UNDO),
-    ):
+    """No run hangs, and each cluster is as the exit code says. `make reliability` has every fault at each moment."""
+    for fault, moment in ((Fault.REFUSED, Moment.HELM), (Fault.BROKEN, Moment.UNDO)):
         begin, end = partial(faulty.proxy.set, fault), partial(faulty.proxy.set, None)
         outcome = faulty.stage.play(Disturbance(fault, begin, end), moment)
         assert not outcome.trouble, f"{fault} at '{moment}': {outcome.trouble}\n{outcome.output}"

@@ -44,19 +44,6 @@ def test_plain_helm_upgrade_and_a_power_cut(cluster: LabCluster) -> None:
     assert_recovered(cluster, good)
 
 
-def test_memory_limit_and_a_power_cut(cluster: LabCluster) -> None:
-    """A plain `helm upgrade` that only sets a memory limit, under which kube-apiserver is killed, and a power cut: the
-    release is rolled back to the revision before it, though both have the same image and flags.
-    """
-    good = cluster.manifests()
-    upgrade(cluster, "resources.limits.memory=100Mi,resources.requests.memory=100Mi")
-    until("kube-apiserver to be killed", cluster.killed_for_memory, timeout_seconds=120)
-    cluster.crash_and_boot()
-    ended = cluster.upgrader("recover", "--yes")
-    assert ended.exit_code == 0, ended
-    assert_recovered(cluster, good)
-
-
 def test_edited_by_hand(cluster: LabCluster) -> None:
     """Changes and additions by `kubectl edit` are reverted while the API answers."""
     good = cluster.manifests()

@@ -13,17 +13,16 @@ from upgrader.lab import Lab
 from upgrader.lab.registry import find
 
 
-@pytest.mark.parametrize("phase", ["nodes", "control plane", "other nodes", "kube-proxy"])
+@pytest.mark.parametrize("phase", ["control plane", "other nodes"])
 def test_an_interrupted_up_leaves_nothing_behind(name: str, tmp_path: Path, phase: str) -> None:
-    """Ctrl-C in any phase of `lab up` ends with exit 130, and no process, mount, interface, group or file is left."""
+    """Ctrl-C in a phase of `lab up` ends with exit 130, and no process, mount, interface, group or file is left."""
     prefix = _interrupt(name, tmp_path, phase, "INT")
     assert traces(name, prefix, tmp_path / ".lab" / name) == []
 
 
-@pytest.mark.parametrize("phase", ["nodes", "other nodes"])
-def test_down_after_up_was_killed_leaves_nothing_behind(name: str, tmp_path: Path, phase: str) -> None:
+def test_down_after_up_was_killed_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     """After a SIGKILL of `lab up`, `lab down` removes everything."""
-    prefix = _interrupt(name, tmp_path, phase, "KILL")
+    prefix = _interrupt(name, tmp_path, "other nodes", "KILL")
     removed = lab_command(tmp_path, "down", "--name", name)
     assert removed.returncode == 0, removed.stderr
     assert traces(name, prefix, tmp_path / ".lab" / name) == []

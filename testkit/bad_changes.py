@@ -1,0 +1,54 @@
+"""Changes that can't work, and what a run makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from testkit.api_load import ApiLoad
+from testkit.lab_cluster import OLD, LabCluster
+
+__all__ = ["BAD_CHANGES", "BadChange", "assert_rolled_back"]
+
+
+@dataclass(frozen=True)
+class BadChange:
+    """Values of a release, and what the message has to name."""
+
+    release: str
+    values: Mapping[str, Any]
+    causes: tuple[str, ...]
+
+
+BAD_CHANGES = {
+    "unknown flag": BadChange("kube-apiserver", {"extraArgs": {"no-such-flag": "1"}}, ("no-such-flag", "unknown flag")),
+    "dies at start": BadChange(
+        "kube-apiserver",
+        {"extraArgs": {"audit-policy-file": "/etc/kubernetes/none.yaml"}},
+        ("/etc/kubernetes/none.yaml", "no such file"),
+    ),
+    "no such image": BadChange("kube-apiserver", {"image": {"tag": "v1.37.1-none"}}, ("v1.37.1-none", "ImagePull")),
+    "checkpointer never ready": BadChange(
+        "pod-checkpointer",
+        {"image": {"repository": "upgrader.lab/tools", "tag": "1"}},  # it lacks the checkpointer's program
+        ("pod-checkpointer", "executable file not found"),
+    ),
+}
+
+
+def assert_rolled_back(cluster: LabCluster, change: BadChange) -> None:
+    """Exit 4 in bounded time: the old revision, a healthy cluster, no failed request, and the cause in the message."""
+    before = cluster.manifests()
+    cluster.change_values(change.release, change.values)
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        ended = cluster.run()
+        seen = load.stop()
+
+    assert ended.exit_code == 4, ended
+    assert [cause for cause in change.causes if cause not in ended.stderr] == [], ended
+    assert ended.seconds < 240
+    assert seen.failed == 0, seen
+    cluster.wait_healthy(OLD)
+    assert cluster.manifests() == before
+    assert cluster.report()["outcome"] == "rolled-back"

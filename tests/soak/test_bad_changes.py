@@ -1,0 +1,14 @@
+"""Changes that can't work: the run rolls back, the API stays available, and the message names the cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from testkit.bad_changes import BAD_CHANGES, assert_rolled_back
+from testkit.lab_cluster import LabCluster
+
+
+@pytest.mark.parametrize("name", ["unknown flag", "no such image"])
+def test_bad_change_is_rolled_back(cluster: LabCluster, name: str) -> None:
+    """No check before the run reads files, flags or images, so each of them fails in its step, and is undone."""
+    assert_rolled_back(cluster, BAD_CHANGES[name])
