@@ -93,6 +93,14 @@ def test_variables_stay_off_the_command_line(monkeypatch: pytest.MonkeyPatch, tm
     assert not Path(run.given["private_data_dir"]).exists()
 
 
+def test_host_keys_are_checked_whatever_a_configuration_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine that nobody has verified must not get a controller's secrets."""
+    monkeypatch.setenv("ANSIBLE_HOST_KEY_CHECKING", "False")
+    run = ScriptedRun("successful", stats())
+    play(monkeypatch, tmp_path, run)
+    assert run.given["envvars"]["ANSIBLE_HOST_KEY_CHECKING"] == "True"
+
+
 def test_what_never_ran_shows_ansibles_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a failed host, Ansible's last lines are the message."""
     with pytest.raises(PlaybookError, match="something is odd"):

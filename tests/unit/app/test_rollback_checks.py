@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
+from upgrader.app.existing_run import ExistingRun
+from upgrader.app.rollback import RunToRollBack
 from upgrader.app.rollback_checks import check_kubelets, check_unchanged
-from upgrader.engine.state.run_state import StepState
+from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import ChangedMeanwhile, Inhibited
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.release import RestorePoint
@@ -83,3 +90,25 @@ def test_api_server_does_not_return_below_a_kubelet(kubelet: str, allowed: bool)
         check_kubelets(kube, OLD, [step()])
     check_kubelets(kube, OLD, [StepState("app", "passed", restore_point=RestorePoint("app", "default", 1))])
     check_kubelets(kube, None, [step()])
+
+
+def _proposed(helm: FakeHelm, kube: FakeKube, current: KubernetesVersion) -> object:
+    """The rollback of that run, as the use case proposes it."""
+    tools = SimpleNamespace(helm=helm, kube=kube, clock=FakeClock())
+    session: Any = SimpleNamespace(tools=tools, settings=SimpleNamespace(pipeline=()))
+    state = RunState(run="run-1", current=current, steps=(step(),), outcome="succeeded")
+    anything: Any = None
+    run = ExistingRun(session, anything, SimpleNamespace(lock=SimpleNamespace(taken_over=None)), state, Path())  # type: ignore[arg-type]
+    return RunToRollBack(run, named=True).propose("")
+
+
+def test_rollback_is_proposed_only_after_these_checks(helm: FakeHelm) -> None:
+    """`upgrader rollback` itself refuses a revision made by hand, and kubelets that are newer than where it goes."""
+    kube = FakeKube()
+    assert _proposed(helm, kube, OLD)
+    kube.put(NODES, {"metadata": {"name": "c1"}, "status": {"nodeInfo": {"kubeletVersion": "v1.37.1"}}})
+    with pytest.raises(Inhibited, match=r"v1\.37\.1"):
+        _proposed(helm, kube, OLD)
+    helm.install("kube-apiserver", "tag: by-hand\n")
+    with pytest.raises(ChangedMeanwhile):
+        _proposed(helm, kube, OLD)
