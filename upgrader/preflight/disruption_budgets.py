@@ -21,9 +21,12 @@ from upgrader.preflight.first_few import first_few
 __all__ = ["check_disruption_budgets"]
 
 _BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
-_API_SERVER = "kube-apiserver"
-_OUR_CHART = re.compile(rf"{_API_SERVER}-\d")
-"""The label `helm.sh/chart` of what the chart makes: its name and version."""
+_OURS = {
+    "kube-apiserver": re.compile(r"kube-apiserver-\d"),
+    "kube-controller-manager": re.compile(r"kubernetes-\d"),
+    "kube-scheduler": re.compile(r"kubernetes-\d"),
+}
+"""The budgets of our charts, and the label `helm.sh/chart` of what each chart makes: its name and version."""
 _LISTS = 10
 """So many budgets of a namespace have their pods read one by one; for more, the namespace's pods are read once."""
 _SEE = "kubectl get poddisruptionbudgets -A"
@@ -89,7 +92,7 @@ def check_disruption_budgets(context: PreflightContext) -> Iterator[Finding]:
     namespace may match the same pod, and then those of the smaller one.
     """
     budgets = [
-        _Budget.parse(found) for found in context.kube.each(_BUDGETS) if not _is_of_only_apiserver(context, found)
+        _Budget.parse(found) for found in context.kube.each(_BUDGETS) if not _is_of_only_controller(context, found)
     ]
     yield from _without_room(budgets)
     yield from _unhealthy(budgets)
@@ -106,17 +109,15 @@ def check_disruption_budgets(context: PreflightContext) -> Iterator[Finding]:
         )
 
 
-def _is_of_only_apiserver(context: PreflightContext, found: KubeObject) -> bool:
-    """Whether it is what chart kube-apiserver has for a single instance.
+def _is_of_only_controller(context: PreflightContext, found: KubeObject) -> bool:
+    """Whether it is what our charts have for a single instance of a component.
 
-    It keeps the only kube-apiserver from an eviction, and should: no control plane is drained from its only controller.
+    It keeps the only one from an eviction, and should: no control plane is drained from its only controller.
     """
     meta = found["metadata"]
-    return (
-        len(context.cluster.controllers) == 1
-        and (meta.get("namespace"), meta["name"]) == (SYSTEM, _API_SERVER)
-        and _OUR_CHART.match((meta.get("labels") or {}).get("helm.sh/chart", "")) is not None
-    )
+    chart = _OURS.get(meta["name"]) if meta.get("namespace") == SYSTEM else None
+    made_by = (meta.get("labels") or {}).get("helm.sh/chart", "")
+    return len(context.cluster.controllers) == 1 and chart is not None and chart.match(made_by) is not None
 
 
 def _is_settled(budget: _Budget) -> bool:

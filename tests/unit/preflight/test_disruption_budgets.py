@@ -89,18 +89,26 @@ def test_many_without_room_are_one_finding(world: World) -> None:
     assert "shop/web-00" in found.title and found.title.endswith("and 37 more")
 
 
-def test_budget_of_the_only_kube_apiserver(world: World) -> None:
-    """The chart's own, with one controller, is meant to be so; another chart's, or with three, is not."""
-    ours = {"helm.sh/chart": "kube-apiserver-0.1.0"}
+@pytest.mark.parametrize(
+    ("name", "chart", "others"),
+    [
+        ("kube-apiserver", "kube-apiserver-0.1.0", "kube-apiserver-proxy-1.0.0"),
+        ("kube-controller-manager", "kubernetes-0.1.0", "kubernetes-dashboard-7.0.0"),
+        ("kube-scheduler", "kubernetes-0.1.0", "kube-apiserver-0.1.0"),
+    ],
+)
+def test_budget_of_the_only_instance(world: World, name: str, chart: str, others: str) -> None:
+    """Our charts' own, with one controller, are meant to be so; another chart's, or with three, are not."""
 
-    def found(labels: dict[str, str]) -> set[str]:
+    def found(labels: dict[str, str], namespace: str = "kube-system") -> set[str]:
         status = numbers(1, 1, 1)
-        budget(world, "kube-apiserver", namespace="kube-system", meta={"labels": labels}, status=status, minAvailable=1)
+        budget(world, name, namespace=namespace, meta={"labels": labels}, status=status, minAvailable=1)
         return set(world.find(check_disruption_budgets))
 
+    ours = {"helm.sh/chart": chart}
     assert found(ours) == set()
-    for others in ({}, {"helm.sh/chart": "kube-apiserver-proxy-1.0.0"}):
-        assert found(others) == {"disruption-budgets.no-room"}
+    for labels in ({}, {"helm.sh/chart": others}):
+        assert found(labels) == {"disruption-budgets.no-room"}
     world.cluster = replace(world.cluster, controllers=(Host("a", "10.0.0.2"), Host("b", "10.0.0.3")))
     assert found(ours) == {"disruption-budgets.no-room"}
 
