@@ -12,18 +12,17 @@ def test_a_broken_pod_network_keeps_no_leader_from_starting(cluster: LabCluster)
     """Without a CNI configuration and after a power cut, controller-manager's and scheduler's own pods can't start:
     their standby pods do, on the node's network, and hold the Leases until the network is back.
     """
-    manager = "/etc/kubernetes/manifests/checkpoint-kube-system.kube-controller-manager.json"
     until("a checkpoint on the node's network", lambda: _on_host(cluster), timeout_seconds=90)
     cluster.on_controller("sh", "-c", "cd /etc/cni/net.d && for f in *; do mv $f $f.off; done")
     try:
         cluster.crash_and_boot()
+        until("its standby pod", lambda: "manager" in str(cluster.standby_pods()), timeout_seconds=240)
         # On the node's network a pod's host name, which begins its identity, is the node's.
         until(
             "controller-manager's standby pod to lead",
             lambda: _leader(cluster).startswith("controller-1_"),
             timeout_seconds=240,
         )
-        cluster.on_controller("ls", manager)
     finally:
         cluster.on_controller("sh", "-c", "cd /etc/cni/net.d && for f in *.off; do mv $f ${f%.off}; done")
     cluster.wait_until_settled(OLD)

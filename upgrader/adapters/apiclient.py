@@ -221,10 +221,13 @@ class ApiClient:
         host = self._server
         counted = f" ({tries} tries)" if tries > 1 else ""
         if isinstance(error, urllib3.exceptions.SSLError):
-            return ApiUnavailable(
-                f"{host} can't be trusted: {_cause(error)} ({request.what})",
-                remedy="Check the kubeconfig's certificate-authority, and that the certificate names this address.",
-            )
+            cause = _cause(error)
+            remedy = "Check the kubeconfig's certificate-authority, and that the certificate names this address."
+            if "not yet valid" in cause or "expired" in cause:
+                remedy = (
+                    f"Check the clock of this machine ({self._clock.now():%Y-%m-%d %H:%M} UTC), then the certificate."
+                )
+            return ApiUnavailable(f"{host} can't be trusted: {cause} ({request.what})", remedy=remedy)
         return ApiUnavailable(
             f"the API server at {host} did not answer: {_cause(error)} ({request.what}){counted}",
             remedy=f"Check that it runs and can be reached: kubectl get --raw /readyz --server {host}",

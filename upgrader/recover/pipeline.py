@@ -69,6 +69,7 @@ def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
     """The API first, then the release that broke it, then the hand-over to its own pods; gated as an upgrade is."""
     release = ReleaseRecoveryStep(
         examine=tools.examine,
+        recovery=tools.recovery,
         hosts=tools.hosts,
         helm=tools.helm,
         kube=tools.kube,

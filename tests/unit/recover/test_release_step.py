@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,9 +15,10 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
+from testkit.fakes.recovery import FakeRecovery
 from tests.unit.gates.builders import add_deployment, add_pod, crashed, running, waiting
 from tests.unit.recover.controllers import controller, generation
-from upgrader.errors import ApiUnavailable, ReleaseLocked, StepFailed
+from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, StepFailed
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
@@ -46,6 +48,7 @@ class World:
     def __init__(self) -> None:
         self.kube, self.helm, self.hosts, self.clock = FakeKube(), FakeHelm(), FakeHosts(), FakeClock()
         self.kube.raw_answers["/readyz"] = "ok"
+        self.recovery = FakeRecovery(self.kube)
         self.notes: list[str] = []
         kept = generation(4)
         self.hosts.files["controller-1", kept.manifest] = json.dumps({"spec": pod(*GOOD)}).encode()
@@ -73,6 +76,7 @@ class World:
         seen = Diagnosis(ApiSeen(answers=True), (controller(active=4),), ())
         step = ReleaseRecoveryStep(
             examine=lambda: seen,
+            recovery=self.recovery,
             hosts=self.hosts,
             helm=self.helm,
             kube=self.kube,
@@ -224,20 +228,39 @@ def test_release_that_is_gone() -> None:
     assert "upgrader run" in failed.value.remedy
 
 
-def test_api_that_goes_away_in_between(world: World) -> None:
-    """A rollback that the API doesn't answer is tried again once it does; Helm can roll back from what that left."""
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiUnavailable("refused"),
+        HelmError("kube-apiserver: the server has asked for credentials: Unauthorized"),
+    ],
+)
+def test_api_that_is_lost_or_wrong_again_in_between(world: World, error: HelmError | ApiUnavailable) -> None:
+    """In place of a wrong pod that was stopped comes another one: the API is recovered again, and the rollback tried
+    again; Helm can roll back from what the first try left.
+    """
     world.helm.install(NAME, manifest(*BAD), "failed")
     world.live(*BAD)
-    world.helm.fail_rollback[NAME] = ApiUnavailable("refused")
-    sleep = world.clock.sleep
-    world.kube.raw_answers["/readyz"] = iter((ApiUnavailable("refused"), "ok", "ok", "ok"))
+    world.helm.fail_rollback[NAME] = error
+    bring_api_back = world.recovery.bring_api_back
 
-    def passes(seconds: float) -> None:
+    def passes(note: Callable[[str], None]) -> None:
         world.helm.fail_rollback.clear()
-        sleep(seconds)
+        bring_api_back(note)
 
-    world.clock.sleep = passes  # type: ignore[method-assign]
+    world.recovery.bring_api_back = passes  # type: ignore[method-assign]
     assert world.apply() == [f"rollback {NAME} 1", f"rollback {NAME} 1"]
+    assert world.recovery.calls == 1
+
+
+def test_rollback_that_fails_for_another_reason_is_not_repeated(world: World) -> None:
+    """What Helm says then is what the operator has to read."""
+    world.helm.install(NAME, manifest(*BAD), "failed")
+    world.live(*BAD)
+    world.helm.fail_rollback[NAME] = HelmError("timed out")
+    with pytest.raises(HelmError, match="timed out"):
+        world.apply()
+    assert world.recovery.calls == 0
 
 
 def test_running_it_again_changes_nothing(world: World) -> None:

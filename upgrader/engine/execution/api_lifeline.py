@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from math import isfinite
 
 from upgrader.errors import RollbackFailed, UpgraderError
@@ -60,14 +59,19 @@ class ApiLifeline:
             raise RollbackFailed(problem, remedy=_REMEDY)
         self._recover(problem)
 
-    def replace_wrong(self, refused: str) -> None:
+    def replace_wrong(self, refused: str) -> bool:
         """Replace the instances that the controllers themselves know to be wrong, if any, after an undo was `refused`.
 
-        A failure is reported, and no reason to give up: the next attempt may meet an instance that accepts it.
+        Whether all that is wrong was replaced. A failure is reported, and no reason to give up: the next attempt may
+        meet an instance that accepts it.
         """
-        if isfinite(self._patience_seconds):
-            with suppress(RollbackFailed):
-                self._recover(f"an API server refused the rollback: {refused}")
+        if not isfinite(self._patience_seconds):
+            return False
+        try:
+            self._recover(f"an API server refused the rollback: {refused}")
+        except RollbackFailed:
+            return False
+        return True
 
     def _await_ready(self, *, overdue: bool) -> None:
         problem = api_problem(self._kube)

@@ -202,17 +202,16 @@ class Runner:
         Rolling back a workload that can't run two instances at once interrupts the API again.
         """
         failure: UpgraderError | None = None
-        refused, examined = "", False
+        refused, in_vain = "", False
         for attempt in range(UNDO_ATTEMPTS):
             try:
                 # What doesn't hold is recovered below.
                 if attempt and self._lifeline.holds:
-                    if refused and not examined:
-                        # A wrong instance shares its address with a right one, whose answers hide it from here.
-                        self._lifeline.replace_wrong(refused)
-                        examined = True
-                    else:
+                    if attempt > 1 or not refused:
                         self._clock.sleep(UNDO_PAUSE_SECONDS)
+                    if refused and not in_vain:
+                        # A wrong instance shares its address with a right one, whose answers hide it from here.
+                        in_vain = not self._lifeline.replace_wrong(refused)
                 if attempt or item.undo_needs_api:
                     self._lifeline.secure(overdue=self._overdue, release=_installed(point))
             except UpgraderError as error:

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from upgrader.errors import ApiUnavailable, ReleaseLocked, StepFailed
+from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, StepFailed
 from upgrader.gates.kubernetes_kinds import WORKLOADS
+from upgrader.gates.rollback_needs import is_refusal
 from upgrader.gates.workload_diagnosis import diagnose_workload as judge
 from upgrader.gates.workload_reading import read_workload
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint, Revision, abandoned_after, last_good
-from upgrader.ports import Clock, Helm, Hosts, Kube, KubeObject
+from upgrader.ports import Clock, Helm, Hosts, Kube, KubeObject, Recovery
 from upgrader.recover.diagnosis.diagnose import Diagnosis
-from upgrader.recover.diagnosis.examiner import read_api
 from upgrader.recover.steps.checkpoints import read_checkpoints
 from upgrader.recover.steps.hand_over import holds_port
 from upgrader.recover.steps.manual_edits import additions, take_out_edits
@@ -37,19 +37,20 @@ _FRESH_CHECKS = 15
 the power cut, until the kubelet has reported again.
 """
 _HASHES = ("pod-template-hash", "controller-revision-hash")
-_ROLLBACK_TRIES = 3
-_API_SECONDS = 60.0
+_ROLLBACK_TRIES = 4
 
 
 @dataclass(frozen=True)
 class ReleaseRecoveryStep:
     """Rolls back where there is evidence that what is deployed fails; keeps what is healthy.
 
+    `recovery`: what restores the API again where it is lost, or refuses the rollback.
     `api_was_away`: whether the API was unreachable when the recovery began, so that no other Helm can be at work.
     `wrong`: what the deployed kube-apiserver did wrong, though it was ready; "" when nothing is known against it.
     """
 
     examine: Callable[[], Diagnosis]
+    recovery: Recovery
     hosts: Hosts
     helm: Helm
     kube: Kube
@@ -201,13 +202,12 @@ class ReleaseRecoveryStep:
             note(f"helm rollback {RELEASE} {target.number}")
             try:
                 self.helm.rollback(RELEASE, NAMESPACE, target.number, timeout_seconds=self.timeout_seconds, wait=False)
-            except ApiUnavailable:
-                if attempt == _ROLLBACK_TRIES:
+            except (ApiUnavailable, HelmError) as error:
+                lost = isinstance(error, ApiUnavailable) or is_refusal(error.message)
+                if attempt == _ROLLBACK_TRIES or not lost:
                     raise
-                wait_until(self.clock, self._api_unreachable, seconds=_API_SECONDS)
+                # In place of a wrong pod that was stopped, its controller may have created another one.
+                note(error.message)
+                self.recovery.bring_api_back(note)
             else:
                 return
-
-    def _api_unreachable(self) -> str:
-        seen = read_api(self.kube)
-        return "" if seen.answers and not seen.refuses else seen.answer or "no answer"
