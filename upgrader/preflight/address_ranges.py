@@ -65,8 +65,15 @@ def _holds(outer: Network, inner: Network) -> bool:
     return outer.version == inner.version and outer.supernet_of(inner)  # type: ignore[arg-type]  # of one family
 
 
+_IPV6 = 6
+
+
 def _conflict(one: Range, other: Range) -> bool:
-    """Service CIDRs may overlap each other, as Kubernetes has it, and nodes may share an address (NAT)."""
+    """Service CIDRs may overlap each other, as Kubernetes has it, nodes may share an address (NAT), and a node's own
+    address may begin its pod CIDR (IPv6 on GCE).
+    """
+    if {one.purpose, other.purpose} == {"pods", "node"} and one.node == other.node and one.network.version == _IPV6:
+        return False
     return one.purpose != other.purpose or (one.purpose == "pods" and one.node != other.node)
 
 

@@ -16,11 +16,13 @@ from importlib.resources import files
 
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["ApiLifecycle", "Minor", "known_apis", "replacement_at"]
+__all__ = ["ApiLifecycle", "Minor", "known_apis", "newest_known", "replacement_at"]
 
 Minor = tuple[int, int]
 """(1, 25)"""
 
+_NEWEST = re.compile(r"k8s\.io/api v(\d+)\.(\d+)\.\d+")
+"""The module's version is Kubernetes' without its major, 1."""
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
 
@@ -40,9 +42,11 @@ class ApiLifecycle:
         return f"{self.api_version} {self.kind}"
 
     def served_by(self, version: KubernetesVersion) -> bool:
-        """Whether a version serves it, as far as its minor decides."""
+        """Whether a version serves it, as far as its minor decides. An end that is only planned is none yet."""
         minor = (version.major, version.minor)
-        return (self.introduced is None or self.introduced <= minor) and (self.removed is None or minor < self.removed)
+        if self.introduced is not None and self.introduced > minor:
+            return False
+        return self.removed is None or minor < self.removed or self.removed > newest_known()
 
     def deprecated_by(self, version: KubernetesVersion) -> bool:
         """Whether a version serves it, and warns of its end."""
@@ -56,6 +60,14 @@ def known_apis() -> Mapping[tuple[str, str], ApiLifecycle]:
     text = (files(__package__) / "api_lifecycle.json").read_text()
     rows = (_read(row) for row in json.loads(text)["apis"])
     return {(row.api_version, row.kind): row for row in rows}
+
+
+@cache
+def newest_known() -> Minor:
+    """The minor whose sources the table was made of; what is removed after it is a plan, and plans change."""
+    made = json.loads((files(__package__) / "api_lifecycle.json").read_text())["made"]
+    versions = (_NEWEST.fullmatch(line) for line in made)
+    return max((int(found[1]) + 1, int(found[2])) for found in versions if found)
 
 
 def replacement_at(api: ApiLifecycle, version: KubernetesVersion) -> ApiLifecycle | None:

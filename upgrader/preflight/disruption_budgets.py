@@ -134,9 +134,9 @@ def _without_room(budgets: Iterable[_Budget]) -> Iterator[Finding]:
             "warning",
             f"these PodDisruptionBudgets never allow an eviction: {named}",
             "As many pods must be Ready as there are, so that no eviction is allowed however healthy they are: a drain "
-            "of their nodes never ends.",
-            "Set maxUnavailable to at least 1, or minAvailable to less than the number of pods, or run more of them. "
-            f"{_SEE} shows all.",
+            "of their nodes doesn't end, unless a controller moves these pods itself (as KubeVirt does).",
+            "If none does, set maxUnavailable to at least 1, or minAvailable to less than the number of pods, or run "
+            f"more of them. {_SEE} shows all.",
         )
 
 

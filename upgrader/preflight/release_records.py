@@ -19,18 +19,22 @@ __all__ = ["ReleaseRecord", "deployed_releases"]
 
 _SECRETS = Kind("v1", "secrets")
 _DEPLOYED = "owner=helm,status=deployed"
-_AT_ONCE = 20
-"""Records in one answer: each is at most 1 MiB, as every Secret, and a third longer in an answer."""
+_AT_ONCE = 5
+"""Records in one answer, which has ten seconds: each is at most 1 MiB, as every Secret, and a third longer there."""
 _UNPACKED_BYTES = 64 << 20
 _GZIP = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True)
 class ReleaseRecord:
-    """The deployed revision of a release; `manifest` is None where the record can't be read."""
+    """A deployed revision of a release; `manifest` is None where the record can't be read.
+
+    There may be several of one release, after Helms that were killed: Helm goes by the one with the highest `revision`.
+    """
 
     name: str
     namespace: str
+    revision: int
     manifest: str | None
 
 
@@ -38,8 +42,10 @@ def deployed_releases(kube: Kube) -> Iterator[ReleaseRecord]:
     """Every release whose record is a Secret, Helm's default; ConfigMaps and SQL aren't read. Raises ApiError."""
     for secret in kube.each(_SECRETS, labels=_DEPLOYED, at_once=_AT_ONCE):
         meta = secret["metadata"]
-        name = (meta.get("labels") or {}).get("name") or meta["name"]
-        yield ReleaseRecord(name, meta["namespace"], _manifest(secret))
+        labels = meta.get("labels") or {}
+        revision = str(labels.get("version") or "")
+        number = int(revision) if revision.isascii() and revision.isdigit() else 0
+        yield ReleaseRecord(labels.get("name") or meta["name"], meta["namespace"], number, _manifest(secret))
 
 
 def _manifest(secret: KubeObject) -> str | None:

@@ -14,7 +14,7 @@ from functools import cache
 
 import yaml
 
-from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.errors import ApiError
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import objects_in
 from upgrader.model.version import KubernetesVersion
@@ -28,6 +28,7 @@ _SHOWN = 10
 """Objects, or releases, that a finding names."""
 _DOCUMENTS = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _APISERVER = "kube-apiserver"
+_FORBIDDEN = 403
 
 
 @dataclass(frozen=True)
@@ -130,40 +131,34 @@ def _installed(context: PreflightContext) -> Iterator[Finding]:
 def _others(context: PreflightContext, deprecated: dict[str, list[OutdatedObject]]) -> Iterator[Finding]:
     """Releases that the run doesn't change. A warning at most: they serve on, and anyone can write such a record."""
     ours = {(release.name, release.spec.namespace) for release in context.changing}
-    unread: list[str] = []
+    newest: dict[str, tuple[int, list[OutdatedObject] | None]] = {}
     try:
         for record in deployed_releases(context.kube):
-            if (record.name, record.namespace) in ours:
-                continue
             name = f"{record.namespace}/{record.name}"
-            try:
-                found = None if record.manifest is None else outdated_objects(record.manifest, context.target)
-            except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
-                found = None  # nothing that Helm has written
-            if found is None:
-                unread.append(name)
-                continue
-            deprecated[name] = [item for item in found if item.served]
-            if unserved := [item for item in found if not item.served]:
-                yield Finding(
-                    "removed-apis.others",
-                    "warning",
-                    f"release {name} has {_objects(unserved)} that {context.target} doesn't serve",
-                    f"{_listed(unserved)}\nWhat runs goes on, but Helm can't upgrade this release, roll it back or "
-                    "uninstall it after the run.",
-                    "Upgrade it before the run to a chart that uses the replacement. Afterwards only a change of "
-                    "Helm's record helps (Helm's plugin mapkubeapis).",
-                )
-    except ApiUnavailable:
-        raise
-    except ApiError as error:
+            if (record.name, record.namespace) not in ours and newest.get(name, (-1, None))[0] < record.revision:
+                newest[name] = record.revision, _in_record(record.manifest, context.target)
+    except ApiError as error:  # also where it doesn't answer in time: what the run needs, other checks ask for
+        allow = "Allow `list` on Secrets in all namespaces in a ClusterRole of the kubeconfig's user."
         yield Finding(
             "removed-apis.unread",
             "warning",
             f"whether other releases use APIs that {context.target} doesn't serve can't be told",
             error.message,
-            "Allow `list` on Secrets in all namespaces in a ClusterRole of the kubeconfig's user.",
+            allow if error.status == _FORBIDDEN else error.remedy,
         )
+    unread = [name for name, (_, found) in newest.items() if found is None]
+    for name, (_, found) in newest.items():
+        deprecated[name] = [item for item in found or () if item.served]
+        if unserved := [item for item in found or () if not item.served]:
+            yield Finding(
+                "removed-apis.others",
+                "warning",
+                f"release {name} has {_objects(unserved)} that {context.target} doesn't serve",
+                f"{_listed(unserved)}\nWhat runs goes on, but Helm can't upgrade this release, roll it back or "
+                "uninstall it after the run.",
+                "Upgrade it before the run to a chart that uses the replacement. Afterwards only a change of "
+                "Helm's record helps (Helm's plugin mapkubeapis).",
+            )
     if unread:
         yield Finding(
             "removed-apis.damaged",
@@ -172,6 +167,30 @@ def _others(context: PreflightContext, deprecated: dict[str, list[OutdatedObject
             f"They are not as Helm writes them: they may use APIs that {context.target} doesn't serve.",
             "Look at one: helm get manifest RELEASE --namespace NAMESPACE",
         )
+
+
+def _in_record(manifest: str | None, target: KubernetesVersion) -> list[OutdatedObject] | None:
+    """The same for a record that anyone may have written; None for what Helm doesn't write, or what has aliases.
+
+    An alias in YAML may stand for another nine, and so on: a few hundred bytes would take hours.
+    """
+    if manifest is None:
+        return None
+    _, mentions = _outdated(target)
+    try:
+        for document in _DOCUMENTS.split(manifest) if mentions.search(manifest) else ():
+            if mentions.search(document):
+                yaml.compose(document, Loader=_WithoutAliases)
+        return outdated_objects(manifest, target)
+    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+
+
+class _WithoutAliases(yaml.SafeLoader):
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias")
+        return super().compose_node(parent, index)
 
 
 def _objects(items: list[OutdatedObject]) -> str:

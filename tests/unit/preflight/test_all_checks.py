@@ -30,13 +30,14 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
         "memory.unknown",
         "webhooks.unknown",
         "apis.unknown",
-        "removed-apis.unknown",
+        "removed-apis.unread",
         "custom-resources.unknown",
         "namespaces.unknown",
         "disruption-budgets.unknown",
         "networks.unknown",
     }
-    assert {finding.severity for finding in findings} == {"unknown"}
+    # Releases of others are a warning at most; what the run itself needs, the rest asks for.
+    assert {finding.severity for finding in findings if finding.id != "removed-apis.unread"} == {"unknown"}
     assert "did not answer" in findings[0].diagnosis
     assert inhibits(findings)
 

@@ -10,6 +10,7 @@ import zlib
 import pytest
 
 from tests.unit.preflight.conftest import World
+from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind
 from upgrader.preflight.removed_apis import check_removed_apis, outdated_objects
@@ -187,3 +188,60 @@ def test_records_that_may_not_be_read_do_not_block(world: World) -> None:
     world.kube.denied.add(("list", "secrets"))
     (found,) = world.find(check_removed_apis).values()
     assert (found.id, found.severity) == ("removed-apis.unread", "warning") and "Secrets" in found.remedy
+
+
+def _unfolding(how: str) -> str:
+    """Nine to the power of nine of something, in a few hundred bytes."""
+    text = "apiVersion: policy/v1beta1\nx:\n- &l0 {kind: A}\n"
+    for level in range(1, 10):
+        nine = ", ".join([f"*l{level - 1}"] * 9)
+        forms = {"lists": f"{{kind: List, items: [{nine}]}}", "merge": f"{{<<: [{nine}]}}", "kind": f"[{nine}]"}
+        text += f"- &l{level} {forms[how]}\n"
+    return text + {"lists": "kind: List\nitems: [*l9]\n", "merge": "kind: X\n", "kind": "kind: *l9\n"}[how]
+
+
+@pytest.mark.parametrize("how", ["lists", "merge", "kind"])
+def test_record_that_unfolds_does_not_hold_up_the_run(world: World, how: str) -> None:
+    """Who may create a Secret in one namespace must not be able to keep everybody from upgrading."""
+    record(world, "web", _unfolding(how))
+    assert set(world.find(check_removed_apis)) == {"removed-apis.damaged"}
+
+
+@pytest.mark.parametrize("sort", ["before", "manifests"])
+def test_end_that_is_only_planned_does_not_block(world: World, sort: str) -> None:
+    """What Kubernetes plans for a version after the table's newest may change: it is told, and blocks nothing."""
+    world.target = KubernetesVersion(1, 99, 0)
+    planned = manifest("resource.k8s.io/v1beta1", "DeviceClass", "gpu")
+    getattr(world, sort)["kubernetes"] = planned
+    world.manifests.setdefault("kubernetes", CURRENT)
+    assert not any(finding.inhibits for finding in world.find(check_removed_apis).values())
+
+
+def test_only_the_newest_deployed_revision_counts(world: World) -> None:
+    """After Helms that were killed two revisions are labelled so; Helm itself goes by the newest."""
+    for revision, text in (("10", CURRENT), ("9", CRON_JOB)):
+        record(world, "web", text)
+        found = world.kube.get(SECRETS, "sh.helm.release.v1.web.v1", "apps")
+        assert found is not None
+        labels = {**found["metadata"]["labels"], "version": revision}
+        meta = {**found["metadata"], "name": f"sh.helm.release.v1.web.v{revision}", "labels": labels}
+        world.kube.put(SECRETS, {**found, "metadata": meta})
+    world.kube.delete(SECRETS, "sh.helm.release.v1.web.v1", "apps")
+    assert world.find(check_removed_apis) == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(ApiUnavailable("timed out"), 0), (ApiError("HTTP 500 unable to transform key"), 500)]
+)
+def test_records_that_can_not_be_read_are_no_missing_right(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: ApiError, status: int
+) -> None:
+    """A slow line, or a key that is lost, blocks nothing here, and no right would help."""
+    error.status = status
+
+    def each(*_: object, **__: object) -> object:
+        raise error
+
+    monkeypatch.setattr(world.kube, "each", each)
+    found = world.find(check_removed_apis)["removed-apis.unread"]
+    assert (found.severity, "Allow `list`" in found.remedy) == ("warning", False)
