@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from upgrader.model.masked_manifest import masked_text
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 
@@ -75,8 +76,13 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of the current and the planned state: equal digests mean the same run from the same start."""
+        """A fingerprint of the current and the planned state: equal digests mean the same run from the same start.
+
+        But for the values of secrets: whoever reads the digest could try guesses.
+        """
         parts = [str(self.current), str(self.target)]
         for step in self.steps:
-            parts += [step.name] if isinstance(step, PlannedPlaybook) else [step.name, step.before, step.after]
+            parts.append(step.name)
+            if not isinstance(step, PlannedPlaybook):
+                parts += [masked_text(step.before), masked_text(step.after)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
