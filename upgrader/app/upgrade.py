@@ -16,6 +16,7 @@ from upgrader.errors import Inhibited
 from upgrader.model.event import SkippedCheck
 from upgrader.model.finding import Finding
 from upgrader.model.plan import Plan
+from upgrader.model.plan_document import PlanDocument
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import inhibits
@@ -35,6 +36,11 @@ class CheckedPlan:
     def inhibited(self) -> bool:
         """Whether a check forbids the run."""
         return inhibits(self.findings)
+
+    @property
+    def document(self) -> PlanDocument:
+        """As it is shown."""
+        return PlanDocument.of(self.plan, self.findings)
 
     def refuse_if_blocked(self) -> None:
         """Raise Inhibited where a check forbids the run."""

@@ -52,7 +52,7 @@ def run(
     with propose_upgrade(folder, target, FRONT_END, take_over=take_over, skips=skips) as proposed:
         checked = proposed.checked
         mention_needless(skips, checked.findings)
-        print_plan(checked.plan, checked.findings, diff=False)
+        print_plan(checked.document, diff=False)
         if not checked.inhibited:
             confirm("Start?", yes=yes)
         conclude(proposed.execute())

@@ -9,8 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.model.finding import Finding
-from upgrader.model.plan import ObjectChange, Plan
+from upgrader.model.plan import ObjectChange
+from upgrader.model.plan_document import PlanDocument
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.terminal import console, show
 
@@ -25,7 +25,7 @@ _ACTIONS = {
 _CHANGES = {"added": ("+", "green"), "changed": ("~", "yellow"), "removed": ("-", "red")}
 
 
-def print_plan(plan: Plan, findings: Sequence[Finding], *, diff: bool, stream: TextIO | None = None) -> None:
+def print_plan(plan: PlanDocument, *, diff: bool, stream: TextIO | None = None) -> None:
     """Print every step and the objects that it changes (`diff`: how), then what blocks the run."""
     out = console(stream)
     title = Text.assemble((" Kubernetes ", "bold"), str(plan.current), " → ", (str(plan.target), "bold cyan"))
@@ -35,11 +35,11 @@ def print_plan(plan: Plan, findings: Sequence[Finding], *, diff: bool, stream: T
         for line in _diffs(plan):
             out.print(line, soft_wrap=True)
     out.print("\n", Text(" Checks", style="bold"), sep="")
-    show(out, draw_findings(findings))
+    show(out, draw_findings(plan.findings))
     out.print()
 
 
-def _steps(plan: Plan) -> RenderableType:
+def _steps(plan: PlanDocument) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -50,7 +50,7 @@ def _steps(plan: Plan) -> RenderableType:
     return table
 
 
-def _diffs(plan: Plan) -> Iterator[Text]:
+def _diffs(plan: PlanDocument) -> Iterator[Text]:
     for step in plan.steps:
         yield from diff_lines(step.changes)
 
