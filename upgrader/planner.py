@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import yaml
 
+from upgrader.model.images import images_in
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.masked_manifest import masked
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedRelease, PlannedStep
-from upgrader.model.release import ReleaseSpec
+from upgrader.model.release import ReleaseSpec, last_good
 from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.redaction.patterns import mask_patterns
@@ -67,7 +68,9 @@ def _plan_release(item: IntendedRelease, now: ObservedRelease) -> PlannedRelease
     elif not changes and now.settled:
         action = "unchanged"
     summary = _summary(action, now.manifest, item.manifest, changes)
-    return PlannedRelease(item.spec, action, summary, now.manifest, item.manifest, changes, now.pending)
+    good = last_good(now.history)
+    revision = good.number if good else None
+    return PlannedRelease(item.spec, action, summary, now.manifest, item.manifest, changes, now.pending, revision)
 
 
 def object_changes(before: str, after: str) -> tuple[ObjectChange, ...]:
@@ -107,7 +110,7 @@ def _summary(action: Action, before: str, after: str, changes: tuple[ObjectChang
     return f"{'; '.join(moved)} ({counted})" if moved else f"change {counted}: {_named(changes)}"
 
 
-def _moved(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+def _moved(old: Mapping[tuple[str, str], str], new: Mapping[tuple[str, str], str]) -> list[str]:
     """`kube-proxy, kube-scheduler: v1.36.3 → v1.37.1`: the images that change, by what their tags change to."""
     moves: dict[str, dict[str, None]] = {}
     for container, image in new.items():
@@ -123,11 +126,6 @@ def _named(changes: Iterable[ObjectChange]) -> str:
     return ", ".join(change.object for change in changes)
 
 
-def _images(manifest: str) -> dict[str, str]:
+def _images(manifest: str) -> dict[tuple[str, str], str]:
     """Each container's image, shortened to name:tag, by workload and container."""
-    images = {}
-    for key, document in objects_in(manifest).items():
-        spec = (document.get("spec") or {}).get("template", {}).get("spec", {})
-        for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
-            images[f"{key}/{container['name']}"] = container["image"].rpartition("/")[2]
-    return images
+    return {key: image.rpartition("/")[2] for key, image in images_in(manifest).items()}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.wiring import Session, open_session
-from upgrader.engine.history.past_runs import newest_run
+from upgrader.engine.history.past_runs import newest_run, past_runs
+from upgrader.engine.history.step_times import usual_seconds
 from upgrader.errors import Inhibited
 from upgrader.model.event import SkippedCheck
 from upgrader.model.finding import Finding
@@ -31,6 +32,8 @@ class CheckedPlan:
 
     plan: Plan
     findings: tuple[Finding, ...]
+    usual_seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long steps took in earlier runs of the folder, by their names."""
 
     @property
     def inhibited(self) -> bool:
@@ -40,7 +43,7 @@ class CheckedPlan:
     @property
     def document(self) -> PlanDocument:
         """As it is shown."""
-        return PlanDocument.of(self.plan, self.findings)
+        return PlanDocument.of(self.plan, self.findings, self.usual_seconds)
 
     def refuse_if_blocked(self) -> None:
         """Raise Inhibited where a check forbids the run."""
@@ -106,7 +109,8 @@ def propose_upgrade(
 def _checked(session: Session, skips: Skips) -> CheckedPlan:
     observed = session.observe()
     plan = session.plan(observed)
-    return CheckedPlan(plan, skips.apply(session.preflight(observed, plan)))
+    usual = usual_seconds(run.state for run in past_runs(session.settings.folder / "runs"))
+    return CheckedPlan(plan, skips.apply(session.preflight(observed, plan)), usual)
 
 
 def _mention_interrupted(folder: Path, front_end: FrontEnd) -> None:

@@ -38,6 +38,8 @@ class PlannedRelease:
     changes: tuple[ObjectChange, ...]
     pending: bool = False
     """Whether an interrupted Helm operation left it pending: it must be freed before anything else."""
+    revision: int | None = None
+    """The last good revision, to which a rollback returns; None: there is none."""
 
     @property
     def name(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from upgrader.redaction.printable import printable
 
-__all__ = ["block", "code", "details", "table"]
+__all__ = ["block", "code", "details", "one_line", "table"]
 
 _PLAIN = re.compile(r"[^|`\\<>&]+")
 _PUNCTUATION = re.compile(r"[^\w ]", re.ASCII)
@@ -20,7 +20,7 @@ _PUNCTUATION = re.compile(r"[^\w ]", re.ASCII)
 
 def code(text: str) -> str:
     """A code span on one line, for running text and for a cell of a table."""
-    line = _line(text)
+    line = one_line(text)
     # A pipe ends a cell, even in backticks, and renderers disagree about the backslash that should prevent it.
     return f"`{line}`" if _PLAIN.fullmatch(line) else _as_html(line)
 
@@ -35,7 +35,7 @@ def block(text: str, language: str = "") -> str:
 
 def details(name: str, summary: str, content: str) -> str:
     """A part that is folded until it is clicked: `content` is Markdown, `summary` is our own text after the name."""
-    return f"<details>\n<summary>{_as_html(_line(name))} {summary}</summary>\n\n{content}\n\n</details>"
+    return f"<details>\n<summary>{_as_html(one_line(name))} {summary}</summary>\n\n{content}\n\n</details>"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -44,7 +44,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _line(text: str) -> str:
+def one_line(text: str) -> str:
+    """The text without line breaks, so that no line begins with what others chose."""
     return " ".join(printable(text).split())
 
 

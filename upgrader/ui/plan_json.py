@@ -12,12 +12,13 @@ from upgrader.app.offline_plan import OfflinePlan
 from upgrader.model.json_schema import schema_of
 from upgrader.model.plan_document import PlanDocument
 from upgrader.model.version import KubernetesVersion
+from upgrader.redaction.printable import mask_secrets
 
 __all__ = ["plan_json", "render"]
 
 
 def plan_json(plan: PlanDocument | OfflinePlan) -> str:
-    """The JSON of a plan."""
+    """The JSON of a plan; what looks like a secret in its texts is masked."""
     return json.dumps(_plain(plan), indent=2)
 
 
@@ -30,7 +31,7 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return value
+    return mask_secrets(value) if isinstance(value, str) else value
 
 
 def render() -> str:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from upgrader.app.offline_plan import OfflinePlan
 from upgrader.model.finding import Finding
 from upgrader.model.plan import ObjectChange
-from upgrader.model.plan_document import PlanDocument
+from upgrader.model.plan_document import PlanDocument, StepDocument
 from upgrader.ui.findings import draw_findings
-from upgrader.ui.markdown import block, code, details, table
+from upgrader.ui.markdown import block, code, details, one_line, table
 from upgrader.ui.offline_plan import summary
-from upgrader.ui.terminal import console, show
+from upgrader.ui.plan import distinct_images
+from upgrader.ui.terminal import console, duration, show
 
 __all__ = ["plan_markdown"]
 
@@ -23,15 +24,25 @@ def plan_markdown(plan: PlanDocument | OfflinePlan) -> str:
 
 
 def _live(plan: PlanDocument) -> str:
-    rows = [[code(step.name), step.action, code(step.summary)] for step in plan.steps]
     parts = [
         f"### Plan: Kubernetes {plan.current} → {plan.target}",
-        table(("step", "action", "change"), rows),
+        table(("step", "action", "change", "images", "undo", "time before"), list(map(_row, plan.steps))),
+        *([_no_return(plan.point_of_no_return)] if plan.point_of_no_return is not None else []),
         *(part for step in plan.steps for part in _folded(step.name, step.changes)),
         "#### Checks: they block the run" if plan.blocked else "#### Checks: none blocks the run",
         _checks(plan.findings),
     ]
     return "\n\n".join(parts)
+
+
+def _row(step: StepDocument) -> tuple[str, ...]:
+    images = "<br>".join(map(code, distinct_images(step)))
+    took = duration(step.usual_seconds) if step.usual_seconds is not None else ""
+    return code(step.name), step.action, code(step.summary), images, code(str(step.undo)), took
+
+
+def _no_return(step: str) -> str:
+    return f"**Point of no return:** {code(step)}; once it has begun, neither it nor a step before it is rolled back."
 
 
 def _offline(plan: OfflinePlan) -> str:
@@ -44,7 +55,7 @@ def _offline(plan: OfflinePlan) -> str:
         table(("step", "change"), rows),
         *(part for step in plan.steps for part in _folded(step.name, step.changes)),
         "#### Inventory",
-        block("\n".join(f"{group}: {', '.join(names)}" for group, names in plan.hosts.items() if names)),
+        block("\n".join(one_line(f"{group}: {', '.join(names)}") for group, names in plan.hosts.items() if names)),
         "#### Not known offline",
         "\n".join(f"- {line}" for line in plan.unknown),
     ]
@@ -55,7 +66,7 @@ def _folded(name: str, changes: Sequence[ObjectChange]) -> Iterator[str]:
     """A step's diff; nothing where nothing changes."""
     if changes:
         counted = f"{len(changes)} object{'s' if len(changes) > 1 else ''}"
-        shown = "\n\n".join(f"# {change.object} ({change.change})\n{change.diff}" for change in changes)
+        shown = "\n\n".join(f"# {one_line(change.object)} ({change.change})\n{change.diff}" for change in changes)
         yield details(name, counted, block(shown, "diff"))
 
 

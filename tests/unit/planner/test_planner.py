@@ -49,7 +49,7 @@ def test_the_note_of_a_revision_is_no_change() -> None:
 def test_failed_attempt_on_top_is_applied_again() -> None:
     """Equal manifests don't count while the newest revision is a failed one: the cluster may hold part of it."""
     step = planned(deployment("v1"), deployment("v1"), Revision(1, "superseded"), Revision(2, "failed"))
-    assert step.action == "upgrade"
+    assert (step.action, step.revision) == ("upgrade", 1)
 
 
 def test_uninstalled_release_is_installed_again() -> None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from upgrader.app.offline_plan import OfflinePlan, OfflineStep
 from upgrader.model.finding import Finding
@@ -22,20 +23,31 @@ HOSTILE = "x` |a\\| </code></details>\n```\n/close @all <img src=x> [y](http://z
 
 def document(name: str = "web", *, finding: str = "a finding") -> PlanDocument:
     """A plan of a release and a playbook, where others chose the name and the texts."""
-    change = ObjectChange(f"Deployment {name}", "changed", f"--- now\n+++ planned\n-image: a\n+image: {name}")
-    spec = ReleaseSpec(name, "shop", Path("/c"))
-    steps = (
-        PlannedRelease(spec, "upgrade", f"change {name}", "", "", (change,)),
-        PlannedPlaybook(Path("/p/smoke.yml")),
+    change = ObjectChange(
+        f"Deployment {name}",
+        "changed",
+        "\n".join(["--- now", "+++ planned", "-image: a", *(f"+{line}" for line in name.split("\n"))]),
     )
-    return PlanDocument.of(Plan(FROM, TO, steps), [Finding("nodes.ready", "warning", finding, finding, finding)])
+    spec = ReleaseSpec(name, "shop", Path("/c"))
+    before, after = (_pod(name, f"registry.k8s.io/{image}") for image in ("a:v1", f"{name}:v2"))
+    release = PlannedRelease(spec, "upgrade", f"change {name}", before, after, (change,), revision=4)
+    plan = Plan(FROM, TO, (release, PlannedPlaybook(Path("/p/smoke.yml"))))
+    return PlanDocument.of(plan, [Finding("nodes.ready", "warning", finding, finding, finding)], {name: 185.0})
+
+
+def _pod(name: str, image: str) -> str:
+    containers = [{"name": name, "image": image}]
+    return yaml.safe_dump({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers}})
 
 
 def test_plan_of_a_merge_request() -> None:
     """A row for each step, a folded diff for each that changes objects, and every finding."""
     shown = plan_markdown(document())
     assert shown.startswith("### Plan: Kubernetes v1.36.3 → v1.37.1\n")
-    assert "| `web` | upgrade | `change web` |" in shown and "| `smoke` | playbook | `smoke.yml` |" in shown
+    images = "`registry.k8s.io/a:v1 → registry.k8s.io/web:v2`"
+    assert f"| `web` | upgrade | `change web` | {images} | `rollback to revision 4` | 3 min 05 s |" in shown
+    assert "| `smoke` | playbook | `smoke.yml` |  | `none` |  |" in shown
+    assert "**Point of no return:** `smoke`; once it has begun" in shown
     assert "<summary><code>web</code> 1 object</summary>\n\n```diff\n# Deployment web (changed)\n" in shown
     assert shown.count("<details>") == shown.count("</details>") == 1
     assert "#### Checks: none blocks the run" in shown and "a finding  nodes.ready" in shown
@@ -69,6 +81,7 @@ def test_nothing_becomes_markup() -> None:
     text = "\n".join(outside)
     assert not re.search(r"@all|<img|^/close|\]\(|x`", text, re.MULTILINE)
     assert text.count("<details>") == text.count("</details>") == 1
+    assert not any(line.startswith("/") for line in shown.split("\n")), "some forges obey it in a block, too"
     rows = [line for line in outside if line.startswith("|")]
     assert {line.count("|") for line in rows} == {rows[0].count("|")}
 

@@ -25,6 +25,7 @@ from upgrader.ui.summary import print_report
 from upgrader.ui.terminal import duration, milliseconds
 
 DIFF = "--- now\n+++ planned\n@@ -1 +1 @@\n-image: a:v1\n+image: a:v2"
+POD = "{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: docker.io/a:v{}}}]}}}}"
 PLAN = Plan(
     KubernetesVersion(1, 36, 3),
     KubernetesVersion(1, 37, 1),
@@ -33,9 +34,10 @@ PLAN = Plan(
             ReleaseSpec("kube-apiserver", "kube-system", Path("/charts/kube-apiserver")),
             "upgrade",
             "a:v1 → a:v2 (1 object)",
-            "",
-            "",
+            POD.format("1"),
+            POD.format("2"),
             (ObjectChange("Deployment kube-system/kube-apiserver", "changed", DIFF),),
+            revision=4,
         ),
         PlannedPlaybook(Path("/c/playbooks/smoke.yml")),
     ),
@@ -89,11 +91,13 @@ def test_no_findings_are_said_too() -> None:
 def test_a_plan_shows_every_step(diff: bool) -> None:
     """Versions, steps and what each changes; the diff only when it is asked for."""
     out = io.StringIO()
-    print_plan(PlanDocument.of(PLAN, []), diff=diff, stream=out)
+    print_plan(PlanDocument.of(PLAN, [], {"kube-apiserver": 42.0}), diff=diff, stream=out)
     shown = out.getvalue()
     assert "Kubernetes v1.36.3 → v1.37.1" in shown
     assert " ~ upgrade   kube-apiserver  a:v1 → a:v2 (1 object)" in shown
+    assert "docker.io/a: v1 → v2\n" in shown and "undo: rollback to revision 4; took 42 s in earlier runs\n" in shown
     assert " > playbook  smoke           smoke.yml" in shown
+    assert " Point of no return: smoke; once it has begun" in shown
     assert ("+image: a:v2" in shown) is diff
     assert all(line == line.rstrip() for line in shown.splitlines()), "a log's lines don't end in spaces"
 
