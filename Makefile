@@ -117,6 +117,7 @@ apis: venv ## Update the table of Kubernetes' APIs that `removed-apis` checks by
 docs: venv ## Make the reference pages from the code.
 	@$(BIN)/python -m upgrader.config.reference_page > docs/reference/upgrader-yaml.md
 	$(BIN)/python -m upgrader.engine.journal.json_schema > docs/reference/journal.schema.json
+	$(BIN)/python -m upgrader.ui.plan_json > docs/reference/plan.schema.json
 	$(BIN)/python scripts/cli_reference.py > docs/reference/cli.md
 	$(BIN)/python scripts/checks_reference.py > docs/reference/checks.md
 	$(BIN)/python scripts/chart_readme.py

@@ -10,13 +10,15 @@ from typing import Any, Literal
 
 import yaml
 
+from upgrader.model.images import images_in
 from upgrader.model.manifest import Manifest, objects_in
+from upgrader.model.masked_manifest import masked
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedRelease, PlannedStep
-from upgrader.model.release import ReleaseSpec
+from upgrader.model.release import ReleaseSpec, last_good
 from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.redaction.patterns import MASK, is_secret_name, mask_patterns
+from upgrader.redaction.patterns import mask_patterns
 
 __all__ = ["IntendedRelease", "IntendedStep", "object_changes", "plan_run", "wanted_steps"]
 
@@ -66,7 +68,9 @@ def _plan_release(item: IntendedRelease, now: ObservedRelease) -> PlannedRelease
     elif not changes and now.settled:
         action = "unchanged"
     summary = _summary(action, now.manifest, item.manifest, changes)
-    return PlannedRelease(item.spec, action, summary, now.manifest, item.manifest, changes, now.pending)
+    good = last_good(now.history)
+    revision = good.number if good else None
+    return PlannedRelease(item.spec, action, summary, now.manifest, item.manifest, changes, now.pending, revision)
 
 
 def object_changes(before: str, after: str) -> tuple[ObjectChange, ...]:
@@ -91,51 +95,7 @@ def _change(key: str, change: Literal["added", "changed", "removed"], old: Manif
 def _lines(manifest: Manifest, other: Manifest) -> list[str]:
     if not manifest:
         return []
-    return yaml.safe_dump(_masked(manifest, other), sort_keys=False, width=1000).splitlines()
-
-
-def _masked(manifest: Manifest, other: Manifest) -> dict[str, Any]:
-    """Show Secrets by key only: plans are pasted into chats and CI logs. `other` is what it replaces.
-
-    Not by length, which is a hint, and equal after many a rotation; nor by a digest, which can be guessed.
-    """
-    shown = dict(manifest)
-    if shown.get("kind") == "Secret":
-        for part in {"data", "stringData"} & shown.keys():
-            before = other.get(part) or {}
-            shown[part] = {key: _shown(value, before.get(key)) for key, value in (shown.get(part) or {}).items()}
-    return {key: _without_named_secrets(item, other.get(key)) for key, item in shown.items()}
-
-
-def _without_named_secrets(part: Any, other: Any) -> Any:
-    """The same, with what a name tells to be secret masked: a container's environment, a password in values."""
-    if isinstance(part, Mapping):
-        there = other if isinstance(other, Mapping) else {}
-        name = part.get("name")
-        by_name = isinstance(name, str) and is_secret_name(name)
-        return {
-            key: _shown(item, there.get(key))
-            if isinstance(item, str) and ((by_name and key == "value") or is_secret_name(str(key)))
-            else _without_named_secrets(item, there.get(key))
-            for key, item in part.items()
-        }
-    if isinstance(part, list):
-        others = other if isinstance(other, list) else []
-        return [_without_named_secrets(item, _counterpart(item, index, others)) for index, item in enumerate(part)]
-    return part
-
-
-def _counterpart(item: Any, index: int, others: list[Any]) -> Any:
-    """The same entry of another list: by name, where entries have one."""
-    if isinstance(item, Mapping) and "name" in item:
-        return next(
-            (other for other in others if isinstance(other, Mapping) and other.get("name") == item["name"]), None
-        )
-    return others[index] if index < len(others) else None
-
-
-def _shown(value: Any, other: Any) -> str:
-    return MASK if other is None or other == value else f"{MASK} (another value)"
+    return yaml.safe_dump(masked(manifest, other), sort_keys=False, width=1000).splitlines()
 
 
 def _summary(action: Action, before: str, after: str, changes: tuple[ObjectChange, ...]) -> str:
@@ -150,7 +110,7 @@ def _summary(action: Action, before: str, after: str, changes: tuple[ObjectChang
     return f"{'; '.join(moved)} ({counted})" if moved else f"change {counted}: {_named(changes)}"
 
 
-def _moved(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+def _moved(old: Mapping[tuple[str, str], str], new: Mapping[tuple[str, str], str]) -> list[str]:
     """`kube-proxy, kube-scheduler: v1.36.3 → v1.37.1`: the images that change, by what their tags change to."""
     moves: dict[str, dict[str, None]] = {}
     for container, image in new.items():
@@ -166,11 +126,6 @@ def _named(changes: Iterable[ObjectChange]) -> str:
     return ", ".join(change.object for change in changes)
 
 
-def _images(manifest: str) -> dict[str, str]:
+def _images(manifest: str) -> dict[tuple[str, str], str]:
     """Each container's image, shortened to name:tag, by workload and container."""
-    images = {}
-    for key, document in objects_in(manifest).items():
-        spec = (document.get("spec") or {}).get("template", {}).get("spec", {})
-        for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
-            images[f"{key}/{container['name']}"] = container["image"].rpartition("/")[2]
-    return images
+    return {key: image.rpartition("/")[2] for key, image in images_in(manifest).items()}

@@ -19,12 +19,13 @@ from upgrader.config.inventory import load_names
 from upgrader.config.load import Overrides, load_settings
 from upgrader.config.yaml_document import shown
 from upgrader.model.plan import ObjectChange, PlannedPlaybook
+from upgrader.model.plan_document import FORMAT_VERSION
 from upgrader.model.version import KubernetesVersion
 from upgrader.planner import IntendedStep, object_changes
 
-__all__ = ["UNKNOWN", "OfflinePlan", "OfflineStep", "plan_offline"]
+__all__ = ["OfflinePlan", "OfflineStep", "plan_offline"]
 
-UNKNOWN = (
+_UNKNOWN = (
     "what is installed, and so what a run would really change: `upgrader plan` compares with the cluster",
     "whether a check would block the run",
     "whether the cluster would accept the objects (admission, quotas, existing objects)",
@@ -55,6 +56,9 @@ class OfflinePlan:
     """The version that the other folder asks for; None when nothing is compared."""
     removed: tuple[str, ...] = ()
     """Steps that only the other folder has. A run leaves their releases as they are."""
+    unknown: tuple[str, ...] = _UNKNOWN
+    format_version: Literal["1.0"] = FORMAT_VERSION
+    offline: Literal[True] = True
 
 
 def plan_offline(folder: Path, target: KubernetesVersion | None, against: Path | None) -> OfflinePlan:

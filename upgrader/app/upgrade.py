@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
+from upgrader.app.saved_plans import bind, refuse_other_run, write_plan
 from upgrader.app.wiring import Session, open_session
-from upgrader.engine.history.past_runs import newest_run
+from upgrader.engine.history.past_runs import newest_run, past_runs
+from upgrader.engine.history.step_times import usual_seconds
 from upgrader.errors import Inhibited
 from upgrader.model.event import SkippedCheck
 from upgrader.model.finding import Finding
+from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan
+from upgrader.model.plan_document import PlanDocument
 from upgrader.model.run_kind import RunKind
+from upgrader.model.saved_plan import SavedPlan
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import inhibits
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 
-__all__ = ["CheckedPlan", "ProposedUpgrade", "plan_upgrade", "propose_upgrade"]
+__all__ = ["CheckedPlan", "ProposedUpgrade", "plan_upgrade", "propose_upgrade", "save_plan"]
 
 
 @dataclass(frozen=True)
@@ -30,11 +35,18 @@ class CheckedPlan:
 
     plan: Plan
     findings: tuple[Finding, ...]
+    usual_seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long steps took in earlier runs of the folder, by their names."""
 
     @property
     def inhibited(self) -> bool:
         """Whether a check forbids the run."""
         return inhibits(self.findings)
+
+    @property
+    def document(self) -> PlanDocument:
+        """As it is shown."""
+        return PlanDocument.of(self.plan, self.findings, self.usual_seconds)
 
     def refuse_if_blocked(self) -> None:
         """Raise Inhibited where a check forbids the run."""
@@ -75,7 +87,22 @@ class ProposedUpgrade:
 def plan_upgrade(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedPlan:
     """What an upgrade would change, and what the checks find. Changes nothing. `target` None means the file's."""
     with open_session(folder, target) as session:
-        return _checked(session, skips)
+        observed = session.observe()
+        return _checked(session, observed, session.plan(observed), skips)
+
+
+def save_plan(folder: Path, target: KubernetesVersion | None, path: Path) -> CheckedPlan:
+    """As `plan_upgrade`, and write the plan to a file, also where a check blocks it: a run makes the checks again.
+
+    Raises UsageError where the file can't be written.
+    """
+    with open_session(folder, target) as session:
+        observed = session.observe()
+        plan = session.plan(observed)
+        binding = bind(session, observed, plan)
+        checked = _checked(session, observed, plan, NO_SKIPS)
+        write_plan(path, binding, checked.document, session.tools.clock.now())
+        return checked
 
 
 @contextmanager
@@ -86,21 +113,28 @@ def propose_upgrade(
     *,
     take_over: bool,
     skips: Skips = NO_SKIPS,
+    saved: SavedPlan | None = None,
 ) -> Iterator[ProposedUpgrade]:
-    """Lock the cluster, plan and check. Raises Locked where another process works on the cluster."""
+    """Lock the cluster, plan and check. Raises Locked where another process works on the cluster.
+
+    `saved`: raises Inhibited, before the checks, unless the plan is made again from what that one was made from.
+    """
     with (
         open_session(folder, target) as session,
         locked_folder(folder),
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
         _mention_interrupted(folder, front_end)
-        yield ProposedUpgrade(_checked(session, skips), session, front_end, held)
+        observed = session.observe()
+        plan = session.plan(observed)
+        if saved is not None:
+            refuse_other_run(saved, bind(session, observed, plan), session.tools.clock.now())
+        yield ProposedUpgrade(_checked(session, observed, plan, skips), session, front_end, held)
 
 
-def _checked(session: Session, skips: Skips) -> CheckedPlan:
-    observed = session.observe()
-    plan = session.plan(observed)
-    return CheckedPlan(plan, skips.apply(session.preflight(observed, plan)))
+def _checked(session: Session, observed: Observed, plan: Plan, skips: Skips) -> CheckedPlan:
+    usual = usual_seconds(run.state for run in past_runs(session.settings.folder / "runs"))
+    return CheckedPlan(plan, skips.apply(session.preflight(observed, plan)), usual)
 
 
 def _mention_interrupted(folder: Path, front_end: FrontEnd) -> None:

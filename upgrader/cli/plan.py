@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+import sys
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from upgrader.app.offline_plan import UNKNOWN, OfflinePlan, plan_offline
-from upgrader.app.upgrade import CheckedPlan, plan_upgrade
+from upgrader.app.offline_plan import OfflinePlan, plan_offline
+from upgrader.app.upgrade import plan_upgrade, save_plan
 from upgrader.cli.command_line import TARGET
 from upgrader.errors import UsageError
-from upgrader.model.plan import PlannedStep
+from upgrader.model.plan_document import PlanDocument
 from upgrader.model.version import KubernetesVersion
 from upgrader.ui.offline_plan import print_offline_plan
 from upgrader.ui.plan import print_plan
+from upgrader.ui.plan_json import plan_json
+from upgrader.ui.plan_markdown import plan_markdown
 
 __all__ = ["CHANGES", "plan"]
 
 CHANGES = 7
 """The exit code of `--detailed-exitcode` where there is something to do."""
 
+Output = Literal["text", "json", "markdown"]
+
 
 @click.command()
 @TARGET
-@click.option("--diff", is_flag=True, help="Show the diff of every object that changes.")
-@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON on standard output.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="What is printed on standard output.",
+)
+@click.option("--diff", is_flag=True, help="Show the diff of every object that changes; json and markdown always do.")
 @click.option(
     "--offline",
     is_flag=True,
@@ -39,16 +50,23 @@ CHANGES = 7
     help="With --offline: show what changes of another cluster folder, such as the target branch's.",
 )
 @click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Save the plan, for `upgrader run --plan FILE` within 24 hours; it has no secret values.",
+)
+@click.option(
     "--detailed-exitcode", "detailed", is_flag=True, help=f"Exit with {CHANGES} where a run would change something."
 )
 @click.pass_context
 def plan(
     context: click.Context,
     target: KubernetesVersion | None,
+    output: Output,
     diff: bool,
-    as_json: bool,
     offline: bool,
     against: Path | None,
+    out: Path | None,
     detailed: bool,
 ) -> None:
     """Show what `upgrader run` would change, and what blocks it. Changes nothing.
@@ -57,51 +75,27 @@ def plan(
     """
     folder: Path = context.obj
     if offline:
+        if out is not None:
+            raise UsageError("--out needs the cluster: a saved plan is bound to it", remedy="Leave --offline out.")
         if detailed:
             raise UsageError("--detailed-exitcode needs the cluster: what a run would change isn't in the folder")
-        planned = plan_offline(folder, target, against)
-        if as_json:
-            click.echo(json.dumps(_offline_as_json(planned), indent=2))
-        else:
-            print_offline_plan(planned, UNKNOWN, diff=diff)
+        _print(plan_offline(folder, target, against), output, diff=diff)
         return
     if against is not None:
         raise UsageError("--against compares folders", remedy="Add --offline.")
-    checked = plan_upgrade(folder, target)
-    if as_json:
-        click.echo(json.dumps(_as_json(checked), indent=2))
-    else:
-        print_plan(checked.plan, checked.findings, diff=diff)
+    checked = plan_upgrade(folder, target) if out is None else save_plan(folder, target, out)
+    _print(checked.document, output, diff=diff)
     checked.refuse_if_blocked()
     if detailed and any(step.action != "unchanged" for step in checked.plan.steps):
         context.exit(CHANGES)
 
 
-def _as_json(checked: CheckedPlan) -> dict[str, object]:
-    planned = checked.plan
-    return {
-        "current": str(planned.current),
-        "target": str(planned.target),
-        "digest": planned.digest,
-        "steps": [_step(step) for step in planned.steps],
-        "findings": [asdict(finding) for finding in checked.findings],
-    }
-
-
-def _offline_as_json(planned: OfflinePlan) -> dict[str, object]:
-    return {
-        "offline": True,
-        "before": str(planned.before) if planned.before else None,
-        "target": str(planned.target),
-        "steps": [asdict(step) for step in planned.steps],
-        "removed": planned.removed,
-        "hosts": planned.hosts,
-        "unknown": UNKNOWN,
-    }
-
-
-def _step(step: PlannedStep) -> dict[str, object]:
-    shown: dict[str, object] = {"name": step.name, "action": step.action}
-    if step.action != "playbook":
-        shown |= {"summary": step.summary, "changes": [asdict(change) for change in step.changes]}
-    return shown
+def _print(planned: PlanDocument | OfflinePlan, output: Output, *, diff: bool) -> None:
+    if output == "json":
+        click.echo(plan_json(planned))
+    elif output == "markdown":
+        click.echo(plan_markdown(planned))
+    elif isinstance(planned, OfflinePlan):
+        print_offline_plan(planned, diff=diff, stream=sys.stdout)
+    else:
+        print_plan(planned, diff=diff, stream=sys.stdout)

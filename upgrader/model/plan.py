@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from upgrader.model.masked_manifest import masked_text
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 
@@ -37,6 +38,8 @@ class PlannedRelease:
     changes: tuple[ObjectChange, ...]
     pending: bool = False
     """Whether an interrupted Helm operation left it pending: it must be freed before anything else."""
+    revision: int | None = None
+    """The last good revision, to which a rollback returns; None: there is none."""
 
     @property
     def name(self) -> str:
@@ -75,8 +78,13 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of the current and the planned state: equal digests mean the same run from the same start."""
+        """A fingerprint of the current and the planned state: equal digests mean the same run from the same start.
+
+        But for the values of secrets: whoever reads the digest could try guesses.
+        """
         parts = [str(self.current), str(self.target)]
         for step in self.steps:
-            parts += [step.name] if isinstance(step, PlannedPlaybook) else [step.name, step.before, step.after]
+            parts.append(step.name)
+            if not isinstance(step, PlannedPlaybook):
+                parts += [masked_text(step.before), masked_text(step.after)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import TextIO
 
 from rich.table import Table
@@ -13,10 +12,10 @@ from upgrader.app.offline_plan import OfflinePlan, OfflineStep
 from upgrader.ui.plan import diff_lines
 from upgrader.ui.terminal import console, show
 
-__all__ = ["print_offline_plan"]
+__all__ = ["print_offline_plan", "summary"]
 
 
-def print_offline_plan(plan: OfflinePlan, unknown: Sequence[str], *, diff: bool, stream: TextIO | None = None) -> None:
+def print_offline_plan(plan: OfflinePlan, *, diff: bool, stream: TextIO | None = None) -> None:
     """Print every step with its objects (`diff`: in full), then the inventory's groups and what is not known."""
     out = console(stream)
     before = f"{plan.before} → " if plan.before else ""
@@ -26,7 +25,7 @@ def print_offline_plan(plan: OfflinePlan, unknown: Sequence[str], *, diff: bool,
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for step in plan.steps:
-        table.add_row(Text(f" {step.name}", style="bold"), Text(_summary(step, compared=plan.before is not None)))
+        table.add_row(Text(f" {step.name}", style="bold"), Text(summary(step, compared=plan.before is not None)))
     for name in plan.removed:
         table.add_row(Text(f" {name}", style="bold"), Text("no longer in the pipeline; a run leaves it as it is"))
     show(out, table)
@@ -37,12 +36,13 @@ def print_offline_plan(plan: OfflinePlan, unknown: Sequence[str], *, diff: bool,
     groups = (f"{len(names)} {group.replace('_', ' ')}" for group, names in plan.hosts.items() if names)
     out.print("\n", Text(" Inventory", style="bold"), f"  {', '.join(groups)}", sep="")
     out.print("\n", Text(" Not known offline", style="bold"), sep="")
-    for line in unknown:
+    for line in plan.unknown:
         out.print(Text(f" ? {line}"), soft_wrap=True)
     out.print()
 
 
-def _summary(step: OfflineStep, *, compared: bool) -> str:
+def summary(step: OfflineStep, *, compared: bool) -> str:
+    """One line that says what a step is; with `compared`, how many objects differ from the other folder's."""
     if step.kind == "playbook":
         return f"playbook {step.source}"
     if not compared:

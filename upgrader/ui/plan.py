@@ -9,12 +9,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from upgrader.model.finding import Finding
-from upgrader.model.plan import ObjectChange, Plan
+from upgrader.model.plan import ObjectChange
+from upgrader.model.plan_document import PlanDocument, StepDocument
 from upgrader.ui.findings import draw_findings
-from upgrader.ui.terminal import console, show
+from upgrader.ui.terminal import console, duration, show
 
-__all__ = ["diff_lines", "print_plan"]
+__all__ = ["diff_lines", "distinct_images", "print_plan"]
 
 _ACTIONS = {
     "install": ("+ install", "green"),
@@ -25,32 +25,51 @@ _ACTIONS = {
 _CHANGES = {"added": ("+", "green"), "changed": ("~", "yellow"), "removed": ("-", "red")}
 
 
-def print_plan(plan: Plan, findings: Sequence[Finding], *, diff: bool, stream: TextIO | None = None) -> None:
+def print_plan(plan: PlanDocument, *, diff: bool, stream: TextIO | None = None) -> None:
     """Print every step and the objects that it changes (`diff`: how), then what blocks the run."""
     out = console(stream)
     title = Text.assemble((" Kubernetes ", "bold"), str(plan.current), " → ", (str(plan.target), "bold cyan"))
     out.print("\n", title, "\n", sep="")
     show(out, _steps(plan))
+    if plan.point_of_no_return is not None:
+        means = f"{plan.point_of_no_return}; once it has begun, neither it nor a step before it is rolled back"
+        out.print("\n", Text.assemble((" Point of no return: ", "bold"), means), sep="", soft_wrap=True)
     if diff:
         for line in _diffs(plan):
             out.print(line, soft_wrap=True)
     out.print("\n", Text(" Checks", style="bold"), sep="")
-    show(out, draw_findings(findings))
+    show(out, draw_findings(plan.findings))
     out.print()
 
 
-def _steps(plan: Plan) -> RenderableType:
+def _steps(plan: PlanDocument) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for step in plan.steps:
         text, style = _ACTIONS[step.action]
-        table.add_row(Text(f" {text}", style=style), Text(step.name, style="bold"), Text(step.summary))
+        described = Text(step.summary)
+        for line in _more(step):
+            described.append(f"\n{line}", style="dim")
+        table.add_row(Text(f" {text}", style=style), Text(step.name, style="bold"), described)
     return table
 
 
-def _diffs(plan: Plan) -> Iterator[Text]:
+def _more(step: StepDocument) -> Iterator[str]:
+    """What a run would want to know of a step that it carries out."""
+    yield from distinct_images(step)
+    if step.action != "unchanged":
+        took = f"; took {duration(step.usual_seconds)} in earlier runs" if step.usual_seconds is not None else ""
+        yield f"undo: {step.undo}{took}"
+
+
+def distinct_images(step: StepDocument) -> tuple[str, ...]:
+    """The images that change, each once, whatever the number of containers."""
+    return tuple(dict.fromkeys(map(str, step.images)))
+
+
+def _diffs(plan: PlanDocument) -> Iterator[Text]:
     for step in plan.steps:
         yield from diff_lines(step.changes)
 

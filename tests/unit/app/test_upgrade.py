@@ -133,6 +133,14 @@ def test_plan_changes_nothing(world: World, tmp_path: Path) -> None:
     assert world.deployed == before and list(tmp_path.iterdir()) == []
 
 
+def test_plan_knows_how_long_steps_took(world: World, tmp_path: Path) -> None:
+    """The journals of this folder tell; before its first run nothing does."""
+    assert plan_upgrade(tmp_path, TO).usual_seconds == {}
+    finished = run(tmp_path)
+    took = {step.name: step.seconds for step in finished.state.steps}
+    assert plan_upgrade(tmp_path, TO).usual_seconds == took and all(took.values())
+
+
 def test_check_that_forbids_an_upgrade(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library's caller can't execute by mistake what a check forbids."""
     before = world.deployed

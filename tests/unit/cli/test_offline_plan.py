@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 from click.testing import CliRunner, Result
 
 from upgrader.cli.main import cli
@@ -79,16 +80,20 @@ def test_no_kubeconfig_and_no_key_is_needed(tmp_path: Path) -> None:
     """The folder of a merge request has no credentials; a lookup in a chart finds nothing."""
     at = folder(tmp_path / "c")
     (at / "kubeconfig").unlink()
-    found = json.loads(plan(at, "--offline", "--json").stdout)
+    found = json.loads(plan(at, "--offline", "-o", "json").stdout)
     assert (found["offline"], found["target"], found["hosts"]["controllers"]) == (True, "v1.36.3", ["a"])
     assert [step["name"] for step in found["steps"]] == ["web", "checks"]
     assert len(found["unknown"]) == 3
+    schema = json.loads((Path(__file__).parents[3] / "docs/reference/plan.schema.json").read_text())
+    assert [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(found)] == []
 
 
 def test_secrets_are_masked(tmp_path: Path) -> None:
     """What is printed lands in the log of a merge request: Secrets' values don't."""
-    result = plan(folder(tmp_path / "c"), "--offline", "--diff")
-    assert "size: small" in result.output and "s3cret" not in result.output
+    at = folder(tmp_path / "c")
+    for form in (("--diff",), ("-o", "markdown"), ("-o", "json")):
+        result = plan(at, "--offline", *form)
+        assert "size: small" in result.output and "s3cret" not in result.output
 
 
 def test_two_folders_are_compared(tmp_path: Path) -> None:

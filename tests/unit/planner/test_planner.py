@@ -49,7 +49,7 @@ def test_the_note_of_a_revision_is_no_change() -> None:
 def test_failed_attempt_on_top_is_applied_again() -> None:
     """Equal manifests don't count while the newest revision is a failed one: the cluster may hold part of it."""
     step = planned(deployment("v1"), deployment("v1"), Revision(1, "superseded"), Revision(2, "failed"))
-    assert step.action == "upgrade"
+    assert (step.action, step.revision) == ("upgrade", 1)
 
 
 def test_uninstalled_release_is_installed_again() -> None:
@@ -121,3 +121,23 @@ def test_digest_moves_with_the_cluster() -> None:
         for tag in ("v1", "v0")
     )
     assert one.digest != other.digest
+
+
+def test_digest_gives_no_secret_away() -> None:
+    """A plan in a CI log lets nobody try guesses of a password: its value is not in the digest, all else is."""
+    web = """\
+kind: Secret
+metadata: {name: %s}
+stringData: {pin: "%s"}
+---
+kind: Deployment
+metadata: {name: web}
+spec: {template: {spec: {containers: [{name: app, image: app:v1, env: [{name: DB_PASSWORD, value: "%s"}]}]}}}
+"""
+    spec = ReleaseSpec("web", "kube-system", Path("/charts/web"))
+
+    def digest(name: str, secret: str) -> str:
+        wanted = [IntendedRelease(spec, web % (name, secret, secret))]
+        return plan_run(wanted, Observed(V136, {}, {"web": ObservedRelease((), "")}), V137).digest
+
+    assert digest("web", "1234") == digest("web", "5678") != digest("other", "1234")

@@ -15,6 +15,7 @@ from upgrader.model.event import AvailabilityMeasured
 from upgrader.model.finding import Finding
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.plan import ObjectChange, Plan, PlannedPlaybook, PlannedRelease
+from upgrader.model.plan_document import PlanDocument
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.ui.errors import print_error
@@ -24,6 +25,7 @@ from upgrader.ui.summary import print_report
 from upgrader.ui.terminal import duration, milliseconds
 
 DIFF = "--- now\n+++ planned\n@@ -1 +1 @@\n-image: a:v1\n+image: a:v2"
+POD = "{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: docker.io/a:v{}}}]}}}}"
 PLAN = Plan(
     KubernetesVersion(1, 36, 3),
     KubernetesVersion(1, 37, 1),
@@ -32,9 +34,10 @@ PLAN = Plan(
             ReleaseSpec("kube-apiserver", "kube-system", Path("/charts/kube-apiserver")),
             "upgrade",
             "a:v1 → a:v2 (1 object)",
-            "before",
-            "after",
+            POD.format("1"),
+            POD.format("2"),
             (ObjectChange("Deployment kube-system/kube-apiserver", "changed", DIFF),),
+            revision=4,
         ),
         PlannedPlaybook(Path("/c/playbooks/smoke.yml")),
     ),
@@ -88,11 +91,13 @@ def test_no_findings_are_said_too() -> None:
 def test_a_plan_shows_every_step(diff: bool) -> None:
     """Versions, steps and what each changes; the diff only when it is asked for."""
     out = io.StringIO()
-    print_plan(PLAN, [], diff=diff, stream=out)
+    print_plan(PlanDocument.of(PLAN, [], {"kube-apiserver": 42.0}), diff=diff, stream=out)
     shown = out.getvalue()
     assert "Kubernetes v1.36.3 → v1.37.1" in shown
     assert " ~ upgrade   kube-apiserver  a:v1 → a:v2 (1 object)" in shown
-    assert " > playbook  smoke           /c/playbooks/smoke.yml" in shown
+    assert "docker.io/a: v1 → v2\n" in shown and "undo: rollback to revision 4; took 42 s in earlier runs\n" in shown
+    assert " > playbook  smoke           smoke.yml" in shown
+    assert " Point of no return: smoke; once it has begun" in shown
     assert ("+image: a:v2" in shown) is diff
     assert all(line == line.rstrip() for line in shown.splitlines()), "a log's lines don't end in spaces"
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import json
 import sys
-import types
-from enum import Enum
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from upgrader.engine.journal.decode import EVENTS
 from upgrader.engine.journal.record import SCHEMA
-from upgrader.model.version import KubernetesVersion
+from upgrader.model.json_schema import schema_of
 
 __all__ = ["render"]
-
-_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
 def render() -> str:
@@ -45,31 +39,7 @@ def _schema() -> dict[str, Any]:
         },
         "required": ["schema", "seq", "time", "type", "data", "checksum"],
         "additionalProperties": False,
-        "oneOf": [{"properties": {"type": {"const": name}, "data": _of(kind)}} for name, kind in EVENTS.items()],
-    }
-
-
-def _of(hint: Any) -> dict[str, Any]:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        return {"anyOf": [_of(argument) for argument in arguments]}
-    if origin is Literal:
-        return {"enum": list(arguments)}
-    if origin is tuple:
-        return {"type": "array", "items": _of(arguments[0])}
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return {"enum": [member.value for member in hint]}
-    if hint is KubernetesVersion:
-        return {"type": "string", "pattern": r"^v\d+\.\d+\.\d+$"}
-    if not dataclasses.is_dataclass(hint):
-        return {"type": _TYPES[hint]}
-    hints = get_type_hints(hint)
-    names = [field.name for field in dataclasses.fields(hint)]
-    return {
-        "description": inspect.cleandoc(hint.__doc__ or ""),
-        "type": "object",
-        "properties": {name: _of(hints[name]) for name in names},
-        "required": names,
+        "oneOf": [{"properties": {"type": {"const": name}, "data": schema_of(kind)}} for name, kind in EVENTS.items()],
     }
 
 

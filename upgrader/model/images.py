@@ -1,0 +1,62 @@
+"""The container images that a manifest names, and how they differ from another one's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.model.manifest import Manifest, objects_in
+
+__all__ = ["ImageChange", "image_changes", "images_in"]
+
+
+@dataclass(frozen=True)
+class ImageChange:
+    """One container whose image changes; None where there is no such container before or after."""
+
+    object: str
+    """`Deployment kube-system/kube-apiserver`"""
+    container: str
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        """`registry.k8s.io/pause: 3.9 → 3.10`, without what stays."""
+        if self.before is None or self.after is None:
+            return f"{self.after} (new)" if self.after is not None else f"{self.before} (no longer)"
+        (name, tag), (old_name, old_tag) = _parts(self.after), _parts(self.before)
+        same = name == old_name and tag and old_tag
+        return f"{name}: {old_tag} → {tag}" if same else f"{self.before} → {self.after}"
+
+
+def image_changes(before: str, after: str) -> tuple[ImageChange, ...]:
+    """The images that differ between two manifests, in the order of the new one, those of removed containers last."""
+    old, new = images_in(before), images_in(after)
+    keys = (*new, *(key for key in old if key not in new))
+    return tuple(ImageChange(*key, old.get(key), new.get(key)) for key in keys if old.get(key) != new.get(key))
+
+
+def images_in(manifest: str) -> dict[tuple[str, str], str]:
+    """The image of each container, by its object (`Deployment kube-system/web`) and its name."""
+    images = {}
+    for key, item in objects_in(manifest).items():
+        pod = _pod_spec(item)
+        for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
+            images[key, str(container.get("name"))] = str(container.get("image") or "")
+    return images
+
+
+def _pod_spec(item: Manifest) -> Mapping[str, Any]:
+    spec = item.get("spec") or {}
+    if item.get("kind") == "Pod":
+        return spec
+    if item.get("kind") == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    return (spec.get("template") or {}).get("spec") or {}
+
+
+def _parts(image: str) -> tuple[str, str]:
+    """Its name, and its tag or digest; a port is no tag."""
+    name, _, tag = image.rpartition("@" if "@" in image else ":")
+    return (name, tag) if name and "/" not in tag else (image, "")

@@ -1,0 +1,71 @@
+"""Objects of a chart without the values of their secrets: for diffs that are shown, and for digests that are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from upgrader.model.manifest import Manifest, objects_in
+from upgrader.redaction.patterns import MASK, is_secret_name, mask_patterns
+
+__all__ = ["masked", "masked_text"]
+
+
+def masked_text(manifest: str) -> str:
+    """A whole manifest in one form for equal content, without secret values: a digest of it gives no guess away."""
+    objects = {key: _without_patterns(masked(item, {})) for key, item in objects_in(manifest).items()}
+    return json.dumps(objects, sort_keys=True, default=str)
+
+
+def masked(manifest: Manifest, other: Manifest) -> dict[str, Any]:
+    """Show Secrets by key only: plans are pasted into chats and CI logs. `other` is what it replaces.
+
+    Not by length, which is a hint, and equal after many a rotation; nor by a digest, which can be guessed.
+    """
+    shown = dict(manifest)
+    if shown.get("kind") == "Secret":
+        for part in {"data", "stringData"} & shown.keys():
+            before = other.get(part) or {}
+            shown[part] = {key: _shown(value, before.get(key)) for key, value in (shown.get(part) or {}).items()}
+    return {key: _without_named_secrets(item, other.get(key)) for key, item in shown.items()}
+
+
+def _without_named_secrets(part: Any, other: Any) -> Any:
+    """The same, with what a name tells to be secret masked: a container's environment, a password in values."""
+    if isinstance(part, Mapping):
+        there = other if isinstance(other, Mapping) else {}
+        name = part.get("name")
+        by_name = isinstance(name, str) and is_secret_name(name)
+        return {
+            key: _shown(item, there.get(key))
+            if isinstance(item, str) and ((by_name and key == "value") or is_secret_name(str(key)))
+            else _without_named_secrets(item, there.get(key))
+            for key, item in part.items()
+        }
+    if isinstance(part, list):
+        others = other if isinstance(other, list) else []
+        return [_without_named_secrets(item, _counterpart(item, index, others)) for index, item in enumerate(part)]
+    return part
+
+
+def _counterpart(item: Any, index: int, others: list[Any]) -> Any:
+    """The same entry of another list: by name, where entries have one."""
+    if isinstance(item, Mapping) and "name" in item:
+        return next(
+            (other for other in others if isinstance(other, Mapping) and other.get("name") == item["name"]), None
+        )
+    return others[index] if index < len(others) else None
+
+
+def _shown(value: Any, other: Any) -> str:
+    return MASK if other is None or other == value else f"{MASK} (another value)"
+
+
+def _without_patterns(part: Any) -> Any:
+    """The same, with what looks like a secret masked in every text."""
+    if isinstance(part, Mapping):
+        return {key: _without_patterns(item) for key, item in part.items()}
+    if isinstance(part, list):
+        return [_without_patterns(item) for item in part]
+    return mask_patterns(part) if isinstance(part, str) else part

@@ -1,0 +1,101 @@
+"""A plan as it is shown, to people and to programs; `docs/reference/plan.schema.json` describes its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from upgrader.model.finding import Finding
+from upgrader.model.images import ImageChange, image_changes
+from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedStep
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["FORMAT_VERSION", "PlanDocument", "StepDocument", "Undo"]
+
+FORMAT_VERSION: Literal["1.0"] = "1.0"
+"""Of the JSON: the second number goes up when fields are added, the first when a reader would misunderstand them."""
+
+
+@dataclass(frozen=True)
+class Undo:
+    """What rolls a step back. `none`: nothing does, so the run can't get back to before it."""
+
+    how: Literal["rollback", "uninstall", "playbook", "none", "not-needed"]
+    revision: int | None = None
+    """The release's revision that a `rollback` returns to."""
+    playbook: str | None = None
+
+    @classmethod
+    def of(cls, step: PlannedStep) -> Undo:
+        """How a planned step is rolled back."""
+        if isinstance(step, PlannedPlaybook):
+            return cls("playbook", playbook=step.undo.name) if step.undo else cls("none")
+        if step.action == "unchanged":
+            return cls("not-needed")
+        return cls("rollback", step.revision) if step.revision is not None else cls("uninstall")
+
+    def __str__(self) -> str:
+        match self.how:
+            case "rollback":
+                return f"rollback to revision {self.revision}"
+            case "playbook":
+                return f"playbook {self.playbook}"
+            case _:
+                return self.how.replace("-", " ")
+
+
+@dataclass(frozen=True)
+class StepDocument:
+    """One step of a run. `usual_seconds` is its median in earlier runs of this folder; null where there are none."""
+
+    name: str
+    kind: Literal["release", "playbook"]
+    action: Action | Literal["playbook"]
+    summary: str
+    undo: Undo
+    usual_seconds: float | None
+    images: tuple[ImageChange, ...]
+    changes: tuple[ObjectChange, ...]
+
+    @classmethod
+    def of(cls, step: PlannedStep, usual_seconds: float | None) -> StepDocument:
+        """How a planned step is shown. A playbook is named without its folder; an unchanged step takes no time."""
+        undo = Undo.of(step)
+        if isinstance(step, PlannedPlaybook):
+            return cls(step.name, "playbook", step.action, step.playbook.name, undo, usual_seconds, (), ())
+        seconds = usual_seconds if step.action != "unchanged" else None
+        images = image_changes(step.before, step.after)
+        return cls(step.name, "release", step.action, step.summary, undo, seconds, images, step.changes)
+
+
+@dataclass(frozen=True)
+class PlanDocument:
+    """What a run would change, and what the checks found. No secret has its value in it."""
+
+    current: KubernetesVersion
+    target: KubernetesVersion
+    digest: str
+    """Equal digests mean the same run from the same start, but for secrets' values."""
+    blocked: bool
+    """Whether a check forbids the run."""
+    point_of_no_return: str | None
+    """The first step that nothing rolls back: once it has begun, neither it nor a step before it is rolled back."""
+    steps: tuple[StepDocument, ...]
+    findings: tuple[Finding, ...]
+    format_version: Literal["1.0"] = FORMAT_VERSION
+    offline: Literal[False] = False
+
+    @classmethod
+    def of(cls, plan: Plan, findings: Sequence[Finding], usual: Mapping[str, float]) -> PlanDocument:
+        """How a plan is shown; `usual` has the seconds that steps took before, by their names."""
+        steps = tuple(StepDocument.of(step, usual.get(step.name)) for step in plan.steps)
+        return cls(
+            plan.current,
+            plan.target,
+            plan.digest,
+            any(finding.inhibits for finding in findings),
+            next((step.name for step in steps if step.undo.how == "none"), None),
+            steps,
+            tuple(findings),
+        )

@@ -1,0 +1,77 @@
+"""A plan in Markdown, for a merge request: a table of the steps, their diffs folded, then the checks."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+
+from upgrader.app.offline_plan import OfflinePlan
+from upgrader.model.finding import Finding
+from upgrader.model.plan import ObjectChange
+from upgrader.model.plan_document import PlanDocument, StepDocument
+from upgrader.ui.findings import draw_findings
+from upgrader.ui.markdown import block, code, details, one_line, table
+from upgrader.ui.offline_plan import summary
+from upgrader.ui.plan import distinct_images
+from upgrader.ui.terminal import console, duration, show
+
+__all__ = ["plan_markdown"]
+
+
+def plan_markdown(plan: PlanDocument | OfflinePlan) -> str:
+    """The plan, with no text of others that could become markup."""
+    return _offline(plan) if isinstance(plan, OfflinePlan) else _live(plan)
+
+
+def _live(plan: PlanDocument) -> str:
+    parts = [
+        f"### Plan: Kubernetes {plan.current} → {plan.target}",
+        table(("step", "action", "change", "images", "undo", "time before"), list(map(_row, plan.steps))),
+        *([_no_return(plan.point_of_no_return)] if plan.point_of_no_return is not None else []),
+        *(part for step in plan.steps for part in _folded(step.name, step.changes)),
+        "#### Checks: they block the run" if plan.blocked else "#### Checks: none blocks the run",
+        _checks(plan.findings),
+    ]
+    return "\n\n".join(parts)
+
+
+def _row(step: StepDocument) -> tuple[str, ...]:
+    images = "<br>".join(map(code, distinct_images(step)))
+    took = duration(step.usual_seconds) if step.usual_seconds is not None else ""
+    return code(step.name), step.action, code(step.summary), images, code(str(step.undo)), took
+
+
+def _no_return(step: str) -> str:
+    return f"**Point of no return:** {code(step)}; once it has begun, neither it nor a step before it is rolled back."
+
+
+def _offline(plan: OfflinePlan) -> str:
+    compared = plan.before is not None
+    rows = [[code(step.name), code(summary(step, compared=compared))] for step in plan.steps]
+    rows += [[code(name), "no longer in the pipeline; a run leaves it as it is"] for name in plan.removed]
+    before = f"{plan.before} → " if plan.before else ""
+    parts = [
+        f"### Plan: Kubernetes {before}{plan.target} (offline)",
+        table(("step", "change"), rows),
+        *(part for step in plan.steps for part in _folded(step.name, step.changes)),
+        "#### Inventory",
+        block("\n".join(one_line(f"{group}: {', '.join(names)}") for group, names in plan.hosts.items() if names)),
+        "#### Not known offline",
+        "\n".join(f"- {line}" for line in plan.unknown),
+    ]
+    return "\n\n".join(parts)
+
+
+def _folded(name: str, changes: Sequence[ObjectChange]) -> Iterator[str]:
+    """A step's diff; nothing where nothing changes."""
+    if changes:
+        counted = f"{len(changes)} object{'s' if len(changes) > 1 else ''}"
+        shown = "\n\n".join(f"# {one_line(change.object)} ({change.change})\n{change.diff}" for change in changes)
+        yield details(name, counted, block(shown, "diff"))
+
+
+def _checks(findings: Sequence[Finding]) -> str:
+    """As on a terminal: a finding quotes what pods and webhooks say."""
+    out = io.StringIO()
+    show(console(out), draw_findings(findings))
+    return block(out.getvalue().rstrip("\n"))
