@@ -10,23 +10,20 @@ from pathlib import Path
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
-from upgrader.app.saved_plans import bind, refuse_other_run, write_plan
 from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.past_runs import newest_run, past_runs
 from upgrader.engine.history.step_times import usual_seconds
 from upgrader.errors import Inhibited
 from upgrader.model.event import SkippedCheck
 from upgrader.model.finding import Finding
-from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan
 from upgrader.model.plan_document import PlanDocument
 from upgrader.model.run_kind import RunKind
-from upgrader.model.saved_plan import SavedPlan
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import inhibits
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 
-__all__ = ["CheckedPlan", "ProposedUpgrade", "plan_upgrade", "propose_upgrade", "save_plan"]
+__all__ = ["CheckedPlan", "ProposedUpgrade", "plan_upgrade", "propose_upgrade"]
 
 
 @dataclass(frozen=True)
@@ -87,22 +84,7 @@ class ProposedUpgrade:
 def plan_upgrade(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedPlan:
     """What an upgrade would change, and what the checks find. Changes nothing. `target` None means the file's."""
     with open_session(folder, target) as session:
-        observed = session.observe()
-        return _checked(session, observed, session.plan(observed), skips)
-
-
-def save_plan(folder: Path, target: KubernetesVersion | None, path: Path) -> CheckedPlan:
-    """As `plan_upgrade`, and write the plan to a file, also where a check blocks it: a run makes the checks again.
-
-    Raises UsageError where the file can't be written.
-    """
-    with open_session(folder, target) as session:
-        observed = session.observe()
-        plan = session.plan(observed)
-        binding = bind(session, observed, plan)
-        checked = _checked(session, observed, plan, NO_SKIPS)
-        write_plan(path, binding, checked.document, session.tools.clock.now())
-        return checked
+        return _checked(session, skips)
 
 
 @contextmanager
@@ -113,26 +95,20 @@ def propose_upgrade(
     *,
     take_over: bool,
     skips: Skips = NO_SKIPS,
-    saved: SavedPlan | None = None,
 ) -> Iterator[ProposedUpgrade]:
-    """Lock the cluster, plan and check. Raises Locked where another process works on the cluster.
-
-    `saved`: raises Inhibited, before the checks, unless the plan is made again from what that one was made from.
-    """
+    """Lock the cluster, plan and check. Raises Locked where another process works on the cluster."""
     with (
         open_session(folder, target) as session,
         locked_folder(folder),
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
         _mention_interrupted(folder, front_end)
-        observed = session.observe()
-        plan = session.plan(observed)
-        if saved is not None:
-            refuse_other_run(saved, bind(session, observed, plan), session.tools.clock.now())
-        yield ProposedUpgrade(_checked(session, observed, plan, skips), session, front_end, held)
+        yield ProposedUpgrade(_checked(session, skips), session, front_end, held)
 
 
-def _checked(session: Session, observed: Observed, plan: Plan, skips: Skips) -> CheckedPlan:
+def _checked(session: Session, skips: Skips) -> CheckedPlan:
+    observed = session.observe()
+    plan = session.plan(observed)
     usual = usual_seconds(run.state for run in past_runs(session.settings.folder / "runs"))
     return CheckedPlan(plan, skips.apply(session.preflight(observed, plan)), usual)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.saved_plans import read_plan
 from upgrader.app.upgrade import propose_upgrade
 from upgrader.cli.command_line import (
     FRONT_END,
@@ -19,8 +18,6 @@ from upgrader.cli.command_line import (
     confirm,
     mention_needless,
 )
-from upgrader.errors import UsageError
-from upgrader.model.saved_plan import SavedPlan
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.skipping import Skips
 from upgrader.ui.plan import print_plan
@@ -30,13 +27,6 @@ __all__ = ["run"]
 
 @click.command()
 @TARGET
-@click.option(
-    "--plan",
-    "plan_file",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Run exactly what `upgrader plan --out FILE` saved, to its target, or refuse.",
-)
 @YES
 @TAKE_OVER
 @SKIP
@@ -45,7 +35,6 @@ __all__ = ["run"]
 def run(
     folder: Path,
     target: KubernetesVersion | None,
-    plan_file: Path | None,
     yes: bool,
     take_over: bool,
     skipped: tuple[str, ...],
@@ -56,25 +45,14 @@ def run(
     A step that fails is rolled back, then the earlier steps of this run, unless `policy.onFailure` is set differently.
 
     \b
-    Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check or not the saved plan, 4 failed and rolled back
-    with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
+    Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check, 4 failed and rolled back with the cluster
+    healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
     skips = Skips.of(skipped, reason)
-    saved = _saved(plan_file, target) if plan_file is not None else None
-    target = saved.binding.target if saved is not None else target
-    with propose_upgrade(folder, target, FRONT_END, take_over=take_over, skips=skips, saved=saved) as proposed:
+    with propose_upgrade(folder, target, FRONT_END, take_over=take_over, skips=skips) as proposed:
         checked = proposed.checked
         mention_needless(skips, checked.findings)
         print_plan(checked.document, diff=False)
         if not checked.inhibited:
             confirm("Start?", yes=yes)
         conclude(proposed.execute())
-
-
-def _saved(path: Path, target: KubernetesVersion | None) -> SavedPlan:
-    saved = read_plan(path)
-    if target not in (None, saved.binding.target):
-        raise UsageError(
-            f"--to {target}, but the saved plan is for {saved.binding.target}", remedy="Leave --to out, or plan again."
-        )
-    return saved
