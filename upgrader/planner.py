@@ -88,8 +88,8 @@ def object_changes(before: str, after: str) -> tuple[ObjectChange, ...]:
 
 def _change(key: str, change: Literal["added", "changed", "removed"], old: Manifest, new: Manifest) -> ObjectChange:
     lines = difflib.unified_diff(_lines(old, {}), _lines(new, old), "now", "planned", lineterm="", n=2)
-    # Masked after the comparison, so that another secret is a change. What is secret by its place has no value here.
-    return ObjectChange(key, change, mask_patterns("\n".join(lines)))
+    # Once more, as the form of a text may have hidden something; line by line, so that none hides the lines after it.
+    return ObjectChange(key, change, "\n".join(map(mask_patterns, lines)))
 
 
 def _lines(manifest: Manifest, other: Manifest) -> list[str]:

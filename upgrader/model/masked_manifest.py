@@ -14,7 +14,7 @@ __all__ = ["masked", "masked_text"]
 
 def masked_text(manifest: str) -> str:
     """A whole manifest in one form for equal content, without secret values: a digest of it gives no guess away."""
-    objects = {key: _without_patterns(masked(item, {})) for key, item in objects_in(manifest).items()}
+    objects = {key: _with_texts_as_keys(masked(item, {})) for key, item in objects_in(manifest).items()}
     return json.dumps(objects, sort_keys=True, default=str)
 
 
@@ -28,11 +28,14 @@ def masked(manifest: Manifest, other: Manifest) -> dict[str, Any]:
         for part in {"data", "stringData"} & shown.keys():
             before = other.get(part) or {}
             shown[part] = {key: _shown(value, before.get(key)) for key, value in (shown.get(part) or {}).items()}
-    return {key: _without_named_secrets(item, other.get(key)) for key, item in shown.items()}
+    return {key: _without_secrets(item, other.get(key)) for key, item in shown.items()}
 
 
-def _without_named_secrets(part: Any, other: Any) -> Any:
-    """The same, with what a name tells to be secret masked: a container's environment, a password in values."""
+def _without_secrets(part: Any, other: Any) -> Any:
+    """The same, without what a name or a form tells to be secret: a container's environment, a key in a text.
+
+    Text by text: what looks like the beginning of a key hides the rest of its own text, and nothing of the object.
+    """
     if isinstance(part, Mapping):
         there = other if isinstance(other, Mapping) else {}
         name = part.get("name")
@@ -40,13 +43,19 @@ def _without_named_secrets(part: Any, other: Any) -> Any:
         return {
             key: _shown(item, there.get(key))
             if isinstance(item, str) and ((by_name and key == "value") or is_secret_name(str(key)))
-            else _without_named_secrets(item, there.get(key))
+            else _without_secrets(item, there.get(key))
             for key, item in part.items()
         }
     if isinstance(part, list):
         others = other if isinstance(other, list) else []
-        return [_without_named_secrets(item, _counterpart(item, index, others)) for index, item in enumerate(part)]
-    return part
+        return [_without_secrets(item, _counterpart(item, index, others)) for index, item in enumerate(part)]
+    return _without_patterns(part, other) if isinstance(part, str) else part
+
+
+def _without_patterns(text: str, other: Any) -> str:
+    shown = mask_patterns(text)
+    changed = shown != text and isinstance(other, str) and other != text and mask_patterns(other) == shown
+    return f"{shown} (another value)" if changed else shown
 
 
 def _counterpart(item: Any, index: int, others: list[Any]) -> Any:
@@ -62,10 +71,8 @@ def _shown(value: Any, other: Any) -> str:
     return MASK if other is None or other == value else f"{MASK} (another value)"
 
 
-def _without_patterns(part: Any) -> Any:
-    """The same, with what looks like a secret masked in every text."""
+def _with_texts_as_keys(part: Any) -> Any:
+    """The same in a form that can be sorted: YAML has numbers and booleans as keys, too."""
     if isinstance(part, Mapping):
-        return {key: _without_patterns(item) for key, item in part.items()}
-    if isinstance(part, list):
-        return [_without_patterns(item) for item in part]
-    return mask_patterns(part) if isinstance(part, str) else part
+        return {str(key): _with_texts_as_keys(item) for key, item in part.items()}
+    return [_with_texts_as_keys(item) for item in part] if isinstance(part, list) else part

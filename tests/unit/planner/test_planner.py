@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
+from upgrader.model.masked_manifest import masked_text
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import PlannedRelease
 from upgrader.model.release import ReleaseSpec, Revision
@@ -141,3 +144,32 @@ spec: {template: {spec: {containers: [{name: app, image: app:v1, env: [{name: DB
         return plan_run(wanted, Observed(V136, {}, {"web": ObservedRelease((), "")}), V137).digest
 
     assert digest("web", "1234") == digest("web", "5678") != digest("other", "1234")
+
+
+def test_what_looks_like_a_key_hides_nothing_else() -> None:
+    """An annotation above a pod's spec must not be able to hide the spec from whoever approves the plan."""
+
+    def pod(note: str, **spec: Any) -> str:
+        return json.dumps({"kind": "Pod", "metadata": {"name": "d", "annotations": {"note": note}}, "spec": spec})
+
+    (change,) = object_changes(pod("x"), pod("-----BEGIN PRIVATE KEY-----\nMIIE", hostPID=True))
+    assert "hostPID: true" in change.diff
+    assert "MIIE" not in change.diff
+
+
+def test_secret_by_its_form_that_changes_is_shown_as_changed() -> None:
+    """Another password in a text: neither value is shown, and that it is another one is."""
+
+    def script(password: str) -> str:
+        data = {"run.sh": f"curl -u admin --password={password} https://x"}
+        return json.dumps({"kind": "ConfigMap", "metadata": {"name": "c"}, "data": data})
+
+    (change,) = object_changes(script("tr0ub4dor"), script("correcthorse"))
+    assert "another value" in change.diff
+    assert "tr0ub4dor" not in change.diff and "correcthorse" not in change.diff
+
+
+def test_digest_of_keys_that_are_no_texts() -> None:
+    """YAML has numbers and booleans as keys, which Helm takes for texts."""
+    after = "kind: ConfigMap\nmetadata: {name: tcp}\ndata: {8080: a/b:80, no: x, name: x}\n"
+    assert masked_text(after) != masked_text(after.replace("8080", "9090"))
