@@ -109,8 +109,8 @@ WRONG: Mapping[str, WrongApi] = {
             "extraVolumeMounts": [{"name": "image-policy", "mountPath": _WEBHOOK, "readOnly": True}],
         },
     ),
-    "a twentieth of a CPU": WrongApi(
-        others={"resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "50m"}}}, seconds=240.0
+    "a fifth of a CPU": WrongApi(
+        others={"resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}}}, seconds=240.0
     ),
     # API Priority and Fairness gives each level one seat at least, and queues: a lab's few clients never wait for one.
     "two requests at once": WrongApi(
