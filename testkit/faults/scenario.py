@@ -226,7 +226,7 @@ class Stage(Scene[Moment]):
                 raise AssertionError(f"the release can't be installed: {ended.output}")
 
     def change(self, at: Moment) -> tuple[str, str]:
-        before = str(self._turn)
+        before = self.now()  # a change that was rolled back has used up its turn
         self._turn += 1
         self._configure(never=at is Moment.UNDO)
         return before, before if at is Moment.UNDO else str(self._turn)
