@@ -117,6 +117,7 @@ def _explain(kube: Kube, subject: str, fault: Fault) -> Verdict:
     on = f" on {pod.node}" if pod.node else ""
     reason = f"{subject}: {where}{on} {fault.what}{f': {cause}' if cause else ''}"
     details = (
+        *((f"no checkpoint: {pod.no_checkpoint}",) if pod.no_checkpoint else ()),
         *(f"event: {line}" for line in event_lines),
         *(f"log of {name}: {line}" for line in log[-_SHOWN_LOG_LINES:]),
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from upgrader.node.labels import CHECKPOINT_OF
+from upgrader.node.labels import CHECKPOINT_OF, CONDITION
 
 __all__ = [
     "CHECKPOINT_OF",
@@ -134,6 +134,8 @@ class Pod:
     """The scheduler's message while it finds no node for the pod, else ""."""
     message: str
     """The pod's own status message (evicted, preempted, admission refused), mostly ""."""
+    no_checkpoint: str
+    """Why the pod-checkpointer has no checkpoint of it, in its words; "" where it has one, or none is asked for."""
     containers: tuple[Container, ...]
     """Init containers first, then the others, each in the order of the spec."""
 
@@ -153,6 +155,7 @@ class Pod:
         meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
         conditions = {item["type"]: item for item in status.get("conditions") or ()}
         scheduled = conditions.get("PodScheduled", {})
+        kept = conditions.get(CONDITION, {})
         waits = scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
         return cls(
             namespace=meta.get("namespace", ""),
@@ -169,6 +172,7 @@ class Pod:
             node_address=status.get("hostIP", ""),
             unschedulable=scheduled.get("message", "") if waits else "",
             message=status.get("message", ""),
+            no_checkpoint=kept.get("message", "") if kept.get("status") == "False" else "",
             containers=(
                 *_containers(spec.get("initContainers"), status.get("initContainerStatuses"), init=True),
                 *_containers(spec.get("containers"), status.get("containerStatuses"), init=False),

@@ -22,6 +22,8 @@ from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
+from upgrader.node.labels import CONDITION
+from upgrader.ports import Kind
 
 WEB = WorkloadRef("Deployment", "kube-system", "web")
 
@@ -391,3 +393,15 @@ def test_pods_that_cannot_be_created_are_explained(kube: FakeKube) -> None:
     found["status"]["conditions"] = [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}]
     kube.put(WORKLOADS["Deployment"], found)
     assert look(kube).reason == "Deployment kube-system/web: its pods can't be created: exceeded quota"
+
+
+def test_pod_that_has_no_checkpoint_says_why(kube: FakeKube) -> None:
+    """The pod-checkpointer isn't Ready without a checkpoint of itself: its probe says 503, its condition says why."""
+    name = rolling(kube, {**running(), "ready": False})
+    pod = kube.get(Kind("v1", "pods"), name, "kube-system")
+    assert pod is not None
+    why = "the kubelet asks for credentials again: give the node credentials for the registry"
+    condition = {"type": CONDITION, "status": "False", "reason": "ImageNeedsCredentials", "message": why}
+    status = {**pod["status"], "conditions": [*pod["status"].get("conditions", []), condition]}
+    kube.put(Kind("v1", "pods"), {**pod, "status": status}, "kube-system")
+    assert f"no checkpoint: {why}" in look(kube).details
