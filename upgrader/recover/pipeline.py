@@ -86,6 +86,7 @@ def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
         cluster=tools.cluster,
         examine=tools.examine,
         recovery=tools.recovery,
+        replaced_wrong=bool(seen.wrong),
     )
     return Pipeline(
         (

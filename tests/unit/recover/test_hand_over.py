@@ -49,6 +49,7 @@ class World:
         self.events: dict[float, str] = {}
         self.runs_for: float | None = 60.0
         self.only_standby_runs = False
+        self.wrong_until = 0
         self.helm.install(NAME, MANIFEST)
         self.hosts.files[NODE, ACTIVE_PATH] = b'{"metadata": {"labels": {"%s": "x"}}}' % CHECKPOINT_OF.encode()
         self.hosts.commands["sh"] = self._remove
@@ -99,9 +100,10 @@ class World:
     def examine(self) -> Diagnosis:
         """What the machine itself reports."""
         seen = controller(running_for=self.runs_for, only_standby_runs=self.only_standby_runs, active=4)
-        return Diagnosis(ApiSeen(answers=True), (seen,), ())
+        wrong = "it refuses kubelet" if self.wrong_until > self.recovery.calls else ""
+        return Diagnosis(ApiSeen(answers=True), (seen,), (), wrong)
 
-    def apply(self, cluster: Cluster) -> None:
+    def apply(self, cluster: Cluster, *, replaced_wrong: bool = False) -> None:
         """Carry the step out."""
         step = HandOverStep(
             hosts=self.hosts,
@@ -111,6 +113,7 @@ class World:
             cluster=cluster,
             examine=self.examine,
             recovery=self.recovery,
+            replaced_wrong=replaced_wrong,
         )
         step.apply(self.notes.append)
 
@@ -202,3 +205,16 @@ def test_port_that_is_never_taken_over(world: World, cluster: Cluster) -> None:
         world.apply(cluster)
     assert world.recovery.calls == 1
     assert world.clock.monotonic() < PORT_SECONDS + 20
+
+
+@pytest.mark.parametrize(("replaced_wrong", "calls"), [(True, 2), (False, 0)])
+def test_wrong_instances_that_come_again_are_replaced_again(
+    world: World, cluster: Cluster, replaced_wrong: bool, calls: int
+) -> None:
+    """Until the rollback is acted upon, the controller creates another wrong pod, which keeps the controller from acting;
+    where nothing wrong was replaced before, nobody looks for it.
+    """
+    world.wrong_until = 2
+    world.events = {30.0: "stands", 60.0: "copy_goes"}
+    world.apply(cluster, replaced_wrong=replaced_wrong)
+    assert world.recovery.calls == calls

@@ -40,6 +40,9 @@ ALONE_SECONDS = 15.0
 BESIDE_SECONDS = 90.0
 """The same where one runs, and should have ended the standby pod long before."""
 
+EXAMINE_SECONDS = 8.0
+"""Pause between two examinations of the controllers after wrong instances were replaced."""
+
 PORT_SECONDS = 90.0
 """How long the API may be unreachable while a pod that can't share the port takes it over: a kubelet starts a pod that
 has failed a few times again after 10, 20 or 40 s.
@@ -55,6 +58,9 @@ def holds_port(verdict: Verdict) -> bool:
 class HandOverStep:
     """Waits for the workload, and for its standby pods to go; ends a standby pod itself where no pod-checkpointer
     does.
+
+    `replaced_wrong`: whether instances that answered wrongly were stopped before. Until the Deployment's controller has
+    acted on the rollback, it creates others like them, which may keep it from acting at all: they are stopped as well.
     """
 
     hosts: Hosts
@@ -64,6 +70,7 @@ class HandOverStep:
     cluster: Cluster
     examine: Callable[[], Diagnosis]
     recovery: Recovery
+    replaced_wrong: bool = False
     name: str = "hand-over"
 
     def summary(self) -> str:
@@ -100,6 +107,7 @@ class _Watch:
     _ready_since: dict[str, float] = field(default_factory=dict)
     _noted: str = ""
     _freed: set[str] = field(default_factory=set)
+    _examined: float = field(default=-EXAMINE_SECONDS)
 
     def missing(self) -> str:
         """What the hand-over still waits for; "" when it is done. Raises ApiError, and what a fatal turn means."""
@@ -111,6 +119,11 @@ class _Watch:
 
     def _missing(self) -> str:
         step, now = self.step, self.step.clock.monotonic()
+        if step.replaced_wrong and now - self._examined >= EXAMINE_SECONDS:
+            self._examined = now
+            if step.examine().wrong:
+                step.recovery.bring_api_back(self.note)
+            step.kube.reconnect()  # a kept connection may lead to one that is just ending
         verdict = judge(step.kube, self.ref)
         standbys = self._standbys()
         ready = self._ready_nodes()
