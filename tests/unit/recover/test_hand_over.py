@@ -211,7 +211,7 @@ def test_port_that_is_never_taken_over(world: World, cluster: Cluster) -> None:
 def test_wrong_instances_that_come_again_are_replaced_again(
     world: World, cluster: Cluster, replaced_wrong: bool, calls: int
 ) -> None:
-    """Until the rollback is acted upon, the controller creates another wrong pod, which keeps the controller from acting;
+    """Until the rollback is acted upon, the controller creates another wrong pod, which keeps it from acting;
     where nothing wrong was replaced before, nobody looks for it.
     """
     world.wrong_until = 2
