@@ -9,7 +9,7 @@ __all__ = ["first_few"]
 _SHOWN = 3
 
 
-def first_few(names: Sequence[str]) -> str:
-    """The first three, and how many more there are: `a, b, c and 7 more`."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def first_few(names: Sequence[str], shown: int = _SHOWN) -> str:
+    """The first three (or `shown`), and how many more there are: `a, b, c and 7 more`."""
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

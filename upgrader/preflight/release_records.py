@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from upgrader.ports import Kind, Kube, KubeObject
+from upgrader.gates.kubernetes_kinds import SECRETS
+from upgrader.ports import Kube, KubeObject
 
 __all__ = ["ReleaseRecord", "deployed_releases"]
 
-_SECRETS = Kind("v1", "secrets")
 _DEPLOYED = "owner=helm,status=deployed"
 _AT_ONCE = 5
 """Records in one answer, which has ten seconds: each is at most 1 MiB, as every Secret, and a third longer there."""
@@ -40,7 +40,7 @@ class ReleaseRecord:
 
 def deployed_releases(kube: Kube) -> Iterator[ReleaseRecord]:
     """Every release whose record is a Secret, Helm's default; ConfigMaps and SQL aren't read. Raises ApiError."""
-    for secret in kube.each(_SECRETS, labels=_DEPLOYED, at_once=_AT_ONCE):
+    for secret in kube.each(SECRETS, labels=_DEPLOYED, at_once=_AT_ONCE):
         meta = secret["metadata"]
         labels = meta.get("labels") or {}
         revision = str(labels.get("version") or "")

@@ -20,6 +20,7 @@ from upgrader.model.manifest import objects_in
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.api_lifecycle import ApiLifecycle, Minor, known_apis, replacement_at
 from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.first_few import first_few
 from upgrader.preflight.release_records import deployed_releases
 
 __all__ = ["OutdatedObject", "check_removed_apis", "outdated_objects"]
@@ -205,8 +206,7 @@ def _listed(items: list[OutdatedObject]) -> str:
 
 
 def _releases(names: list[str]) -> str:
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    return f"release{'s' if len(names) > 1 else ''} {shown}"
+    return f"release{'s' if len(names) > 1 else ''} {first_few(names, _SHOWN)}"
 
 
 def _text(minor: Minor | None) -> str:
