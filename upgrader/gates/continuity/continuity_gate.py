@@ -30,7 +30,8 @@ class ContinuityGate:
     """Credentials, Secrets, tokens, API groups, APIServices, objects, admission, controllers, Service addresses.
 
     Each check asks one instance of kube-apiserver in turn, and a third of the slower questions in turn. A question that
-    finds a problem is asked in every check until it finds none.
+    finds a problem is asked in every check until it finds none; one that still waits after two comes again in its turn,
+    and until then the gate doesn't hold.
     """
 
     name = "continuity"
@@ -52,6 +53,8 @@ class ContinuityGate:
         """The group versions that were deleted during the run, by others."""
         self._instance = 0
         self._turn = 0
+        self._waiting: dict[int, Verdict] = {}
+        """What each of the slower questions waited for when it was last asked."""
 
     def check(self) -> Verdict:
         """Ask; the first answer that contradicts the baseline is the verdict."""
@@ -69,7 +72,6 @@ class ContinuityGate:
         if verdict is not None:
             self._prepare_next(baseline, verdict)
             return verdict
-        self._turn += 1
         missing = "".join(f"; not compared: {item.what} ({item.why})" for item in baseline.not_compared)
         deleted = f"; deleted during the run: {', '.join(sorted(self._deleted))}" if self._deleted else ""
         return holds(f"what worked before this run works{missing}{deleted}")
@@ -95,7 +97,21 @@ class ContinuityGate:
         )
 
     def _in_turn(self, baseline: Baseline) -> Verdict | None:
-        match self._turn % LEAST_CHECKS:
+        """Of the question whose turn it is, or else of one that waits: what is refused must not hide behind it."""
+        turn = self._turn % LEAST_CHECKS
+        verdict = self._question(turn, baseline)
+        waited = self._waiting.pop(turn, None)
+        if verdict is not None:
+            if verdict.kind is not VerdictKind.PENDING:
+                return verdict
+            self._waiting[turn] = verdict
+            if waited is None:
+                return verdict  # most have by the next check what they wait for
+        self._turn += 1
+        return next(iter(self._waiting.values()), None)
+
+    def _question(self, turn: int, baseline: Baseline) -> Verdict | None:
+        match turn:
             case 0:  # first, as a renewal takes a few checks
                 return (self._leases.check(self._kube, baseline) if baseline.leases else None) or (
                     check_service_range(self._kube, baseline)

@@ -257,6 +257,15 @@ def lease_of_another(kube: LivingKube) -> None:
     kube.put(LEASES, {"metadata": {"name": "kube-scheduler", "namespace": "kube-system"}, "spec": spec})
 
 
+def test_waiting_hides_nothing_definite(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """Leases that aren't renewed, by an API server that denies every write, don't keep the denial from being found."""
+    leases_not_renewed(kube)
+    pods_refused(kube)
+    begun = clock.monotonic()
+    assert first_problem(continuity, clock).kind is VerdictKind.BROKEN
+    assert clock.monotonic() - begun <= 4
+
+
 def api_service_unavailable(kube: LivingKube) -> None:
     kube.api_service("v1beta1.metrics.k8s.io", available=False)
 
