@@ -183,9 +183,11 @@ def test_wrong_instance_is_stopped_once_the_standby_pod_serves_beside_it() -> No
     assert facts is not None and isinstance(facts.api, Endpoint) and isinstance(facts.containers, tuple)
     beside = replace(facts, containers=(*facts.containers, STANDBY))
     starting = replace(seen, facts=replace(beside, api=replace(facts.api, instances=1)))
-    serving = replace(seen, facts=replace(beside, api=replace(facts.api, instances=2)))
+    answering = replace(seen, facts=replace(beside, api=replace(facts.api, instances=2, listeners=1)))
+    serving = replace(seen, facts=replace(beside, api=replace(facts.api, instances=2, listeners=2)))
     attempts = Attempts(standbys={("controller-1", 3): 0.0})
     assert replaced(starting, attempts, 5.0) == []
+    assert replaced(answering, attempts, 5.0) == [], "its HAProxy doesn't listen for clients yet"
     assert replaced(serving, attempts, 5.0) == [STOP]
     assert replaced(starting, attempts, BESIDE_SECONDS) == [STOP]
 

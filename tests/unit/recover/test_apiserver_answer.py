@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from upgrader.recover.onhost import apiserver_answer
 
 
 @pytest.mark.parametrize(
-    ("addresses", "instances"),
+    ("addresses", "instances", "listening"),
     [
-        (["10.0.0.1", "127.8.1.2"], 1),
-        (["10.0.0.1", "127.0.0.1", "127.8.1.2"], 1),
-        (["10.0.0.1", "127.0.0.1", "127.8.1.2", "127.9.1.2"], 2),
+        (["10.0.0.1", "127.8.1.2"], 1, 1),
+        (["10.0.0.1", "127.0.0.1", "127.8.1.2"], 1, 1),
+        (["10.0.0.1", "127.0.0.1", "127.8.1.2", "127.9.1.2"], 2, 1),
+        (["10.0.0.1", "10.0.0.1", "127.0.0.1", "127.8.1.2", "127.9.1.2"], 2, 2),
     ],
 )
 def test_instances_are_counted_where_no_other_answers(
-    monkeypatch: pytest.MonkeyPatch, addresses: list[str], instances: int
+    monkeypatch: pytest.MonkeyPatch, addresses: list[str], instances: int, listening: int
 ) -> None:
-    """Each has a private address; at 127.0.0.1, which the chart serves where clients use it, any of them answers."""
-    monkeypatch.setattr(apiserver_answer, "listeners", lambda _: [(address, 6443) for address in addresses])
+    """Each has a private address; at 127.0.0.1, which the chart serves where clients use it, any of them answers.
+
+    Those that serve clients share an address: one may answer already, whose HAProxy doesn't listen yet.
+    """
+    monkeypatch.setattr(apiserver_answer, "listeners", lambda _: Counter((address, 6443) for address in addresses))
     monkeypatch.setattr(apiserver_answer, "authority", lambda _: "")
     monkeypatch.setattr(
         apiserver_answer, "_ask", lambda _root, _ca, address, port: {"answers": True, "address": f"{address}:{port}"}
     )
-    assert apiserver_answer.readyz("", {6443})["instances"] == instances
+    found = apiserver_answer.readyz("", {6443})
+    assert (found["instances"], found["listeners"]) == (instances, listening)

@@ -84,13 +84,14 @@ class Unit:
 class Endpoint:
     """Whether something answers as it should; `said`: its answer, or the reason why there is none. `address`: who was
     asked, `host:port`; empty when nothing listens. `instances`: how many instances of kube-apiserver answer on private
-    addresses of their own.
+    addresses of their own; `listeners`: how many sockets share the address for clients, one for each that serves them.
     """
 
     answers: bool
     said: str = ""
     address: str = ""
     instances: int = 0
+    listeners: int = 0
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def accepted(root: str, ports: set[int], runtime: Runtime) -> list[dict[str, Any
     `pod` its UID, "" where it isn't known. What can't be asked is left out: also an instance that isn't ready, which
     may refuse what it will accept. Raises Failed when kube-apiserver doesn't answer.
     """
-    found = listeners(ports)
+    found = sorted(listeners(ports))
     if not found:
         raise Failed("kube-apiserver doesn't listen here")
     ca = authority(root)

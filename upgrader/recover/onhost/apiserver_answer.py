@@ -6,6 +6,7 @@ import re
 import socket
 import struct
 from base64 import b64decode
+from collections import Counter
 from typing import Any
 
 from upgrader.recover.onhost.questions import Failed, read
@@ -18,14 +19,16 @@ KUBELET = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
 def readyz(root: str, ports: set[int]) -> dict[str, Any]:
     """kube-apiserver's /readyz on this host: on the node's address before a private one."""
-    found = sorted(listeners(ports), key=lambda at: (at[0].startswith("127."), at))
+    sockets = listeners(ports)
+    found = sorted(sockets, key=lambda at: (at[0].startswith("127."), at))
     if not found:
         return {"answers": False, "said": f"nothing listens on port {' or '.join(str(p) for p in sorted(ports))}"}
     ca = authority(root)
     answers = [_ask(root, ca, address, port) for address, port in found]
     alone = [answer for answer in answers if answer["answers"] and private(answer["address"])]
     first = next((answer for answer in answers if answer["answers"]), answers[0])
-    return dict(first, instances=len(alone))
+    public = [count for (address, _), count in sockets.items() if not private(address)]
+    return dict(first, instances=len(alone), listeners=max(public, default=0))
 
 
 def private(address: str) -> bool:
@@ -33,9 +36,9 @@ def private(address: str) -> bool:
     return address.startswith("127.") and not address.startswith("127.0.")
 
 
-def listeners(ports: set[int]) -> list[tuple[str, int]]:
-    """(address, port) of every listening TCP socket on these ports; a wildcard is the loopback address."""
-    found = set()
+def listeners(ports: set[int]) -> Counter[tuple[str, int]]:
+    """(address, port) → how many TCP sockets listen there, of these ports; a wildcard is the loopback address."""
+    found: Counter[tuple[str, int]] = Counter()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             lines = read(table).decode().splitlines()[1:]
@@ -45,8 +48,8 @@ def listeners(ports: set[int]) -> list[tuple[str, int]]:
             local, state = line.split()[1], line.split()[3]
             address, _, port = local.partition(":")
             if state == _LISTEN and int(port, 16) in ports:
-                found.add((_address(address), int(port, 16)))
-    return sorted(found)
+                found[_address(address), int(port, 16)] += 1
+    return found
 
 
 def _address(hexadecimal: str) -> str:

@@ -204,7 +204,9 @@ def _replace(controller: Controller, facts: HostFacts, attempts: Attempts, now: 
     active = workload.active.number
     waited = now - attempts.standbys.get((host.name, active), now) if active is not None else 0.0
     standby = any(item.standby for item in running)
-    serves = standby and isinstance(facts.api, Endpoint) and facts.api.instances >= len(running)
+    answers = standby and isinstance(facts.api, Endpoint) and facts.api.instances >= len(running)
+    # An instance answers at its private address a second or two before its HAProxy listens for clients.
+    serves = answers and isinstance(facts.api, Endpoint) and facts.api.listeners > len(wrong)
     if wrong:
         return StopInstances(host, wrong) if serves or waited >= BESIDE_SECONDS else None
     if waited < STANDBY_SECONDS:
