@@ -1,4 +1,4 @@
-"""What a rollback with Helm needs of an API server that answers: Helm's records, `apps/v1`, accepted credentials.
+"""What a rollback with Helm needs of an API server that answers: Helm's records, `apps/v1`, accepted credentials, pods.
 
 An API server can be ready and wrong: it answers, and refuses whatever would set it right. For a run that is the same as
 an API server that is down, because no Helm can help then.
@@ -7,12 +7,14 @@ an API server that is down, because no Helm can help then.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError, ApiUnavailable
-from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, SECRETS, WORKLOADS
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, PODS, SECRETS, WORKLOADS
+from upgrader.gates.trial_pod import trial_pod
 from upgrader.node.refused_writes import is_servers_own
-from upgrader.ports import Clock, Kube
+from upgrader.ports import Clock, Kube, KubeObject
 
 __all__ = ["NOT_ACCEPTED", "REFUSALS", "Refusal", "is_refusal", "lasting_refusal", "refusal"]
 
@@ -52,13 +54,14 @@ class Refusal:
 def refusal(kube: Kube, release: str = "") -> Refusal | None:
     """What the API server refuses of what a rollback needs; None for nothing, or where it doesn't answer at all.
 
-    `release` names a release in kube-system that is known to be installed: then it must be there, or its records. Three
-    requests, without the records themselves, where neither is missing; the write is a dry run.
+    `release` names a release in kube-system that is known to be installed: then it must be there, or its records. Four
+    requests, without the records themselves, where neither is missing; the writes are dry runs.
     """
     labels, fields = f"owner=helm,name={release or _WORKLOAD}", f"metadata.name={_WORKLOAD}"
     try:
         found: int = kube.count(SECRETS, _NAMESPACE, labels=labels)
-        found += len(kube.list(WORKLOADS["Deployment"], _NAMESPACE, fields=fields))
+        workloads = kube.list(WORKLOADS["Deployment"], _NAMESPACE, fields=fields)
+        found += len(workloads)
         if release and not found:
             # HELM_DRIVER may have the records in ConfigMaps, and an older chart's kube-apiserver is a DaemonSet.
             found = kube.count(CONFIG_MAPS, _NAMESPACE, labels=labels)
@@ -72,13 +75,15 @@ def refusal(kube: Kube, release: str = "") -> Refusal | None:
     # Records alone may be elsewhere: in HELM_DRIVER's database, or nowhere, as Argo CD applies charts without them.
     if release and not found:
         return Refusal(f"Helm's records of release {release} are gone: it serves another content than before")
-    return _write_refusal(kube)
+    return _write_refusal(kube, workloads)
 
 
-def _write_refusal(kube: Kube) -> Refusal | None:
-    """Whether the API server itself, by its admission plugins, refuses a record of Helm's."""
+def _write_refusal(kube: Kube, workloads: Iterable[KubeObject]) -> Refusal | None:
+    """Whether the API server itself, by its admission plugins, refuses a record of Helm's, or a pod of a workload."""
     try:
         kube.create(SECRETS, _TRIAL, _NAMESPACE, dry_run=True)
+        for workload in workloads:
+            kube.create(PODS, trial_pod(workload), _NAMESPACE, dry_run=True)
     except ApiError as error:
         if error.status == _FORBIDDEN and is_servers_own(error.message):
             return Refusal(error.message)

@@ -8,11 +8,15 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from upgrader.errors import ApiError, ApiLost, ApiUnavailable
 from upgrader.gates.api_absence import ApiAbsence
-from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, SECRETS, WORKLOADS
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, PODS, SECRETS, WORKLOADS
 from upgrader.gates.rollback_needs import REFUSALS, is_refusal, lasting_refusal, refusal
 from upgrader.model.outcome import holds, pending
+from upgrader.ports import Kind, KubeObject
 
 RECORD = {"metadata": {"name": "sh.helm.release.v1.web.v1", "labels": {"owner": "helm", "name": "web"}}}
+
+TEMPLATE = {"spec": {"containers": [{"name": "kube-apiserver", "image": "example/kube-apiserver:v1"}]}}
+DEPLOYMENT = {"metadata": {"name": "kube-apiserver", "namespace": "kube-system"}, "spec": {"template": TEMPLATE}}
 
 
 class RefusingKube(FakeKube):
@@ -69,7 +73,7 @@ def test_records_of_an_installed_release_must_be_there(kube: FakeKube, kind: obj
 
 def test_release_without_records_is_no_refusal_where_its_workload_is(kube: FakeKube) -> None:
     """Argo CD applies a chart without Helm's records, and HELM_DRIVER may put them into a database."""
-    kube.put(WORKLOADS["Deployment"], {"metadata": {"name": "kube-apiserver"}}, "kube-system")
+    kube.put(WORKLOADS["Deployment"], DEPLOYMENT)
     assert refusal(kube, "kube-apiserver") is None
 
 
@@ -130,6 +134,9 @@ def test_helm_quotes_what_was_refused(words: str, refused: bool) -> None:
     ("status", "message", "refuses"),
     [
         (403, 'secrets "upgrader-trial" is forbidden: admission control is denying all modifications', True),
+        (403, 'pods "x" is forbidden: image policy webhook backend denied one or more images: no', True),
+        (403, 'pods "x" is forbidden: Post "https://127.0.0.1:2998/": dial tcp: connection refused', True),
+        (403, 'pods "x" is forbidden: maximum cpu usage per Container is 1, but limit is 2', False),
         (403, 'secrets is forbidden: User "anna" cannot create resource "secrets" in API group ""', False),
         (403, 'admission webhook "policy.example" denied the request: no', False),
         (403, "secrets is forbidden: ValidatingAdmissionPolicy 'x' with binding 'y' denied request: no", False),
@@ -148,3 +155,23 @@ def test_server_that_forbids_every_write_is_one_that_refuses(status: int, messag
     found = refusal(kube)
     assert (found is not None) is refuses
     assert found is None or (found.text, found.credentials) == (message, False)
+
+
+class NoPods(FakeKube):
+    """Admits no pod."""
+
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
+        if kind == PODS:
+            error = refused(403)
+            error.message = f'pods "{manifest["metadata"]["name"]}" is forbidden: Post "https://127.0.0.1:2998/": refused'
+            raise error
+        return super().create(kind, manifest, namespace, dry_run=dry_run)
+
+
+@pytest.mark.parametrize(("kube", "refuses"), [(FakeKube(), False), (NoPods(), True)], ids=["pods", "no-pods"])
+def test_server_that_admits_no_pod_is_one_that_refuses(kube: FakeKube, refuses: bool) -> None:
+    """Helm could record its rollback there, and would then wait for a pod that nobody may create."""
+    kube.put(WORKLOADS["Deployment"], DEPLOYMENT)
+    found = refusal(kube)
+    assert (found is not None) is refuses
+    assert found is None or "kube-apiserver-dry-run" in found.text
