@@ -101,6 +101,8 @@ def _try(cluster: LabCluster, name: str, wrong: WrongApi) -> Row:
     if wrong.before:
         cluster.change_values("kube-apiserver", {"extraArgs": dict(wrong.before)})
         _must_succeed(cluster)
+    # A standby pod that still drains, of a boot or of the row before, can't be started again until it has ended.
+    cluster.wait_until_settled(OLD)
     cluster.change_values("kube-apiserver", wrong.values)
     ended = cluster.run(OLD)
     try:
