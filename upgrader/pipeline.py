@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from upgrader.model.outcome import Verdict
@@ -122,6 +122,8 @@ class PipelineStep:
     """Whether `undo` can begin only while the API answers; False for one that restores the API."""
     watched: Callable[[Callable[[], None]], Step] | None = None
     """Makes the same step with an extra check while it waits; the check ends the wait by raising StepFailed."""
+    may_begin: Callable[[], None] | None = None
+    """Raises UpgraderError where the step must not be begun any more."""
 
 
 @dataclass(frozen=True)
@@ -129,3 +131,7 @@ class Pipeline:
     """The steps in the order in which they are applied."""
 
     steps: tuple[PipelineStep, ...]
+
+    def each_if(self, may_begin: Callable[[], None]) -> Pipeline:
+        """The same, in which no step is begun where `may_begin` raises UpgraderError."""
+        return Pipeline(tuple(replace(item, may_begin=may_begin) for item in self.steps))

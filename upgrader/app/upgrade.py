@@ -10,12 +10,14 @@ from pathlib import Path
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
+from upgrader.app.saved_plans import BoundPlan, bind, read_plan, refuse_other_run, write_plan
 from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.past_runs import newest_run, past_runs
 from upgrader.engine.history.step_times import usual_seconds
-from upgrader.errors import Inhibited
+from upgrader.errors import Inhibited, UsageError
 from upgrader.model.event import SkippedCheck
 from upgrader.model.finding import Finding
+from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan
 from upgrader.model.plan_document import PlanDocument
 from upgrader.model.run_kind import RunKind
@@ -23,7 +25,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import inhibits
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 
-__all__ = ["CheckedPlan", "ProposedUpgrade", "plan_upgrade", "propose_upgrade"]
+__all__ = ["CheckedPlan", "ProposedUpgrade", "plan_upgrade", "propose_upgrade", "save_plan"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class ProposedUpgrade:
     session: Session
     front_end: FrontEnd
     held: HeldLock
+    bound: BoundPlan | None = None
+    """What a saved plan is bound to, where this is one."""
 
     def execute(self) -> FinishedRun:
         """Run it to its end. Raises Inhibited where a check forbids it."""
@@ -69,6 +73,8 @@ class ProposedUpgrade:
         self.checked.refuse_if_blocked()
         health_before = session.read_health_before()
         pipeline = session.builder.since(health_before).forward(plan)
+        if self.bound is not None:
+            pipeline = pipeline.each_if(self.bound.refuse_changes)
         return execute_run(
             session,
             self.front_end,
@@ -84,7 +90,22 @@ class ProposedUpgrade:
 def plan_upgrade(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedPlan:
     """What an upgrade would change, and what the checks find. Changes nothing. `target` None means the file's."""
     with open_session(folder, target) as session:
-        return _checked(session, skips)
+        observed = session.observe()
+        return _checked(session, observed, session.plan(observed), skips)
+
+
+def save_plan(folder: Path, target: KubernetesVersion | None, path: Path) -> CheckedPlan:
+    """As `plan_upgrade`, and write the plan to a file, also where a check blocks it: a run makes the checks again.
+
+    Raises UsageError where the file can't be written.
+    """
+    with open_session(folder, target) as session:
+        observed = session.observe()
+        plan = session.plan(observed)
+        bound = bind(session, observed, plan, path)
+        checked = _checked(session, observed, plan, NO_SKIPS)
+        write_plan(path, bound, checked.document, session.tools.clock.now())
+        return checked
 
 
 @contextmanager
@@ -95,20 +116,37 @@ def propose_upgrade(
     *,
     take_over: bool,
     skips: Skips = NO_SKIPS,
+    saved_in: Path | None = None,
 ) -> Iterator[ProposedUpgrade]:
-    """Lock the cluster, plan and check. Raises Locked where another process works on the cluster."""
+    """Lock the cluster, plan and check. Raises Locked where another process works on the cluster.
+
+    `saved_in`: the file of a saved plan. Raises UsageError where it is none, or for another target; Inhibited, before
+    the checks, unless the plan is made again from what that one was made from. Each step compares its inputs again.
+    """
+    saved = read_plan(saved_in) if saved_in is not None else None
+    if saved is not None:
+        if target not in (None, saved.target):
+            raise UsageError(
+                f"--to {target}, but the saved plan is for {saved.target}",
+                remedy="Leave --to out, or plan again.",
+            )
+        target = saved.target
     with (
         open_session(folder, target) as session,
         locked_folder(folder),
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
         _mention_interrupted(folder, front_end)
-        yield ProposedUpgrade(_checked(session, skips), session, front_end, held)
+        observed = session.observe()
+        plan = session.plan(observed)
+        bound = None
+        if saved is not None and saved_in is not None:
+            bound = bind(session, observed, plan, saved_in)
+            refuse_other_run(saved, bound, session.tools.clock.now())
+        yield ProposedUpgrade(_checked(session, observed, plan, skips), session, front_end, held, bound)
 
 
-def _checked(session: Session, skips: Skips) -> CheckedPlan:
-    observed = session.observe()
-    plan = session.plan(observed)
+def _checked(session: Session, observed: Observed, plan: Plan, skips: Skips) -> CheckedPlan:
     usual = usual_seconds(run.state for run in past_runs(session.settings.folder / "runs"))
     return CheckedPlan(plan, skips.apply(session.preflight(observed, plan)), usual)
 

@@ -26,6 +26,7 @@ from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.fenced_playbooks import FencedPlaybooks
+from upgrader.errors import ApiError
 from upgrader.gates.critical_workloads import read_health_before
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.model.cluster import Cluster
@@ -75,6 +76,13 @@ class Session:
     def without_probe(self) -> Session:
         """The same, without requests to the API that only measure it."""
         return replace(self, settings=replace(self.settings, availability=AvailabilitySettings(0.0)))
+
+    def cluster_uid(self) -> str:
+        """What tells this cluster from every other one. Raises ApiError where the API doesn't tell."""
+        found = ClusterUid(self.tools.kube)()
+        if not found:
+            raise ApiError("the UID of the namespace kube-system can't be read", remedy="Check the API, and try again.")
+        return found
 
     def read_health_before(self) -> HealthBefore:
         """How healthy the rest of the cluster is now. Raises ApiError."""

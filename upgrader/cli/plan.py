@@ -9,7 +9,7 @@ from typing import Literal
 import click
 
 from upgrader.app.offline_plan import OfflinePlan, plan_offline
-from upgrader.app.upgrade import plan_upgrade
+from upgrader.app.upgrade import plan_upgrade, save_plan
 from upgrader.cli.command_line import TARGET
 from upgrader.errors import UsageError
 from upgrader.model.plan_document import PlanDocument
@@ -50,6 +50,12 @@ Output = Literal["text", "json", "markdown"]
     help="With --offline: show what changes of another cluster folder, such as the target branch's.",
 )
 @click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Save the plan, for `upgrader run --plan FILE` within 24 hours; it has no secret values.",
+)
+@click.option(
     "--detailed-exitcode", "detailed", is_flag=True, help=f"Exit with {CHANGES} where a run would change something."
 )
 @click.pass_context
@@ -60,6 +66,7 @@ def plan(
     diff: bool,
     offline: bool,
     against: Path | None,
+    out: Path | None,
     detailed: bool,
 ) -> None:
     """Show what `upgrader run` would change, and what blocks it. Changes nothing.
@@ -68,13 +75,15 @@ def plan(
     """
     folder: Path = context.obj
     if offline:
+        if out is not None:
+            raise UsageError("--out needs the cluster: a saved plan is bound to it", remedy="Leave --offline out.")
         if detailed:
             raise UsageError("--detailed-exitcode needs the cluster: what a run would change isn't in the folder")
         _print(plan_offline(folder, target, against), output, diff=diff)
         return
     if against is not None:
         raise UsageError("--against compares folders", remedy="Add --offline.")
-    checked = plan_upgrade(folder, target)
+    checked = plan_upgrade(folder, target) if out is None else save_plan(folder, target, out)
     _print(checked.document, output, diff=diff)
     checked.refuse_if_blocked()
     if detailed and any(step.action != "unchanged" for step in checked.plan.steps):

@@ -27,6 +27,13 @@ __all__ = ["run"]
 
 @click.command()
 @TARGET
+@click.option(
+    "--plan",
+    "plan_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Run exactly what `upgrader plan --out FILE` saved, to its target, or refuse.",
+)
 @YES
 @TAKE_OVER
 @SKIP
@@ -35,6 +42,7 @@ __all__ = ["run"]
 def run(
     folder: Path,
     target: KubernetesVersion | None,
+    plan_file: Path | None,
     yes: bool,
     take_over: bool,
     skipped: tuple[str, ...],
@@ -45,11 +53,11 @@ def run(
     A step that fails is rolled back, then the earlier steps of this run, unless `policy.onFailure` is set differently.
 
     \b
-    Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check, 4 failed and rolled back with the cluster
-    healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
+    Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check or not the saved plan, 4 failed and rolled back
+    with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
     skips = Skips.of(skipped, reason)
-    with propose_upgrade(folder, target, FRONT_END, take_over=take_over, skips=skips) as proposed:
+    with propose_upgrade(folder, target, FRONT_END, take_over=take_over, skips=skips, saved_in=plan_file) as proposed:
         checked = proposed.checked
         mention_needless(skips, checked.findings)
         print_plan(checked.document, diff=False)

@@ -6,7 +6,7 @@ import re
 
 _OWN = re.compile(
     "admission control is denying all modifications"  # AlwaysDeny
-    "|image policy webhook backend denied|is forbidden: Post \"https?://",  # ImagePolicyWebhook, and where it is down
+    '|image policy webhook backend denied|is forbidden: Post "https?://',  # ImagePolicyWebhook, and where it is down
     re.IGNORECASE,
 )
 """The refusals that no object in the API brings about: rights, webhooks, their conditions, policies and quotas are

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
-from collections.abc import Mapping
-from typing import Any
 
 from upgrader.app.offline_plan import OfflinePlan
 from upgrader.model.json_schema import schema_of
+from upgrader.model.json_values import to_json
 from upgrader.model.plan_document import PlanDocument
-from upgrader.model.version import KubernetesVersion
-from upgrader.redaction.printable import mask_secrets
 
 __all__ = ["plan_json", "render"]
 
 
 def plan_json(plan: PlanDocument | OfflinePlan) -> str:
     """The JSON of a plan; what looks like a secret in its texts is masked."""
-    return json.dumps(_plain(plan), indent=2)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, KubernetesVersion):
-        return str(value)
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return mask_secrets(value) if isinstance(value, str) else value
+    return json.dumps(to_json(plan), indent=2)
 
 
 def render() -> str:

@@ -53,8 +53,24 @@ def test_check_that_blocks_comes_before_changes(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_folder_alone_can_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offline, what the cluster has is unknown."""
+    """Offline, what the cluster has is unknown; and a saved plan is bound to the cluster."""
     assert isinstance(invoke(monkeypatch, (), "--offline", "--detailed-exitcode").exception, UsageError)
+    assert isinstance(invoke(monkeypatch, (), "--offline", "--out", "plan.json").exception, UsageError)
+
+
+def test_plan_is_saved_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And shown as ever, with the same exit codes."""
+    asked: list[Path] = []
+
+    def save(_folder: Path, _target: KubernetesVersion | None, path: Path) -> CheckedPlan:
+        asked.append(path)
+        release = PlannedRelease(ReleaseSpec("web", "shop", Path("/c")), "upgrade", "", "", "", ())
+        return CheckedPlan(Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), (release,)), ())
+
+    monkeypatch.setattr(plan, "save_plan", save)
+    ended = invoke(monkeypatch, ("upgrade",), "--out", str(tmp_path / "p.json"), "--detailed-exitcode")
+    assert (ended.exit_code, asked) == (7, [tmp_path / "p.json"])
+    assert "v1.36.3 → v1.37.1" in ended.stdout
 
 
 def test_json_keeps_to_its_published_schema(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,7 +163,9 @@ class NoPods(FakeKube):
     def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
         if kind == PODS:
             error = refused(403)
-            error.message = f'pods "{manifest["metadata"]["name"]}" is forbidden: Post "https://127.0.0.1:2998/": refused'
+            error.message = (
+                f'pods "{manifest["metadata"]["name"]}" is forbidden: Post "https://127.0.0.1:2998/": refused'
+            )
             raise error
         return super().create(kind, manifest, namespace, dry_run=dry_run)
 

@@ -167,6 +167,8 @@ class Runner:
             self._emit(StepEnded(name, "passed", self._clock.monotonic() - began))
 
     def _begin(self, item: PipelineStep, began: float) -> None:
+        if item.may_begin is not None:
+            item.may_begin()
         point = item.step.capture()
         self._emit(StepStarted(item.step.name, item.step.summary(), point))
         self._apply(item, began)

@@ -4,27 +4,52 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from upgrader.engine.execution.input_files import file_digests
 from upgrader.model.event import StepInput
 from upgrader.model.plan import Plan, PlannedPlaybook
 
 __all__ = ["changed_inputs", "step_inputs"]
 
+_BESIDE = (
+    "roles",
+    "collections",
+    "group_vars",
+    "host_vars",
+    "vars",
+    "files",
+    "templates",
+    "tasks",
+    "handlers",
+    "library",
+    "module_utils",
+    "action_plugins",
+    "callback_plugins",
+    "connection_plugins",
+    "filter_plugins",
+    "lookup_plugins",
+    "strategy_plugins",
+    "test_plugins",
+    "vars_plugins",
+)
+"""The folders beside a playbook from which Ansible takes what it runs without being told to."""
+
 
 def step_inputs(plan: Plan) -> tuple[StepInput, ...]:
-    """The input of each step: chart, namespace and values of a release; the file of a playbook and the roles beside it.
+    """The input of each step: chart, namespace and values of a release; a playbook and what Ansible reads beside it.
 
-    The same on every machine with the same files, in whatever folder they are.
+    The same on every machine with the same files, in whatever folder they are. Raises UsageError for what can't be
+    read.
     """
     inputs = []
     for step in plan.steps:
         if isinstance(step, PlannedPlaybook):
-            parts = _files(step.playbook) + _files(step.playbook.parent / "roles")
+            parts = _of_playbook(step.playbook)
         else:
             values = json.dumps(step.spec.values, sort_keys=True, default=str)
-            parts = [*_files(step.spec.chart), step.spec.namespace.encode(), values.encode()]
+            parts = {**file_digests(step.spec.chart, "chart"), "namespace": step.spec.namespace, "values": values}
         inputs.append(StepInput(step.name, _digest(parts)))
     return tuple(inputs)
 
@@ -35,19 +60,12 @@ def changed_inputs(before: Iterable[StepInput], now: Iterable[StepInput]) -> tup
     return tuple(item.step for item in before if digests.get(item.step, item.digest) != item.digest)
 
 
-def _files(root: Path) -> list[bytes]:
-    """A file's content, or the name and content of each file in a folder; nothing where there is neither."""
-    if root.is_file():
-        return [root.read_bytes()]
-    found = []
-    for path in sorted(root.rglob("*")):
-        if path.is_file():
-            found += [path.relative_to(root).as_posix().encode(), path.read_bytes()]
+def _of_playbook(playbook: Path) -> dict[str, str]:
+    found = file_digests(playbook, "playbook")
+    for name in _BESIDE:
+        found |= file_digests(playbook.parent / name, name)
     return found
 
 
-def _digest(parts: list[bytes]) -> str:
-    total = hashlib.sha256()
-    for part in parts:
-        total.update(len(part).to_bytes(8, "big") + part)
-    return total.hexdigest()
+def _digest(parts: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,101 @@
+"""A plan that was saved: what it is bound to, and what must not have changed when it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["BoundInput", "BoundRelease", "PlanBinding", "SavedPlan"]
+
+
+@dataclass(frozen=True)
+class BoundRelease:
+    """A release of the pipeline, as Helm's history has it."""
+
+    name: str
+    revision: int
+    """The newest one; 0: there is none."""
+    status: str
+    """Of the newest one, in Helm's words."""
+    last_good: int
+    """The revision that a rollback returns to; 0: there is none."""
+
+    def __str__(self) -> str:
+        if not self.revision:
+            return "not installed"
+        good = f"last good one {self.last_good}" if self.last_good else "none of which is good"
+        return f"at revision {self.revision} ({self.status}), {good}"
+
+
+@dataclass(frozen=True)
+class BoundInput:
+    """One input of a run, such as `values/web.yaml`, and the HMAC-SHA256 of its content."""
+
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class PlanBinding:
+    """The cluster and the inputs that a plan was made from: the same again make the same plan."""
+
+    tool_version: str
+    cluster_uid: str
+    """The UID of the namespace kube-system."""
+    current: KubernetesVersion
+    target: KubernetesVersion
+    steps: tuple[str, ...]
+    """The pipeline, in its order."""
+    releases: tuple[BoundRelease, ...]
+    inputs: tuple[BoundInput, ...]
+
+    def differences(self, now: PlanBinding) -> Iterator[str]:
+        """What differs now, each in a few words."""
+        if now.cluster_uid != self.cluster_uid:
+            yield f"it was made for another cluster (UID {self.cluster_uid}, this one has {now.cluster_uid})"
+        if now.tool_version != self.tool_version:
+            yield f"it was made by upgrader {self.tool_version}, and this is {now.tool_version}"
+        if now.current != self.current:
+            yield f"the API server was at {self.current}, and is at {now.current}"
+        if now.target != self.target:
+            yield f"its target is {self.target}, and not {now.target}"
+        if now.steps != self.steps:
+            yield f"the steps were {', '.join(self.steps)}, and are {', '.join(now.steps)}"
+        releases = {item.name: item for item in now.releases}
+        for item in self.releases:
+            found = releases.get(item.name, item)
+            if found != item:
+                yield f"release {item.name} was {item}, and is {found}"
+        if self.same_key(now):
+            yield from self.changed_inputs(now.inputs)
+
+    def same_key(self, now: PlanBinding) -> bool:
+        """Whether digests can be compared: their key is made of this cluster's records of these releases."""
+        return (self.cluster_uid, self.releases) == (now.cluster_uid, now.releases)
+
+    def changed_inputs(self, now: Iterable[BoundInput]) -> Iterator[str]:
+        """Which inputs differ now, each in a few words."""
+        before, after = ({item.name: item.digest for item in items} for items in (self.inputs, now))
+        for name in dict.fromkeys([*before, *after]):
+            if name not in after:
+                yield f"{name} is gone"
+            elif before.get(name) != after[name]:
+                yield f"{name} changed" if name in before else f"{name} is new"
+
+
+@dataclass(frozen=True)
+class SavedPlan:
+    """A binding, and for how long it may be run. Times are ISO 8601 in UTC."""
+
+    format_version: str
+    created: str
+    expires: str
+    binding: PlanBinding
+
+    def differences(self, now: PlanBinding, time: datetime) -> tuple[str, ...]:
+        """Why it must not be run; nothing where a run at `time` would be exactly what was planned."""
+        expired = time >= datetime.fromisoformat(self.expires)
+        return (*([f"it expired at {self.expires}"] if expired else []), *self.binding.differences(now))
