@@ -1,8 +1,8 @@
 """A digest of each input of a plan: every file that a run may read, and what each chart renders to.
 
 They are keyed: values and inventories hold secrets, which nobody who reads a saved plan may find out by guessing. The
-key is made of Helm's own records in the cluster. Whoever can read those knows the secrets already, every machine that can
-run the plan can read them, and a plan is bound to them anyway, so that none has to be kept anywhere.
+key is made of Helm's own records in the cluster. Whoever can read those knows the secrets already, every machine that
+can run the plan can read them, and a plan is bound to them anyway, so that none has to be kept anywhere.
 """
 
 from __future__ import annotations
