@@ -82,6 +82,18 @@ def _image_policy(cluster: LabCluster) -> None:
         cluster.on_controller("sh", "-c", f"echo '{json.dumps(content)}' > {path}")
 
 
+def _pod_security(cluster: LabCluster) -> None:
+    """What a namespace's labels say of it otherwise: pods on the host's network aren't admitted anywhere."""
+    defaults = {"enforce": "restricted", "enforce-version": "latest"}
+    security = {"apiVersion": "pod-security.admission.config.k8s.io/v1", "kind": "PodSecurityConfiguration"}
+    admission = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [{"name": "PodSecurity", "configuration": {**security, "defaults": defaults}}],
+    }
+    cluster.on_controller("sh", "-c", f"echo '{json.dumps(admission)}' > {_ADMISSION}")
+
+
 WRONG: Mapping[str, WrongApi] = {
     "issuer": WrongApi({"service-account-issuer": "https://other.example"}, names=("service-account-issuer",)),
     "dead etcd": WrongApi({"etcd-servers": "https://127.0.0.1:2999"}, 45.0, ("127.0.0.1:2999",)),
@@ -109,6 +121,7 @@ WRONG: Mapping[str, WrongApi] = {
             "extraVolumeMounts": [{"name": "image-policy", "mountPath": _WEBHOOK, "readOnly": True}],
         },
     ),
+    "pod security": WrongApi({"admission-control-config-file": _ADMISSION}, prepare=_pod_security),
     "a fifth of a CPU": WrongApi(
         others={"resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}}}, seconds=240.0
     ),

@@ -162,7 +162,7 @@ def _close(folder: Path, journal: Journal) -> RunState:
 
 def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, held: HeldLock | None) -> RunResult:
     settings, tools = session.settings, session.tools
-    stop = held.stop if held else StopRequest()
+    stop, compares = held.stop if held else StopRequest(), job.continuity
     with front_end.display() as display, stop_on_signals(stop, lambda text: display.emit(Note(text))):
         if job.earlier:
             display.catch_up(job.earlier)
@@ -177,15 +177,15 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
             clock=tools.clock,
             reporter=reporter,
             stop=stop,
-            recovery=session.recovery(),
+            recovery=session.recovery(lambda: compares is not None and compares.pods_were_admitted),
             patience_seconds=settings.recovery.patience_seconds,
-            continuity=job.continuity,
+            continuity=compares,
         )
         pipeline = job.pipeline
         if probe and job.enforce_availability:
             pipeline = guarded(pipeline, probe.counts, settings.limits)
-        if job.continuity:
-            pipeline = job.continuity.around(pipeline)
+        if compares:
+            pipeline = compares.around(pipeline)
         with probing(probe, reporter):
             result = job.work(runner, pipeline)
         for warning in cordoned(tools.kube):

@@ -148,14 +148,14 @@ class Session:
     def _controllers(self) -> tuple[ControllerReplicas, ...]:
         return tuple(ControllerReplicas(self.tools.hosts, host) for host in self.cluster.controllers)
 
-    def recovery(self) -> Recovery:
-        """Restores an API that doesn't recover by itself."""
-        return self.recover_tools().recovery
+    def recovery(self, admitted: Callable[[], bool]) -> Recovery:
+        """Restores an API that doesn't recover by itself. `admitted`: whether its pods were admitted before the run."""
+        return self.recover_tools(admitted=admitted).recovery
 
-    def recover_tools(self, only: Sequence[str] = ()) -> RecoverTools:
+    def recover_tools(self, only: Sequence[str] = (), admitted: Callable[[], bool] = lambda: False) -> RecoverTools:
         """The tools of a recovery; `only` names the controllers that it may touch, () means all."""
         tools = self.tools
-        examine = Examiner(tools.hosts, tools.kube, self.cluster, only)
+        examine = Examiner(tools.hosts, tools.kube, self.cluster, only, admitted)
         return RecoverTools(
             hosts=tools.hosts,
             helm=tools.helm,

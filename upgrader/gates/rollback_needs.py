@@ -7,12 +7,11 @@ an API server that is down, because no Helm can help then.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, PODS, SECRETS, WORKLOADS
-from upgrader.gates.trial_pod import trial_pod
+from upgrader.gates.trial_pod import NO_DRY_RUN, trial_pod
 from upgrader.node.refused_writes import is_servers_own
 from upgrader.ports import Clock, Kube, KubeObject
 
@@ -20,6 +19,11 @@ __all__ = ["NOT_ACCEPTED", "REFUSALS", "Refusal", "is_refusal", "lasting_refusal
 
 _STORED = re.compile(r"admission webhook|denied (the )?request|exceeded quota|violates PodSecurity", re.IGNORECASE)
 """Refusals by what is stored in the API: every instance answers the same."""
+_NOT_BY_FLAGS = re.compile(
+    r"admission webhook|denied (the )?request|exceeded quota|cannot create resource|" + NO_DRY_RUN, re.IGNORECASE
+)
+"""Refusals that come by what is stored, whatever was admitted before: a quota fills up, a policy is written. Others,
+such as `violates PodSecurity`, come by kube-apiserver's own flags as well."""
 _REFUSED = re.compile(
     r"forbidden|unauthorized|could not find the requested resource|no matches for kind|release: not found",
     re.IGNORECASE,
@@ -51,11 +55,12 @@ class Refusal:
     """Whether the caller was not accepted, which may be the fault of the credentials, too."""
 
 
-def refusal(kube: Kube, release: str = "") -> Refusal | None:
+def refusal(kube: Kube, release: str = "", *, admitted: bool = False) -> Refusal | None:
     """What the API server refuses of what a rollback needs; None for nothing, or where it doesn't answer at all.
 
     `release` names a release in kube-system that is known to be installed: then it must be there, or its records. Four
-    requests, without the records themselves, where neither is missing; the writes are dry runs.
+    requests, without the records themselves, where neither is missing; the writes are dry runs. `admitted`: whether
+    kube-apiserver's pods were admitted before the run that has to be rolled back.
     """
     labels, fields = f"owner=helm,name={release or _WORKLOAD}", f"metadata.name={_WORKLOAD}"
     try:
@@ -75,28 +80,37 @@ def refusal(kube: Kube, release: str = "") -> Refusal | None:
     # Records alone may be elsewhere: in HELM_DRIVER's database, or nowhere, as Argo CD applies charts without them.
     if release and not found:
         return Refusal(f"Helm's records of release {release} are gone: it serves another content than before")
-    return _write_refusal(kube, workloads)
+    return _record_refusal(kube) or next(filter(None, (_pod_refusal(kube, item, admitted) for item in workloads)), None)
 
 
-def _write_refusal(kube: Kube, workloads: Iterable[KubeObject]) -> Refusal | None:
-    """Whether the API server itself, by its admission plugins, refuses a record of Helm's, or a pod of a workload."""
+def _record_refusal(kube: Kube) -> Refusal | None:
+    """Whether the API server itself, by its admission plugins, refuses a record of Helm's."""
     try:
         kube.create(SECRETS, _TRIAL, _NAMESPACE, dry_run=True)
-        for workload in workloads:
-            kube.create(PODS, trial_pod(workload), _NAMESPACE, dry_run=True)
     except ApiError as error:
         if error.status == _FORBIDDEN and is_servers_own(error.message):
             return Refusal(error.message)
     return None
 
 
-def lasting_refusal(kube: Kube, clock: Clock, release: str = "") -> Refusal | None:
+def _pod_refusal(kube: Kube, workload: KubeObject, admitted: bool) -> Refusal | None:
+    """Whether it refuses a pod of a workload: a rollback would wait for it in vain."""
+    try:
+        kube.create(PODS, trial_pod(workload), _NAMESPACE, dry_run=True)
+    except ApiError as error:
+        own = is_servers_own(error.message) or (admitted and not _NOT_BY_FLAGS.search(error.message))
+        if error.status == _FORBIDDEN and own:
+            return Refusal(error.message)
+    return None
+
+
+def lasting_refusal(kube: Kube, clock: Clock, release: str = "", *, admitted: bool = False) -> Refusal | None:
     """The same, where it is refused time after time; takes some seconds only where something is refused."""
     found = None
     for attempt in range(REFUSALS):
         if attempt:
             clock.sleep(_PAUSE_SECONDS)
-        found = refusal(kube, release)
+        found = refusal(kube, release, admitted=admitted)
         if found is None:
             return None
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,7 +51,7 @@ class FakeSession(Session):
     def preflight(self, observed: Observed, plan: Plan) -> tuple[Finding, ...]:
         return self.findings
 
-    def recovery(self) -> Recovery:
+    def recovery(self, admitted: Callable[[], bool]) -> Recovery:
         return FakeRecovery(self.tools.kube)  # type: ignore[arg-type]
 
 

@@ -158,22 +158,41 @@ def test_server_that_forbids_every_write_is_one_that_refuses(status: int, messag
 
 
 class NoPods(FakeKube):
-    """Admits no pod."""
+    """Admits no pod, in these words."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self.words = words
+        self.put(WORKLOADS["Deployment"], DEPLOYMENT)
 
     def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
-        if kind == PODS:
+        if kind == PODS and self.words:
             error = refused(403)
-            error.message = (
-                f'pods "{manifest["metadata"]["name"]}" is forbidden: Post "https://127.0.0.1:2998/": refused'
-            )
+            error.message = f'pods "{manifest["metadata"]["name"]}" is forbidden: {self.words}'
             raise error
         return super().create(kind, manifest, namespace, dry_run=dry_run)
 
 
-@pytest.mark.parametrize(("kube", "refuses"), [(FakeKube(), False), (NoPods(), True)], ids=["pods", "no-pods"])
-def test_server_that_admits_no_pod_is_one_that_refuses(kube: FakeKube, refuses: bool) -> None:
-    """Helm could record its rollback there, and would then wait for a pod that nobody may create."""
-    kube.put(WORKLOADS["Deployment"], DEPLOYMENT)
-    found = refusal(kube)
-    assert (found is not None) is refuses
-    assert found is None or "kube-apiserver-dry-run" in found.text
+@pytest.mark.parametrize(
+    ("words", "alone", "admitted"),
+    [
+        ("", False, False),
+        ('Post "https://127.0.0.1:2998/": connection refused', True, True),
+        ('violates PodSecurity "restricted:latest": host namespaces', False, True),
+        ("pod node label selector conflicts with its namespace", False, True),
+        ("maximum cpu usage per Container is 1, but limit is 2", False, True),
+        ('admission webhook "policy.example" denied the request: no', False, False),
+        ("ValidatingAdmissionPolicy 'x' with binding 'y' denied request: no", False, False),
+        ("exceeded quota: few", False, False),
+        ('User "anna" cannot create resource "pods" in API group ""', False, False),
+    ],
+)
+def test_server_that_admits_no_pod_is_one_that_refuses(words: str, alone: bool, admitted: bool) -> None:
+    """Helm could record its rollback there, and would then wait for a pod that nobody may create.
+
+    `alone`: by its own words. `admitted`: because such a pod was admitted before the run.
+    """
+    kube = NoPods(words)
+    for found, refuses in ((refusal(kube), alone), (refusal(kube, admitted=True), admitted)):
+        assert (found is not None) is refuses
+        assert found is None or "kube-apiserver-dry-run" in found.text

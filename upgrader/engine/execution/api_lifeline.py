@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
 
 from upgrader.errors import RollbackFailed, UpgraderError
 from upgrader.gates.api_absence import api_problem
-from upgrader.gates.rollback_needs import lasting_refusal, refusal
+from upgrader.gates.rollback_needs import Refusal, lasting_refusal, refusal
 from upgrader.model.event import Note, RecoveryEnded, RecoveryStarted
 from upgrader.ports import Clock, Kube, Recovery, Reporter
 from upgrader.wait_and_retry import wait_until
@@ -25,22 +26,31 @@ _REMEDY = (
 class ApiLifeline:
     """Watches over the API server, and recovers it.
 
-    `patience_seconds` is how long it may be unreachable before `recovery` is called; infinity means never.
+    `patience_seconds` is how long it may be unreachable before `recovery` is called; infinity means never. `admitted`
+    tells whether kube-apiserver's pods were admitted before the run.
     """
 
     def __init__(
-        self, *, kube: Kube, clock: Clock, reporter: Reporter, recovery: Recovery, patience_seconds: float
+        self,
+        *,
+        kube: Kube,
+        clock: Clock,
+        reporter: Reporter,
+        recovery: Recovery,
+        patience_seconds: float,
+        admitted: Callable[[], bool],
     ) -> None:
         self._kube = kube
         self._clock = clock
         self._reporter = reporter
         self._recovery = recovery
         self._patience_seconds = patience_seconds
+        self._admitted = admitted
 
     @property
     def holds(self) -> bool:
         """Whether the API is ready now, and accepts what a rollback needs."""
-        return not api_problem(self._kube) and refusal(self._kube) is None
+        return not api_problem(self._kube) and refusal(self._kube, admitted=self._admitted()) is None
 
     def secure(self, *, overdue: bool, release: str = "") -> None:
         """Return once the API is ready, and accepts what a rollback needs.
@@ -48,10 +58,10 @@ class ApiLifeline:
         `overdue` means that the run has waited long enough already. `release` names a Helm release in kube-system that
         is known to be installed. Raises RollbackFailed when the API doesn't become ready, or can't be recovered.
         """
-        refused = lasting_refusal(self._kube, self._clock, release)
+        refused = self._refused(release)
         if refused is None:
             self._await_ready(overdue=overdue)
-            refused = lasting_refusal(self._kube, self._clock, release)
+            refused = self._refused(release)
         if refused is None:
             return
         problem = f"the API server answers, but refuses what a rollback needs: {refused.text}"
@@ -72,6 +82,9 @@ class ApiLifeline:
         except RollbackFailed:
             return False
         return True
+
+    def _refused(self, release: str) -> Refusal | None:
+        return lasting_refusal(self._kube, self._clock, release, admitted=self._admitted())
 
     def _await_ready(self, *, overdue: bool) -> None:
         problem = api_problem(self._kube)

@@ -84,7 +84,12 @@ class Runner:
         self._patience_seconds = patience_seconds
         self._continuity = continuity
         self._lifeline = ApiLifeline(
-            kube=kube, clock=clock, reporter=reporter, recovery=recovery, patience_seconds=patience_seconds
+            kube=kube,
+            clock=clock,
+            reporter=reporter,
+            recovery=recovery,
+            patience_seconds=patience_seconds,
+            admitted=lambda: continuity is not None and continuity.pods_were_admitted,
         )
         self._state = RunState()
         self._overdue = False

@@ -14,7 +14,10 @@ from upgrader.model.outcome import Verdict
 from upgrader.model.settings import BUILT_IN_CHARTS
 from upgrader.ports import Kube, KubeObject
 
-__all__ = ["admitted_templates", "check_admission", "try_pod"]
+__all__ = ["KUBE_APISERVER_TEMPLATE", "admitted_templates", "check_admission", "try_pod"]
+
+KUBE_APISERVER_TEMPLATE = f"Deployment {NAMESPACE}/kube-apiserver"
+"""How the baseline names it."""
 
 _RELEASE = "meta.helm.sh/release-name"
 _AT_MOST = 8

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from upgrader.gates.continuity.admission import KUBE_APISERVER_TEMPLATE
 from upgrader.gates.continuity.api_services import group_version
 from upgrader.gates.continuity.bait import remove_bait
 from upgrader.gates.continuity.clients_gate import ClientsGate
@@ -63,6 +64,11 @@ class Continuity:
             return found
         services = tuple(name for name in found.api_services if built_in(group_version(name)))
         return replace(found, groups=tuple(filter(built_in, found.groups)), api_services=services)
+
+    @property
+    def pods_were_admitted(self) -> bool:
+        """Whether a pod of kube-apiserver's Deployment was admitted before the run."""
+        return self.baseline is not None and KUBE_APISERVER_TEMPLATE in self.baseline.templates
 
     def compare_with(self, baseline: Baseline, taken: datetime) -> None:
         """Compare with this baseline from now on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError
@@ -20,19 +20,27 @@ __all__ = ["Examiner", "read_api"]
 
 @dataclass(frozen=True)
 class Examiner:
-    """Examines the controllers of a cluster, or those that are named; changes nothing."""
+    """Examines the controllers of a cluster, or those that are named; changes nothing.
+
+    `admitted` tells whether kube-apiserver's pods were admitted before the run that it is examined for.
+    """
 
     hosts: Hosts
     kube: Kube
     cluster: Cluster
     only: Sequence[str] = ()
+    admitted: Callable[[], bool] = lambda: False
 
     def __call__(self) -> Diagnosis:
         """Examine once; never raises for a controller that can't be reached."""
         examined = examine_all(self.hosts, self.cluster, self.only)
         api = read_api(self.kube)
         asks = api.answers and not api.refuses
-        return diagnose(examined, _with_refusal(api, self.kube, _release(examined)) if asks else api)
+        return diagnose(examined, self._with_refusal(api, _release(examined)) if asks else api)
+
+    def _with_refusal(self, api: ApiSeen, release: str) -> ApiSeen:
+        found = refusal(self.kube, release, admitted=self.admitted())
+        return ApiSeen(True, api.answer, found.text, found.credentials) if found else api
 
 
 def read_api(kube: Kube) -> ApiSeen:
@@ -43,11 +51,6 @@ def read_api(kube: Kube) -> ApiSeen:
         if error.status in NOT_ACCEPTED:
             return ApiSeen(True, error.message, refuses=error.message, credentials=True)
         return ApiSeen(answers=False, answer=error.message)
-
-
-def _with_refusal(api: ApiSeen, kube: Kube, release: str) -> ApiSeen:
-    found = refusal(kube, release)
-    return ApiSeen(True, api.answer, found.text, found.credentials) if found else api
 
 
 def _release(examined: Sequence[Examined]) -> str:
