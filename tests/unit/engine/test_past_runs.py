@@ -47,6 +47,16 @@ def test_runs_are_listed_by_time_with_their_outcomes(tmp_path: Path) -> None:
     assert "journal.jsonl:2" in runs[2].problem
 
 
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"data": {"sequence": "7"}}', "\udcff", ""])
+def test_journal_that_is_no_journal(tmp_path: Path, line: str) -> None:
+    """Whatever a damaged file holds, the other runs are still listed, and it is named with what is wrong."""
+    broken = tmp_path / a_run(tmp_path, 3) / "journal.jsonl"
+    broken.write_bytes(line.encode(errors="surrogateescape") + b"\n")
+    good = a_run(tmp_path, 2)
+    found = {run.name: run.problem for run in past_runs(tmp_path)}
+    assert found.pop(broken.parent.name) and found == {good: ""}
+
+
 def test_no_runs_yet(tmp_path: Path) -> None:
     """A cluster folder that never saw a run has no history, and nothing to prune."""
     assert past_runs(tmp_path / "runs") == ()

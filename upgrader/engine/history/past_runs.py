@@ -21,6 +21,8 @@ __all__ = ["PastRun", "highest_sequence", "newest_run", "past_runs", "prune", "s
 
 _NAME = re.compile(r"\d{8}T\d{6}-.")
 _REMOVING = ".removing-"
+_LINE_BYTES = 4 * 1024 * 1024
+"""Far more than the first line of any journal has."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,8 @@ def _sequence(folder: Path) -> int:
     """A run's number, which is in the first line of its journal; 0 where it can't be read."""
     try:
         with (folder / JOURNAL).open("rb") as file:
-            found = json.loads(file.readline())["data"]["sequence"]
-    except (OSError, ValueError, KeyError, TypeError):
+            found = json.loads(file.readline(_LINE_BYTES))["data"]["sequence"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return 0
     return found if isinstance(found, int) else 0
 
