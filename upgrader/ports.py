@@ -6,7 +6,7 @@ Everything is synchronous. Errors are those of `upgrader.errors`: adapters trans
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -208,6 +208,8 @@ class PlaybookResult:
     changed: Mapping[str, int]
     failed: Mapping[str, str]
     """Host → the task that failed and its message."""
+    tasks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Host → the names of the tasks that changed something, or would in check mode, in their order."""
 
 
 class Playbooks(Protocol):

@@ -24,6 +24,8 @@ class FakePlaybooks:
     """(File name, variables, limit, check mode) of each run."""
     meanwhile: Callable[[], None] = lambda: None
     """What happens while a playbook runs."""
+    tasks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Host → the tasks that each playbook changes there."""
     endless: bool = False
     """Whether a playbook ends only when it is cancelled."""
 
@@ -46,4 +48,5 @@ class FakePlaybooks:
             raise PlaybookError(f"playbook {playbook.name} was ended")
         if playbook.name in self.errors:
             raise self.errors[playbook.name]
-        return PlaybookResult(changed={}, failed={})
+        changed = {host: len(names) for host, names in self.tasks.items()}
+        return PlaybookResult(changed=changed, failed={}, tasks=self.tasks)

@@ -58,12 +58,13 @@ def test_rescued_failure_is_none(tmp_path: Path, inventory: Path) -> None:
 
 
 def test_limit_and_check_mode(tmp_path: Path, inventory: Path) -> None:
-    """`limit` narrows the hosts; check mode changes nothing."""
-    play = playbook(tmp_path, {"copy": {"content": "x", "dest": str(tmp_path / "made")}})
+    """`limit` narrows the hosts; check mode changes nothing, runs no command, and names what it would change."""
+    copy = {"name": "Make a file", "copy": {"content": "x", "dest": str(tmp_path / "made")}}
+    play = playbook(tmp_path, copy, {"name": "Say it", "debug": {"msg": "x"}}, {"name": "Run it", "command": "false"})
     result = AnsiblePlaybooks().run(
         play, inventory=inventory, variables={}, limit="one", timeout_seconds=60, check=True
     )
-    assert dict(result.changed) == {"one": 1}
+    assert dict(result.changed) == {"one": 1} and dict(result.tasks) == {"one": ("Make a file",)}
     assert not (tmp_path / "made").exists()
 
 

@@ -86,9 +86,10 @@ class _Ending:
 
 @dataclass
 class _Events:
-    """What is kept of a run's events: each host's last failure, and the final counts."""
+    """What is kept of a run's events: each host's last failure and changes, and the final counts."""
 
     failures: dict[str, str] = field(default_factory=dict)
+    changes: dict[str, list[str]] = field(default_factory=dict)
     stats: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def take(self, event: dict[str, Any]) -> bool:
@@ -96,6 +97,8 @@ class _Events:
         kind, data = event.get("event", ""), event.get("event_data", {})
         if kind in ("runner_on_failed", "runner_on_unreachable"):
             self.failures[data["host"]] = f"task '{data.get('task', '?')}': {_message(data.get('res') or {})}"
+        elif kind == "runner_on_ok" and (data.get("res") or {}).get("changed"):
+            self.changes.setdefault(data["host"], []).append(str(data.get("task", "?")))
         elif kind == "playbook_on_stats":
             self.stats = {name: data.get(name) or {} for name in ("changed", "failures", "dark")}
         return False
@@ -117,7 +120,8 @@ def _result(playbook: Path, status: str, events: _Events, output: list[str], tim
         raise PlaybookError("\n".join([*lines, *(f"  {host}: {why}" for host, why in failed.items())]))
     if status != "successful":
         raise PlaybookError(f"playbook {playbook.name} could not be run ({status}):\n" + "\n".join(output))
-    return PlaybookResult(changed=events.stats.get("changed", {}), failed={})
+    tasks = {host: tuple(names) for host, names in sorted(events.changes.items())}
+    return PlaybookResult(changed=events.stats.get("changed", {}), failed={}, tasks=tasks)
 
 
 def _message(result: dict[str, Any]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
+from upgrader.app.host_changes import host_changes
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.saved_plans import BoundPlan, bind, read_plan, refuse_other_run, write_plan
 from upgrader.app.wiring import Session, open_session
@@ -19,13 +20,13 @@ from upgrader.model.event import SkippedCheck
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan
-from upgrader.model.plan_document import PlanDocument
+from upgrader.model.plan_document import HostChanges, PlanDocument
 from upgrader.model.run_kind import RunKind
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import inhibits
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 
-__all__ = ["CheckedPlan", "ProposedUpgrade", "plan_upgrade", "propose_upgrade", "save_plan"]
+__all__ = ["CheckedPlan", "ProposedUpgrade", "check_upgrade", "plan_upgrade", "propose_upgrade", "save_plan"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class CheckedPlan:
     findings: tuple[Finding, ...]
     usual_seconds: Mapping[str, float] = field(default_factory=dict)
     """How long steps took in earlier runs of the folder, by their names."""
+    host_changes: Mapping[str, HostChanges] = field(default_factory=dict)
+    """What playbooks would change, by their steps' names; only a plan asks for it."""
 
     @property
     def inhibited(self) -> bool:
@@ -45,7 +48,7 @@ class CheckedPlan:
     @property
     def document(self) -> PlanDocument:
         """As it is shown."""
-        return PlanDocument.of(self.plan, self.findings, self.usual_seconds)
+        return PlanDocument.of(self.plan, self.findings, self.usual_seconds, self.host_changes)
 
     def refuse_if_blocked(self) -> None:
         """Raise Inhibited where a check forbids the run."""
@@ -87,11 +90,18 @@ class ProposedUpgrade:
         )
 
 
-def plan_upgrade(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedPlan:
-    """What an upgrade would change, and what the checks find. Changes nothing. `target` None means the file's."""
+def check_upgrade(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedPlan:
+    """What the checks find. Changes nothing. `target` None means the file's."""
     with open_session(folder, target) as session:
         observed = session.observe()
         return _checked(session, observed, session.plan(observed), skips)
+
+
+def plan_upgrade(folder: Path, target: KubernetesVersion | None) -> CheckedPlan:
+    """What an upgrade would change, on the hosts as well, and what the checks find. Changes nothing."""
+    with open_session(folder, target) as session:
+        observed = session.observe()
+        return _asked(session, _checked(session, observed, session.plan(observed), NO_SKIPS))
 
 
 def save_plan(folder: Path, target: KubernetesVersion | None, path: Path) -> CheckedPlan:
@@ -103,7 +113,7 @@ def save_plan(folder: Path, target: KubernetesVersion | None, path: Path) -> Che
         observed = session.observe()
         plan = session.plan(observed)
         bound = bind(session, observed, plan, path)
-        checked = _checked(session, observed, plan, NO_SKIPS)
+        checked = _asked(session, _checked(session, observed, plan, NO_SKIPS))
         write_plan(path, bound, checked.document, session.tools.clock.now())
         return checked
 
@@ -149,6 +159,10 @@ def propose_upgrade(
 def _checked(session: Session, observed: Observed, plan: Plan, skips: Skips) -> CheckedPlan:
     usual = usual_seconds(run.state for run in past_runs(session.settings.folder / "runs"))
     return CheckedPlan(plan, skips.apply(session.preflight(observed, plan)), usual)
+
+
+def _asked(session: Session, checked: CheckedPlan) -> CheckedPlan:
+    return replace(checked, host_changes=host_changes(session, checked.plan))
 
 
 def _mention_interrupted(folder: Path, front_end: FrontEnd) -> None:

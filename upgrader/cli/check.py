@@ -11,7 +11,7 @@ from typing import Literal
 import click
 import yaml
 
-from upgrader.app.upgrade import CheckedPlan, plan_upgrade
+from upgrader.app.upgrade import CheckedPlan, check_upgrade
 from upgrader.cli.command_line import REASON, SKIP, TARGET, mention_needless
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.skipping import Skips
@@ -46,7 +46,7 @@ def check(
     has an id, which docs/reference/checks.md explains. Exits with 3 when a check blocks the run.
     """
     skips = Skips.of(skipped, reason)
-    checked = plan_upgrade(folder, target, skips)
+    checked = check_upgrade(folder, target, skips)
     mention_needless(skips, checked.findings)
     if output == "table":
         print_findings(checked.findings, f"{checked.plan.current} → {checked.plan.target}", sys.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from upgrader.model.finding import Finding
@@ -11,9 +12,9 @@ from upgrader.model.images import ImageChange, image_changes
 from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedStep
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["FORMAT_VERSION", "PlanDocument", "StepDocument", "Undo"]
+__all__ = ["FORMAT_VERSION", "HostChange", "HostChanges", "PlanDocument", "StepDocument", "Undo"]
 
-FORMAT_VERSION: Literal["1.0"] = "1.0"
+FORMAT_VERSION: Literal["1.1"] = "1.1"
 """Of the JSON: the second number goes up when fields are added, the first when a reader would misunderstand them."""
 
 
@@ -46,8 +47,36 @@ class Undo:
 
 
 @dataclass(frozen=True)
+class HostChange:
+    """The tasks of a playbook that would change a host, by their names, in their order."""
+
+    host: str
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HostChanges:
+    """What a playbook would change, as Ansible's check mode tells: what depends on an earlier task, and commands, it
+    can't know. `unknown`: why it could not be asked, "" where it was.
+    """
+
+    hosts: tuple[HostChange, ...] = ()
+    unknown: str = ""
+
+    def __str__(self) -> str:
+        if self.unknown:
+            return f"unknown: {self.unknown}"
+        if not self.hosts:
+            return "nothing, as far as Ansible's check mode knows"
+        return "; ".join(f"{item.host}: {', '.join(item.tasks)}" for item in self.hosts)
+
+
+@dataclass(frozen=True)
 class StepDocument:
-    """One step of a run. `usual_seconds` is its median in earlier runs of this folder; null where there are none."""
+    """One step of a run. `usual_seconds` is its median in earlier runs of this folder; null where there are none.
+
+    `hosts` is what a playbook would change; null for a release.
+    """
 
     name: str
     kind: Literal["release", "playbook"]
@@ -57,13 +86,14 @@ class StepDocument:
     usual_seconds: float | None
     images: tuple[ImageChange, ...]
     changes: tuple[ObjectChange, ...]
+    hosts: HostChanges | None = None
 
     @classmethod
-    def of(cls, step: PlannedStep, usual_seconds: float | None) -> StepDocument:
+    def of(cls, step: PlannedStep, usual_seconds: float | None, hosts: HostChanges | None = None) -> StepDocument:
         """How a planned step is shown. A playbook is named without its folder; an unchanged step takes no time."""
         undo = Undo.of(step)
         if isinstance(step, PlannedPlaybook):
-            return cls(step.name, "playbook", step.action, step.playbook.name, undo, usual_seconds, (), ())
+            return cls(step.name, "playbook", step.action, step.playbook.name, undo, usual_seconds, (), (), hosts)
         seconds = usual_seconds if step.action != "unchanged" else None
         images = image_changes(step.before, step.after)
         return cls(step.name, "release", step.action, step.summary, undo, seconds, images, step.changes)
@@ -83,13 +113,21 @@ class PlanDocument:
     """The first step that nothing rolls back: once it has begun, neither it nor a step before it is rolled back."""
     steps: tuple[StepDocument, ...]
     findings: tuple[Finding, ...]
-    format_version: Literal["1.0"] = FORMAT_VERSION
+    format_version: Literal["1.1"] = FORMAT_VERSION
     offline: Literal[False] = False
 
     @classmethod
-    def of(cls, plan: Plan, findings: Sequence[Finding], usual: Mapping[str, float]) -> PlanDocument:
-        """How a plan is shown; `usual` has the seconds that steps took before, by their names."""
-        steps = tuple(StepDocument.of(step, usual.get(step.name)) for step in plan.steps)
+    def of(
+        cls,
+        plan: Plan,
+        findings: Sequence[Finding],
+        usual: Mapping[str, float],
+        hosts: Mapping[str, HostChanges] = MappingProxyType({}),
+    ) -> PlanDocument:
+        """How a plan is shown; `usual` has the seconds that steps took before, `hosts` what playbooks would change, by
+        the steps' names.
+        """
+        steps = tuple(StepDocument.of(step, usual.get(step.name), hosts.get(step.name)) for step in plan.steps)
         return cls(
             plan.current,
             plan.target,

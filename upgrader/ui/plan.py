@@ -59,6 +59,8 @@ def _steps(plan: PlanDocument) -> RenderableType:
 def _more(step: StepDocument) -> Iterator[str]:
     """What a run would want to know of a step that it carries out."""
     yield from distinct_images(step)
+    if step.hosts is not None:
+        yield f"would change {step.hosts}"
     if step.action != "unchanged":
         took = f"; took {duration(step.usual_seconds)} in earlier runs" if step.usual_seconds is not None else ""
         yield f"undo: {step.undo}{took}"

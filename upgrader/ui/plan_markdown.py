@@ -38,7 +38,8 @@ def _live(plan: PlanDocument) -> str:
 def _row(step: StepDocument) -> tuple[str, ...]:
     images = "<br>".join(map(code, distinct_images(step)))
     took = duration(step.usual_seconds) if step.usual_seconds is not None else ""
-    return code(step.name), step.action, code(step.summary), images, code(str(step.undo)), took
+    change = code(step.summary) + (f"<br>would change {code(str(step.hosts))}" if step.hosts is not None else "")
+    return code(step.name), step.action, change, images, code(str(step.undo)), took
 
 
 def _no_return(step: str) -> str:

@@ -20,7 +20,7 @@ from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.resume import resumable_run
 from upgrader.app.rollback import run_to_roll_back
-from upgrader.app.upgrade import plan_upgrade, propose_upgrade
+from upgrader.app.upgrade import check_upgrade, plan_upgrade, propose_upgrade
 from upgrader.app.wiring import Session
 from upgrader.engine.journal.journal_file import JOURNAL, read_journal
 from upgrader.engine.locks.fence import Fence
@@ -159,7 +159,7 @@ def test_check_that_is_skipped_does_not_forbid_an_upgrade(
     found = Finding("webhooks.no-backend", "error", "webhook x refuses pods")
     monkeypatch.setattr(FakeSession, "findings", (found,))
     skips = Skips.of([found.id], "x is gone on Monday")
-    assert not plan_upgrade(tmp_path, TO, skips).inhibited and plan_upgrade(tmp_path, TO).inhibited
+    assert not check_upgrade(tmp_path, TO, skips).inhibited and check_upgrade(tmp_path, TO).inhibited
     with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False, skips=skips) as proposed:
         finished = proposed.execute()
     assert finished.state.outcome == "succeeded"

@@ -169,7 +169,7 @@ class WorldPlaybooks(FakePlaybooks):
         self.fate.instant(f"before {playbook.name}")
         self.fate.instant(f"in the middle of {playbook.name}")
         result = super().run(playbook, **arguments)
-        self.completed += 1
+        self.completed += not arguments.get("check")
         self.fate.instant(f"after {playbook.name}")
         return result
 

@@ -180,3 +180,11 @@ def test_playbook_needs_a_lock(hosts: FakeHosts, clock: FakeClock) -> None:
     """Without the cluster's lock nothing runs."""
     with pytest.raises(PlaybookError, match="only under the cluster's lock"):
         Fence(hosts, CONTROLLERS, clock).enter("reboot.yml")
+
+
+def test_check_mode_needs_no_lock(tmp_path: Path, hosts: FakeHosts, clock: FakeClock) -> None:
+    """A plan asks what a playbook would change while another machine upgrades the cluster, and keeps nobody out."""
+    playbooks = FakePlaybooks()
+    fenced = FencedPlaybooks(playbooks, Fence(hosts, CONTROLLERS, clock))
+    fenced.run(tmp_path / "a.yml", inventory=tmp_path / "hosts.yml", variables={}, timeout_seconds=1.0, check=True)
+    assert playbooks.ran == [("a.yml", {}, "", True)] and not hosts.files

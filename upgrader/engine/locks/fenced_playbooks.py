@@ -37,6 +37,16 @@ class FencedPlaybooks:
         check: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> PlaybookResult:
+        if check:  # changes nothing: it may be asked for while others hold the lock
+            return self._playbooks.run(
+                playbook,
+                inventory=inventory,
+                variables=variables,
+                limit=limit,
+                timeout_seconds=timeout_seconds,
+                check=True,
+                cancelled=cancelled,
+            )
         self._fence.enter(playbook.name)
         with _watched(self._fence, self._every_seconds) as lost_to:
             try:
