@@ -7,10 +7,11 @@ an API server that is down, because no Helm can help then.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError, ApiUnavailable
-from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, PODS, SECRETS, WORKLOADS
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, PODS, REPLICA_SETS, SECRETS, WORKLOADS
 from upgrader.gates.trial_pod import NO_DRY_RUN, trial_pod
 from upgrader.node.refused_writes import is_servers_own
 from upgrader.ports import Clock, Kube, KubeObject
@@ -58,7 +59,7 @@ class Refusal:
 def refusal(kube: Kube, release: str = "", *, admitted: bool = False) -> Refusal | None:
     """What the API server refuses of what a rollback needs; None for nothing, or where it doesn't answer at all.
 
-    `release` names a release in kube-system that is known to be installed: then it must be there, or its records. Four
+    `release` names a release in kube-system that is known to be installed: then it must be there, or its records. Five
     requests, without the records themselves, where neither is missing; the writes are dry runs. `admitted`: whether
     kube-apiserver's pods were admitted before the run that has to be rolled back.
     """
@@ -93,15 +94,41 @@ def _record_refusal(kube: Kube) -> Refusal | None:
     return None
 
 
-def _pod_refusal(kube: Kube, workload: KubeObject, admitted: bool) -> Refusal | None:
-    """Whether it refuses a pod of a workload: a rollback would wait for it in vain."""
+def _pod_refusal(kube: Kube, deployment: KubeObject, admitted: bool) -> Refusal | None:
+    """Whether it refuses every pod like those that run: a rollback would wait for one in vain.
+
+    Those that run were admitted. The Deployment's own template may be the mistake itself, which any API server refuses:
+    a priority class that doesn't exist, or more memory than a limit allows.
+    """
+    found = None
     try:
-        kube.create(PODS, trial_pod(workload), _NAMESPACE, dry_run=True)
+        for replica_set in _running(kube, deployment):
+            found = _refused_pod(kube, replica_set, admitted)
+            if found is None:
+                return None
+    except ApiError:
+        return None  # what can't be read is no evidence
+    return found
+
+
+def _refused_pod(kube: Kube, replica_set: KubeObject, admitted: bool) -> Refusal | None:
+    try:
+        kube.create(PODS, trial_pod(replica_set), _NAMESPACE, dry_run=True)
     except ApiError as error:
         own = is_servers_own(error.message) or (admitted and not _NOT_BY_FLAGS.search(error.message))
         if error.status == _FORBIDDEN and own:
             return Refusal(error.message)
     return None
+
+
+def _running(kube: Kube, deployment: KubeObject) -> Iterator[KubeObject]:
+    """The ReplicaSets of a Deployment that have a Ready pod."""
+    uid = deployment["metadata"].get("uid")
+    for item in kube.list(REPLICA_SETS, _NAMESPACE):
+        owners = item["metadata"].get("ownerReferences") or ()
+        ready = (item.get("status") or {}).get("readyReplicas") or 0
+        if ready and uid is not None and any(owner.get("uid") == uid for owner in owners):
+            yield item
 
 
 def lasting_refusal(kube: Kube, clock: Clock, release: str = "", *, admitted: bool = False) -> Refusal | None:

@@ -8,7 +8,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from upgrader.errors import ApiError, ApiLost, ApiUnavailable
 from upgrader.gates.api_absence import ApiAbsence
-from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, PODS, SECRETS, WORKLOADS
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, PODS, REPLICA_SETS, SECRETS, WORKLOADS
 from upgrader.gates.rollback_needs import REFUSALS, is_refusal, lasting_refusal, refusal
 from upgrader.model.outcome import holds, pending
 from upgrader.ports import Kind, KubeObject
@@ -158,17 +158,23 @@ def test_server_that_forbids_every_write_is_one_that_refuses(status: int, messag
 
 
 class NoPods(FakeKube):
-    """Admits no pod, in these words."""
+    """Admits no pod whose name begins so, in these words. Its ReplicaSets `-old` and `-new` have so many Ready pods."""
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, words: str, begins: str = "kube-apiserver", old: int = 1, new: int = 0) -> None:
         super().__init__()
-        self.words = words
-        self.put(WORKLOADS["Deployment"], DEPLOYMENT)
+        self.words, self.begins = words, begins
+        meta: dict[str, object] = {"name": "kube-apiserver", "namespace": "kube-system", "uid": "u"}
+        self.put(WORKLOADS["Deployment"], {**DEPLOYMENT, "metadata": meta})
+        for name, ready in (("old", old), ("new", new)):
+            meta = {"name": f"kube-apiserver-{name}", "namespace": "kube-system", "ownerReferences": [{"uid": "u"}]}
+            found = {"metadata": meta, "spec": {"template": TEMPLATE}, "status": {"readyReplicas": ready}}
+            self.put(REPLICA_SETS, found)
 
     def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
-        if kind == PODS and self.words:
+        name = manifest["metadata"]["name"]
+        if kind == PODS and self.words and name.startswith(self.begins):
             error = refused(403)
-            error.message = f'pods "{manifest["metadata"]["name"]}" is forbidden: {self.words}'
+            error.message = f'pods "{name}" is forbidden: {self.words}'
             raise error
         return super().create(kind, manifest, namespace, dry_run=dry_run)
 
@@ -195,4 +201,13 @@ def test_server_that_admits_no_pod_is_one_that_refuses(words: str, alone: bool, 
     kube = NoPods(words)
     for found, refuses in ((refusal(kube), alone), (refusal(kube, admitted=True), admitted)):
         assert (found is not None) is refuses
-        assert found is None or "kube-apiserver-dry-run" in found.text
+        assert found is None or "kube-apiserver-old-dry-run" in found.text
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, 0), (1, 1), (0, 0)])
+def test_change_that_no_api_server_would_admit_is_no_refusal(old: int, new: int) -> None:
+    """Values with a priority class that doesn't exist: their own pods are forbidden, and those that run are not. The
+    API server is right, and must not be stopped; where none is Ready, nothing is known.
+    """
+    kube = NoPods("no PriorityClass with name x was found", "kube-apiserver-new", old, new)
+    assert refusal(kube, admitted=True) is None
