@@ -100,7 +100,7 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
                 stdin=asyncio.subprocess.PIPE if input is not None else asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=errors,
-                env={**os.environ, CLUSTER_VARIABLE: self._cluster_uid()},
+                env={**_environment(), CLUSTER_VARIABLE: self._cluster_uid()},
                 start_new_session=True,
             )
             talk = asyncio.ensure_future(process.communicate(input))
@@ -353,3 +353,8 @@ def _translated(release: str, text: str) -> HelmError | ApiUnavailable:
     if any(words in cause for words in _NOT_REACHED):
         return ApiUnavailable(f"Helm could not reach the API server for release '{release}': {cause}")
     return HelmError(f"Helm failed on release '{release}': {cause}", remedy=f"See: helm history {release}")
+
+
+def _environment() -> dict[str, str]:
+    """Without what would take Helm to another cluster, or another user, than its kubeconfig and context."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("HELM_KUBE")}

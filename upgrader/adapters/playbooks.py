@@ -174,6 +174,8 @@ def _environment(front: Path) -> dict[str, str]:
         # Ansible refuses to start in a locale that isn't UTF-8, which a CI job's often isn't.
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_NOCOLOR": "1",
+        # Or else plugins leave bytecode in the cluster folder, and take what they find there.
+        "PYTHONPYCACHEPREFIX": str(front.parent / "bytecode"),
         # Whatever an ansible.cfg says: a machine that nobody has verified must not get a controller's secrets.
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_RETRY_FILES_ENABLED": "0",

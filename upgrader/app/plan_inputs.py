@@ -2,33 +2,55 @@
 
 They are keyed: values and inventories hold secrets, which nobody who reads a saved plan may find out by guessing. The
 key is made of Helm's own records in the cluster. Whoever can read those knows the secrets already, every machine that
-can run the plan can read them, and a plan is bound to them anyway, so that none has to be kept anywhere.
+can run the plan can read them, and a plan is bound to them anyway, so that none has to be kept anywhere. A salt for
+each plan and the input's name keep digests of equal contents apart: nobody who may put a file into the folder can
+compare it with one that he may not read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
-from collections.abc import Collection, Iterable
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from upgrader.engine.execution.input_files import file_digests
+from upgrader.config.kubeconfig import named_files
+from upgrader.engine.execution.input_files import canonical, file_digests, identity
 from upgrader.errors import UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
-from upgrader.model.plan import Plan, PlannedPlaybook
+from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
 from upgrader.model.saved_plan import BoundInput, BoundRelease
 from upgrader.model.settings import Settings
 from upgrader.ports import Kube
 
-__all__ = ["plan_inputs", "records_key"]
+__all__ = ["PlanKey", "plan_inputs", "records_key"]
 
-_NOT_READ = ("runs", ".git")
-"""What the run writes itself, and what nothing reads."""
+_OWN = "runs"
+"""What the run writes itself, in the cluster folder."""
+_VARIABLES = frozenset({"group_vars", "host_vars"})
+_CONFIGURATIONS = (Path("~/.ansible.cfg"), Path("/etc/ansible/ansible.cfg"))
+"""Where Ansible looks for its configuration; it runs in a folder of its own, without one."""
+
+
+@dataclass(frozen=True)
+class PlanKey:
+    """What the digests and the seal of one plan are keyed with. `salt` is in the file, `secret` nowhere."""
+
+    secret: bytes
+    salt: str
+
+    def of(self, purpose: str, content: bytes = b"") -> hmac.HMAC:
+        """A digest for one purpose only, such as `input values/web.yaml`."""
+        made = hmac.new(self.secret, digestmod="sha256")
+        made.update(b"%d\0%s\0%d\0%s\0" % (len(self.salt), self.salt.encode(), len(purpose), _bytes(purpose)))
+        made.update(content)
+        return made
 
 
 def records_key(kube: Kube, namespaces: Iterable[tuple[BoundRelease, str]]) -> bytes:
-    """The key: a digest of Helm's newest record of each release that is installed, and of the record's UID.
+    """The secret: a digest of Helm's newest record of each release that is installed, and of the record's UID.
 
     Raises UsageError where there is none, ApiUnavailable or ApiError where they can't be read.
     """
@@ -43,35 +65,113 @@ def records_key(kube: Kube, namespaces: Iterable[tuple[BoundRelease, str]]) -> b
             "a plan can't be saved: Helm has no record of any release in a Secret, and its key is made of those",
             remedy="Adopt the cluster first (upgrader adopt); with another HELM_DRIVER, plans can't be saved.",
         )
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()
+    return hashlib.sha256(canonical(parts).encode()).digest()
 
 
-def plan_inputs(settings: Settings, plan: Plan, key: bytes, leave_out: Collection[Path]) -> tuple[BoundInput, ...]:
-    """Each input by its name in messages. `leave_out`: files in the cluster folder that are no inputs.
+def plan_inputs(
+    settings: Settings, plan: Plan, key: PlanKey, file: Path, tools: Mapping[str, str]
+) -> tuple[BoundInput, ...]:
+    """Each input by its name in messages. `file` is the plan's own; `tools`: the version of each program that is used.
 
     All of the cluster folder counts, whoever reads it: a playbook may include any file. Of what is elsewhere, the
-    charts count, the inventory's folder, and the folders of playbooks. Raises UsageError for what can't be read.
+    charts count, and the folders of the inventory, of playbooks and of what links to them lead to. Raises UsageError
+    for what can't be read.
     """
-    folder = settings.folder.absolute()
-    left_out = (*(folder / name for name in _NOT_READ), settings.kubeconfig, *leave_out)
-    found = file_digests(folder, "", leave_out=left_out, key=key)
+    folder = settings.folder.resolve()
+    left_out = _left_out(settings, plan, file)
+    found: dict[str, str] = {}
+
+    def add(name: str, digest: str) -> None:
+        if name in found:
+            raise UsageError(f"two inputs of the plan are called {name!r}", remedy="Rename one of them.")
+        found[name] = digest
+
+    def add_text(name: str, text: str) -> None:
+        add(name, key.of(f"text {name}", _bytes(text)).hexdigest())
+
+    def add_files(root: Path, name: str) -> None:
+        digests = file_digests(root, name, leave_out=left_out, new_digest=lambda name: key.of(f"file {name}"))
+        for each, digest in digests.items():
+            add(each, digest)
+
+    add_files(folder, "")
     for name, root in _elsewhere(settings, plan):
-        if not root.absolute().is_relative_to(folder):
-            found |= file_digests(root, name, leave_out=left_out, key=key)
+        if not root.resolve().is_relative_to(folder):
+            add_files(root.resolve(), f"({name})")
     for step in plan.steps:
-        if not isinstance(step, PlannedPlaybook):
-            values = json.dumps([step.spec.namespace, step.spec.values], sort_keys=True, default=str)
-            found[f"the values of {step.name}"] = hmac.digest(key, values.encode(), "sha256").hex()
-            found[f"what {step.name} renders to"] = hmac.digest(key, step.after.encode(), "sha256").hex()
+        if isinstance(step, PlannedRelease):
+            add_text(f"(the values of {step.name})", canonical([step.spec.namespace, step.spec.values]))
+            add_text(f"(what {step.name} renders to)", step.after)
+    add_text("(the settings)", _settings(settings, folder))
+    for name, value in _ansibles_environment():
+        add_text(f"({name})", value)
+    for name, version in tools.items():
+        add_text(f"(the version of {name})", version)
     return tuple(BoundInput(name, digest) for name, digest in found.items())
 
 
-def _elsewhere(settings: Settings, plan: Plan) -> Iterable[tuple[str, Path]]:
-    yield "the inventory's folder", settings.inventory.parent
+def _left_out(settings: Settings, plan: Plan, file: Path) -> Collection[Path]:
+    """What changes from machine to machine, or from run to run; never what a step names, or Ansible reads by itself."""
+    own = settings.folder / _OWN
+    given = (settings.kubeconfig, *named_files(settings.kubeconfig), file)
+    named = dict(_named(settings, plan))
+    for path in given:
+        for name, root in named.items():
+            if identity(path) is not None and identity(path) == identity(root):
+                raise UsageError(f"{path} is {name}, and must count", remedy="Give it a place of its own.")
+        if _VARIABLES & set(path.resolve().parts):
+            raise UsageError(f"{path} is where Ansible reads variables", remedy="Give it a place of its own.")
+    for name, root in named.items():
+        if root.resolve().is_relative_to(own.resolve()) or ".git" in root.resolve().parts:
+            raise UsageError(
+                f"{name} is in {root.parent}, which a saved plan can't be bound to", remedy="Move it elsewhere."
+            )
+    return (own, *given)
+
+
+def _named(settings: Settings, plan: Plan) -> Iterator[tuple[str, Path]]:
+    yield "the inventory", settings.inventory
     for step in plan.steps:
         if isinstance(step, PlannedPlaybook):
-            yield f"the folder of {step.playbook.name}", step.playbook.parent
+            yield f"the playbook of {step.name}", step.playbook
             if step.undo is not None:
-                yield f"the folder of {step.undo.name}", step.undo.parent
+                yield f"the undo of {step.name}", step.undo
         else:
             yield f"the chart of {step.name}", step.spec.chart
+
+
+def _elsewhere(settings: Settings, plan: Plan) -> Iterator[tuple[str, Path]]:
+    """The roots that may lie outside of the cluster folder. Ansible looks beside a file where a link to it leads."""
+    for name, path in _named(settings, plan):
+        if name.startswith("the chart"):
+            yield name, path
+        else:
+            yield f"beside {name}", path.parent
+            if path.resolve().parent != path.parent.resolve():
+                yield f"beside what {name} links to", path.resolve().parent
+
+
+def _settings(settings: Settings, folder: Path) -> str:
+    """As they were read, with paths in the folder relative to it: upgrader.yaml may have been another one then."""
+    inside = settings.kubeconfig.resolve().is_relative_to(folder)
+    kubeconfig = settings.kubeconfig.resolve().relative_to(folder) if inside else Path("elsewhere")
+    text = repr(replace(settings, folder=Path(), kubeconfig=kubeconfig))
+    for path in {str(settings.folder), str(settings.folder.absolute()), str(folder)} - {"."}:
+        text = text.replace(path, "")
+    return text
+
+
+def _ansibles_environment() -> Iterator[tuple[str, str]]:
+    """What else tells Ansible what to do, and where to look for code."""
+    for name, value in sorted(os.environ.items()):
+        if name.startswith("ANSIBLE_"):
+            yield name, value
+    given = os.environ.get("ANSIBLE_CONFIG")
+    for path in [Path(given)] if given else [path.expanduser() for path in _CONFIGURATIONS]:
+        if path.is_file():
+            yield str(path.name if given else path), path.read_text(errors="replace")
+
+
+def _bytes(text: str) -> bytes:
+    """Also of names that are no UTF-8."""
+    return text.encode(errors="surrogateescape")

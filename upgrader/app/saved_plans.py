@@ -4,41 +4,45 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
+import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from upgrader import __version__
-from upgrader.app.plan_inputs import plan_inputs, records_key
+from upgrader.app.plan_inputs import PlanKey, plan_inputs, records_key
 from upgrader.app.wiring import Session
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import Inhibited, StepFailed, UsageError
 from upgrader.model.json_values import from_json, to_json
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedRelease
+from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
 from upgrader.model.plan_document import FORMAT_VERSION, PlanDocument
 from upgrader.model.release import last_good
 from upgrader.model.saved_plan import BoundInput, BoundRelease, PlanBinding, SavedPlan
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["VALID", "BoundPlan", "SavedFile", "bind", "read_plan", "refuse_other_run", "write_plan"]
+__all__ = ["VALID", "BoundPlan", "SavedFile", "bind", "read_plan", "write_plan"]
 
 VALID = timedelta(hours=24)
 """For how long a saved plan may be run: the checks' findings that somebody approved it by grow old."""
 
-_MOST_BYTES = 64 * 1024 * 1024
+_MOST_BYTES = 8 * 1024 * 1024
+_SEAL = re.compile("[0-9a-f]{64}")
 _REMEDY = "Make a new plan with `upgrader plan --out FILE`, and have it approved again."
 
 
 @dataclass(frozen=True)
 class BoundPlan:
-    """What a plan is bound to, and how its inputs are read again."""
+    """What a plan is bound to, the key of its digests, and how its inputs are read again."""
 
     binding: PlanBinding
+    key: PlanKey
     read_inputs: Callable[[], tuple[BoundInput, ...]]
-    key: bytes
 
     def refuse_changes(self) -> None:
         """Raise StepFailed where an input is no longer what it was: Ansible and Helm read files when a step begins."""
@@ -48,23 +52,68 @@ class BoundPlan:
             raise StepFailed("\n".join(lines), remedy=_REMEDY)
 
 
+@dataclass(frozen=True)
+class SavedFile:
+    """A saved plan as it was read, and the whole content of its file."""
+
+    path: Path
+    saved: SavedPlan
+    content: Mapping[str, Any]
+
+    @property
+    def target(self) -> KubernetesVersion:
+        """The version that it upgrades to."""
+        return self.saved.binding.target
+
+    def bind_again(self, session: Session, observed: Observed, plan: Plan) -> BoundPlan:
+        """Raise Inhibited, naming each thing that differs, unless a run would be exactly what was saved."""
+        now = _binding(session, observed, plan)
+        differences = list(self.saved.differences(now, session.tools.clock.now()))
+        bound = None
+        # Only with the same key can anything be said of the rest: nothing is run without a seal that fits.
+        if self.saved.binding.same_key(now):
+            bound = _bound(session, plan, now, self.path, self.saved.salt)
+            if hmac.compare_digest(str(self.content["seal"]), _seal(self.content, bound.key)):
+                differences += self.saved.binding.changed_inputs(bound.binding.inputs)
+            else:
+                differences.append("the file was changed after it was saved: its seal doesn't fit")
+        if differences or bound is None:
+            what = differences or ["the releases are others"]
+            lines = ["the saved plan is not what would be run now; nothing was changed:", *what]
+            raise Inhibited("\n".join(lines), remedy=_REMEDY)
+        return bound
+
+
 def bind(session: Session, observed: Observed, plan: Plan, file: Path) -> BoundPlan:
     """What a plan is made from, here and now. `file`: where it is saved, which is no input.
 
     Raises ApiError where the cluster can't be told from another one, UsageError where an input can't be read.
     """
-    steps = [step for step in plan.steps if isinstance(step, PlannedRelease)]
-    releases = tuple(_release(step, observed) for step in steps)
-    key = records_key(session.tools.kube, zip(releases, (step.spec.namespace for step in steps), strict=True))
+    return _bound(session, plan, _binding(session, observed, plan), file, secrets.token_hex(32))
+
+
+def _binding(session: Session, observed: Observed, plan: Plan) -> PlanBinding:
+    """All but the inputs."""
+    return PlanBinding(
+        __version__,
+        session.cluster_uid(),
+        plan.current,
+        plan.target,
+        tuple(f"{'playbook' if isinstance(step, PlannedPlaybook) else 'release'} {step.name}" for step in plan.steps),
+        tuple(_release(step, observed) for step in plan.steps if isinstance(step, PlannedRelease)),
+    )
+
+
+def _bound(session: Session, plan: Plan, binding: PlanBinding, file: Path, salt: str) -> BoundPlan:
+    """With the inputs."""
+    namespaces = (step.spec.namespace for step in plan.steps if isinstance(step, PlannedRelease))
+    key = PlanKey(records_key(session.tools.kube, zip(binding.releases, namespaces, strict=True)), salt)
+    tools = {"Helm": session.tools.helm.version(), "ansible-core": version("ansible-core")}
 
     def read_inputs() -> tuple[BoundInput, ...]:
-        return plan_inputs(session.settings, plan, key, (file,))
+        return plan_inputs(session.settings, plan, key, file, tools)
 
-    names = tuple(step.name for step in plan.steps)
-    uid = session.cluster_uid()
-    return BoundPlan(
-        PlanBinding(__version__, uid, plan.current, plan.target, names, releases, read_inputs()), read_inputs, key
-    )
+    return BoundPlan(replace(binding, inputs=read_inputs()), key, read_inputs)
 
 
 def _release(step: PlannedRelease, observed: Observed) -> BoundRelease:
@@ -81,7 +130,7 @@ def write_plan(path: Path, bound: BoundPlan, document: PlanDocument, now: dateti
 
     Raises UsageError where the file can't be written.
     """
-    saved = SavedPlan(FORMAT_VERSION, now.isoformat(), (now + VALID).isoformat(), bound.binding)
+    saved = SavedPlan(FORMAT_VERSION, now.isoformat(), (now + VALID).isoformat(), bound.key.salt, bound.binding)
     content = {**to_json(saved, mask=False), "plan": to_json(document)}
     content["seal"] = _seal(content, bound.key)
     if path.exists() and not path.is_file():
@@ -92,38 +141,10 @@ def write_plan(path: Path, bound: BoundPlan, document: PlanDocument, now: dateti
         raise UsageError(f"the plan can't be written to {path}: {error.strerror}") from error
 
 
-@dataclass(frozen=True)
-class SavedFile:
-    """A saved plan as it was read, and the whole content of its file."""
-
-    saved: SavedPlan
-    content: Mapping[str, Any]
-
-    @property
-    def target(self) -> KubernetesVersion:
-        """The version that it upgrades to."""
-        return self.saved.binding.target
-
-
-def refuse_other_run(file: SavedFile, now: BoundPlan, time: datetime) -> None:
-    """Raise Inhibited, naming each thing that differs, unless a run would be exactly what was saved."""
-    differences = list(file.saved.differences(now.binding, time))
-    # The seal's key is made of the releases: where those differ, it says nothing.
-    if file.saved.binding.same_key(now.binding) and not hmac.compare_digest(
-        str(file.content.get("seal")).encode(), _seal(file.content, now.key).encode()
-    ):
-        differences.append("the file was changed after it was saved: its seal doesn't fit")
-    if differences:
-        raise Inhibited(
-            "\n".join(["the saved plan is not what would be run now; nothing was changed:", *differences]),
-            remedy=_REMEDY,
-        )
-
-
-def _seal(content: Mapping[str, Any], key: bytes) -> str:
+def _seal(content: Mapping[str, Any], key: PlanKey) -> str:
     """An HMAC of all but the seal itself: only who can read Helm's records can make one."""
     sealed = {name: value for name, value in content.items() if name != "seal"}
-    return hmac.digest(key, json.dumps(sealed, sort_keys=True).encode(), "sha256").hex()
+    return key.of("seal", json.dumps(sealed, sort_keys=True).encode()).hexdigest()
 
 
 def read_plan(path: Path) -> SavedFile:
@@ -139,9 +160,11 @@ def read_plan(path: Path) -> SavedFile:
             raise ValueError(f"its format_version is {saved.format_version}, not {FORMAT_VERSION}")
         if datetime.fromisoformat(saved.expires).tzinfo is None:
             raise ValueError("plan.expires has no time zone")
+        if not _SEAL.fullmatch(str(content.get("seal"))):
+            raise ValueError("it has no seal")
     except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
             f"{path} is not a saved plan: {why}", remedy="Make one with `upgrader plan --out FILE`."
         ) from error
-    return SavedFile(saved, content)
+    return SavedFile(path, saved, content)

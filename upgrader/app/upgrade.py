@@ -11,7 +11,7 @@ from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.host_changes import host_changes
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
-from upgrader.app.saved_plans import BoundPlan, bind, read_plan, refuse_other_run, write_plan
+from upgrader.app.saved_plans import BoundPlan, bind, read_plan, write_plan
 from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.past_runs import newest_run, past_runs
 from upgrader.engine.history.step_times import usual_seconds
@@ -149,10 +149,7 @@ def propose_upgrade(
         _mention_interrupted(folder, front_end)
         observed = session.observe()
         plan = session.plan(observed)
-        bound = None
-        if saved is not None and saved_in is not None:
-            bound = bind(session, observed, plan, saved_in)
-            refuse_other_run(saved, bound, session.tools.clock.now())
+        bound = saved.bind_again(session, observed, plan) if saved is not None else None
         yield ProposedUpgrade(_checked(session, observed, plan, skips), session, front_end, held, bound)
 
 

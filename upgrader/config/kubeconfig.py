@@ -17,7 +17,7 @@ from upgrader.config.yaml_document import Document, read_mapping, shown
 from upgrader.errors import ConfigError
 from upgrader.redaction.known_secrets import KNOWN, secrets_in
 
-__all__ = ["KubeconfigContext", "Login", "read_kubeconfig"]
+__all__ = ["KubeconfigContext", "Login", "named_files", "read_kubeconfig"]
 
 _REREAD_SECONDS = 60.0
 """Files of tokens and certificates are replaced without notice; kubectl reads them again as often."""
@@ -169,3 +169,19 @@ def _token(kubeconfig: Path, user: Mapping[str, Any]) -> str:
         return (kubeconfig.parent / str(path)).read_text().strip()
     except OSError as error:
         raise ConfigError(f"{shown(kubeconfig)}: its tokenFile {path} can't be read: {error.strerror}") from error
+
+
+def named_files(kubeconfig: Path) -> tuple[Path, ...]:
+    """The files of tokens, certificates and keys that it names; none where it can't be read."""
+    try:
+        document = read_mapping(kubeconfig)
+    except ConfigError:
+        return ()
+    sections = [
+        entry.get(section[:-1])
+        for section in ("clusters", "users")
+        for entry in document.data.get(section) or ()
+        if isinstance(entry, dict)
+    ]
+    names = [part.get(key) for part in sections if isinstance(part, dict) for key in (*_FILES, "tokenFile")]
+    return tuple(kubeconfig.parent / str(name) for name in names if name)

@@ -48,12 +48,12 @@ class PlanBinding:
     current: KubernetesVersion
     target: KubernetesVersion
     steps: tuple[str, ...]
-    """The pipeline, in its order."""
+    """The pipeline, in its order: `release web`, `playbook smoke`."""
     releases: tuple[BoundRelease, ...]
-    inputs: tuple[BoundInput, ...]
+    inputs: tuple[BoundInput, ...] = ()
 
     def differences(self, now: PlanBinding) -> Iterator[str]:
-        """What differs now, each in a few words."""
+        """What differs now, each in a few words; of the inputs, see `changed_inputs`."""
         if now.cluster_uid != self.cluster_uid:
             yield f"it was made for another cluster (UID {self.cluster_uid}, this one has {now.cluster_uid})"
         if now.tool_version != self.tool_version:
@@ -64,13 +64,7 @@ class PlanBinding:
             yield f"its target is {self.target}, and not {now.target}"
         if now.steps != self.steps:
             yield f"the steps were {', '.join(self.steps)}, and are {', '.join(now.steps)}"
-        releases = {item.name: item for item in now.releases}
-        for item in self.releases:
-            found = releases.get(item.name, item)
-            if found != item:
-                yield f"release {item.name} was {item}, and is {found}"
-        if self.same_key(now):
-            yield from self.changed_inputs(now.inputs)
+        yield from _changed_releases(self.releases, now.releases)
 
     def same_key(self, now: PlanBinding) -> bool:
         """Whether digests can be compared: their key is made of this cluster's records of these releases."""
@@ -93,9 +87,22 @@ class SavedPlan:
     format_version: str
     created: str
     expires: str
+    salt: str
+    """Random, of this plan alone: it keeps its digests apart from those of other plans."""
     binding: PlanBinding
 
     def differences(self, now: PlanBinding, time: datetime) -> tuple[str, ...]:
-        """Why it must not be run; nothing where a run at `time` would be exactly what was planned."""
+        """Why it must not be run, but for its inputs, whose digests take a key."""
         expired = time >= datetime.fromisoformat(self.expires)
         return (*([f"it expired at {self.expires}"] if expired else []), *self.binding.differences(now))
+
+
+def _changed_releases(before: Iterable[BoundRelease], now: Iterable[BoundRelease]) -> Iterator[str]:
+    then, after = ({item.name: item for item in items} for items in (before, now))
+    for name in dict.fromkeys([*then, *after]):
+        if name not in after:
+            yield f"release {name} is no longer in the pipeline"
+        elif name not in then:
+            yield f"release {name} is new in the pipeline"
+        elif then[name] != after[name]:
+            yield f"release {name} was {then[name]}, and is {after[name]}"

@@ -175,3 +175,21 @@ def test_offline_schemas_are_checked_first(helm: Callable[..., HelmAdapter], ask
     with pytest.raises(HelmError, match="nothing outside the chart"):
         helm("").render(ReleaseSpec("web", "kube-system", tmp_path), offline=True)
     assert not asked.exists()
+
+
+def test_environment_takes_helm_to_no_other_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Helm's own variables for a server, a token or a context would win over the kubeconfig that it is given."""
+    for name in ("HELM_KUBEAPISERVER", "HELM_KUBETOKEN", "HELM_KUBECONTEXT", "HELM_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
+    program = tmp_path / "helm"
+    program.write_text(
+        f"#!/bin/sh\n[ \"$1\" != version ] || {{ printf v4.0.0; exit; }}\nenv > {tmp_path}/seen\necho '{json.dumps([ROW])}'\n"
+    )
+    program.chmod(0o755)
+    adapter = HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=FakeClock())
+    try:
+        adapter.history("web", "shop")
+    finally:
+        adapter.close()
+    seen = (tmp_path / "seen").read_text()
+    assert "HELM_KUBE" not in seen and "HELM_CACHE_HOME" in seen

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import hmac
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from upgrader.errors import UsageError
 
-__all__ = ["file_digests"]
+__all__ = ["NewDigest", "canonical", "file_digests", "identity"]
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISFIFO, "a pipe"),
@@ -20,57 +20,107 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+_NOTHING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_GIT = ".git"
 
 
-def file_digests(root: Path, name: str, *, leave_out: Collection[Path] = (), key: bytes = b"") -> dict[str, str]:
-    """Name → SHA-256 of every file at and below `root`, which is called `name`; nothing where there is none.
+class Digest(Protocol):
+    """A running digest, as `hashlib` and `hmac` make them."""
+
+    def update(self, content: bytes, /) -> None: ...
+    def hexdigest(self) -> str: ...
+
+
+NewDigest = Callable[[str], Digest]
+"""Makes the digest of an input, by its name."""
+
+
+def _plain(_name: str) -> Digest:
+    return hashlib.sha256()
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file or folder from all others, however its path is spelled; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        if error.errno in _NOTHING:
+            return None
+        raise
+    return found.st_dev, found.st_ino
+
+
+def file_digests(
+    root: Path, name: str, *, leave_out: Collection[Path] = (), new_digest: NewDigest = _plain
+) -> dict[str, str]:
+    """Name → digest of all that is at and below `root`, which is called `name`; nothing where there is none.
 
     A link counts with where it leads to, and what is there counts as well. A folder that several links lead to is read
-    once. With a `key`, the digests are HMACs: nobody without it can try guesses of a content. Raises UsageError for
-    what can't be read, or is neither a file nor a folder.
+    once. What git keeps for itself (`.git`) isn't read. Raises UsageError for what can't be read, or is neither a file
+    nor a folder.
     """
-    left_out = {path.absolute() for path in leave_out}
+    left_out = {found for path in leave_out if (found := identity(path)) is not None}
     seen: set[tuple[int, int]] = set()
 
     def of(path: Path, name: str) -> Iterator[tuple[str, str]]:
-        if path in left_out:
-            return
         if path.is_symlink():
-            yield f"{name} (link)", _digest(os.fsencode(os.readlink(path)), key)
-        try:
-            found = path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return  # nothing is there, or a link to nothing
-        if stat.S_ISDIR(found.st_mode):
-            if (found.st_dev, found.st_ino) not in seen:
-                seen.add((found.st_dev, found.st_ino))
+            yield f"link {name}", _digest(new_digest(f"link {name}"), os.fsencode(os.readlink(path)))
+        place = identity(path)
+        if place is None or place in left_out or path.name == _GIT:
+            return
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            yield f"{name}/", _digest(new_digest(f"{name}/"), b"")
+            if place not in seen:
+                seen.add(place)
                 for child in sorted(os.listdir(path)):
                     yield from of(path / child, f"{name}/{child}" if name else child)
-        elif stat.S_ISREG(found.st_mode):
-            yield name, _file_digest(path, key)
+        elif stat.S_ISREG(mode):
+            # Whether it may be executed decides what Ansible takes an inventory for.
+            kind = b"program\0" if mode & stat.S_IXUSR else b"file\0"
+            yield name, _file_digest(new_digest(name), kind, path)
         else:
-            kind = next((text for is_kind, text in _KINDS if is_kind(found.st_mode)), "no file")
-            raise UsageError(f"{path} is {kind}, which no input of a run can be", remedy="Remove it from the folder.")
+            kind_of_file = next((text for is_kind, text in _KINDS if is_kind(mode)), "no file")
+            raise UsageError(
+                f"{path} is {kind_of_file}, which no input of a run can be", remedy="Remove it from the folder."
+            )
 
     try:
-        return dict(of(root.absolute(), name))
+        return _unique(of(root.absolute(), name))
     except OSError as error:
         raise UsageError(f"{error.filename}, an input of the run, can't be read: {error.strerror}") from error
     except RecursionError:
         raise UsageError(f"{root}, an input of the run, has folders that are nested too deeply") from None
 
 
-def _digest(content: bytes, key: bytes) -> str:
-    new = _new(key)
+def canonical(value: Any) -> str:
+    """Values as a text that is the same for the same values, in whatever order their keys came."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(sorted(f"{key!r}:{canonical(item)}" for key, item in value.items())) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(canonical, value)) + "]"
+    return repr(value)
+
+
+def _unique(found: Iterator[tuple[str, str]]) -> dict[str, str]:
+    """A file whose name says that it is a link or a folder must not stand for one."""
+    digests: dict[str, str] = {}
+    for name, digest in found:
+        if name in digests:
+            raise UsageError(f"two inputs of the run are called {name!r}", remedy="Rename one of them.")
+        digests[name] = digest
+    return digests
+
+
+def _digest(new: Digest, content: bytes) -> str:
     new.update(content)
-    return str(new.hexdigest())
+    return new.hexdigest()
 
 
-def _file_digest(path: Path, key: bytes) -> str:
+def _file_digest(new: Digest, kind: bytes, path: Path) -> str:
     """Read piece by piece: a folder may hold anything."""
+    new.update(kind)
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: _new(key)).hexdigest()
-
-
-def _new(key: bytes) -> Any:
-    return hmac.new(key, digestmod="sha256") if key else hashlib.sha256()
+        while piece := file.read(1024 * 1024):
+            new.update(piece)
+    return new.hexdigest()

@@ -3,38 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from upgrader.engine.execution.input_files import file_digests
+from upgrader.engine.execution.input_files import canonical, file_digests
 from upgrader.model.event import StepInput
 from upgrader.model.plan import Plan, PlannedPlaybook
 
 __all__ = ["changed_inputs", "step_inputs"]
 
-_BESIDE = (
-    "roles",
-    "collections",
-    "group_vars",
-    "host_vars",
-    "vars",
-    "files",
-    "templates",
-    "tasks",
-    "handlers",
-    "library",
-    "module_utils",
-    "action_plugins",
-    "callback_plugins",
-    "connection_plugins",
-    "filter_plugins",
-    "lookup_plugins",
-    "strategy_plugins",
-    "test_plugins",
-    "vars_plugins",
+_BESIDE = frozenset(
+    {
+        "roles",
+        "collections",
+        "group_vars",
+        "host_vars",
+        "vars",
+        "files",
+        "templates",
+        "tasks",
+        "handlers",
+        "library",
+        "module_utils",
+        "doc_fragments",
+    }
 )
-"""The folders beside a playbook from which Ansible takes what it runs without being told to."""
+"""The folders beside a playbook, besides `…_plugins`, from which Ansible takes what it runs without being told to."""
+
+_ROLE = ("tasks", "handlers", "defaults", "vars", "meta", "library")
+"""A folder with one of these beside a playbook is a role, too."""
 
 
 def step_inputs(plan: Plan) -> tuple[StepInput, ...]:
@@ -48,9 +45,9 @@ def step_inputs(plan: Plan) -> tuple[StepInput, ...]:
         if isinstance(step, PlannedPlaybook):
             parts = _of_playbook(step.playbook)
         else:
-            values = json.dumps(step.spec.values, sort_keys=True, default=str)
+            values = canonical(step.spec.values)
             parts = {**file_digests(step.spec.chart, "chart"), "namespace": step.spec.namespace, "values": values}
-        inputs.append(StepInput(step.name, _digest(parts)))
+        inputs.append(StepInput(step.name, hashlib.sha256(canonical(parts).encode()).hexdigest()))
     return tuple(inputs)
 
 
@@ -60,12 +57,16 @@ def changed_inputs(before: Iterable[StepInput], now: Iterable[StepInput]) -> tup
     return tuple(item.step for item in before if digests.get(item.step, item.digest) != item.digest)
 
 
-def _of_playbook(playbook: Path) -> dict[str, str]:
+def _of_playbook(playbook: Path) -> Mapping[str, str]:
+    """Of the playbook, and what is beside it: Ansible looks there where the file itself is, not a link to it."""
     found = file_digests(playbook, "playbook")
-    for name in _BESIDE:
-        found |= file_digests(playbook.parent / name, name)
+    for folder in _beside(playbook.resolve().parent):
+        found |= file_digests(folder, folder.name)
     return found
 
 
-def _digest(parts: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+def _beside(parent: Path) -> Iterator[Path]:
+    for folder in sorted(path for path in parent.glob("*") if path.is_dir()):
+        known = folder.name in _BESIDE or folder.name.endswith("_plugins")
+        if known or any((folder / part).is_dir() for part in _ROLE):
+            yield folder
