@@ -12,6 +12,7 @@ from pathlib import Path
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.cluster_uid import ClusterUid
 from upgrader.adapters.helm import HelmAdapter
+from upgrader.adapters.helm_confinement import confined
 from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.adapters.playbooks import AnsiblePlaybooks
@@ -171,12 +172,13 @@ def intended_steps(settings: Settings, helm: Helm, *, offline: bool = False) -> 
 
 @contextmanager
 def open_renderer() -> Iterator[Helm]:
-    """Helm without any cluster: it can only render."""
-    helm = HelmAdapter(Path(os.devnull))
-    try:
-        yield helm
-    finally:
-        helm.close()
+    """Helm without any cluster, and without this user's plugins and logins: it can only render."""
+    with confined() as confinement:
+        helm = HelmAdapter(Path(os.devnull), confinement=confinement)
+        try:
+            yield helm
+        finally:
+            helm.close()
 
 
 def system_clock() -> Clock:
