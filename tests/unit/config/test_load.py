@@ -252,3 +252,33 @@ pipeline:
         Limits(0, 0.5),
         Limits(0, 2.0),
     ]
+
+
+def test_everything_wrong_is_said_at_once(folder: Path) -> None:
+    """Keys, files and values files of several steps: whoever repairs a folder doesn't go through it line by line."""
+    write(folder, "bad.yaml", "a: [\n")
+    error = refusal(
+        folder,
+        "kubernetesVersion: v1.36.3\n"
+        "gates: {consecutiv: 1}\n"
+        "pipeline:\n"
+        "  - {release: kubernetes, chart: gone, values: bad.yaml}\n"
+        "  - {playbook: gone.yml, undo: gone-too.yml}\n"
+        "  - {release: x, chart: oci://registry/x}\n",
+    )
+    assert [line.partition(" ")[0] for line in error.message.splitlines()] == [
+        "upgrader.yaml:2:",
+        "upgrader.yaml:4:",
+        "bad.yaml:2:",
+        "upgrader.yaml:5:",
+        "upgrader.yaml:5:",
+        "upgrader.yaml:6:",
+    ]
+    assert "helm pull" in error.remedy
+
+
+@pytest.mark.parametrize("name", ["--post-renderer=./x", "-n", "Web", "a" * 54, "a_b", "5"])
+def test_name_that_helm_does_not_take_is_refused(folder: Path, name: str) -> None:
+    """Helm would take some of these for options, which start programs and open files."""
+    error = refusal(folder, f"{MINIMAL}pipeline: [{{release: {name}, chart: web}}]\n")
+    assert "is not a release's name" in error.message and error.message.startswith("upgrader.yaml:2:")
