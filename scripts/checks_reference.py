@@ -25,6 +25,9 @@ so does `unknown`, as what could not be checked is not known to be healthy. A ch
 Where a check lacks a right that only checks need, it is the warning `FAMILY.forbidden`, which names the right. That can
 be so for {forbidden}.
 
+`check --offline` reads the cluster's folder alone: the sections Folder charts, Folder files and Helm client, the target
+itself, and what `removed-apis` finds in the planned releases. All other questions it lists as not asked.
+
 `--skip ID --reason TEXT` of `check` and `run` starts a run in spite of a finding; the run's journal records both.
 These families can be skipped: {skippable}. Without the others no run gets far, or none finds a way back.
 """

@@ -11,9 +11,10 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -21,6 +22,7 @@ from typing import IO, Any, TypeVar
 import pyhelm3
 import pyhelm3.command
 import pyhelm3.errors
+import semver
 import yaml
 
 from upgrader.adapters.chart_schemas import check_schemas
@@ -111,10 +113,7 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
                 stdin=asyncio.subprocess.PIPE if input is not None else asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=errors,
-                env={
-                    **(self._confinement.environment if self._confinement else os.environ),
-                    CLUSTER_VARIABLE: self._cluster_uid(),
-                },
+                env={**self._environment(), CLUSTER_VARIABLE: self._cluster_uid()},
                 start_new_session=True,
             )
             if self._confinement:
@@ -134,6 +133,28 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
         text = stderr.decode(errors="replace")
         kind = pyhelm3.errors.ReleaseNotFoundError if "release: not found" in text else pyhelm3.errors.Error
         raise kind(process.returncode, stdout, stderr)
+
+    def client_version(self) -> semver.Version:
+        """As pyhelm3 asks when its client is made, but without a shell: Helm reads its plugins for this, too."""
+        try:
+            done = subprocess.run(
+                [self._executable, "version", "--template", "{{ .Version }}"],
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_READ_SECONDS,
+                check=True,
+            )
+            return semver.Version.parse(done.stdout.strip().removeprefix("v"))
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            told = str(getattr(error, "stderr", None) or error).strip()
+            raise UsageError(
+                f"Helm doesn't tell its version: {told}", remedy=f"Try it: {self._executable} version"
+            ) from error
+
+    def _environment(self) -> Mapping[str, str]:
+        return self._confinement.environment if self._confinement else os.environ
 
 
 def _output() -> IO[bytes]:

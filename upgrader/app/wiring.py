@@ -46,7 +46,7 @@ from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
 
-__all__ = ["Session", "intended_steps", "open_kube", "open_renderer", "open_session", "system_clock"]
+__all__ = ["Session", "intended_steps", "open_kube", "open_renderer", "open_session", "system_clock", "wanted_releases"]
 
 _BRIEF_SECONDS = 3.0
 
@@ -83,8 +83,7 @@ class Session:
 
     def observe(self) -> Observed:
         """Read from the cluster what the pipeline needs to know."""
-        releases = (item for item in self._wanted() if isinstance(item, ReleaseSpec))
-        return observe(self.tools.kube, self.tools.helm, releases)
+        return observe(self.tools.kube, self.tools.helm, wanted_releases(self.settings))
 
     def plan(self, observed: Observed) -> Plan:
         """What a run would change. Raises HelmError for values that a chart's schema refuses."""
@@ -93,9 +92,6 @@ class Session:
     def intended(self) -> tuple[IntendedStep, ...]:
         """The pipeline as it should be at the target, each chart rendered."""
         return intended_steps(self.settings, self.tools.helm)
-
-    def _wanted(self) -> Iterator[ReleaseSpec | PlannedPlaybook]:
-        return wanted_steps(self.settings, charts_folder())
 
     def preflight(self, observed: Observed, plan: Plan) -> tuple[Finding, ...]:
         """Every check's findings."""
@@ -160,6 +156,11 @@ class Session:
             gates=self.builder.gates,
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
         )
+
+
+def wanted_releases(settings: Settings) -> tuple[ReleaseSpec, ...]:
+    """The releases of the pipeline, as they should be at the settings' target."""
+    return tuple(item for item in wanted_steps(settings, charts_folder()) if isinstance(item, ReleaseSpec))
 
 
 def intended_steps(settings: Settings, helm: Helm, *, offline: bool = False) -> tuple[IntendedStep, ...]:
