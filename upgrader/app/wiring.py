@@ -114,6 +114,7 @@ class Session:
             target=self.settings.target,
             observed=observed,
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
+            severities=self.settings.severities,
             unreachable=self.memory.unreachable,
         )
 

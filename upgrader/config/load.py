@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.config.partial_validation import validate
+from upgrader.config.severity_policy import severity_problems
 from upgrader.config.strange_folder import NotOpened, StrangeFolder
 from upgrader.config.upgrader_yaml import (
     GateSection,
@@ -107,6 +108,7 @@ def read_folder(
     limits = Limits(file.availability.max_failed, file.availability.max_gap)
     pipeline = _Pipeline(folder, document, _Defaults(policy, limits), guard)
     pipeline.read(valid.steps)
+    refused = tuple(severity_problems(document, file.checks.severities))
     settings = Settings(
         folder=folder,
         target=overrides.target or file.kubernetes_version,
@@ -123,9 +125,11 @@ def read_folder(
         availability=AvailabilitySettings(
             file.availability.requests_per_second, tuple(file.availability.addresses), limits
         ),
+        # With one that is refused, none counts: it may be that of the refusal itself.
+        severities={} if refused else dict(file.checks.severities),
         pipeline=tuple(pipeline.steps),
     )
-    return Reading(settings, (*valid.problems, *pipeline.problems), valid.cluster_valid)
+    return Reading(settings, (*valid.problems, *refused, *pipeline.problems), valid.cluster_valid)
 
 
 def _read(folder: Path, guard: StrangeFolder | None) -> Document:

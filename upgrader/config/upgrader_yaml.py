@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.alias_generators import to_camel
@@ -28,6 +28,7 @@ __all__ = [
     "PLAYBOOK_TAG",
     "RELEASE_TAG",
     "AvailabilitySection",
+    "ChecksSection",
     "ClusterSection",
     "UpgraderYaml",
     "GateSection",
@@ -208,6 +209,16 @@ class AvailabilitySection(_Model):
     )
 
 
+class ChecksSection(_Model):
+    """How much the findings of checks count."""
+
+    severities: dict[str, Literal["error", "warning", "info"]] = Field(
+        default={},
+        description="The severity of findings by their ids, such as `webhooks.slow: error`, in place of the checks' "
+        "own. [Checks](checks.md) lists the ids. Any may be raised; only those that `--skip` takes may be lowered.",
+    )
+
+
 class StepAvailabilitySection(_Model):
     """How much one step may disturb the API's clients."""
 
@@ -290,6 +301,7 @@ class UpgraderYaml(_Model):
     policy: PolicySection = PolicySection()
     gates: GatesSection = GatesSection()
     availability: AvailabilitySection = AvailabilitySection()
+    checks: ChecksSection = ChecksSection()
     pipeline: list[Step] | None = Field(
         default=None,
         min_length=1,

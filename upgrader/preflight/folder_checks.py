@@ -14,6 +14,7 @@ from upgrader.preflight.folder_inventory import check_inventory
 from upgrader.preflight.folder_playbooks import check_playbooks
 from upgrader.preflight.helm_client import check_client
 from upgrader.preflight.removed_apis import check_manifests
+from upgrader.preflight.severities import with_policy
 from upgrader.preflight.version_skew import check_target
 
 __all__ = ["FolderReport", "check_folder"]
@@ -39,7 +40,8 @@ class FolderReport:
 def check_folder(context: FolderContext) -> FolderReport:
     """Every check is made, whatever the others find, of all that is valid in the folder."""
     answers = [*_answers(context)]
-    findings = tuple(item for item in answers if isinstance(item, Finding))
+    severities = context.reading.settings.severities if context.reading.settings else {}
+    findings = tuple(with_policy((item for item in answers if isinstance(item, Finding)), severities))
     open_questions = (item for item in answers if isinstance(item, NotAsked))
     families = (NotAsked(family, _NEEDS_CLUSTER) for family, _ in CHECKS if family not in _ANSWERED)
     return FolderReport(findings, (*open_questions, *_IN_PART, *families))

@@ -61,6 +61,8 @@ def _text(finding: Finding) -> Text:
     text = Text.assemble(" ".join(finding.title.split()), "  ", (finding.id, "dim"))
     if finding.skipped:
         text.append(f"\nSkipped, as the operator says: {finding.skipped}", style="yellow")
+    if finding.changed_from:
+        text.append(f"\nBy policy (checks.severities); the check itself says {finding.changed_from}", style="yellow")
     if finding.diagnosis:
         text.append(f"\n{finding.diagnosis}", style="dim")
     if finding.remedy:

@@ -417,3 +417,19 @@ def test_what_can_not_be_skipped_with_the_cluster_can_not_be_offline(at: Path) -
         cli, ["-C", str(at), "check", "--offline", "--skip", "files.invalid", "--reason", "why not"]
     )
     assert isinstance(result.exception, UsageError)
+
+
+def test_policy_of_the_folder_is_shown(at: Path) -> None:
+    """A severity that the folder lowers doesn't block, and the report says what the check itself says."""
+    (at / "web/templates/all.yaml").write_text("apiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: a}\n")
+    (at / "upgrader.yaml").write_text(PIPELINE + "checks: {severities: {removed-apis.planned: warning}}\n")
+    result = check(at)
+    assert result.exit_code == 0 and "(checks.severities); the check itself says error" in result.stdout
+    (item,) = found(at)["findings"]
+    assert (item["severity"], item["changed_from"]) == ("warning", "error")
+
+
+def test_policy_can_not_lower_its_own_refusal(at: Path) -> None:
+    """A policy with an entry that isn't allowed doesn't count at all: it might make that very error harmless."""
+    (at / "upgrader.yaml").write_text(PIPELINE + "checks: {severities: {files.invalid: info, xyz: info}}\n")
+    assert [severity for _, severity, _ in findings(at)] == ["error", "error"]
