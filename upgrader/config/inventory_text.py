@@ -25,7 +25,7 @@ def group_has_hosts(path: Path, group: str) -> bool:
     found = read_any(path)
     if not isinstance(found, Mapping):
         raise ConfigError(f"{shown(path)}:1: expected groups of hosts, as `controllers: {{hosts: {{NAME: {{}}}}}}`")
-    members = list(_members(found))
+    members = list(_members(path, found))
     wanted, size = {group}, 0
     while size < len(wanted):
         size = len(wanted)
@@ -33,11 +33,12 @@ def group_has_hosts(path: Path, group: str) -> bool:
     return any(hosts for name, hosts, _ in members if name in wanted)
 
 
-def _members(groups: Mapping[str, Any]) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
+def _members(path: Path, groups: Mapping[str, Any]) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
     """Each group, as often as it is written down, with its hosts and the names of its children."""
     for name, group in groups.items():
-        content = group if isinstance(group, Mapping) else {}
-        children = content.get("children")
-        yield str(name), content.get("hosts"), tuple(map(str, children or ()))
-        if isinstance(children, Mapping):
-            yield from _members(children)
+        content = {} if group is None else group
+        children = (content.get("children") or {}) if isinstance(content, Mapping) else None
+        if not isinstance(children, Mapping):
+            raise ConfigError(f"{shown(path)}: group '{name}', or its `children`, is no mapping")
+        yield str(name), content.get("hosts"), tuple(map(str, children))
+        yield from _members(path, children)

@@ -134,6 +134,27 @@ def test_playbook_that_is_none_is_an_error(at: Path) -> None:
     assert "play 1 of it has no key 'hosts'" in titles[0] and "a playbook is a list of plays" in titles[1]
 
 
+@pytest.mark.parametrize(
+    ("inventory", "problem"),
+    [
+        ("controllers: {children: {masters: {}}}\nmasters: {hosts: {a: {}}}\n", None),
+        ("all: {children: {controllers: {hosts: {a: }}}}\n", None),
+        ("controllers: {hosts: {}}\n", "no host is in the group 'controllers'"),
+        ("controllers: {children: {masters: {children: {controllers: {}}}}}\n", "no host is in the group"),
+        ("controllers: [a]\n", "is no mapping"),
+        ("controllers: {children: 5}\n", "is no mapping"),
+        ("- controllers\n", "expected groups of hosts"),
+        ("", "expected groups of hosts"),
+    ],
+)
+def test_controllers_of_the_inventory(at: Path, inventory: str, problem: str | None) -> None:
+    """They may be in groups of their group; an inventory of another form, or without any, is an error."""
+    (at / "hosts.yml").write_text(inventory)
+    seen = findings(at)
+    assert [id_ for id_, _, _ in seen] == ([] if problem is None else ["files.invalid"])
+    assert problem is None or problem in seen[0][2]
+
+
 def test_default_steps_are_not_judged_in_place_of_those_that_are_meant(at: Path) -> None:
     """A misspelt key at the top, or a pipeline that is no list, gives its own error and no errors of defaults."""
     (at / "upgrader.yaml").write_text(PIPELINE.replace("pipeline:", "pipelin:"))
