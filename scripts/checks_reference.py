@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from upgrader.preflight.access_rights import READ_BY_CHECKS_ONLY
-from upgrader.preflight.skipping import SKIPPABLE
+from upgrader.model.check_ids import READ_BY_CHECKS_ONLY, SKIPPABLE
 
-__all__ = ["render"]
+__all__ = ["described_findings", "render"]
 
 _CHECKS = Path(__file__).parents[1] / "upgrader" / "preflight"
 _HEAD = """\
@@ -25,8 +24,15 @@ so does `unknown`, as what could not be checked is not known to be healthy. A ch
 Where a check lacks a right that only checks need, it is the warning `FAMILY.forbidden`, which names the right. That can
 be so for {forbidden}.
 
+`check --offline` reads the cluster's folder alone: the sections Folder charts, Folder files and Helm client, the target
+itself, and what `removed-apis` finds in the planned releases. All other questions it lists as not asked.
+
 `--skip ID --reason TEXT` of `check` and `run` starts a run in spite of a finding; the run's journal records both.
 These families can be skipped: {skippable}. Without the others no run gets far, or none finds a way back.
+
+`checks.severities` of [upgrader.yaml](upgrader-yaml.md#checks) sets the severity of a finding by its id, for every
+command. Any can be raised; only those that can be skipped can be lowered. The report shows the check's own severity,
+too, and the run's journal records both.
 """
 
 
@@ -47,6 +53,15 @@ def render() -> str:
     )
     head = _HEAD.format(skippable=skippable, forbidden=forbidden)
     return "\n".join([head, *(section for path in sorted(_CHECKS.glob("*.py")) for section in _section(path))])
+
+
+def described_findings() -> dict[str, str]:
+    """Each id in the code, and the severities that its check gives it (`error or warning`)."""
+    return {
+        finding.id: finding.severity
+        for path in sorted(_CHECKS.glob("*.py"))
+        for finding in _findings(ast.parse(path.read_text()))
+    }
 
 
 def _section(path: Path) -> Iterator[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -22,6 +24,8 @@ _DRAFTS = frozenset(
 )
 """Helm has these itself; any other `$schema` would be fetched."""
 _MOST_BYTES = 20 * 1024 * 1024
+_MOST_UNPACKED = 100 * 1024 * 1024
+"""As Helm has it for a packed chart."""
 _MOST_NESTED = 8
 
 
@@ -58,7 +62,11 @@ def _packed(name: str, archive: IO[bytes], nested: int) -> Iterator[tuple[str, b
     if nested > _MOST_NESTED:
         raise _refused(name, f"is packed {nested} times")
     try:
-        with archive, tarfile.open(fileobj=archive, mode="r:gz") as members:
+        with (
+            archive,
+            gzip.GzipFile(fileobj=archive) as unzipped,
+            tarfile.open(fileobj=_Limited(unzipped), mode="r:") as members,
+        ):
             for member in members:
                 if not member.isfile() or not any(each in member.name for each in (_SCHEMA, _ARCHIVE)):
                     continue
@@ -72,8 +80,34 @@ def _packed(name: str, archive: IO[bytes], nested: int) -> Iterator[tuple[str, b
                     yield inside, content
                 else:
                     yield from _packed(inside, io.BytesIO(content), nested + 1)
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise _refused(name, f"can't be read: {error}") from error
+
+
+class _Limited(io.BufferedIOBase):
+    """An archive's content, as long as it isn't endless: a megabyte of zeros takes a kilobyte."""
+
+    def __init__(self, source: gzip.GzipFile) -> None:
+        self._source = source
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._source.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._check(offset if whence == io.SEEK_SET else self.tell() + offset)
+        return self._source.seek(offset, whence)
+
+    def read(self, size: int | None = -1) -> bytes:
+        wanted = _MOST_UNPACKED if size is None or size < 0 else size
+        self._check(self.tell() + wanted)
+        return self._source.read(wanted)
+
+    def _check(self, end: int) -> None:
+        if end > _MOST_UNPACKED:
+            raise OSError(f"unpacked, it has more than {_MOST_UNPACKED} bytes")
 
 
 def _outside(node: object) -> Iterator[str]:

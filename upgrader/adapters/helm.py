@@ -11,9 +11,10 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -21,9 +22,12 @@ from typing import IO, Any, TypeVar
 import pyhelm3
 import pyhelm3.command
 import pyhelm3.errors
+import semver
+import yaml
 
 from upgrader.adapters.chart_schemas import check_schemas
 from upgrader.adapters.clock import SystemClock
+from upgrader.adapters.helm_confinement import Confinement
 from upgrader.adapters.helm_processes import CLUSTER_VARIABLE, helm_at_work
 from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, UsageError
 from upgrader.model.manifest import objects_in
@@ -31,6 +35,7 @@ from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.ports import Clock
 from upgrader.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.wait_and_retry import retry
+from upgrader.yaml_limits import check_limits
 
 __all__ = ["HelmAdapter", "find_helm"]
 
@@ -80,7 +85,14 @@ def find_helm() -> Path:
 class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no types
     """pyhelm3's command, but without a shell."""
 
-    def __init__(self, executable: Path, kubeconfig: Path, context: str, cluster: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        executable: Path,
+        kubeconfig: Path,
+        context: str,
+        cluster: Callable[[], str],
+        confinement: Confinement | None,
+    ) -> None:
         super().__init__(
             executable=str(executable),
             kubeconfig=kubeconfig,
@@ -88,6 +100,7 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
             history_max_revisions=HISTORY_KEPT,
         )
         self._cluster_uid = cluster
+        self._confinement = confinement
         self._connection = ["--kubeconfig", str(kubeconfig), *(["--kube-context", context] if context else [])]
 
     async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 (pyhelm3's name)
@@ -100,9 +113,11 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
                 stdin=asyncio.subprocess.PIPE if input is not None else asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=errors,
-                env={**_environment(), CLUSTER_VARIABLE: self._cluster_uid()},
+                env={**self._environment(), CLUSTER_VARIABLE: self._cluster_uid()},
                 start_new_session=True,
             )
+            if self._confinement:
+                self._confinement.limit(process.pid)
             talk = asyncio.ensure_future(process.communicate(input))
             try:
                 await asyncio.shield(talk)
@@ -118,6 +133,28 @@ class _Command(pyhelm3.command.Command):  # type: ignore[misc]  # pyhelm3 has no
         text = stderr.decode(errors="replace")
         kind = pyhelm3.errors.ReleaseNotFoundError if "release: not found" in text else pyhelm3.errors.Error
         raise kind(process.returncode, stdout, stderr)
+
+    def client_version(self) -> semver.Version:
+        """As pyhelm3 asks when its client is made, but without a shell: Helm reads its plugins for this, too."""
+        try:
+            done = subprocess.run(
+                [self._executable, "version", "--template", "{{ .Version }}"],
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_READ_SECONDS,
+                check=True,
+            )
+            return semver.Version.parse(done.stdout.strip().removeprefix("v"))
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            told = str(getattr(error, "stderr", None) or error).strip()
+            raise UsageError(
+                f"Helm doesn't tell its version: {told}", remedy=f"Try it: {self._executable} version"
+            ) from error
+
+    def _environment(self) -> Mapping[str, str]:
+        return self._confinement.environment if self._confinement else _environment()
 
 
 def _output() -> IO[bytes]:
@@ -157,12 +194,16 @@ class HelmAdapter:
         *,
         clock: Clock | None = None,
         cluster: Callable[[], str] = lambda: "",
+        confinement: Confinement | None = None,
     ) -> None:
-        """`cluster` gives the UID of its namespace kube-system; "" while it isn't known."""
+        """`cluster` gives the UID of its namespace kube-system; "" while it isn't known.
+
+        `confinement` is for charts that anyone may have written; without it Helm has this process's environment.
+        """
         self._clock = clock or SystemClock()
         self._cluster_uid = cluster
         helm = executable or find_helm()
-        self._command = _Command(helm, kubeconfig, context, cluster)
+        self._command = _Command(helm, kubeconfig, context, cluster, confinement)
         self._client = pyhelm3.Client(self._command, executable=str(helm))
         self._loop = asyncio.new_event_loop()
 
@@ -217,7 +258,16 @@ class HelmAdapter:
         ]
         KNOWN.learn(secrets_in(spec.values))  # first: Helm's complaint may quote them
         rendered = self._read(lambda: self._command.run(command, json.dumps(spec.values).encode()), spec.name)
-        return _learned(rendered.decode())
+        try:
+            manifest = rendered.decode()
+            check_limits(manifest)
+            return _learned(manifest)
+        except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+            # Helm reads YAML with another library, and of most objects no more than their names.
+            raise HelmError(
+                f"release '{spec.name}' renders to what can't be read as Kubernetes objects: {error}",
+                remedy=f"See: helm template {spec.name} {spec.chart} --values FILE",
+            ) from error
 
     def upgrade(
         self, spec: ReleaseSpec, *, timeout_seconds: float, watch: Callable[[], None], take_ownership: bool = False

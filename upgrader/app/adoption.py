@@ -77,6 +77,7 @@ class ProposedAdoption:
             kind=self.kind,
             on_failure=on_failure,
             health_before=self.health_before,
+            findings=self.findings,
             held=self.held,
         )
 

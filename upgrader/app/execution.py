@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,16 @@ from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed, UpgraderError
 from upgrader.gates.continuity.continuity import Continuity, removed_by_plan
-from upgrader.model.event import Event, Note, RollbackRequested, RunResumed, RunStarted, SkippedCheck
+from upgrader.model.event import (
+    ChangedSeverity,
+    Event,
+    Note,
+    RollbackRequested,
+    RunResumed,
+    RunStarted,
+    SkippedCheck,
+)
+from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.plan import Plan
 from upgrader.model.run_kind import RunKind
@@ -57,14 +66,15 @@ def execute_run(
     on_failure: OnFailure | None = None,
     plan: Plan | None = None,
     health_before: HealthBefore | None = None,
-    skipped: tuple[SkippedCheck, ...] = (),
+    findings: Sequence[Finding] = (),
     held: HeldLock | None,
 ) -> FinishedRun:
     """Run a pipeline to its end. `on_failure` None means policy's.
 
     `plan` is an upgrade's: it is recorded, so that the run can be resumed, and a step that disturbs the API's clients
-    more than the settings allow fails. `health_before` is recorded for whoever resumes it, `skipped` for whoever asks
-    why the run was started. `held` is the cluster's lock; None only for what must work without the API.
+    more than the settings allow fails. `health_before` is recorded for whoever resumes it, and of the `findings` those
+    that the operator overruled, for whoever asks why the run was started. `held` is the cluster's lock; None only for
+    what must work without the API.
     """
     settings, clock = session.settings, session.tools.clock
     target = plan.target if plan else None
@@ -84,7 +94,12 @@ def execute_run(
         inputs=step_inputs(plan) if plan else (),
         sequence=held.lock.sequence if held else 0,
         health_before=health_before,
-        skipped=skipped,
+        skipped=tuple(SkippedCheck(item.id, item.title, item.skipped) for item in findings if item.skipped),
+        severities=tuple(
+            ChangedSeverity(item.id, item.title, item.changed_from, item.severity)
+            for item in findings
+            if item.changed_from
+        ),
     )
     compares = _continuity(session, removed_by_plan(plan)) if plan else None
     job = _Job(folder, pipeline, plan is not None, None, lambda runner, steps: runner.run(steps, began), compares)

@@ -16,7 +16,6 @@ from upgrader.app.wiring import Session, open_session
 from upgrader.engine.history.past_runs import newest_run, past_runs
 from upgrader.engine.history.step_times import usual_seconds
 from upgrader.errors import Inhibited, UsageError
-from upgrader.model.event import SkippedCheck
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan
@@ -85,7 +84,7 @@ class ProposedUpgrade:
             kind=RunKind.UPGRADE,
             plan=plan,
             health_before=health_before,
-            skipped=tuple(SkippedCheck(f.id, f.title, f.skipped) for f in self.checked.findings if f.skipped),
+            findings=self.checked.findings,
             held=self.held,
         )
 

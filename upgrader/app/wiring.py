@@ -12,6 +12,7 @@ from pathlib import Path
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.cluster_uid import ClusterUid
 from upgrader.adapters.helm import HelmAdapter
+from upgrader.adapters.helm_confinement import confined
 from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.adapters.playbooks import AnsiblePlaybooks
@@ -46,7 +47,7 @@ from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
 
-__all__ = ["Session", "intended_steps", "open_kube", "open_renderer", "open_session", "system_clock"]
+__all__ = ["Session", "intended_steps", "open_kube", "open_renderer", "open_session", "system_clock", "wanted_releases"]
 
 _BRIEF_SECONDS = 3.0
 
@@ -90,8 +91,7 @@ class Session:
 
     def observe(self) -> Observed:
         """Read from the cluster what the pipeline needs to know."""
-        releases = (item for item in self._wanted() if isinstance(item, ReleaseSpec))
-        return observe(self.tools.kube, self.tools.helm, releases)
+        return observe(self.tools.kube, self.tools.helm, wanted_releases(self.settings))
 
     def plan(self, observed: Observed) -> Plan:
         """What a run would change. Raises HelmError for values that a chart's schema refuses."""
@@ -100,9 +100,6 @@ class Session:
     def intended(self) -> tuple[IntendedStep, ...]:
         """The pipeline as it should be at the target, each chart rendered."""
         return intended_steps(self.settings, self.tools.helm)
-
-    def _wanted(self) -> Iterator[ReleaseSpec | PlannedPlaybook]:
-        return wanted_steps(self.settings, charts_folder())
 
     def preflight(self, observed: Observed, plan: Plan) -> tuple[Finding, ...]:
         """Every check's findings."""
@@ -125,6 +122,7 @@ class Session:
             target=self.settings.target,
             observed=observed,
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
+            severities=self.settings.severities,
             unreachable=self.memory.unreachable,
         )
 
@@ -169,6 +167,11 @@ class Session:
         )
 
 
+def wanted_releases(settings: Settings) -> tuple[ReleaseSpec, ...]:
+    """The releases of the pipeline, as they should be at the settings' target."""
+    return tuple(item for item in wanted_steps(settings, charts_folder()) if isinstance(item, ReleaseSpec))
+
+
 def intended_steps(settings: Settings, helm: Helm, *, offline: bool = False) -> tuple[IntendedStep, ...]:
     """The pipeline as it should be at the settings' target, each chart rendered (`offline`: without the API)."""
     return tuple(
@@ -179,12 +182,13 @@ def intended_steps(settings: Settings, helm: Helm, *, offline: bool = False) -> 
 
 @contextmanager
 def open_renderer() -> Iterator[Helm]:
-    """Helm without any cluster: it can only render."""
-    helm = HelmAdapter(Path(os.devnull))
-    try:
-        yield helm
-    finally:
-        helm.close()
+    """Helm without any cluster, and without this user's plugins and logins: it can only render."""
+    with confined() as confinement:
+        helm = HelmAdapter(Path(os.devnull), confinement=confinement)
+        try:
+            yield helm
+        finally:
+            helm.close()
 
 
 def system_clock() -> Clock:

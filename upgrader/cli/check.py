@@ -11,13 +11,18 @@ from typing import Literal
 import click
 import yaml
 
+from upgrader.app.offline_check import CheckedFolder, check_offline
 from upgrader.app.upgrade import CheckedPlan, check_upgrade
 from upgrader.cli.command_line import REASON, SKIP, TARGET, mention_needless
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.skipping import Skips
+from upgrader.redaction.printable import printable
 from upgrader.ui.findings import print_findings
+from upgrader.ui.offline_check import print_folder
 
 __all__ = ["check"]
+
+Output = Literal["table", "json", "yaml"]
 
 
 @click.command()
@@ -30,13 +35,19 @@ __all__ = ["check"]
     show_default=True,
     help="What is printed on standard output.",
 )
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Check only the folder, and run nothing of it: no credentials are needed, so it is safe for merge requests.",
+)
 @SKIP
 @REASON
 @click.pass_obj
 def check(
     folder: Path,
     target: KubernetesVersion | None,
-    output: Literal["table", "json", "yaml"],
+    output: Output,
+    offline: bool,
     skipped: tuple[str, ...],
     reason: str | None,
 ) -> None:
@@ -44,23 +55,28 @@ def check(
 
     These are the checks that `upgrader run` begins with, and every one is made, whatever the others find. Each finding
     has an id, which docs/reference/checks.md explains. Exits with 3 when a check blocks the run.
+
+    With --offline, nothing is asked of a cluster, and the report ends with what was not asked. Exits with 3 when the
+    folder is wrong, or something in it can't be judged.
     """
     skips = Skips.of(skipped, reason)
-    checked = check_upgrade(folder, target, skips)
+    checked = check_offline(folder, target, skips) if offline else check_upgrade(folder, target, skips)
     mention_needless(skips, checked.findings)
-    if output == "table":
-        print_findings(checked.findings, f"{checked.plan.current} → {checked.plan.target}", sys.stdout)
-    elif output == "json":
+    if output == "json":
         click.echo(json.dumps(_described(checked), indent=2))
+    elif output == "yaml":
+        click.echo(printable(yaml.safe_dump(_described(checked), sort_keys=False, allow_unicode=True)), nl=False)
+    elif isinstance(checked, CheckedFolder):
+        print_folder(checked, sys.stdout)
     else:
-        click.echo(yaml.safe_dump(_described(checked), sort_keys=False, allow_unicode=True), nl=False)
+        print_findings(checked.findings, f"{checked.plan.current} → {checked.plan.target}", sys.stdout)
     checked.refuse_if_blocked()
 
 
-def _described(checked: CheckedPlan) -> dict[str, object]:
-    return {
-        "current": str(checked.plan.current),
-        "target": str(checked.plan.target),
-        "blocked": checked.inhibited,
-        "findings": [asdict(finding) for finding in checked.findings],
-    }
+def _described(checked: CheckedPlan | CheckedFolder) -> dict[str, object]:
+    findings = {"blocked": checked.inhibited, "findings": [asdict(finding) for finding in checked.findings]}
+    if isinstance(checked, CheckedFolder):
+        target = str(checked.target) if checked.target else None
+        not_asked = [asdict(item) for item in checked.not_asked]
+        return {"offline": True, "target": target, **findings, "not_asked": not_asked}
+    return {"current": str(checked.plan.current), "target": str(checked.plan.target), **findings}

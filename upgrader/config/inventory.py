@@ -23,7 +23,15 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import Settings
 from upgrader.redaction.known_secrets import KNOWN
 
-__all__ = ["host_from_facts", "load_cluster", "load_hosts", "load_names"]
+__all__ = [
+    "check_exists",
+    "check_static",
+    "host_from_facts",
+    "load_cluster",
+    "load_hosts",
+    "load_names",
+    "no_controllers",
+]
 
 _GROUPS = ("controllers", "workers", "load_balancers")
 _TIMEOUT_SECONDS = 60.0
@@ -70,28 +78,38 @@ def load_names(inventory: Path) -> Mapping[str, tuple[str, ...]]:
 
 
 def _facts(inventory: Path, *, dynamic: bool, only_names: bool) -> Mapping[str, Any]:
-    if not inventory.exists():
-        raise ConfigError(
-            f"{shown(inventory)}: no such file",
-            remedy="Write an Ansible inventory with a group `controllers`, or name it in `cluster.inventory`.",
-        )
+    check_exists(inventory)
     if not dynamic:
-        _check_static(inventory)
+        check_static(inventory)
     if inventory.suffix in (".yml", ".yaml") and not os.access(inventory, os.X_OK):
         check_syntax(inventory)  # reports FILE:LINE; Ansible would list the complaints of all its plugins
     facts = _read(inventory, ansible_facts.Options(str(inventory.absolute()), _GROUPS, dynamic, only_names))
     KNOWN.learn(secret for known in facts["hosts"].values() for secret in known.get("secrets", ()))
     KNOWN.learn(str(known["become_password"]) for known in facts["hosts"].values() if known.get("become_password"))
     if not facts["groups"].get("controllers"):
-        raise ConfigError(
-            f"{shown(inventory)}: no host is in the group 'controllers'",
-            remedy="Put the machines that run the control plane into a group of that name.",
-        )
+        raise no_controllers(inventory)
     return facts
 
 
-def _check_static(inventory: Path) -> None:
-    """Refuse what Ansible would execute, or load a plugin for."""
+def check_exists(inventory: Path) -> None:
+    """Raises ConfigError where there is no inventory."""
+    if not inventory.exists():
+        raise ConfigError(
+            f"{shown(inventory)}: no such file",
+            remedy="Write an Ansible inventory with a group `controllers`, or name it in `cluster.inventory`.",
+        )
+
+
+def no_controllers(inventory: Path) -> ConfigError:
+    """The error of an inventory that names no controller."""
+    return ConfigError(
+        f"{shown(inventory)}: no host is in the group 'controllers'",
+        remedy="Put the machines that run the control plane into a group of that name.",
+    )
+
+
+def check_static(inventory: Path) -> None:
+    """Refuse what Ansible would execute, or load a plugin for. Raises ConfigError."""
     for path in _sources(inventory):
         if os.access(path, os.X_OK):
             raise ConfigError(

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from pydantic import ValidationError
-
+from upgrader.config.partial_validation import validate
+from upgrader.config.severity_policy import severity_problems
+from upgrader.config.strange_folder import NotOpened, StrangeFolder
 from upgrader.config.upgrader_yaml import (
     GateSection,
     PlaybookSection,
     ReleaseSection,
     StepAvailabilitySection,
-    UpgraderYaml,
 )
-from upgrader.config.validation_errors import explain
 from upgrader.config.values_file import load_values
 from upgrader.config.yaml_document import Document, KeyPath, read_mapping, shown
 from upgrader.errors import ConfigError
@@ -33,9 +34,18 @@ from upgrader.model.settings import (
 )
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["Overrides", "load_settings"]
+__all__ = ["Overrides", "Reading", "RemoteChart", "load_settings", "read_folder"]
 
 _EXAMPLE = "Write at least the line `kubernetesVersion: v1.36.3`."
+
+
+class RemoteChart(ConfigError):
+    """A chart that would have to be fetched, so that nobody knows whether it is right."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message, remedy="Nothing is fetched: put the chart into the folder (helm pull), and name it there."
+        )
 
 
 @dataclass(frozen=True)
@@ -55,22 +65,51 @@ class _Defaults:
     limits: Limits
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What a cluster folder's files say, and what is wrong with them."""
+
+    settings: Settings | None
+    """Of what is valid, its pipeline without the steps that aren't; None where nothing can be said without the rest."""
+    problems: tuple[ConfigError, ...]
+    inventory_named: bool
+    """Whether the inventory of `settings` is the one that is meant."""
+
+
 def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides = Overrides()) -> Settings:
     """Read the cluster folder's `upgrader.yaml`, the values files that it names, and the environment.
 
     `UPGRADER_KUBECONFIG` and `UPGRADER_CONTEXT` override the file; a relative kubeconfig from there is relative to the
-    current folder, as one from a flag. Raises ConfigError.
+    current folder, as one from a flag. Raises ConfigError, with all that is wrong.
     """
+    reading = read_folder(folder, environ, overrides)
+    if reading.settings is None or reading.problems:
+        problems = reading.problems
+        remedies = dict.fromkeys(problem.remedy for problem in problems if problem.remedy)
+        raise ConfigError("\n".join(problem.message for problem in problems), remedy="\n".join(remedies))
+    return reading.settings
+
+
+def read_folder(
+    folder: Path, environ: Mapping[str, str], overrides: Overrides = Overrides(), guard: StrangeFolder | None = None
+) -> Reading:
+    """The same, as far as it goes: every problem is found at once. With a `guard`, only what that allows is opened."""
     folder = folder.absolute()
-    document = _read(folder)
     try:
-        file = UpgraderYaml.model_validate(document.data)
-    except ValidationError as error:
-        raise explain(document, error) from None
+        document = _read(folder, guard)
+    except ConfigError as error:
+        return Reading(None, (error,), inventory_named=False)
+    valid = validate(document, overrides.target)
+    if valid.file is None:
+        return Reading(None, valid.problems, inventory_named=False)
+    file = valid.file
     kubeconfig = overrides.kubeconfig or Path(environ.get("UPGRADER_KUBECONFIG") or folder / file.cluster.kubeconfig)
     policy = GatePolicy(file.gates.consecutive, file.gates.interval, file.gates.deadline)
     limits = Limits(file.availability.max_failed, file.availability.max_gap)
-    return Settings(
+    pipeline = _Pipeline(folder, document, _Defaults(policy, limits), guard)
+    pipeline.read(valid.steps)
+    refused = tuple(severity_problems(document, file.checks.severities))
+    settings = Settings(
         folder=folder,
         target=overrides.target or file.kubernetes_version,
         kubeconfig=kubeconfig.absolute(),
@@ -86,12 +125,17 @@ def load_settings(folder: Path, environ: Mapping[str, str], overrides: Overrides
         availability=AvailabilitySettings(
             file.availability.requests_per_second, tuple(file.availability.addresses), limits
         ),
-        pipeline=_pipeline(folder, document, file, _Defaults(policy, limits)),
+        # With one that is refused, none counts: it may be that of the refusal itself.
+        severities={} if refused else dict(file.checks.severities),
+        pipeline=tuple(pipeline.steps),
     )
+    return Reading(settings, (*valid.problems, *refused, *pipeline.problems), valid.cluster_valid)
 
 
-def _read(folder: Path) -> Document:
+def _read(folder: Path, guard: StrangeFolder | None) -> Document:
     path = folder / "upgrader.yaml"
+    if guard:
+        guard.check(path)
     if not path.is_file():
         raise ConfigError(
             f"{shown(path)}: no such file",
@@ -103,64 +147,91 @@ def _read(folder: Path) -> Document:
     return document
 
 
-def _pipeline(folder: Path, document: Document, file: UpgraderYaml, defaults: _Defaults) -> tuple[StepSettings, ...]:
-    if file.pipeline is None:
-        releases = (
-            ReleaseSection(release=name, namespace="", chart="", values="", gates=[]) for name in BUILT_IN_CHARTS
+@dataclass(frozen=True)
+class _Pipeline:
+    """The steps as they are read, one after the other; one that is wrong doesn't hide the next one's problems."""
+
+    folder: Path
+    document: Document
+    defaults: _Defaults
+    guard: StrangeFolder | None
+    steps: list[StepSettings] = field(default_factory=list)
+    problems: list[ConfigError] = field(default_factory=list)
+
+    def read(self, sections: Mapping[KeyPath, ReleaseSection | PlaybookSection]) -> None:
+        """The steps, by where the file has them."""
+        for where, item in sections.items():
+            known = len(self.problems)
+            step = self._release(where, item) if isinstance(item, ReleaseSection) else self._playbook(where, item)
+            if any(step.name == other.name for other in self.steps):
+                self.problems.append(self.document.error(where, f"the pipeline has two steps named '{step.name}'"))
+            if len(self.problems) == known:
+                self.steps.append(step)
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Notes a problem, and goes on after it."""
+        try:
+            yield
+        except ConfigError as error:
+            self.problems.append(error)
+
+    def _release(self, where: KeyPath, item: ReleaseSection) -> ReleaseSettings:
+        built_in = item.release in BUILT_IN_CHARTS
+        values_file = self.folder / (item.values or f"values/{item.release}.yaml")
+        values: Mapping[str, Any] = {}
+        with self._noting():
+            self._check_chart(where, item)
+        with self._noting():
+            self._check(where, "values", values_file)
+            if item.values and not values_file.exists():
+                raise self.document.error((*where, "values"), f"there is no values file {shown(values_file)}")
+            values = load_values(values_file)
+        return ReleaseSettings(
+            name=item.release,
+            namespace=item.namespace or ("kube-system" if built_in else "default"),
+            chart=self.folder / item.chart if item.chart else None,
+            values=values,
+            values_file=values_file,
+            gates=_gates(item.gates, self.defaults),
+            limits=_limits(item.availability, self.defaults),
         )
-        return tuple(_release(folder, document, ("pipeline",), release, defaults) for release in releases)
-    steps: list[StepSettings] = []
-    for index, item in enumerate(file.pipeline):
-        where: KeyPath = ("pipeline", index)
-        step = (
-            _release(folder, document, where, item, defaults)
-            if isinstance(item, ReleaseSection)
-            else _playbook(folder, document, where, item, defaults)
-        )
-        if any(step.name == other.name for other in steps):
-            raise document.error(where, f"the pipeline has two steps named '{step.name}'")
-        steps.append(step)
-    return tuple(steps)
 
+    def _check_chart(self, where: KeyPath, item: ReleaseSection) -> None:
+        if not item.chart:
+            if item.release not in BUILT_IN_CHARTS:
+                raise self.document.error(
+                    where,
+                    f"release '{item.release}' needs a key 'chart'",
+                    remedy=f"Only {', '.join(BUILT_IN_CHARTS)} have a chart built in.",
+                )
+            return
+        if "://" in item.chart:
+            line = self.document.line((*where, "chart"))
+            raise RemoteChart(f"{shown(self.document.path)}:{line}: chart {item.chart} is not in the folder")
+        chart = self.folder / item.chart
+        self._check(where, "chart", chart)
+        if not chart.exists():
+            raise self.document.error((*where, "chart"), f"there is no chart {shown(chart)}")
 
-def _release(
-    folder: Path, document: Document, where: KeyPath, item: ReleaseSection, defaults: _Defaults
-) -> ReleaseSettings:
-    built_in = item.release in BUILT_IN_CHARTS
-    chart = folder / item.chart if item.chart else None
-    if chart is None and not built_in:
-        raise document.error(
-            where,
-            f"release '{item.release}' needs a key 'chart'",
-            remedy=f"Only {', '.join(BUILT_IN_CHARTS)} have a chart built in.",
-        )
-    if chart is not None and not chart.exists():
-        raise document.error((*where, "chart"), f"there is no chart {shown(chart)}")
-    values_file = folder / (item.values or f"values/{item.release}.yaml")
-    if item.values and not values_file.exists():
-        raise document.error((*where, "values"), f"there is no values file {shown(values_file)}")
-    return ReleaseSettings(
-        name=item.release,
-        namespace=item.namespace or ("kube-system" if built_in else "default"),
-        chart=chart,
-        values=load_values(values_file),
-        values_file=values_file,
-        gates=_gates(item.gates, defaults),
-        limits=_limits(item.availability, defaults),
-    )
+    def _playbook(self, where: KeyPath, item: PlaybookSection) -> PlaybookSettings:
+        playbook, undo = self.folder / item.playbook, self.folder / item.undo if item.undo else None
+        for key, path in (("playbook", playbook), ("undo", undo)):
+            with self._noting():
+                if path is not None:
+                    self._check(where, key, path)
+                    if not path.is_file():
+                        raise self.document.error((*where, key), f"there is no playbook {shown(path)}")
+        gates, limits = _gates(item.gates, self.defaults), _limits(item.availability, self.defaults)
+        return PlaybookSettings(name=playbook.stem, playbook=playbook, undo=undo, gates=gates, limits=limits)
 
-
-def _playbook(
-    folder: Path, document: Document, where: KeyPath, item: PlaybookSection, defaults: _Defaults
-) -> PlaybookSettings:
-    path = folder / item.playbook
-    if not path.is_file():
-        raise document.error((*where, "playbook"), f"there is no playbook {shown(path)}")
-    undo = folder / item.undo if item.undo else None
-    if undo is not None and not undo.is_file():
-        raise document.error((*where, "undo"), f"there is no playbook {shown(undo)}")
-    gates, limits = _gates(item.gates, defaults), _limits(item.availability, defaults)
-    return PlaybookSettings(name=path.stem, playbook=path, undo=undo, gates=gates, limits=limits)
+    def _check(self, where: KeyPath, key: str, path: Path) -> None:
+        """Raises NotOpened, with the place that names the path, where the guard has something against it."""
+        try:
+            if self.guard:
+                self.guard.check(path)
+        except NotOpened as error:
+            raise error.named_in(f"{shown(self.document.path)}:{self.document.line((*where, key))}") from error
 
 
 def _gates(items: list[GateSection], defaults: _Defaults) -> tuple[WorkloadGate, ...]:

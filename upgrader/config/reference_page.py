@@ -80,7 +80,9 @@ def _type(field: FieldInfo, models: list[type[BaseModel]], many: bool) -> str:
     plain = [part for part in _union(field.annotation) if part is not types.NoneType]
     if get_origin(plain[0]) is typing.Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(plain[0]))
-    return {int: "whole number", float: "number", bool: "true or false"}.get(get_origin(plain[0]) or plain[0], "text")
+    return {dict: "mapping", int: "whole number", float: "number", bool: "true or false"}.get(
+        get_origin(plain[0]) or plain[0], "text"
+    )
 
 
 def _union(annotation: Any) -> tuple[Any, ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.alias_generators import to_camel
@@ -27,6 +28,7 @@ __all__ = [
     "PLAYBOOK_TAG",
     "RELEASE_TAG",
     "AvailabilitySection",
+    "ChecksSection",
     "ClusterSection",
     "UpgraderYaml",
     "GateSection",
@@ -57,6 +59,20 @@ def _workload(text: object) -> str:
     return "/".join(parts)
 
 
+_RELEASE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_RELEASE_CHARACTERS = 53
+
+
+def _release(text: object) -> str:
+    """Helm's own rule. Anything else might be an option for it: `--post-renderer=…` would run a program."""
+    if not isinstance(text, str) or not _RELEASE.fullmatch(text) or len(text) > _RELEASE_CHARACTERS:
+        raise ValueError(
+            f"{text!r} is not a release's name: lower-case letters, digits, '-' and '.', at most "
+            f"{_RELEASE_CHARACTERS} of them, with a letter or a digit at both ends"
+        )
+    return text
+
+
 def _share(value: object) -> Share:
     try:
         return Share.parse(value if isinstance(value, int | str) and not isinstance(value, bool) else str(value))
@@ -68,6 +84,7 @@ Duration = Annotated[float, BeforeValidator(parse_duration, json_schema_input_ty
 Version = Annotated[Any, BeforeValidator(_version, json_schema_input_type=str)]
 NodeShare = Annotated[Any, BeforeValidator(_share, json_schema_input_type=int | str)]
 Workload = Annotated[str, BeforeValidator(_workload)]
+ReleaseName = Annotated[str, BeforeValidator(_release)]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -192,6 +209,16 @@ class AvailabilitySection(_Model):
     )
 
 
+class ChecksSection(_Model):
+    """How much the findings of checks count."""
+
+    severities: dict[str, Literal["error", "warning", "info"]] = Field(
+        default={},
+        description="The severity of findings by their ids, such as `webhooks.slow: error`, in place of the checks' "
+        "own. [Checks](checks.md) lists the ids. Any may be raised; only those that `--skip` takes may be lowered.",
+    )
+
+
 class StepAvailabilitySection(_Model):
     """How much one step may disturb the API's clients."""
 
@@ -218,7 +245,7 @@ class GateSection(_Model):
 class ReleaseSection(_Model):
     """A Helm release."""
 
-    release: Text = Field(description="The release's name.")
+    release: ReleaseName = Field(description="The release's name.")
     namespace: str = Field(
         default="", description="Its namespace. Empty: `kube-system` for a built-in chart, else `default`."
     )
@@ -274,6 +301,7 @@ class UpgraderYaml(_Model):
     policy: PolicySection = PolicySection()
     gates: GatesSection = GatesSection()
     availability: AvailabilitySection = AvailabilitySection()
+    checks: ChecksSection = ChecksSection()
     pipeline: list[Step] | None = Field(
         default=None,
         min_length=1,

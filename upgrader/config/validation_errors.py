@@ -27,11 +27,10 @@ _WANTED = {
 }
 
 
-def explain(document: Document, error: ValidationError) -> ConfigError:
-    """All findings, one per line, in the order of the file's lines."""
+def explain(document: Document, error: ValidationError) -> tuple[ConfigError, ...]:
+    """All findings, in the order of the file's lines."""
     findings = [_finding(document, details) for details in error.errors(include_url=False)]
-    lines = [f"{shown(document.path)}:{line}: {text}" for line, text in sorted(findings)]
-    return ConfigError("\n".join(lines))
+    return tuple(ConfigError(f"{shown(document.path)}:{line}: {text}") for line, text in sorted(findings))
 
 
 def _finding(document: Document, details: ErrorDetails) -> tuple[int, str]:

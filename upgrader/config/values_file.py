@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,4 +17,11 @@ def load_values(path: Path) -> Mapping[str, Any]:
 
     Raises ConfigError (`FILE:LINE:`) for a file that isn't a YAML mapping.
     """
-    return read_mapping(path).data if path.exists() else {}
+    if not path.exists():
+        return {}
+    document = read_mapping(path)
+    try:
+        json.dumps(document.data)  # as Helm gets them
+    except TypeError as error:
+        raise document.error((), f"Helm can't be given these values: {error}") from error
+    return document.data

@@ -12,13 +12,31 @@ from typing import Any
 import yaml
 
 from upgrader.errors import ConfigError
+from upgrader.yaml_limits import check_limits
 
-__all__ = ["Document", "KeyPath", "check_syntax", "read_mapping", "shown"]
+__all__ = ["Document", "KeyPath", "check_syntax", "read_any", "read_mapping", "shown"]
 
 KeyPath = tuple[str | int, ...]
 """Where a value sits in a document: keys of mappings and indexes of lists, from the top."""
 
-_Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_BASE: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+class _Loader(_BASE):  # type: ignore[misc]  # one of two, chosen when it is imported
+    """A date stays the text that it is, as for Helm: JSON has none."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  # PyYAML's, and never changed
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+        for first, resolvers in _BASE.yaml_implicit_resolvers.items()
+    }
+
+
+class _AnyTag(_Loader):
+    """Also for Ansible's tags: what they stand for is left out, and `!vault` stays closed."""
+
+
+_AnyTag.add_multi_constructor("!", lambda _loader, _suffix, _node: None)
 
 
 @dataclass(frozen=True)
@@ -68,11 +86,19 @@ def check_syntax(path: Path) -> None:
         loader.get_single_node()
 
 
+def read_any(path: Path) -> Any:
+    """The file's one document, whatever it is; what has a tag of its own (`!vault`) is None. Raises ConfigError."""
+    with _loader(path, _AnyTag) as loader:
+        return loader.get_single_data()
+
+
 @contextmanager
-def _loader(path: Path) -> Iterator[Any]:
+def _loader(path: Path, kind: type[Any] = _Loader) -> Iterator[Any]:
     """A YAML loader of the file; what it raises inside the block becomes ConfigError."""
     try:
-        yield _Loader(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        check_limits(text)
+        yield kind(text)
     except OSError as error:
         raise ConfigError(f"{shown(path)}: can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -81,7 +107,7 @@ def _loader(path: Path) -> Iterator[Any]:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         raise ConfigError(f"{shown(path)}:{line}: is not valid YAML: {error.problem or error.context}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a number of 5000 digits, a month 13
         raise ConfigError(f"{shown(path)}: is not valid YAML: {error}") from error
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from upgrader.model.availability import Latency, Phase, Watches
 from upgrader.model.baseline import Baseline
+from upgrader.model.finding import Severity
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.outcome import RunOutcome, StepResult, Verdict
 from upgrader.model.release import RestorePoint
@@ -16,6 +17,7 @@ from upgrader.model.version import KubernetesVersion
 __all__ = [
     "AvailabilityMeasured",
     "BaselineTaken",
+    "ChangedSeverity",
     "Event",
     "GateChecked",
     "GatePassed",
@@ -56,6 +58,16 @@ class SkippedCheck:
 
 
 @dataclass(frozen=True)
+class ChangedSeverity:
+    """What a check found, and that upgrader.yaml has it count as more or less than the check does (`was`)."""
+
+    id: str
+    found: str
+    was: Severity
+    now: Severity
+
+
+@dataclass(frozen=True)
 class RunStarted:
     """A run begins; `steps` are the names in their order."""
 
@@ -74,6 +86,7 @@ class RunStarted:
     health_before: HealthBefore | None = None
     """The rest of the cluster before the run; None where it was not read."""
     skipped: tuple[SkippedCheck, ...] = ()
+    severities: tuple[ChangedSeverity, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ class Finding:
     remedy: str = ""
     skipped: str = ""
     """Why the operator runs in spite of it; "" for one that counts."""
+    changed_from: Severity | None = None
+    """The severity that its check gives it, where `checks.severities` of upgrader.yaml sets another one."""
 
     @property
     def inhibits(self) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from upgrader.model.availability import Limits
+from upgrader.model.finding import Severity
 from upgrader.model.health_before import Share
 from upgrader.model.version import KubernetesVersion
 
@@ -137,6 +138,8 @@ class Settings:
     unhealthy_workers: Share = DEFAULT_UNHEALTHY_WORKERS
     """How many of the workers that were healthy before a run may become unhealthy in it."""
     availability: AvailabilitySettings = AvailabilitySettings()
+    severities: Mapping[str, Severity] = field(default_factory=dict)
+    """Severities of findings, by their ids, that replace the checks' own."""
 
     def limits(self, step: str) -> Limits:
         """The limits of a step, also of one that the pipeline doesn't name."""

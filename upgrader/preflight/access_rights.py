@@ -7,16 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError, UpgraderError
+from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
 from upgrader.model.finding import Finding
 from upgrader.ports import Kind
 from upgrader.preflight.context import SYSTEM, PreflightContext
 
-__all__ = ["READ_BY_CHECKS_ONLY", "check_access", "missing_right"]
-
-READ_BY_CHECKS_ONLY = frozenset(
-    {"apis", "custom-resources", "disruption-budgets", "namespaces", "networks", "webhooks"}
-)
-"""The families that read what no step, gate or rollback can't do without: without those rights, a run gets through."""
+__all__ = ["check_access", "missing_right"]
 
 _REFUSED = re.compile(r'cannot (\S+) (?:resource "([^"]+)"(?: in API group "([^"]*)")?|path "([^"]+)")')
 """The API server's own words for the right that is missing."""

@@ -25,6 +25,7 @@ from upgrader.preflight.pod_checkpointer import check_checkpointer
 from upgrader.preflight.releases import check_releases
 from upgrader.preflight.removed_apis import check_removed_apis
 from upgrader.preflight.served_apis import check_served_apis
+from upgrader.preflight.severities import with_policy
 from upgrader.preflight.ssh_access import check_hosts
 from upgrader.preflight.version_skew import check_controller_kubelets, check_version
 from upgrader.preflight.webhooks import check_webhooks
@@ -60,7 +61,8 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 
 
 def run_checks(context: PreflightContext, checks: Iterable[tuple[str, Check]] = CHECKS) -> tuple[Finding, ...]:
-    """Every finding of every check. A check that fails itself is a finding `FAMILY.unknown`, which inhibits.
+    """Every finding of every check, as severe as the policy has it. A check that fails itself is a finding
+    `FAMILY.unknown`, which inhibits.
 
     Where it lacks a right that only checks need, it is the warning `FAMILY.forbidden`.
     """
@@ -72,7 +74,7 @@ def run_checks(context: PreflightContext, checks: Iterable[tuple[str, Check]] = 
                 findings.append(finding)  # noqa: PERF402
         except (ApiError, HelmError, HostError) as error:
             findings.append(missing_right(family, error) or _unknown(family, error))
-    return tuple(findings)
+    return tuple(with_policy(findings, context.severities))
 
 
 def inhibits(findings: Iterable[Finding]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from upgrader.model.cluster import Cluster
+from upgrader.model.finding import Severity
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.version import KubernetesVersion
@@ -39,6 +40,8 @@ class PreflightContext:
     """No Helm still works on a release that has been pending for longer than this."""
     plan: Plan | None = None
     """What the run would change; None before there is a plan."""
+    severities: Mapping[str, Severity] = field(default_factory=dict)
+    """What the operator has set instead of the checks' own severities, by findings' ids."""
     unreachable: MutableSet[str] = field(default_factory=set)
     """As `ask_instance` needs it."""
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)

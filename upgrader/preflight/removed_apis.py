@@ -8,7 +8,7 @@ Kinds that Kubernetes' own sources don't name, such as custom resources, are nev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -23,7 +23,7 @@ from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.first_few import first_few
 from upgrader.preflight.release_records import deployed_releases
 
-__all__ = ["OutdatedObject", "check_removed_apis", "outdated_objects"]
+__all__ = ["OutdatedObject", "check_manifests", "check_removed_apis", "outdated_objects"]
 
 _SHOWN = 10
 """Objects, or releases, that a finding names."""
@@ -49,27 +49,42 @@ class OutdatedObject:
 
 def check_removed_apis(context: PreflightContext) -> Iterator[Finding]:
     """The releases of the run, before and after it, and then all others in the cluster."""
-    deprecated: dict[str, list[OutdatedObject]] = {}
-    for release in context.changing:
-        found = outdated_objects(release.after, context.target)
+    planned = {release.name: outdated_objects(release.after, context.target) for release in context.changing}
+    yield from _planned(planned, context.target)
+    yield from _installed(context)
+    others: dict[str, list[OutdatedObject]] = {}
+    yield from _others(context, others)
+    yield from _deprecated({**planned, **others}, context.target)
+
+
+def check_manifests(manifests: Mapping[str, str], target: KubernetesVersion) -> Iterator[Finding]:
+    """What can be said of releases (name → manifest) without their cluster."""
+    planned = {name: outdated_objects(manifest, target) for name, manifest in manifests.items()}
+    yield from _planned(planned, target)
+    yield from _deprecated(planned, target)
+
+
+def _planned(releases: Mapping[str, list[OutdatedObject]], target: KubernetesVersion) -> Iterator[Finding]:
+    for name, found in releases.items():
         if unserved := [item for item in found if not item.served]:
             yield Finding(
                 "removed-apis.planned",
                 "error",
-                f"release {release.name} is to have {_objects(unserved)} that {context.target} doesn't serve",
+                f"release {name} is to have {_objects(unserved)} that {target} doesn't serve",
                 f"{_listed(unserved)}\nThe API refuses these, and Helm could not change the release again.",
-                "Change its chart or values. A chart that asks for .Capabilities was rendered for the version that "
-                "runs now: skip this finding if it chooses another API at the target.",
+                "Change its chart or values. A chart that asks for .Capabilities was not rendered for the target: skip "
+                "this finding if it chooses another API there.",
             )
-        deprecated[release.name] = [item for item in found if item.served]
-    yield from _installed(context)
-    yield from _others(context, deprecated)
-    if named := {name: items for name, items in deprecated.items() if items}:
+
+
+def _deprecated(releases: Mapping[str, list[OutdatedObject]], target: KubernetesVersion) -> Iterator[Finding]:
+    served = {name: [item for item in found if item.served] for name, found in releases.items()}
+    if named := {name: items for name, items in served.items() if items}:
         total = [item for items in named.values() for item in items]
         yield Finding(
             "removed-apis.deprecated",
             "info",
-            f"{_objects(total)} that {context.target} deprecates: in {_releases(list(named))}",
+            f"{_objects(total)} that {target} deprecates: in {_releases(list(named))}",
             "\n".join(f"{name}: {_listed(items)}" for name, items in list(named.items())[:_SHOWN]),
         )
 

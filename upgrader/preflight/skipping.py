@@ -6,30 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from upgrader.errors import UsageError
+from upgrader.model.check_ids import SKIPPABLE, may_be_overruled
 from upgrader.model.finding import Finding
 
-__all__ = ["NO_SKIPS", "SKIPPABLE", "Skips"]
-
-SKIPPABLE = frozenset(
-    {
-        "admission",
-        "apis",
-        "autoscalers",
-        "certificates",
-        "critical-pods",
-        "custom-resources",
-        "disruption-budgets",
-        "helm",
-        "memory",
-        "namespaces",
-        "networks",
-        "removed-apis",
-        "webhooks",
-    }
-)
-"""The families, the part of an id before its point, that may be skipped. Without the others no run gets far, or none
-finds a way back.
-"""
+__all__ = ["NO_SKIPS", "Skips"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +23,7 @@ class Skips:
     def of(cls, ids: Collection[str], reason: str | None) -> Skips:
         """As the command line gives them. Raises UsageError for an id that can't be skipped, or without a reason."""
         for each in ids:
-            if each.partition(".")[0] not in SKIPPABLE:
+            if not may_be_overruled(each):
                 raise UsageError(
                     f"the check {each} can't be skipped",
                     remedy="Fix what it finds. Only these checks can be skipped: "

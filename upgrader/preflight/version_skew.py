@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.api_lifecycle import newest_known
 from upgrader.preflight.context import PreflightContext
 
-__all__ = ["KUBELET_MINORS", "check_controller_kubelets", "check_version"]
+__all__ = ["KUBELET_MINORS", "check_controller_kubelets", "check_target", "check_version"]
 
 KUBELET_MINORS = 3
 """How many minor versions a kubelet may be behind the API server."""
@@ -55,6 +56,28 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
                 f"A kubelet may be {KUBELET_MINORS} minor versions behind the API server at most.",
                 f"Upgrade the kubelet of {node} first.",
             )
+
+
+def check_target(target: KubernetesVersion) -> Iterator[Finding]:
+    """The target is a version that upgrader knows: as new as its charts need, and not newer than its table of APIs."""
+    newest = newest_known()
+    if (target.major, target.minor) > newest:
+        yield Finding(
+            "version.not-known",
+            "unknown",
+            f"whether {target} serves the APIs of the releases can't be told",
+            f"This version of upgrader knows Kubernetes up to v{newest[0]}.{newest[1]}.",
+            "Choose an older version, or install a newer upgrader.",
+        )
+    if target < FILE_KEY_REF:
+        yield Finding(
+            "version.too-old",
+            "error",
+            f"no kubelet that may run with {target} can start the chart's kube-apiserver",
+            f"Its pods take an environment variable from a file (`fileKeyRef`), as kubelets do since "
+            f"v{FILE_KEY_REF.major}.{FILE_KEY_REF.minor}, and no kubelet may be newer than the API server.",
+            f"Choose v{FILE_KEY_REF.major}.{FILE_KEY_REF.minor} or newer.",
+        )
 
 
 def check_controller_kubelets(context: PreflightContext) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import yaml
 
 from upgrader.redaction.patterns import MASK, is_secret_name
+from upgrader.yaml_limits import check_limits
 
 __all__ = ["KNOWN", "KnownSecrets", "secrets_in"]
 
@@ -159,8 +160,9 @@ def _structure(text: str) -> Mapping[str, Any] | None:
     if ":" not in text or ("\n" not in text.strip() and not text.lstrip().startswith("{")):
         return None
     try:
+        check_limits(text)  # anyone may have written it
         found = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         return None
     return found if isinstance(found, Mapping) else None
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from upgrader.model.finding import Finding, Severity
 from upgrader.ui.terminal import console, show
 
-__all__ = ["draw_findings", "print_findings"]
+__all__ = ["draw_findings", "draw_verdict", "print_findings"]
 
 _STYLES: dict[Severity, tuple[str, str]] = {
     "error": ("✘", "bold red"),
@@ -44,18 +44,25 @@ def print_findings(findings: Sequence[Finding], versions: str, stream: TextIO | 
     out.print("\n", Text.assemble((" Checks ", "bold"), versions), "\n", sep="")
     show(out, draw_findings(findings))
     if findings:
-        counts = Counter("skipped" if finding.skipped else finding.severity for finding in findings)
-        numbers = ", ".join(f"{counts[each]} {each}" for each in (*_STYLES, "skipped") if counts[each])
-        blocked = any(finding.inhibits for finding in findings)
-        verdict = ("they block the run", "bold red") if blocked else ("no check blocks the run", "green")
-        out.print("\n", Text.assemble(f" {numbers}: ", verdict), sep="")
+        out.print("\n", draw_verdict(findings, "they block the run", "no check blocks the run"), sep="")
     out.print()
 
 
+def draw_verdict(findings: Sequence[Finding], blocked: str, passed: str) -> Text:
+    """Their number in each severity, and what follows from that."""
+    counts = Counter("skipped" if finding.skipped else finding.severity for finding in findings)
+    numbers = ", ".join(f"{counts[each]} {each}" for each in (*_STYLES, "skipped") if counts[each])
+    inhibited = any(finding.inhibits for finding in findings)
+    return Text.assemble(f" {numbers}: ", (blocked, "bold red") if inhibited else (passed, "green"))
+
+
 def _text(finding: Finding) -> Text:
-    text = Text.assemble(finding.title, "  ", (finding.id, "dim"))
+    # A title may quote a file: a line's end in it would let the file add lines of its own to the report.
+    text = Text.assemble(" ".join(finding.title.split()), "  ", (finding.id, "dim"))
     if finding.skipped:
         text.append(f"\nSkipped, as the operator says: {finding.skipped}", style="yellow")
+    if finding.changed_from:
+        text.append(f"\nBy policy (checks.severities); the check itself says {finding.changed_from}", style="yellow")
     if finding.diagnosis:
         text.append(f"\n{finding.diagnosis}", style="dim")
     if finding.remedy:

@@ -111,7 +111,9 @@ def _line(event: Event) -> str:
     match event:
         case RunStarted():
             skipped = "".join(f"\nskipped: {item.id} ({item.found}): {item.reason}" for item in event.skipped)
-            return f"run {event.run}: {describe_run(event.kind, event.target)}: {', '.join(event.steps)}{skipped}"
+            changed = "".join(f"\n{item.now}, not {item.was}: {item.id} ({item.found})" for item in event.severities)
+            began = f"run {event.run}: {describe_run(event.kind, event.target)}: {', '.join(event.steps)}"
+            return f"{began}{skipped}{changed}"
         case BaselineTaken():
             found = event.baseline
             missing = "".join(f"\nnot compared: {item.what}: {item.why}" for item in found.not_compared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import tarfile
@@ -85,3 +86,18 @@ def test_references_inside_are_fine(tmp_path: Path) -> None:
     (tmp_path / "values.schema.json").write_text(json.dumps(schema))
     (tmp_path / "loop").symlink_to(tmp_path)
     check_schemas(tmp_path)
+
+
+@pytest.mark.parametrize("member", ["a file", "a name"])
+def test_archive_that_is_endless_when_unpacked_is_refused(tmp_path: Path, member: str) -> None:
+    """A few hundred kilobytes of zeros don't take this machine's memory, whatever part of the archive they are in."""
+    chart = tmp_path / "web.tgz"
+    with gzip.open(chart, "wb", compresslevel=1) as archive:
+        header = tarfile.TarInfo("web/values.yaml")
+        header.size = 200 * 1024 * 1024
+        header.type = tarfile.REGTYPE if member == "a file" else tarfile.GNUTYPE_LONGNAME
+        archive.write(header.tobuf())
+        for _ in range(200):
+            archive.write(bytes(1024 * 1024))
+    with pytest.raises(HelmError, match=r"web\.tgz: can't be read: unpacked, it has more than"):
+        check_schemas(chart)

@@ -182,9 +182,8 @@ def test_environment_takes_helm_to_no_other_cluster(tmp_path: Path, monkeypatch:
     for name in ("HELM_KUBEAPISERVER", "HELM_KUBETOKEN", "HELM_KUBECONTEXT", "HELM_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
     program = tmp_path / "helm"
-    program.write_text(
-        f"#!/bin/sh\n[ \"$1\" != version ] || {{ printf v4.0.0; exit; }}\nenv > {tmp_path}/seen\necho '{json.dumps([ROW])}'\n"
-    )
+    answers = f"env > {tmp_path}/seen; echo '{json.dumps([ROW])}'"
+    program.write_text(f'#!/bin/sh\n[ "$1" != version ] || {{ printf v4.0.0; exit; }}\n{answers}\n')
     program.chmod(0o755)
     adapter = HelmAdapter(tmp_path / "kubeconfig", executable=program, clock=FakeClock())
     try:

@@ -31,7 +31,7 @@ from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.served_groups import PRERELEASES
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.event import RunStarted, SkippedCheck
+from upgrader.model.event import ChangedSeverity, RunStarted, SkippedCheck
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
@@ -169,6 +169,22 @@ def test_check_that_is_skipped_does_not_forbid_an_upgrade(
     log = io.StringIO()
     PlainReporter(log).emit(began)
     assert "skipped: webhooks.no-backend (webhook x refuses pods): x is gone on Monday" in log.getvalue()
+
+
+def test_severity_that_policy_changed_is_recorded(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run's journal and log say what was found, and what the check itself would have made of it."""
+    found = Finding("webhooks.no-backend", "warning", "webhook x refuses pods", changed_from="error")
+    monkeypatch.setattr(FakeSession, "findings", (found,))
+    with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False) as proposed:
+        finished = proposed.execute()
+    began = read_journal(finished.folder / JOURNAL)[0].event
+    assert isinstance(began, RunStarted)
+    assert began.severities == (ChangedSeverity(found.id, found.title, "error", "warning"),)
+    log = io.StringIO()
+    PlainReporter(log).emit(began)
+    assert "warning, not error: webhooks.no-backend (webhook x refuses pods)" in log.getvalue()
 
 
 def test_rollback_of_an_upgrade(world: World, tmp_path: Path) -> None:

@@ -252,3 +252,60 @@ pipeline:
         Limits(0, 0.5),
         Limits(0, 2.0),
     ]
+
+
+def test_everything_wrong_is_said_at_once(folder: Path) -> None:
+    """Keys, files and values files of several steps: whoever repairs a folder doesn't go through it line by line."""
+    write(folder, "bad.yaml", "a: [\n")
+    error = refusal(
+        folder,
+        "kubernetesVersion: v1.36.3\n"
+        "gates: {consecutiv: 1}\n"
+        "pipeline:\n"
+        "  - {release: kubernetes, chart: gone, values: bad.yaml}\n"
+        "  - {playbook: gone.yml, undo: gone-too.yml}\n"
+        "  - {release: x, chart: oci://registry/x}\n",
+    )
+    assert [line.partition(" ")[0] for line in error.message.splitlines()] == [
+        "upgrader.yaml:2:",
+        "upgrader.yaml:4:",
+        "bad.yaml:2:",
+        "upgrader.yaml:5:",
+        "upgrader.yaml:5:",
+        "upgrader.yaml:6:",
+    ]
+    assert "helm pull" in error.remedy
+
+
+@pytest.mark.parametrize("name", ["--post-renderer=./x", "-n", "Web", "a" * 54, "a_b", "5"])
+def test_name_that_helm_does_not_take_is_refused(folder: Path, name: str) -> None:
+    """Helm would take some of these for options, which start programs and open files."""
+    error = refusal(folder, f"{MINIMAL}pipeline: [{{release: {name}, chart: web}}]\n")
+    assert "is not a release's name" in error.message and error.message.startswith("upgrader.yaml:2:")
+
+
+def test_severities_of_findings(folder: Path) -> None:
+    """Any may be raised; lowered may be what can be skipped."""
+    severities = "{webhooks.no-backend: info, nodes.cordoned: error, releases.last-failed: warning, apis.unknown: info}"
+    write(folder, "upgrader.yaml", f"{MINIMAL}checks: {{severities: {severities}}}\n")
+    assert load_settings(folder, {}).severities["nodes.cordoned"] == "error"
+    assert load_settings(folder, {}).severities["webhooks.no-backend"] == "info"
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("webhooks.no-backnd: info", "no check has the id 'webhooks.no-backnd'; did you mean 'webhooks.no-backend'?"),
+        ("xyz: info", "no check has the id 'xyz'"),
+        ("hosts.unreachable: warning", "'hosts.unreachable' is error, and can't be lowered to warning"),
+        ("control-plane.not-ready: warning", "'control-plane.not-ready' is error, and can't be lowered to warning"),
+        ("nodes.unknown: warning", "'nodes.unknown' is unknown, and can't be lowered to warning"),
+        ("releases.pending: info", "'releases.pending' is warning, and can't be lowered to info"),
+        ("files.invalid: info", "'files.invalid' is error, and can't be lowered to info"),
+        ("webhooks.slow: fatal", "must be one of 'error', 'warning' or 'info', not 'fatal'"),
+    ],
+)
+def test_severities_that_are_refused(folder: Path, entry: str, message: str) -> None:
+    """The error has the line of the id; what no run gets past can't be lowered, as it can't be skipped."""
+    error = refusal(folder, f"{MINIMAL}checks:\n  severities:\n    apis.unavailable: error\n    {entry}\n")
+    assert error.message.startswith("upgrader.yaml:5: ") and message in error.message

@@ -10,8 +10,9 @@ import pytest
 
 from tests.unit.preflight.conftest import World
 from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
 from upgrader.ports import Kind
-from upgrader.preflight.access_rights import READ_BY_CHECKS_ONLY, check_access, missing_right
+from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 
 SECURITY = Path(__file__).parents[3] / "docs/security.md"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from upgrader.errors import UsageError
+from upgrader.model.check_ids import SKIPPABLE
 from upgrader.model.finding import Finding
 from upgrader.preflight.all_checks import CHECKS, inhibits
-from upgrader.preflight.skipping import SKIPPABLE, Skips
+from upgrader.preflight.skipping import Skips
 
 REFUSED = Finding("webhooks.no-backend", "error", "webhook x refuses pods")
 UNKNOWN = Finding("webhooks.unknown", "unknown", "the webhooks could not be checked")

@@ -1,0 +1,43 @@
+"""YAML that would take hours, or the process with it, is refused where it is read."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from upgrader.redaction.known_secrets import secrets_in
+from upgrader.yaml_limits import check_limits
+
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 10)
+)
+"""Ten billion values in half a kilobyte."""
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (BOMB, "with its anchors written out"),
+        ("a: &a " + "x" * 100_000 + "\nb: [" + "*a, " * 1000 + "]", "with its anchors written out"),
+        ("[" * 5_000, "nested more than 100 levels"),
+        ("".join("  " * level + "- \n" for level in range(200)), "nested more than 100 levels"),
+        ("a: &a {b: *a}", "an anchor contains itself"),
+        ("a: [", "did not find expected node content"),
+    ],
+)
+def test_what_can_not_be_walked_is_refused(text: str, why: str) -> None:
+    """Anchors that multiply values or long texts, nesting, and anchors in themselves; broken YAML is, too."""
+    with pytest.raises(yaml.MarkedYAMLError) as caught:
+        check_limits(text)
+    assert why in str(caught.value)
+
+
+def test_what_people_write_passes() -> None:
+    """Anchors, several documents and long texts are no reason to refuse."""
+    check_limits("a: &a {b: c}\nd: [*a, *a]\n---\na: " + "x" * 100_000)
+
+
+def test_secret_that_is_a_bomb_is_masked_as_a_text() -> None:
+    """A Secret's value is looked into as YAML, and anyone may have written it."""
+    secret = {"kind": "Secret", "stringData": {"file": BOMB, "date": "a: 2024-13-45\nb: c"}}
+    assert BOMB in list(secrets_in(secret))

@@ -1,0 +1,57 @@
+"""`upgrader check --offline`: what is wrong with a folder, without credentials and without running anything of it.
+
+For merge requests, whose authors are not trusted. Unlike `plan --offline`, it doesn't stop at the first problem, opens
+nothing outside the folder, and doesn't start Ansible at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.app.wiring import open_renderer, wanted_releases
+from upgrader.config.load import Overrides, read_folder
+from upgrader.config.strange_folder import StrangeFolder
+from upgrader.errors import Inhibited
+from upgrader.model.finding import Finding
+from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.all_checks import inhibits
+from upgrader.preflight.folder_checks import check_folder
+from upgrader.preflight.folder_context import FolderContext, NotAsked
+from upgrader.preflight.skipping import NO_SKIPS, Skips
+
+__all__ = ["CheckedFolder", "check_offline"]
+
+
+@dataclass(frozen=True)
+class CheckedFolder:
+    """A folder, every finding on it, and the questions that only the cluster answers."""
+
+    target: KubernetesVersion | None
+    """None where the folder has no valid one."""
+    findings: tuple[Finding, ...]
+    not_asked: tuple[NotAsked, ...]
+
+    @property
+    def inhibited(self) -> bool:
+        """Whether the folder is wrong, or something in it could not be judged."""
+        return inhibits(self.findings)
+
+    def refuse_if_blocked(self) -> None:
+        """Raise Inhibited where the folder is not known to be right."""
+        if self.inhibited:
+            raise Inhibited(
+                "the folder is wrong, or can't be judged; no cluster was asked",
+                remedy="Fix the findings marked error or unknown, then run this command again.",
+            )
+
+
+def check_offline(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedFolder:
+    """Check a folder. Its environment variables are not read: they name credentials. `target` None: the file's."""
+    guard = StrangeFolder(folder.absolute())
+    reading = read_folder(folder, {}, Overrides(target=target), guard)
+    releases = wanted_releases(reading.settings) if reading.settings else ()
+    with open_renderer() as helm:
+        report = check_folder(FolderContext(reading, guard, releases, helm))
+    wanted = reading.settings.target if reading.settings else target
+    return CheckedFolder(wanted, skips.apply(report.findings), report.not_asked)

@@ -1,0 +1,35 @@
+"""The severities that `upgrader.yaml` sets: of ids that exist, and none lowered that a way back depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from upgrader.config.yaml_document import Document
+from upgrader.errors import ConfigError
+from upgrader.model.check_ids import WORST_SEVERITY, may_be_overruled
+from upgrader.model.finding import Severity
+
+__all__ = ["severity_problems"]
+
+_RANK: Mapping[Severity, int] = {"info": 0, "warning": 1, "unknown": 2, "error": 2}
+
+
+def severity_problems(document: Document, severities: Mapping[str, Severity]) -> Iterator[ConfigError]:
+    """What is wrong with `checks.severities`, with the line of each id."""
+    for id_, wanted in severities.items():
+        where = ("checks", "severities", id_)
+        worst = WORST_SEVERITY.get(id_)
+        if worst is None:
+            near = get_close_matches(id_, WORST_SEVERITY, n=1)
+            meant = f"; did you mean '{near[0]}'?" if near else ""
+            yield document.error(
+                where, f"no check has the id '{id_}'{meant}", remedy="docs/reference/checks.md lists all ids."
+            )
+        elif _RANK[wanted] < _RANK[worst] and not may_be_overruled(id_):
+            yield document.error(
+                where,
+                f"'{id_}' is {worst}, and can't be lowered to {wanted}",
+                remedy="Fix what it finds. What can't be skipped can't be lowered: without it no run gets far, or none "
+                "finds a way back.",
+            )

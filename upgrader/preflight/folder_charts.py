@@ -1,0 +1,48 @@
+"""Offline: each release's chart renders with its values, and its schema accepts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.config.strange_folder import NotOpened
+from upgrader.config.yaml_document import shown
+from upgrader.errors import UpgraderError
+from upgrader.model.finding import Finding
+from upgrader.model.release import ReleaseSpec
+from upgrader.preflight.folder_context import FolderContext
+from upgrader.preflight.folder_files import as_finding
+
+__all__ = ["check_charts"]
+
+_NOT_THERE = "missing in charts/ directory"
+
+
+def check_charts(context: FolderContext, rendered: dict[str, str]) -> Iterator[Finding]:
+    """Render every release; `rendered` gets the manifests (by name) of those that can be."""
+    for spec in context.releases:
+        try:
+            if spec.chart.is_relative_to(context.guard.root):  # the built-in charts are not
+                context.guard.check_tree(spec.chart)
+            rendered[spec.name] = context.helm.render(spec, offline=True)
+        except NotOpened as error:
+            yield as_finding(error)
+        except UpgraderError as error:
+            yield _refused(spec, error)
+
+
+def _refused(spec: ReleaseSpec, error: UpgraderError) -> Finding:
+    if _NOT_THERE in error.message:
+        return Finding(
+            "charts.dependency",
+            "unknown",
+            f"release {spec.name}: charts that {shown(spec.chart)} depends on are not in the folder",
+            f"{error.message}\nWhether it renders, and to what, is unknown: nothing is fetched.",
+            "Have them in its charts/ folder: commit them, or run `helm dependency build` before.",
+        )
+    return Finding(
+        "charts.refused",
+        "error",
+        f"release {spec.name}: {shown(spec.chart)} doesn't render with its values",
+        error.message,
+        f"Look at it with: helm template {spec.name} {shown(spec.chart)} --values FILE",
+    )

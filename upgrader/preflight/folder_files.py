@@ -1,0 +1,20 @@
+"""Offline: upgrader.yaml, the files that it names and what they hold; each problem has its file and line."""
+
+from __future__ import annotations
+
+from upgrader.config.load import RemoteChart
+from upgrader.config.strange_folder import NotOpened
+from upgrader.errors import ConfigError
+from upgrader.model.finding import Finding
+
+__all__ = ["as_finding"]
+
+
+def as_finding(error: ConfigError) -> Finding:
+    """A problem of a file. What was not opened is unknown: it may be right."""
+    if isinstance(error, NotOpened):
+        return Finding("files.not-opened", "unknown", error.message, "", error.remedy)
+    if isinstance(error, RemoteChart):
+        why = "Whether it renders, and to what, is unknown; a run refuses it."
+        return Finding("charts.remote", "unknown", error.message, why, error.remedy)
+    return Finding("files.invalid", "error", error.message, "", error.remedy)

@@ -1,0 +1,44 @@
+"""Offline: the inventory exists, runs nothing without leave, and has controllers, as far as YAML alone tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.config.inventory import check_exists, check_static, no_controllers
+from upgrader.config.inventory_text import group_has_hosts, is_vault
+from upgrader.config.yaml_document import shown
+from upgrader.errors import ConfigError
+from upgrader.model.finding import Finding
+from upgrader.preflight.folder_context import FolderContext, NotAsked
+from upgrader.preflight.folder_files import as_finding
+
+__all__ = ["check_inventory"]
+
+_YAML = (".yml", ".yaml", ".json")
+
+
+def check_inventory(context: FolderContext) -> Iterator[Finding | NotAsked]:
+    """Ansible itself is not asked: it would load plugins, render variables and open vaults."""
+    settings = context.reading.settings
+    if settings is None or not context.reading.inventory_named:
+        yield NotAsked("inventory", "upgrader.yaml doesn't tell where it is")
+        return
+    path = settings.inventory
+    name = shown(path)
+    try:
+        context.guard.check_tree(path)
+        check_exists(path)
+        if settings.dynamic_inventory:
+            yield NotAsked("inventory", f"{name}: `cluster.dynamicInventory` lets it run code, which only Ansible does")
+            return
+        check_static(path)
+        if path.is_file() and is_vault(path):
+            yield NotAsked("inventory", f"{name}: it is encrypted, and no vault is opened")
+        elif path.suffix not in _YAML:
+            yield NotAsked("inventory", f"{name}: only Ansible reads what is no YAML file")
+        elif not group_has_hosts(path, "controllers"):
+            yield as_finding(no_controllers(path))
+        else:
+            yield NotAsked("inventory", f"{name}: its variables are not rendered, and no vault is opened")
+    except ConfigError as error:
+        yield as_finding(error)

@@ -1,0 +1,18 @@
+"""Findings as severe as the operator's policy has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from upgrader.model.finding import Finding, Severity
+
+__all__ = ["with_policy"]
+
+
+def with_policy(findings: Iterable[Finding], severities: Mapping[str, Severity]) -> Iterator[Finding]:
+    """The findings, those whose id is named with that severity, and with the one of their check."""
+    for finding in findings:
+        wanted = severities.get(finding.id, finding.severity)
+        changed = wanted != finding.severity
+        yield replace(finding, severity=wanted, changed_from=finding.severity) if changed else finding

@@ -1,0 +1,31 @@
+"""Shows what is wrong with a folder, and what was not asked."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from rich.text import Text
+
+from upgrader.app.offline_check import CheckedFolder
+from upgrader.ui.findings import draw_findings, draw_verdict
+from upgrader.ui.terminal import console, show
+
+__all__ = ["print_folder"]
+
+
+def print_folder(checked: CheckedFolder, stream: TextIO | None = None) -> None:
+    """Print the findings, then what only the cluster answers: nobody should take the former for the whole."""
+    out = console(stream)
+    out.print("\n", Text.assemble((" Checks ", "bold"), f"{checked.target or 'no version'}  (offline)"), "\n", sep="")
+    if checked.findings:
+        show(out, draw_findings(checked.findings))
+        out.print("\n", draw_verdict(checked.findings, "the folder is not ready", "the folder is ready"), sep="")
+    else:
+        out.print(Text(" ✔ the folder is ready", style="green"))
+    reasons: dict[str, list[str]] = {}
+    for item in checked.not_asked:
+        reasons.setdefault(item.reason, []).append(item.check)
+    out.print("\n", Text(" Not asked offline", style="bold"), sep="")
+    for reason, checks in reasons.items():
+        out.print(Text(f" ? {', '.join(checks)}: {reason}"), soft_wrap=True)
+    out.print()

@@ -1,0 +1,54 @@
+"""Refuses YAML that is harmless to parse and ruinous to walk: nested too deeply, or grown by its anchors.
+
+A few hundred bytes of anchors stand for billions of values, and a parser's own recursion ends the process in C. Events
+come without either, so they are counted before anything else reads the text. JSON is YAML, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import yaml
+
+__all__ = ["check_limits"]
+
+_DEEPEST = 100
+_MOST = 500_000
+"""Values, each counted as often as anchors repeat it."""
+_CHARACTERS = 64
+"""A longer text counts as several values: what repeats it is as expensive."""
+
+_LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def check_limits(text: str) -> None:
+    """Raises yaml.MarkedYAMLError for YAML beyond the limits, or whose anchor contains itself, or that is none."""
+    total = 0
+    sizes: dict[str, int] = {}
+    around: list[tuple[str | None, int]] = []
+    for event in yaml.parse(text, Loader=_LOADER):
+        match event:
+            case yaml.AliasEvent():
+                if any(anchor == event.anchor for anchor, _ in around):
+                    _refuse("an anchor contains itself", event)
+                total += sizes.get(str(event.anchor), 0)
+            case yaml.ScalarEvent():
+                size = 1 + len(event.value) // _CHARACTERS
+                total += size
+                if event.anchor:
+                    sizes[event.anchor] = size
+            case yaml.CollectionStartEvent():
+                around.append((event.anchor, total))
+                total += 1
+                if len(around) > _DEEPEST:
+                    _refuse(f"it is nested more than {_DEEPEST} levels deep", event)
+            case yaml.CollectionEndEvent():
+                anchor, before = around.pop()
+                if anchor:
+                    sizes[anchor] = total - before
+        if total > _MOST:
+            _refuse(f"with its anchors written out, it has more than {_MOST} values", event)
+
+
+def _refuse(why: str, event: Any) -> NoReturn:
+    raise yaml.MarkedYAMLError(problem=why, problem_mark=event.start_mark)
