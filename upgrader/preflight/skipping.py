@@ -19,6 +19,8 @@ SKIPPABLE = frozenset(
         "critical-pods",
         "custom-resources",
         "disruption-budgets",
+        "feature-gates",
+        "flags",
         "helm",
         "memory",
         "namespaces",
