@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak lock apis docs clean
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak lock apis flags docs clean
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -113,6 +113,10 @@ lock: venv ## Update the pinned dependencies in the lock files.
 apis: venv ## Update the table of Kubernetes' APIs that `removed-apis` checks by (TO names the newest version; 10 s).
 	@$(BIN)/python -m scripts.api_lifecycle $(TO) > $(BIN)/.apis
 	mv $(BIN)/.apis upgrader/preflight/api_lifecycle.json
+
+flags: venv ## Update the table of flags and feature gates that `flags` checks by (FROM and TO name the newest versions; two minutes).
+	@$(BIN)/python -m scripts.flag_lifecycle $(FROM) $(TO) > $(BIN)/.flags
+	mv $(BIN)/.flags upgrader/preflight/flag_lifecycle.json
 
 docs: venv ## Make the reference pages from the code.
 	@$(BIN)/python -m upgrader.config.reference_page > docs/reference/upgrader-yaml.md

@@ -15,6 +15,8 @@ from upgrader.preflight.control_plane import check_control_plane
 from upgrader.preflight.critical_pods import check_critical_pods
 from upgrader.preflight.custom_resources import check_custom_resources
 from upgrader.preflight.disruption_budgets import check_disruption_budgets
+from upgrader.preflight.feature_gates import check_feature_gates
+from upgrader.preflight.flags import check_flags
 from upgrader.preflight.helm_client import check_helm
 from upgrader.preflight.instances import check_instances
 from upgrader.preflight.memory import check_memory
@@ -49,6 +51,8 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("webhooks", check_webhooks),
     ("apis", check_served_apis),
     ("removed-apis", check_removed_apis),
+    ("flags", check_flags),
+    ("feature-gates", check_feature_gates),
     ("custom-resources", check_custom_resources),
     ("namespaces", check_namespaces),
     ("disruption-budgets", check_disruption_budgets),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
@@ -142,6 +143,15 @@ def deployment(name: str) -> dict[str, Any]:
         },
         "status": {},
     }
+
+
+def workload(*containers: dict[str, Any], kind: str = "Deployment", **more: Any) -> str:
+    """The manifest of a workload, whose pods have these containers."""
+    spec = {"containers": list(containers), **more}
+    meta = {"name": "x", "namespace": "kube-system"}
+    return yaml.safe_dump(
+        {"apiVersion": "apps/v1", "kind": kind, "metadata": meta, "spec": {"template": {"spec": spec}}}
+    )
 
 
 @pytest.fixture

@@ -1,0 +1,34 @@
+"""The flags that the built-in charts give Kubernetes' components."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.charts.conftest import Render
+from tests.charts.test_kube_apiserver import ONE as APISERVER
+from tests.charts.test_kubernetes import VALUES as KUBERNETES
+from upgrader.preflight.flag_lifecycle import known_flags, known_versions
+from upgrader.preflight.planned_commands import given_flags
+
+WORKLOADS = [
+    ("kube-apiserver", APISERVER, "Deployment", "kube-apiserver"),
+    ("kubernetes", KUBERNETES, "Deployment", "kube-controller-manager"),
+    ("kubernetes", KUBERNETES, "Deployment", "kube-scheduler"),
+    ("kubernetes", KUBERNETES, "DaemonSet", "kube-proxy"),
+]
+
+
+@pytest.mark.parametrize(("chart", "values", "kind", "name"), WORKLOADS)
+def test_every_version_knows_the_flags_of_the_charts(
+    render: Render, chart: str, values: dict[str, Any], kind: str, name: str
+) -> None:
+    """Those that upgrader knows, as far back as kubelets can run the charts; and none warns of a flag."""
+    container = render(chart, values).container(kind, name, name)
+    given = list(given_flags([*container["command"], *container.get("args", ())]))
+    assert given
+    for version in known_versions().values():
+        for flag in given if version.minor >= 35 else ():
+            known = known_flags()[name, flag.name]
+            assert known.known_by(version) and not known.deprecated_by(version), f"{version}: --{flag.name}"

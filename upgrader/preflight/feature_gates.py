@@ -1,0 +1,107 @@
+"""The components of the control plane know the feature gates that the run sets, and let them be set so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from upgrader.model.finding import Finding
+from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.first_few import first_few
+from upgrader.preflight.flag_lifecycle import GateStage, fate, judged_by, known_gates
+from upgrader.preflight.given_gates import given_gates
+from upgrader.preflight.planned_commands import PlannedCommand, planned_commands
+
+__all__ = ["check_feature_gates"]
+
+_VALUES = {
+    text: value
+    for value, texts in ((True, "1 t T TRUE true True"), (False, "0 f F FALSE false False"))
+    for text in texts.split()
+}
+_STAGES = {"GA": "in every cluster now", "Deprecated": "deprecated"}
+
+
+def check_feature_gates(context: PreflightContext) -> Iterator[Finding]:
+    """A component ends at once at a gate that it doesn't know, or that is locked to the other value."""
+    for command in planned_commands(context):
+        gates = given_gates(command)
+        if gates and judged_by(command.version) is None:
+            yield Finding(
+                "feature-gates.no-data",
+                "unknown",
+                f"{command}: which feature gates it has isn't known",
+                f"{command.place} This version of upgrader doesn't know v{command.version.major}."
+                f"{command.version.minor}.",
+                "Use a newer upgrader; or look the gates up in Kubernetes' documentation, and skip this finding.",
+            )
+        elif gates:
+            yield from _judged(command, gates)
+
+
+def _judged(command: PlannedCommand, gates: Mapping[str, str]) -> Iterator[Finding]:
+    unknown: dict[str, str] = {}
+    unsure: dict[str, str] = {}
+    locked: dict[str, str] = {}
+    deprecated: dict[str, str] = {}
+    # It has the gates of its own version, in the stages that they had in the emulated one.
+    emulates = command.value("emulated-version") is not None
+    read = judged_by(command.version)
+    for gate, text in gates.items():
+        known = known_gates().get(gate)
+        stage = known.stage_at(command.version) if known else None
+        if stage is None:
+            # Patches take no gate away, but bring some: to go back from a change that breaks something.
+            brought = (known is None or known.removed is None) and read is not None and read < command.version
+            (unsure if brought else unknown)[gate] = fate(known, command.version)
+        elif stage.locked is not None and _VALUES.get(text, stage.locked) is not stage.locked and not emulates:
+            locked[f"{gate}={text}"] = f"locked to {str(stage.locked).lower()}"
+        elif stage.name in _STAGES and not emulates:
+            deprecated[gate] = _why(stage)
+    if unknown:
+        yield Finding(
+            "feature-gates.removed",
+            "error",
+            f"{command} doesn't know feature gate {first_few(list(unknown))}",
+            f"{_listed(unknown)}\n{command.place} It would end at once, as often as it is started.",
+            f"Remove {_them(unknown)} from the values of release {command.release.name}.",
+        )
+    if unsure:
+        yield Finding(
+            "feature-gates.unsure",
+            "warning",
+            f"{command} may not know feature gate {first_few(list(unsure))}",
+            f"{_listed(unsure)}\n{command.place} {read}, which this version of upgrader knows, lacks {_them(unsure)}; "
+            "a later patch may have brought what it lacks. A component ends at once at a gate that it doesn't know.",
+            f"Look for {_them(unsure)} in the changelog of {command.version}.",
+        )
+    if locked:
+        yield Finding(
+            "feature-gates.locked",
+            "error",
+            f"{command} refuses {first_few(list(locked))}",
+            f"{_listed(locked)}\n{command.place} It would end at once, as often as it is started.",
+            f"Remove {_them(locked)} from the values of release {command.release.name}, and prepare for the "
+            "feature as it is.",
+        )
+    if deprecated:
+        yield Finding(
+            "feature-gates.deprecated",
+            "warning",
+            f"{command} is to lose feature gate {first_few(list(deprecated))}",
+            f"{_listed(deprecated)}\n{command.place} A later version won't know {_them(deprecated)}, and end at once.",
+            f"Remove {_them(deprecated)} from the values of release {command.release.name}, if the feature may "
+            "be as it is by default.",
+        )
+
+
+def _why(stage: GateStage) -> str:
+    fixed = "" if stage.locked is None else f", locked to {str(stage.locked).lower()}"
+    return f"{_STAGES[stage.name]} (stage {stage.name}{fixed})"
+
+
+def _listed(gates: Mapping[str, str]) -> str:
+    return "\n".join(f"{gate}: {why}" for gate, why in gates.items())
+
+
+def _them(gates: Mapping[str, str]) -> str:
+    return "it" if len(gates) == 1 else "them"
