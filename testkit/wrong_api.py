@@ -122,8 +122,8 @@ WRONG: Mapping[str, WrongApi] = {
         },
     ),
     "pod security": WrongApi({"admission-control-config-file": _ADMISSION}, prepare=_pod_security),
-    "a fifth of a CPU": WrongApi(
-        others={"resources": {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}}}, seconds=240.0
+    "a tenth of a CPU": WrongApi(
+        others={"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m"}}}, seconds=240.0
     ),
     # API Priority and Fairness gives each level one seat at least, and queues: a lab's few clients never wait for one.
     "two requests at once": WrongApi(
