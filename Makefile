@@ -112,7 +112,7 @@ lock: venv ## Update the pinned dependencies in the lock files.
 
 apis: venv ## Update the table of Kubernetes' APIs that `removed-apis` checks by (TO names the newest version; 10 s).
 	@$(BIN)/python -m scripts.api_lifecycle $(TO) > $(BIN)/.apis
-	mv $(BIN)/.apis upgrader/preflight/api_lifecycle.json
+	mv $(BIN)/.apis upgrader/model/api_lifecycle.json
 
 flags: venv ## Update the table of flags and feature gates that `flags` checks by (FROM and TO name the newest versions; two minutes).
 	@$(BIN)/python -m scripts.flag_lifecycle $(FROM) $(TO) > $(BIN)/.flags

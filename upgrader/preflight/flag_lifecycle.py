@@ -14,8 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from upgrader.model.api_lifecycle import Minor
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.api_lifecycle import Minor
 
 __all__ = [
     "FlagLifecycle",

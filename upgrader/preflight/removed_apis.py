@@ -15,10 +15,10 @@ from functools import cache
 import yaml
 
 from upgrader.errors import ApiError
+from upgrader.model.api_lifecycle import ApiLifecycle, Minor, known_apis, replacement_at
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import objects_in
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.api_lifecycle import ApiLifecycle, Minor, known_apis, replacement_at
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.first_few import first_few
 from upgrader.preflight.release_records import deployed_releases

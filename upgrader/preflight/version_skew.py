@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from upgrader.model.api_lifecycle import newest_known
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.api_lifecycle import newest_known
 from upgrader.preflight.context import PreflightContext
 
 __all__ = ["KUBELET_MINORS", "check_controller_kubelets", "check_target", "check_version"]

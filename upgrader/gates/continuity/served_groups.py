@@ -11,6 +11,7 @@ import yaml
 
 from upgrader.errors import ApiError, UsageError
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
+from upgrader.model.api_lifecycle import ends_between
 from upgrader.model.baseline import Baseline
 from upgrader.model.outcome import Verdict, broken, pending
 from upgrader.model.version import KubernetesVersion
@@ -20,22 +21,6 @@ __all__ = ["built_in", "check_groups", "missing_groups", "read_groups", "removed
 
 PRERELEASES = "prerelease versions of Kubernetes' own groups"
 """Stands for all of them, where a plan changes which of them are turned on."""
-
-_REMOVED: Mapping[tuple[int, int], tuple[str, ...]] = {
-    (1, 25): (
-        "autoscaling/v2beta1",
-        "batch/v1beta1",
-        "discovery.k8s.io/v1beta1",
-        "events.k8s.io/v1beta1",
-        "node.k8s.io/v1beta1",
-        "policy/v1beta1",
-    ),
-    (1, 26): ("autoscaling/v2beta2", "flowcontrol.apiserver.k8s.io/v1beta1"),
-    (1, 27): ("storage.k8s.io/v1beta1",),
-    (1, 29): ("flowcontrol.apiserver.k8s.io/v1beta2",),
-    (1, 32): ("flowcontrol.apiserver.k8s.io/v1beta3",),
-}
-"""What Kubernetes stopped serving with a minor version: https://kubernetes.io/docs/reference/using-api/deprecation-guide/"""
 
 _STAGE = re.compile(r"/v\d+(alpha|beta)\d+$")
 _TURNED_ON = re.compile(r"--(?:runtime-config|feature-gates)=[^\s'\"]*")
@@ -96,7 +81,7 @@ def _outdated(
     old, new = (before.major, before.minor), (now.major, now.minor)
     if new < old:  # rolled back to a version that may not have had it
         return True
-    if any(old < minor <= new and group in removed for minor, removed in _REMOVED.items()):
+    if ends_between(group, before, now):
         return True
     if stage is None or new == old:
         return False

@@ -34,6 +34,8 @@ spec: {group: metrics.k8s.io, version: v1beta1}
         ("policy/v1beta1", "v1.24.0", "v1.25.0", False),
         ("policy/v1beta1", "v1.23.0", "v1.24.0", True),
         ("flowcontrol.apiserver.k8s.io/v1beta3", "v1.31.0", "v1.33.0", False),
+        ("storage.k8s.io/v1beta1", "v1.26.0", "v1.27.0", False),
+        ("storage.k8s.io/v1beta1", "v1.25.0", "v1.26.0", True),
         ("resource.k8s.io/v1beta2", "v1.36.3", "v1.37.1", False),
         ("resource.k8s.io/v1beta2", "v1.36.3", "v1.36.4", True),
         ("storagemigration.k8s.io/v1beta1", "v1.36.3", "v1.37.1", True),

@@ -16,7 +16,7 @@ from importlib.resources import files
 
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["ApiLifecycle", "Minor", "known_apis", "newest_known", "replacement_at"]
+__all__ = ["ApiLifecycle", "Minor", "ends_between", "known_apis", "newest_known", "replacement_at"]
 
 Minor = tuple[int, int]
 """(1, 25)"""
@@ -68,6 +68,12 @@ def newest_known() -> Minor:
     made = json.loads((files(__package__) / "api_lifecycle.json").read_text())["made"]
     versions = (_NEWEST.fullmatch(line) for line in made)
     return max((int(found[1]) + 1, int(found[2])) for found in versions if found)
+
+
+def ends_between(api_version: str, before: KubernetesVersion, after: KubernetesVersion) -> bool:
+    """Whether Kubernetes serves a group and version in one version, and nothing of it in another."""
+    kinds = [api for api in known_apis().values() if api.api_version == api_version]
+    return any(api.served_by(before) for api in kinds) and not any(api.served_by(after) for api in kinds)
 
 
 def replacement_at(api: ApiLifecycle, version: KubernetesVersion) -> ApiLifecycle | None:

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from scripts.api_lifecycle import Declared, declared_in, registered_in, render, table
+from upgrader.model.api_lifecycle import known_apis, replacement_at
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.api_lifecycle import known_apis, replacement_at
 
 V = KubernetesVersion
 
