@@ -122,8 +122,9 @@ WRONG: Mapping[str, WrongApi] = {
         },
     ),
     "pod security": WrongApi({"admission-control-config-file": _ADMISSION}, prepare=_pod_security),
+    # Slower, but 99 % of each verb's requests stay within a second at the lab's load.
     "a tenth of a CPU": WrongApi(
-        others={"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m"}}}, seconds=240.0
+        others={"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m"}}}, harmless=True
     ),
     # API Priority and Fairness gives each level one seat at least, and queues: a lab's few clients never wait for one.
     "two requests at once": WrongApi(
