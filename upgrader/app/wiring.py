@@ -161,7 +161,7 @@ class Session:
             clock=tools.clock,
             cluster=self.cluster,
             examine=examine,
-            recovery=ApiRecovery(examine, hosts=tools.hosts, kube=tools.kube, clock=tools.clock),
+            recovery=ApiRecovery(examine, hosts=tools.hosts, kube=tools.kube, clock=tools.clock, admitted=admitted),
             gates=self.builder.gates,
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
         )

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError, ApiUnavailable
-from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, PODS, REPLICA_SETS, SECRETS, WORKLOADS
-from upgrader.gates.trial_pod import NO_DRY_RUN, trial_pod
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, PODS, REPLICA_SETS, SECRETS, WORKLOADS
+from upgrader.gates.trial_pod import trial_pod
 from upgrader.node.refused_writes import is_servers_own
 from upgrader.ports import Clock, Kube, KubeObject
 
@@ -20,11 +20,12 @@ __all__ = ["NOT_ACCEPTED", "REFUSALS", "Refusal", "is_refusal", "lasting_refusal
 
 _STORED = re.compile(r"admission webhook|denied (the )?request|exceeded quota|violates PodSecurity", re.IGNORECASE)
 """Refusals by what is stored in the API: every instance answers the same."""
-_NOT_BY_FLAGS = re.compile(
-    r"admission webhook|denied (the )?request|exceeded quota|cannot create resource|" + NO_DRY_RUN, re.IGNORECASE
-)
-"""Refusals that come by what is stored, whatever was admitted before: a quota fills up, a policy is written. Others,
-such as `violates PodSecurity`, come by kube-apiserver's own flags as well."""
+_STORED_BY_OTHERS = re.compile(r"admission webhook|denied (the )?request", re.IGNORECASE)
+_IMAGE_POLICY = re.compile(r'image policy webhook backend denied|is forbidden: Post "https?://', re.IGNORECASE)
+"""ImagePolicyWebhook, and where its backend is down: kube-apiserver's flags name it."""
+_POD_SECURITY = re.compile(r"violates PodSecurity", re.IGNORECASE)
+"""By a label of the namespace, or by a configuration file that kube-apiserver's flags name."""
+_ENFORCE = "pod-security.kubernetes.io/enforce"
 _REFUSED = re.compile(
     r"forbidden|unauthorized|could not find the requested resource|no matches for kind|release: not found",
     re.IGNORECASE,
@@ -35,8 +36,8 @@ _NAMESPACE = "kube-system"
 NOT_ACCEPTED = (401, 403)
 """Statuses with which an API server answers credentials that it doesn't accept."""
 _SERVER_ERROR = 500
-_UNREADABLE = re.compile(r"transform|decrypt|encryption|no matching key", re.IGNORECASE)
-"""An encryption configuration without the key of what is stored."""
+_UNREADABLE = re.compile("unable to transform key|no matching prefix found|no matching key was found", re.IGNORECASE)
+"""An encryption configuration without the key of what is stored. Its exact words: a message has the server's name."""
 _FORBIDDEN = 403
 _TRIAL = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "upgrader-trial"}}
 _WORKLOAD = "kube-apiserver"
@@ -115,10 +116,25 @@ def _refused_pod(kube: Kube, replica_set: KubeObject, admitted: bool) -> Refusal
     try:
         kube.create(PODS, trial_pod(replica_set), _NAMESPACE, dry_run=True)
     except ApiError as error:
-        own = is_servers_own(error.message) or (admitted and not _NOT_BY_FLAGS.search(error.message))
+        own = is_servers_own(error.message) or (admitted and _by_flags(kube, error.message))
         if error.status == _FORBIDDEN and own:
             return Refusal(error.message)
     return None
+
+
+def _by_flags(kube: Kube, message: str) -> bool:
+    """Whether a plugin that the server's flags configure forbids a pod like one that was admitted before the run.
+
+    Only in words that are known: limits, quotas, classes and accounts are stored, and come and go.
+    """
+    if _STORED_BY_OTHERS.search(message):
+        return False
+    if _IMAGE_POLICY.search(message):
+        return True
+    if not _POD_SECURITY.search(message):
+        return False
+    found = kube.get(NAMESPACES, _NAMESPACE)
+    return found is not None and _ENFORCE not in (found["metadata"].get("labels") or {})
 
 
 def _running(kube: Kube, deployment: KubeObject) -> Iterator[KubeObject]:
@@ -137,6 +153,7 @@ def lasting_refusal(kube: Kube, clock: Clock, release: str = "", *, admitted: bo
     for attempt in range(REFUSALS):
         if attempt:
             clock.sleep(_PAUSE_SECONDS)
+            kube.reconnect()  # another instance may answer otherwise
         found = refusal(kube, release, admitted=admitted)
         if found is None:
             return None

@@ -8,7 +8,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from upgrader.errors import ApiError, ApiLost, ApiUnavailable
 from upgrader.gates.api_absence import ApiAbsence
-from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, PODS, REPLICA_SETS, SECRETS, WORKLOADS
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, PODS, REPLICA_SETS, SECRETS, WORKLOADS
 from upgrader.gates.rollback_needs import REFUSALS, is_refusal, lasting_refusal, refusal
 from upgrader.model.outcome import holds, pending
 from upgrader.ports import Kind, KubeObject
@@ -134,8 +134,7 @@ def test_helm_quotes_what_was_refused(words: str, refused: bool) -> None:
     ("status", "message", "refuses"),
     [
         (403, 'secrets "upgrader-trial" is forbidden: admission control is denying all modifications', True),
-        (403, 'pods "x" is forbidden: image policy webhook backend denied one or more images: no', True),
-        (403, 'pods "x" is forbidden: Post "https://127.0.0.1:2998/": dial tcp: connection refused', True),
+        (403, 'admission webhook "x" denied the request: admission control is denying all modifications', False),
         (403, 'pods "x" is forbidden: maximum cpu usage per Container is 1, but limit is 2', False),
         (403, 'secrets is forbidden: User "anna" cannot create resource "secrets" in API group ""', False),
         (403, 'admission webhook "policy.example" denied the request: no', False),
@@ -165,6 +164,7 @@ class NoPods(FakeKube):
         self.words, self.begins = words, begins
         meta: dict[str, object] = {"name": "kube-apiserver", "namespace": "kube-system", "uid": "u"}
         self.put(WORKLOADS["Deployment"], {**DEPLOYMENT, "metadata": meta})
+        self.put(NAMESPACES, {"metadata": {"name": "kube-system", "labels": {}}})
         for name, ready in (("old", old), ("new", new)):
             meta = {"name": f"kube-apiserver-{name}", "namespace": "kube-system", "ownerReferences": [{"uid": "u"}]}
             found = {"metadata": meta, "spec": {"template": TEMPLATE}, "status": {"readyReplicas": ready}}
@@ -183,11 +183,22 @@ class NoPods(FakeKube):
     ("words", "alone", "admitted"),
     [
         ("", False, False),
-        ('Post "https://127.0.0.1:2998/": connection refused', True, True),
+        ("admission control is denying all modifications", True, True),
+        ('Post "https://127.0.0.1:2998/": connection refused', False, True),
+        ("image policy webhook backend denied one or more images: no", False, True),
         ('violates PodSecurity "restricted:latest": host namespaces', False, True),
-        ("pod node label selector conflicts with its namespace", False, True),
-        ("maximum cpu usage per Container is 1, but limit is 2", False, True),
+        # All of these are stored in the API, where every instance reads them, or pass by themselves.
+        ("pod node label selector conflicts with its namespace node label selector", False, False),
+        ("maximum cpu usage per Container is 1, but limit is 2", False, False),
+        ("failed quota: compute: must specify limits.cpu for: kube-apiserver", False, False),
+        ("status unknown for quota: compute, resources: limits.cpu", False, False),
+        ("no PriorityClass with name x was found", False, False),
+        ('pod rejected: RuntimeClass "gvisor" not found', False, False),
+        ('error looking up service account kube-system/x: serviceaccount "x" not found', False, False),
+        ("not yet ready to handle request", False, False),
+        ("unable to validate against any security context constraint: []", False, False),
         ('admission webhook "policy.example" denied the request: no', False, False),
+        ('admission webhook "x" denied the request: image policy webhook backend denied one or more', False, False),
         ("ValidatingAdmissionPolicy 'x' with binding 'y' denied request: no", False, False),
         ("exceeded quota: few", False, False),
         ('User "anna" cannot create resource "pods" in API group ""', False, False),
@@ -211,3 +222,22 @@ def test_change_that_no_api_server_would_admit_is_no_refusal(old: int, new: int)
     """
     kube = NoPods("no PriorityClass with name x was found", "kube-apiserver-new", old, new)
     assert refusal(kube, admitted=True) is None
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_pod_security_by_a_label_is_no_servers_fault(there: bool) -> None:
+    """Somebody may label kube-system during a run; where its labels aren't known, nothing is."""
+    kube = NoPods('violates PodSecurity "baseline:latest": host namespaces')
+    if there:
+        labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+        kube.put(NAMESPACES, {"metadata": {"name": "kube-system", "labels": labels}})
+    else:
+        kube.delete(NAMESPACES, "kube-system")
+    assert refusal(kube, admitted=True) is None
+
+
+def test_name_of_the_server_is_no_refusal(clock: FakeClock) -> None:
+    """A message has the server's address: `k8s.digital-transformation.example` says nothing of encryption."""
+    error = refused(500)
+    error.message = "the API server at https://k8s.digital-transformation.example:6443 refused: HTTP 500 timed out"
+    assert lasting_refusal(RefusingKube(error), clock) is None

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.model.cluster import Host
 from upgrader.recover.diagnosis.diagnose import Controller
-from upgrader.recover.facts.host_facts import Container, Endpoint, Unknown
+from upgrader.recover.facts.host_facts import Container, Endpoint, Unit, Unknown
 from upgrader.recover.restoring.actions import (
     BESIDE_SECONDS,
     PARENT_SECONDS,
@@ -189,7 +189,27 @@ def test_wrong_instance_is_stopped_once_the_standby_pod_serves_beside_it() -> No
     assert replaced(starting, attempts, 5.0) == []
     assert replaced(answering, attempts, 5.0) == [], "its HAProxy doesn't listen for clients yet"
     assert replaced(serving, attempts, 5.0) == [STOP]
-    assert replaced(starting, attempts, BESIDE_SECONDS) == [STOP]
+    assert replaced(starting, attempts, BESIDE_SECONDS) == [], "it may still come up"
+    assert replaced(starting, attempts, STANDBY_SECONDS) == [], (
+        "there is no other generation, and nothing serves instead"
+    )
+    older = replace(seen, facts=replace(beside, api=replace(facts.api, instances=0)))
+    assert replaced(older, attempts, 5.0) == []
+    assert replaced(older, attempts, BESIDE_SECONDS) == [STOP], "an older chart's can't serve before the port is free"
+    masked = replace(older, facts=replace(beside, kubelet=Unit("kubelet", "inactive", "dead")))
+    assert replaced(masked, attempts, BESIDE_SECONDS) == [], "no kubelet would start anything in its place"
+    assert replaced(seen, attempts, BESIDE_SECONDS) == [], "the standby pod doesn't even exist"
+
+
+def test_standby_pod_that_is_refused_the_same_replaces_nobody() -> None:
+    """It is known to be wrong as well: the next generation gets its turn, and the instance is not stopped for it."""
+    seen = wrong(active=3)
+    facts = seen.facts
+    assert facts is not None and isinstance(facts.api, Endpoint) and isinstance(facts.containers, tuple)
+    both = replace(facts, containers=(*facts.containers, STANDBY), api=replace(facts.api, instances=2, listeners=2))
+    seen = replace(seen, facts=both, wrong_pods=frozenset({"u-new", "u-s"}))
+    attempts = Attempts(standbys={("controller-1", 3): 0.0})
+    assert not any("stop" in action for now in (5.0, STANDBY_SECONDS) for action in replaced(seen, attempts, now))
 
 
 def test_standby_pod_that_is_wrong_as_well_is_replaced_by_an_older_one() -> None:
@@ -235,7 +255,7 @@ def test_pod_that_a_wrong_one_replaced_was_right() -> None:
     new = Container("kube-apiserver-new", "kube-system", "kube-apiserver", "running", uid="u-new", created=20.0)
     assert replaced(wrong(containers=(old, begun, new))) == [PUT_3]
     attempts = Attempts(standbys={("controller-1", 3): 0.0})
-    assert replaced(wrong(containers=(old, begun, new), active=3), attempts, BESIDE_SECONDS) == [STOP]
+    assert replaced(wrong(containers=(old, begun, new, STANDBY), active=3), attempts, BESIDE_SECONDS) == [STOP]
 
 
 def test_the_instance_with_the_evidence_is_stopped_whatever_its_age() -> None:
@@ -243,7 +263,7 @@ def test_the_instance_with_the_evidence_is_stopped_whatever_its_age() -> None:
     old = Container("kube-apiserver-old", "kube-system", "kube-apiserver", "running", uid="u-old", created=1.0)
     new = Container("kube-apiserver-new", "kube-system", "kube-apiserver", "running", uid="u-new", created=20.0)
     attempts = Attempts(standbys={("controller-1", 3): 0.0})
-    seen = replace(wrong(containers=(old, new), active=3), wrong_pods=frozenset({"u-old"}))
+    seen = replace(wrong(containers=(old, new, STANDBY), active=3), wrong_pods=frozenset({"u-old"}))
     assert replaced(seen, attempts, BESIDE_SECONDS) == ["controller-1: stop kube-apiserver-old, which answers wrongly"]
 
 

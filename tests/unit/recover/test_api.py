@@ -13,12 +13,14 @@ from testkit.fakes.kube import FakeKube
 from tests.unit.recover.controllers import ACTIVE_PATH, controller, generation
 from upgrader.errors import ApiError, RollbackFailed
 from upgrader.gates.kubernetes_kinds import PODS
+from upgrader.gates.rollback_needs import Refusal
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.ports import CommandResult, Kind
 from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
-from upgrader.recover.facts.host_facts import Container
+from upgrader.recover.facts.host_facts import Container, Endpoint
+from upgrader.recover.restoring import api_recovery
 from upgrader.recover.restoring.api_recovery import API_SECONDS, STOPS, ApiRecovery
 
 START_SECONDS = 8.0
@@ -228,6 +230,37 @@ def test_wrong_instance_is_replaced_stopped_and_deleted() -> None:
     ]
     assert world.kube.get(PODS, "kube-apiserver-new", "kube-system") is None
     assert world.clock.monotonic() < 60
+
+
+class RefusedFromOutside(WrongWorld):
+    """The API refuses what a rollback needs; no client on the controller is refused. The standby pod serves at once."""
+
+    def examine(self) -> Diagnosis:
+        seen = super().examine()
+        first = seen.controllers[0]
+        assert first.facts is not None and isinstance(first.facts.containers, tuple)
+        serving = len(first.facts.containers)
+        api = Endpoint(True, "ok", "10.0.0.1:6443", instances=serving, listeners=serving)
+        return replace(seen, controllers=(replace(first, facts=replace(first.facts, api=api)),))
+
+
+@pytest.mark.parametrize("standby_accepts", [True, False])
+def test_replacement_is_asked_before_the_instance_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, standby_accepts: bool
+) -> None:
+    """New connections meet both: where none of them is accepted, the instance is not to blame, and keeps serving."""
+    world = RefusedFromOutside()
+    answers = iter([False, standby_accepts] * 100)
+    refused = Refusal("HTTP 403 no")
+    monkeypatch.setattr(api_recovery, "refusal", lambda *_, **__: None if next(answers) else refused)
+    if standby_accepts:
+        world.bring_api_back()
+    else:
+        with pytest.raises(RollbackFailed, match="is refused the same"):
+            world.bring_api_back()
+    stopped = any("stop kube-apiserver-new" in note for note in world.notes)
+    assert stopped is standby_accepts
+    assert (world.kube.get(PODS, "kube-apiserver-new", "kube-system") is None) is standby_accepts
 
 
 def test_api_that_looked_wrong_once_is_left_alone() -> None:

@@ -14,7 +14,7 @@ from upgrader.errors import ApiError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.recover.diagnosis.diagnose import diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, wrong_finding
-from upgrader.recover.facts.host_facts import Client, Container, Examined, HostFacts, Unknown
+from upgrader.recover.facts.host_facts import Client, Container, Examined, HostFacts, Unit, Unknown
 
 POD = "the token of kube-system/coredns-1"
 OTHER_POD = "the token of kube-system/kube-proxy-1"
@@ -145,6 +145,43 @@ def test_only_the_controller_with_the_evidence_is_wrong() -> None:
     refused = facts(("kubelet", 401), ("kube-scheduler", 401))
     seen = diagnose([Examined(HOST, facts(("kubelet", 200))), Examined(other, refused)], FINE)
     assert [item.wrong for item in seen.controllers] == [False, True]
+
+
+def test_what_is_seen_from_outside_is_the_newest_templates() -> None:
+    """Of three controllers, a rollout has reached one: the others' instances served before, and serve."""
+    examined = []
+    for number, template, created in ((1, "t-old", NOW - 9e6), (2, "t-old", NOW - 8e6), (3, "t-new", NOW - 60.0)):
+        name = f"controller-{number}"
+        own = Container(
+            f"kube-apiserver-{number}",
+            "kube-system",
+            "kube-apiserver",
+            "running",
+            uid=f"u-{number}",
+            template=template,
+            created=created,
+        )
+        seen = controller(name, serves=True, containers=(own,))
+        examined.append(Examined(seen.host, seen.facts))
+    seen_api = ApiSeen(True, "ok", refuses="apps/v1: HTTP 404")
+    assert [item.wrong for item in diagnose(examined, seen_api).controllers] == [False, False, True]
+    assert [item.wrong for item in diagnose(examined[:2], seen_api).controllers] == [True, True]
+
+
+def test_tokens_of_pods_that_a_dead_kubelet_left_behind_prove_nothing() -> None:
+    """They were evicted, and their tokens have ended: the kubelet didn't hear of it, and their containers still run."""
+    seen = controller(serves=True)
+    assert seen.facts is not None
+    at = "127.1.1.1:6443"
+    clients = (
+        Client("kubelet", 200, NOW - 100, NOW + 100, pod="u", address=at),
+        Client("kube-scheduler", 200, NOW - 100, NOW + 100, pod="u", address=at),
+        Client("the token of kube-system/coredns-1", 401, pod="u", address=at),
+        Client("the token of kube-system/metrics-server-1", 401, pod="u", address=at),
+    )
+    dead = replace(seen.facts, clients=clients, kubelet=Unit("kubelet", "inactive", "dead"))
+    assert not diagnose([Examined(seen.host, dead)], FINE).wrong
+    assert diagnose([Examined(seen.host, replace(seen.facts, clients=clients))], FINE).wrong
 
 
 def test_deeper_cause_explains_it() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -55,6 +55,8 @@ class ContinuityGate:
         self._turn = 0
         self._waiting: dict[int, Verdict] = {}
         """What each of the slower questions waited for when it was last asked."""
+        self._waiting_instances: dict[str, Verdict] = {}
+        """The same of each instance."""
 
     def check(self) -> Verdict:
         """Ask; the first answer that contradicts the baseline is the verdict."""
@@ -63,12 +65,11 @@ class ContinuityGate:
             servers = self._followed.now(baseline.servers)
         except ApiError as error:
             return contradicted("the list of kube-apiserver's pods", error, "Check it: kubectl -n kube-system get pods")
-        verdict = self._of_instance(baseline, servers[self._instance % len(servers)])
-        if verdict is not None:
-            self._prepare_next(baseline, verdict)
-            return verdict
-        self._instance += 1
-        verdict = self._in_turn(baseline)
+        verdict = self._of_next_instance(baseline, servers)
+        if verdict is None or verdict.kind is VerdictKind.PENDING:
+            slower = self._in_turn(baseline)
+            if verdict is None or (slower is not None and slower.kind is VerdictKind.BROKEN):
+                verdict = slower
         if verdict is not None:
             self._prepare_next(baseline, verdict)
             return verdict
@@ -87,6 +88,18 @@ class ContinuityGate:
     @property
     def _expected(self) -> Collection[str]:
         return {*self._removed, *self._deleted}
+
+    def _of_next_instance(self, baseline: Baseline, servers: Sequence[str]) -> Verdict | None:
+        """Of the one whose turn it is, or else of one that waits; the turn stays with one that is refused something."""
+        server = servers[self._instance % len(servers)]
+        verdict = self._of_instance(baseline, server)
+        self._waiting_instances.pop(server, None)
+        if verdict is not None and verdict.kind is not VerdictKind.PENDING:
+            return verdict
+        if verdict is not None:
+            self._waiting_instances[server] = verdict
+        self._instance += 1
+        return next((self._waiting_instances[each] for each in servers if each in self._waiting_instances), None)
 
     def _of_instance(self, baseline: Baseline, server: str) -> Verdict | None:
         age = (self._clock.now() - self._taken()).total_seconds()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -23,11 +23,14 @@ from upgrader.gates.continuity.service_range import read_cluster_ip, read_ranges
 from upgrader.model.baseline import Baseline, NotCompared
 from upgrader.model.outcome import VerdictKind
 from upgrader.ports import Clock, Kube
+from upgrader.wait_and_retry import wait_until
 
 __all__ = ["take_baseline"]
 
 _WORKLOAD_SECONDS = 20.0
 """For a new Deployment's pod to be rolled out and to end; where it takes longer, it is not compared."""
+_LEASE_SECONDS = 15.0
+"""For a Lease to be renewed: every 2 s by default, and seldom more slowly than every 10 s."""
 _INTERVAL_SECONDS = 0.5
 _QUIET_SECONDS = 2.0
 """Without a word of progress."""
@@ -65,6 +68,8 @@ def take_baseline(kube: Kube, clock: Clock, note: Callable[[str], None]) -> Base
     if first:
         clock.sleep(max(0.0, read_at + WINDOW_SECONDS - clock.monotonic()))
     clients = summarize(first, taking.metrics(kube, first))
+    leases, still = _renewed(kube, clock, leases)
+    taking.missing += [NotCompared(f"Lease {name}", "nobody renews it") for name in still]
     taken = Baseline(
         version=version,
         secret_digest=bait.digest,
@@ -82,6 +87,18 @@ def take_baseline(kube: Kube, clock: Clock, note: Callable[[str], None]) -> Base
         not_compared=tuple(taking.missing),
     )
     return _proven(kube, taken)
+
+
+def _renewed(kube: Kube, clock: Clock, leases: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The Leases that are renewed, and the others: without leader election, one of former times still has a holder."""
+    seen: dict[str, str] = {}
+
+    def waits() -> str:
+        seen.update((name, time) for name, time in held_leases(kube)[0].items() if leases.get(name, time) != time)
+        return ", ".join(leases.keys() - seen.keys())
+
+    wait_until(clock, waits, seconds=_LEASE_SECONDS, interval_seconds=1.0)
+    return {name: leases[name] for name in leases if name in seen}, tuple(sorted(leases.keys() - seen.keys()))
 
 
 def _proven(kube: Kube, taken: Baseline) -> Baseline:

@@ -6,17 +6,28 @@ static pods, etcd, kube-apiserver. What a deeper cause explains is not reported 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding, Severity
+from upgrader.node.disk_layout import KUBE_APISERVER
 from upgrader.recover.diagnosis.causes.apiserver_causes import active_standby, apiserver, checkpoints
 from upgrader.recover.diagnosis.causes.cause import Cause
 from upgrader.recover.diagnosis.causes.etcd_causes import etcd
 from upgrader.recover.diagnosis.causes.machine_causes import clock_and_certificates, disks, manifests, services
 from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, right_pods, wrong_finding
-from upgrader.recover.facts.host_facts import Client, Endpoint, EtcdServer, Examined, Generation, HostFacts, Unit
+from upgrader.recover.facts.host_facts import (
+    Client,
+    Container,
+    Endpoint,
+    EtcdServer,
+    Examined,
+    Generation,
+    HostFacts,
+    Unit,
+    Unknown,
+)
 
 __all__ = ["ApiSeen", "Controller", "Diagnosis", "diagnose"]
 
@@ -61,6 +72,8 @@ class Diagnosis:
     controllers: tuple[Controller, ...]
     findings: tuple[Finding, ...]
     wrong: str = ""
+    release: str = ""
+    """The Helm release whose pods run on the controllers; "" where kubeadm's own do, or that isn't known."""
 
     @property
     def healthy(self) -> bool:
@@ -94,7 +107,8 @@ def diagnose(examined: Sequence[Examined], api: ApiSeen) -> Diagnosis:
     wrong = wrong_finding(replace(api, refuses="") if everywhere else api, refused)
     if wrong is not None:
         findings.append(wrong)
-        controllers = tuple(_with_evidence(c, refused) for c in controllers)
+        blamed = frozenset(refused) or _newest(controllers)
+        controllers = tuple(_with_evidence(c, refused, blamed) for c in controllers)
     elif api.answers and api.refuses:
         findings.append(_refused(api))
     # Stable: within one severity the deeper layers of a controller stay before the others.
@@ -102,11 +116,31 @@ def diagnose(examined: Sequence[Examined], api: ApiSeen) -> Diagnosis:
     return Diagnosis(api, controllers, tuple(findings), wrong.title if wrong else "")
 
 
-def _with_evidence(controller: Controller, refused: Mapping[str, tuple[Client, ...]]) -> Controller:
+def _newest(controllers: Sequence[Controller]) -> frozenset[str]:
+    """The controllers with an instance of the template that the youngest of all has: what is seen from outside tells no
+    instance from another, and the others served before the change.
+    """
+    pods = {c.host.name: _own_pods(c.facts) for c in controllers if c.facts is not None}
+    youngest = max((pod for found in pods.values() for pod in found), key=lambda pod: pod.created, default=None)
+    if youngest is None:  # standby pods alone
+        return frozenset(pods)
+    return frozenset(name for name, found in pods.items() if any(pod.template == youngest.template for pod in found))
+
+
+def _own_pods(facts: HostFacts) -> list[Container]:
+    if isinstance(facts.containers, Unknown):
+        return []
+    running = [item for item in facts.containers if item.name == KUBE_APISERVER.name and item.state == "running"]
+    return [item for item in running if item.uid and not item.standby and not item.static]
+
+
+def _with_evidence(
+    controller: Controller, refused: Mapping[str, tuple[Client, ...]], blamed: Collection[str]
+) -> Controller:
     clients = refused.get(controller.host.name, ())
     return replace(
         controller,
-        wrong=bool(clients) or not refused,
+        wrong=controller.host.name in blamed,
         wrong_pods=frozenset(client.pod for client in clients if client.pod),
         # Without a client's evidence, what is wrong is seen from outside, and no instance is known to be right.
         right_pods=right_pods(controller.facts, clients) if clients and controller.facts else frozenset(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upgrader.errors import ApiError
 from upgrader.gates.rollback_needs import NOT_ACCEPTED, refusal
@@ -36,7 +36,8 @@ class Examiner:
         examined = examine_all(self.hosts, self.cluster, self.only)
         api = read_api(self.kube)
         asks = api.answers and not api.refuses
-        return diagnose(examined, self._with_refusal(api, _release(examined)) if asks else api)
+        release = _release(examined)
+        return replace(diagnose(examined, self._with_refusal(api, release) if asks else api), release=release)
 
     def _with_refusal(self, api: ApiSeen, release: str) -> ApiSeen:
         found = refusal(self.kube, release, admitted=self.admitted())

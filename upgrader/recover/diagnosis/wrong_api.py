@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from upgrader.gates.rollback_needs import NOT_ACCEPTED
 from upgrader.model.finding import Finding
-from upgrader.recover.facts.host_facts import Client, HostFacts, Unknown
+from upgrader.recover.facts.host_facts import Client, HostFacts, Unit, Unknown
 
 __all__ = ["ApiSeen", "refused_clients", "right_pods", "wrong_finding"]
 
@@ -68,17 +68,20 @@ def refused_clients(facts: HostFacts, *, credentials: bool = False) -> tuple[Cli
 
     Each instance is judged by itself: while one is being replaced by another, one of them may be right. Certificates
     that have expired don't count, one component may have lost its rights, and a single token may be of a pod that was
-    deleted. A token that is forbidden something may be so on purpose. `credentials`: the operator's are refused as
+    deleted. Without a kubelet, many may be: their containers still run, and their tokens have ended. A token that is
+    forbidden something may be so on purpose. `credentials`: the operator's are refused as
     well, so that one component's certificate is enough.
     """
     if isinstance(facts.clients, Unknown):
         return ()
-    instances = dict.fromkeys(client.address for client in facts.clients)
+    kept = isinstance(facts.kubelet, Unit) and facts.kubelet.running
+    clients = [client for client in facts.clients if kept or not client.is_token]
+    instances = dict.fromkeys(client.address for client in clients)
     agreeing = 1 if credentials else _AGREEING
     return tuple(
         refused
         for address in instances
-        for refused in _refused_by([c for c in facts.clients if c.address == address], facts.taken, agreeing)
+        for refused in _refused_by([c for c in clients if c.address == address], facts.taken, agreeing)
     )
 
 

@@ -14,8 +14,9 @@ R5. *What is known to fail isn't started*: neither what was tried here in vain, 
     Where that leaves none, the operator is informed. The pod-checkpointer itself starts the newest as a last resort.
 R6. *What is wrong is replaced before it is stopped.* An API server that answers and refuses those whom it has to serve
     is worse than none: the standby pod of a generation that wasn't made from it comes up beside it, and only then the
-    wrong instance is stopped. The kubelet starts it again until it hears from the API that its pod has gone. One
-    controller after the other, and only where the evidence is.
+    wrong instance is stopped; where it is known from outside alone, only if not every new connection is refused the
+    same. The kubelet starts it again until it hears from the API that its pod has gone. One controller after the other,
+    and only where the evidence is.
 R7. *Unknown is no reason to act.* Where it isn't known whether kube-apiserver serves, nothing is put in place; where it
     isn't known what runs, it is taken to have started just now.
 """
@@ -30,7 +31,7 @@ from upgrader.model.cluster import Host
 from upgrader.node.disk_layout import KUBE_APISERVER
 from upgrader.node.generation_choice import restorable
 from upgrader.recover.diagnosis.diagnose import Controller
-from upgrader.recover.facts.host_facts import Container, Endpoint, EtcdServer, Generation, HostFacts, Unknown
+from upgrader.recover.facts.host_facts import Container, Endpoint, EtcdServer, Generation, HostFacts, Unit, Unknown
 
 __all__ = ["Action", "Attempts", "StartStandby", "StartUnit", "StopInstances", "next_actions", "remember"]
 
@@ -80,10 +81,15 @@ class StartStandby:
 
 @dataclass(frozen=True)
 class StopInstances:
-    """Stop pods of kube-apiserver that answer wrongly. `pods`: UID → name."""
+    """Stop pods of kube-apiserver that answer wrongly. `pods`: UID → name.
+
+    `compared`: whether it is known that their replacement is better, or can't be known before they are stopped. Else
+    the API is asked first: new connections meet both.
+    """
 
     host: Host
     pods: Mapping[str, str]
+    compared: bool = True
 
     def __str__(self) -> str:
         return f"{self.host.name}: stop {', '.join(sorted(self.pods.values()))}, which answers wrongly"
@@ -197,23 +203,38 @@ def _replace(controller: Controller, facts: HostFacts, attempts: Attempts, now: 
     wrong = {item.uid: item.pod for item in own if item.uid in controller.wrong_pods}
     if not controller.wrong_pods:
         wrong = _newest_pod(ours, [item for item in own if item.uid not in controller.right_pods])
+    templates = {item.template for item in running if item.uid in wrong and item.template}
     if workload.active is None:
-        templates = {item.template for item in running if item.uid in wrong and item.template}
         chosen = _other_generation(workload.generations, set(wrong), templates, attempts.tried(host))
         return StartStandby(host, chosen, workload.active_path) if wrong and chosen else None
     active = workload.active.number
     waited = now - attempts.standbys.get((host.name, active), now) if active is not None else 0.0
-    standby = any(item.standby for item in running)
-    answers = standby and isinstance(facts.api, Endpoint) and facts.api.instances >= len(running)
-    # An instance answers at its private address a second or two before its HAProxy listens for clients.
-    serves = answers and isinstance(facts.api, Endpoint) and facts.api.listeners > len(wrong)
-    if wrong:
-        return StopInstances(host, wrong) if serves or waited >= BESIDE_SECONDS else None
+    refused_too = any(item.uid in controller.wrong_pods for item in running if item.standby)
+    standby = any(item.standby for item in (running if _private(facts) else ours))
+    if wrong and standby and not refused_too and _replaced(facts, len(running), len(wrong), waited):
+        return StopInstances(host, wrong, compared=bool(controller.wrong_pods) or not _private(facts))
     if waited < STANDBY_SECONDS:
         return None
-    # It serves alone, and the API is still wrong: it was made of the same mistake.
-    chosen = _other_generation(workload.generations, set(), set(), {*attempts.tried(host), *filter(None, [active])})
+    # It is wrong as well, as it was made of the same mistake; or it doesn't start.
+    tried = {*attempts.tried(host), *filter(None, [active])}
+    chosen = _other_generation(workload.generations, set(wrong), templates, tried)
     return StartStandby(host, chosen, workload.active_path, instead_of=active) if chosen else None
+
+
+def _replaced(facts: HostFacts, running: int, wrong: int, waited: float) -> bool:
+    """Whether the standby pod serves beside the wrong instances, or will as soon as the port is free."""
+    if not isinstance(facts.kubelet, Unit) or not facts.kubelet.running:
+        return False
+    if not _private(facts):
+        return waited >= BESIDE_SECONDS
+    # An instance answers at its private address a second or two before its HAProxy listens for clients.
+    assert isinstance(facts.api, Endpoint)
+    return facts.api.instances >= running and facts.api.listeners > wrong
+
+
+def _private(facts: HostFacts) -> bool:
+    """Whether instances have private addresses, as the chart's have: then several serve beside one another."""
+    return isinstance(facts.api, Endpoint) and facts.api.instances > 0
 
 
 def _right(controller: Controller) -> bool:

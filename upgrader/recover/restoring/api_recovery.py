@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from upgrader.errors import ApiError, HostError, RollbackFailed
 from upgrader.gates.kubernetes_kinds import PODS
+from upgrader.gates.rollback_needs import refusal
 from upgrader.node.disk_layout import KUBE_APISERVER
 from upgrader.ports import Clock, Hosts, Kube
 from upgrader.recover.diagnosis.diagnose import Diagnosis
@@ -37,6 +38,12 @@ _WRONG_EXAMINATIONS = 2
 STOPS = 5
 """How often an instance is stopped: if another generation in its place is refused the same, it isn't the instance."""
 
+_CONNECTIONS = 10
+"""New connections that all lead to a wrong instance, though its replacement shares the address: one in a thousand."""
+
+_SAME_EXAMINATIONS = 3
+"""Consecutive examinations after which a replacement that is refused the same is one."""
+
 _HOPELESS_EXAMINATIONS = 3
 """Consecutive examinations that must find that manual action is required: one may be of a machine that is booting."""
 
@@ -44,8 +51,18 @@ _HOPELESS_EXAMINATIONS = 3
 class ApiRecovery:
     """`ports.Recovery`. `examine` reads the controllers that may be recovered, and the API; it changes nothing."""
 
-    def __init__(self, examine: Callable[[], Diagnosis], *, hosts: Hosts, kube: Kube, clock: Clock) -> None:
+    def __init__(
+        self,
+        examine: Callable[[], Diagnosis],
+        *,
+        hosts: Hosts,
+        kube: Kube,
+        clock: Clock,
+        admitted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`admitted` tells whether kube-apiserver's pods were admitted before the run."""
         self._examine = examine
+        self._admitted = admitted
         self._machines = HostActions(hosts)
         self._kube = kube
         self._clock = clock
@@ -53,7 +70,7 @@ class ApiRecovery:
     def bring_api_back(self, note: Callable[[str], None]) -> None:
         """See `ports.Recovery`. Units that don't run are started on every controller, also where the API answers."""
         notes = _Notes(note)
-        began, attempts, hopeless, wrong = self._clock.monotonic(), Attempts(), 0, 0
+        began, attempts, hopeless, wrong, same = self._clock.monotonic(), Attempts(), 0, 0, 0
         replaced = _Replaced()
         while True:
             diagnosis = self._examine()
@@ -68,12 +85,15 @@ class ApiRecovery:
                 actions = next_actions(
                     diagnosis.controllers, attempts, now, api_answers=diagnosis.api.answers, replace=wrong > 0
                 )
+            if any(isinstance(action, StopInstances) and not action.compared for action in actions):
+                same = 0 if self._some_accept(diagnosis.release) else same + 1
+                actions = tuple(action for action in actions if not (same and isinstance(action, StopInstances)))
             attempts = self._act(actions, attempts, now, notes)
             replaced.add(actions)
             self._delete(replaced, notes)
             if diagnosis.serves:
                 return
-            if wrong and replaced.stops > STOPS:
+            if wrong and (replaced.stops > STOPS or same >= _SAME_EXAMINATIONS):
                 self._take_back(replaced, notes)
                 raise _in_vain(diagnosis)
             nothing_left = wrong >= _WRONG_EXAMINATIONS and not actions and not _has_standby(diagnosis)
@@ -110,6 +130,14 @@ class ApiRecovery:
                 notes.add(error.message)
             else:
                 replaced.deleted.add(pod)
+
+    def _some_accept(self, release: str) -> bool:
+        """Whether a new connection meets an instance that refuses nothing: the standby pod is one of them by now."""
+        for _ in range(_CONNECTIONS):
+            self._kube.reconnect()
+            if refusal(self._kube, release, admitted=self._admitted()) is None:
+                return True
+        return False
 
     def _take_back(self, replaced: _Replaced, notes: _Notes) -> None:
         """Remove the standby pods that were started beside instances that were not to blame."""

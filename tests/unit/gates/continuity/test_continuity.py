@@ -14,6 +14,7 @@ from upgrader.errors import ApiUnavailable
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.object_counts import fell
 from upgrader.gates.continuity.running_instances import running_instances
+from upgrader.gates.continuity.take_baseline import take_baseline
 from upgrader.gates.kubernetes_kinds import (
     API_SERVICES,
     CONFIG_MAPS,
@@ -264,6 +265,22 @@ def test_waiting_hides_nothing_definite(continuity: Continuity, kube: LivingKube
     begun = clock.monotonic()
     assert first_problem(continuity, clock).kind is VerdictKind.BROKEN
     assert clock.monotonic() - begun <= 4
+
+
+def test_instance_that_waits_hides_nothing_definite(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
+    """One whose list of groups can't be read doesn't keep a refusal from being found elsewhere."""
+    kube.raw_answers[f"{SERVERS[0]}/apis"] = "<html>"
+    pods_refused(kube)
+    assert first_problem(continuity, clock).kind is VerdictKind.BROKEN
+
+
+def test_lease_that_nobody_renews_is_not_compared(clock: FakeClock) -> None:
+    """With leader election off, the Lease of former times still names this node: no run would ever pass."""
+    kube = LivingKube()
+    kube.renews = False
+    taken = take_baseline(kube, clock, lambda _: None)
+    assert taken.leases == ()
+    assert [item.why for item in taken.not_compared if "Lease" in item.what] == ["nobody renews it"] * 2
 
 
 def api_service_unavailable(kube: LivingKube) -> None:
