@@ -6,6 +6,8 @@ Its rules name modules, not how one module's folder relates to another's.
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,3 +38,13 @@ def imported(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0:  # ruff (TID) keeps the others within the folder
             yield str(node.module)
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_every_dependency_is_used() -> None:
+    """What nobody imports is only one more package to trust. ansible-core is run as a program."""
+    package = TESTS.parent / "upgrader"
+    modules = {name.partition(".")[0] for path in package.rglob("*.py") for name in imported(path)}
+    declared = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {re.split(r"[<>=~!;\[ ]", each, maxsplit=1)[0] for each in declared} - {"ansible-core"}
+    others = {"pyyaml": "yaml"}
+    assert sorted(name for name in names if others.get(name, name.replace("-", "_")) not in modules) == []

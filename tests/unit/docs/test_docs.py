@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import checks_reference, cli_reference
+from scripts import checks_reference, cli_reference, versions_reference
 
 REPOSITORY = Path(__file__).parents[3]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
@@ -16,6 +16,11 @@ PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
 def test_command_line_reference_is_current() -> None:
     """docs/reference/cli.md is what `make docs` makes from the commands as they are."""
     assert (REPOSITORY / "docs/reference/cli.md").read_text() == cli_reference.render()
+
+
+def test_versions_are_those_of_the_tests() -> None:
+    """docs/reference/versions.md is what `make docs` makes: it calls tested what the tests run, and nothing else."""
+    assert (REPOSITORY / "docs/reference/versions.md").read_text() == versions_reference.render()
 
 
 def test_reference_of_checks_is_current() -> None:

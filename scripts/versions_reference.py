@@ -1,0 +1,93 @@
+"""Which versions are tested, supported and refused: `make docs` writes docs/reference/versions.md from the code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from testkit.lab_cluster import OLD, TARGET
+from upgrader.model.api_lifecycle import newest_known
+from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.flag_lifecycle import known_versions
+from upgrader.preflight.helm_client import SUPPORTED_MAJORS
+from upgrader.preflight.version_skew import FILE_KEY_REF, KUBELET_MINORS
+
+__all__ = ["render"]
+
+_REPOSITORY = Path(__file__).parents[1]
+_HEAD = """\
+# Versions
+
+What is tested, what is supported, and what is refused, made from the code and the tests' own versions by `make docs`.
+
+## Kubernetes
+
+An upgrade goes one minor version at a time, or to another patch; nothing goes back ([checks](checks.md#version)).
+
+| target | |
+|---|---|
+"""
+_TAIL = """
+Kubelets may be {kubelets} minor versions behind the target at most, and never ahead. Those of the controllers must be
+at {file_key_ref} or newer: kube-apiserver's pods take their private address from a file, as kubelets can since then.
+The chart says so as well (`kubeVersion: "{chart}"`), and Helm refuses it on an older API server.
+
+## This machine
+
+| program | versions | |
+|---|---|---|
+| Python | {python} | refused otherwise |
+| Helm | {helm} | [`helm.version`](checks.md#helm-client) refuses others; tested with the one that the lab builds |
+| ansible-core | {ansible} | comes with `upgrader`, locked |
+"""
+
+
+def render() -> str:
+    """The page."""
+    chart = yaml.safe_load((_REPOSITORY / "charts/kube-apiserver/Chart.yaml").read_text())
+    tail = _TAIL.format(
+        kubelets=KUBELET_MINORS,
+        file_key_ref=_minor((FILE_KEY_REF.major, FILE_KEY_REF.minor)),
+        chart=chart["kubeVersion"],
+        python=_in("pyproject.toml", r'requires-python = "([^"]+)"'),
+        helm=" and ".join(f"{major}.x" for major in SUPPORTED_MAJORS),
+        ansible=_in("requirements.lock", r"(?m)^ansible-core==(\S+)"),
+    )
+    return _HEAD + "".join(f"| {target} | {says} |\n" for target, says in _rows()) + tail
+
+
+def _rows() -> Iterator[tuple[str, str]]:
+    oldest = (FILE_KEY_REF.major, FILE_KEY_REF.minor)
+    tested = {_minor_of(OLD): f"from {OLD} itself, with other values", _minor_of(TARGET): f"from {OLD} to {TARGET}"}
+    newest = min(newest_known(), max(known_versions()))
+    yield f"before {_minor(oldest)}", "refused, by the chart and by `kubelets.too-old`"
+    for minor in range(oldest[1], newest[1] + 1):
+        how = tested.get((oldest[0], minor))
+        says = f"**tested** in every run of the tests: {how}" if how else "supported; not a part of the tests"
+        yield _minor((oldest[0], minor)), says
+    data = "what it removes isn't known yet: `flags.no-data` is unknown, and blocks the run unless it is skipped"
+    yield f"after {_minor(newest)}", data
+
+
+def _minor_of(version: str) -> tuple[int, int]:
+    parsed = KubernetesVersion.parse(version)
+    return parsed.major, parsed.minor
+
+
+def _minor(minor: tuple[int, int]) -> str:
+    return f"v{minor[0]}.{minor[1]}"
+
+
+def _in(file: str, pattern: str) -> str:
+    found = re.search(pattern, (_REPOSITORY / file).read_text())
+    if found is None:
+        raise SystemExit(f"{file}: no {pattern}")
+    return found[1]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
