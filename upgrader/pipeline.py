@@ -122,6 +122,8 @@ class PipelineStep:
     """Whether `undo` can begin only while the API answers; False for one that restores the API."""
     watched: Callable[[Callable[[], None]], Step] | None = None
     """Makes the same step with an extra check while it waits; the check ends the wait by raising StepFailed."""
+    undo_watched: Callable[[Callable[[], None]], Step] | None = None
+    """Makes the same step with a check that is called while its undo waits."""
     may_begin: Callable[[], None] | None = None
     """Raises UpgraderError where the step must not be begun any more."""
 

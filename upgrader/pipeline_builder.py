@@ -122,6 +122,7 @@ class PipelineBuilder:
             undo_gates,
             self._inspector(step.spec, seconds),
             watched=lambda check: wrap(chart.watched(check)),
+            undo_watched=lambda check: wrap(chart.undo_watched(check)),
         )
 
     def _undo(self, step: StepState, current: KubernetesVersion | None) -> PipelineStep:
@@ -134,7 +135,7 @@ class PipelineBuilder:
         before = self._manifest(point)
         seconds, undo_gates = self.helm_seconds(before), self._undo_gates(spec, before, current)
         chart = self._chart(spec, step.summary, "", seconds)
-        return PipelineStep(chart, (), undo_gates, self._inspector(spec, seconds))
+        return PipelineStep(chart, (), undo_gates, self._inspector(spec, seconds), undo_watched=chart.undo_watched)
 
     def _free(self, step: PlannedRelease, plan: Plan) -> PipelineStep:
         """Free a release, with the gates of the revision that it rolls back to."""

@@ -82,11 +82,19 @@ class Helm(Protocol):
         ...
 
     def rollback(
-        self, release: str, namespace: str, revision: int, *, timeout_seconds: float, wait: bool = True
+        self,
+        release: str,
+        namespace: str,
+        revision: int,
+        *,
+        timeout_seconds: float,
+        wait: bool = True,
+        watch: Callable[[], None] = lambda: None,
     ) -> Revision:
         """Roll back to a revision, over manual edits too; also works on a release stuck in `pending-upgrade`.
 
-        Returns when every workload is ready; without `wait`, as soon as all is written. Raises HelmError.
+        Returns when every workload is ready; without `wait`, as soon as all is written. `watch` as in `upgrade`. Raises
+        HelmError.
         """
         ...
 

@@ -63,9 +63,17 @@ class FakeHelm:
         return self._add(spec.name, "deployed", self.render(spec))
 
     def rollback(
-        self, release: str, namespace: str, revision: int, *, timeout_seconds: float, wait: bool = True
+        self,
+        release: str,
+        namespace: str,
+        revision: int,
+        *,
+        timeout_seconds: float,
+        wait: bool = True,
+        watch: Callable[[], None] = lambda: None,
     ) -> Revision:
         self.calls.append(f"rollback {release} {revision}")
+        watch()
         if release in self.fail_rollback:
             raise self.fail_rollback[release]
         return self._add(release, "deployed", self.manifests[release, revision])

@@ -293,7 +293,14 @@ class HelmAdapter:
         return Revision(done.revision, "deployed", description=done.description or "")
 
     def rollback(
-        self, release: str, namespace: str, revision: int, *, timeout_seconds: float, wait: bool = True
+        self,
+        release: str,
+        namespace: str,
+        revision: int,
+        *,
+        timeout_seconds: float,
+        wait: bool = True,
+        watch: Callable[[], None] = lambda: None,
     ) -> Revision:
         command = ["rollback", release, str(revision), "--namespace", namespace]
         command += ["--timeout", f"{timeout_seconds:.0f}s", "--history-max", str(HISTORY_KEPT)]
@@ -303,7 +310,7 @@ class HelmAdapter:
             # Explicit: for a revision that Helm 3 wrote, Helm 4 would apply on the client's side, and then refuse
             # --force-conflicts, without which manual edits stay.
             command += ["--server-side=true", "--force-conflicts"]
-        self._call(self._command.run(command), release, timeout_seconds + _GRACE_SECONDS)
+        self._call(_watched(self._command.run(command), watch), release, timeout_seconds + _GRACE_SECONDS)
         return self.history(release, namespace)[-1]
 
     def uninstall(self, release: str, namespace: str, *, timeout_seconds: float) -> None:

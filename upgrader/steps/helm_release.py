@@ -40,6 +40,8 @@ class ChartStep:
     """Makes a watcher of the release's workloads, as they are before the change."""
     take_ownership: bool = False
     """Whether the release may take over existing objects."""
+    undo_watch: Callable[[], None] = lambda: None
+    """Called about once a second while Helm rolls back."""
 
     @property
     def name(self) -> str:
@@ -51,6 +53,10 @@ class ChartStep:
     def watched(self, check: Callable[[], None]) -> ChartStep:
         """The same step, with one more check while Helm waits; it ends the wait by raising StepFailed."""
         return replace(self, watcher=lambda: _WatchedBy(self.watcher(), check))
+
+    def undo_watched(self, check: Callable[[], None]) -> ChartStep:
+        """The same step, with a check while Helm rolls back."""
+        return replace(self, undo_watch=check)
 
     def capture(self) -> RestorePoint:
         good = last_good(self.helm.history(self.spec.name, self.spec.namespace))
@@ -83,7 +89,13 @@ class ChartStep:
             note(f"{self.spec.name} already matches revision {point.revision}")
             return
         note(f"helm rollback {self.spec.name} {point.revision}")
-        self.helm.rollback(self.spec.name, self.spec.namespace, point.revision, timeout_seconds=self.timeout_seconds)
+        self.helm.rollback(
+            self.spec.name,
+            self.spec.namespace,
+            point.revision,
+            timeout_seconds=self.timeout_seconds,
+            watch=self.undo_watch,
+        )
 
     def _same_manifest(self, one: int, other: int) -> bool:
         if one == other:

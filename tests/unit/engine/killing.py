@@ -113,8 +113,16 @@ class WorldHelm(FakeHelm):
         return self.releases[name][-1]
 
     def rollback(
-        self, release: str, namespace: str, revision: int, *, timeout_seconds: float, wait: bool = True
+        self,
+        release: str,
+        namespace: str,
+        revision: int,
+        *,
+        timeout_seconds: float,
+        wait: bool = True,
+        watch: Callable[[], None] = lambda: None,
     ) -> Revision:
+        watch()
         text = self.manifests[release, revision]
         acts: list[tuple[str, Callable[[], None]]] = [
             ("pending", lambda: self._pending(release, text)),

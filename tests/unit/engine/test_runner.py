@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
 import pytest
 
-from tests.unit.engine.conftest import Bench, ScriptedGate, run
+from tests.unit.engine.conftest import Bench, ScriptedGate, ScriptedStep, run
 from upgrader.engine.execution.runner import UNDO_ATTEMPTS, RunResult
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
@@ -253,6 +254,28 @@ def test_api_that_is_lost_on_the_way_back_is_brought_back_and_the_undo_repeated(
     assert result == RunResult("rolled-back", "bad flag")
     assert bench.recovery.calls == 1
     assert bench.diary == ["apply a", "undo a to 1", "undo a to 1"]
+
+
+@pytest.mark.parametrize("recovered", [True, False])
+def test_controllers_are_examined_while_an_undo_waits(bench: Bench, recovered: bool) -> None:
+    """In place of a wrong instance that was replaced, its Deployment makes another one, which may keep the rollback from
+    being read: it is replaced as well, while Helm waits. Without a recovery before, nobody is asked.
+    """
+    waited = 0.0
+
+    def watched(check: Callable[[], None]) -> ScriptedStep:
+        def wait() -> None:
+            nonlocal waited
+            for _ in range(20):
+                bench.clock.sleep(1.0)
+                check()
+            waited += 20.0
+
+        return ScriptedStep("b", bench.diary, on_undo=wait)
+
+    failing = lose_api(bench) if recovered else bench.step("b", apply_error=StepFailed("bad flag"))
+    assert run(bench.runner(), replace(failing, undo_watched=watched)).outcome == "rolled-back"
+    assert (bench.recovery.calls, waited) == ((1 + 3, 20.0) if recovered else (0, 0.0))
 
 
 def test_undo_that_one_of_two_instances_refused_is_repeated(bench: Bench) -> None:

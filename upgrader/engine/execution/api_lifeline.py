@@ -17,6 +17,9 @@ __all__ = ["API_RETURNS_SECONDS", "ApiLifeline"]
 API_RETURNS_SECONDS = 300.0
 """How long to wait for an API without recovering it: a rebooting controller needs about one minute."""
 
+_EXAMINE_SECONDS = 6.0
+"""Pause between two examinations of the controllers while an undo waits: each is a login to every controller."""
+
 _REMEDY = (
     "Restore the API (upgrader recover; or check kubelet, etcd and the kube-apiserver container's log on the "
     "controllers), then run again."
@@ -46,6 +49,7 @@ class ApiLifeline:
         self._recovery = recovery
         self._patience_seconds = patience_seconds
         self._admitted = admitted
+        self._recovered = False
 
     @property
     def holds(self) -> bool:
@@ -86,6 +90,28 @@ class ApiLifeline:
     def _refused(self, release: str) -> Refusal | None:
         return lasting_refusal(self._kube, self._clock, release, admitted=self._admitted())
 
+    def guard(self) -> Callable[[], None] | None:
+        """A check for as long as an undo waits, where the API was recovered before; None where there is no need.
+
+        In place of a wrong pod that was stopped, its controller creates another one until it has read the rollback, and
+        may be kept from reading it by just that one.
+        """
+        if not self._recovered:
+            return None
+        examined = self._clock.monotonic()
+
+        def check() -> None:
+            nonlocal examined
+            if self._clock.monotonic() - examined < _EXAMINE_SECONDS:
+                return
+            try:
+                self._recovery.bring_api_back(self._note)
+            except UpgraderError as error:
+                self._note(error.message)  # what waits has a deadline of its own, and ends with it
+            examined = self._clock.monotonic()
+
+        return check
+
     def _await_ready(self, *, overdue: bool) -> None:
         problem = api_problem(self._kube)
         recovers = isfinite(self._patience_seconds)
@@ -112,6 +138,7 @@ class ApiLifeline:
             raise RollbackFailed(
                 f"the API server could not be recovered: {error.message}", remedy=error.remedy or _REMEDY
             ) from error
+        self._recovered = True
         self._reporter.emit(RecoveryEnded(True, self._clock.monotonic() - began))
 
     def _note(self, text: str) -> None:

@@ -227,7 +227,9 @@ class Runner:
             try:
                 if interrupted:
                     item.inspector.await_idle(point, self._note)
-                item.step.undo(point, self._note)
+                guard = self._lifeline.guard()
+                step = item.undo_watched(guard) if guard and item.undo_watched else item.step
+                step.undo(point, self._note)
                 self._hold(item.step.name, item.undo_gates)
                 return None
             except Interrupted:
