@@ -258,8 +258,8 @@ def test_api_that_is_lost_on_the_way_back_is_brought_back_and_the_undo_repeated(
 
 @pytest.mark.parametrize("recovered", [True, False])
 def test_controllers_are_examined_while_an_undo_waits(bench: Bench, recovered: bool) -> None:
-    """In place of a wrong instance that was replaced, its Deployment makes another one, which may keep the rollback from
-    being read: it is replaced as well, while Helm waits. Without a recovery before, nobody is asked.
+    """In place of a wrong instance that was replaced, its Deployment makes another one, which may keep the rollback
+    from being read: it is replaced as well, while Helm waits. Without a recovery before, nobody is asked.
     """
     waited = 0.0
 
