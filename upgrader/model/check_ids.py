@@ -130,6 +130,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "removed-apis.planned": "error",
     "removed-apis.unread": "warning",
     "version.downgrade": "error",
+    "version.kubelet-ahead": "warning",
     "version.kubelet-newer": "error",
     "version.kubelet-older": "error",
     "version.not-known": "unknown",

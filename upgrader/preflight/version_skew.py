@@ -48,6 +48,14 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
                 "A kubelet must not be newer than the API server.",
                 f"Choose a version from v{kubelet.major}.{kubelet.minor} on.",
             )
+        elif kubelet.minors_after(server) > 0:
+            yield Finding(
+                "version.kubelet-ahead",
+                "warning",
+                f"the kubelet of {node} ({kubelet}) is newer than the running API server ({server})",
+                "Kubernetes doesn't support that, though an upgrade to the kubelet's version ends it.",
+                "Upgrade the control plane before the kubelets.",
+            )
         elif behind > KUBELET_MINORS:
             yield Finding(
                 "version.kubelet-older",

@@ -39,8 +39,16 @@ def test_a_kubelet_newer_than_the_target_is_an_error(world: World) -> None:
     """A kubelet must never be newer than its API server; a newer patch of the same minor is fine."""
     world.kubelet(V(1, 38, 0))
     assert world.find(check_version)["version.kubelet-newer"].severity == "error"
-    world.kubelet(V(1, 37, 9))
+    world.kubelet(V(1, 36, 9))
     assert world.find(check_version) == {}
+
+
+def test_a_kubelet_ahead_of_the_running_server_is_a_warning(world: World) -> None:
+    """Somebody upgraded it first: not supported, and just what this upgrade ends."""
+    world.kubelet(V(1, 37, 1))
+    assert {id: found.severity for id, found in world.find(check_version).items()} == {
+        "version.kubelet-ahead": "warning"
+    }
 
 
 def test_a_kubelet_may_be_three_minors_behind(world: World) -> None:
