@@ -46,9 +46,8 @@ def test_a_kubelet_newer_than_the_target_is_an_error(world: World) -> None:
 def test_a_kubelet_ahead_of_the_running_server_is_a_warning(world: World) -> None:
     """Somebody upgraded it first: not supported, and just what this upgrade ends."""
     world.kubelet(V(1, 37, 1))
-    assert {id: found.severity for id, found in world.find(check_version).items()} == {
-        "version.kubelet-ahead": "warning"
-    }
+    found = world.find(check_version)
+    assert {name: item.severity for name, item in found.items()} == {"version.kubelet-ahead": "warning"}
 
 
 def test_a_kubelet_may_be_three_minors_behind(world: World) -> None:
