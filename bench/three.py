@@ -106,7 +106,7 @@ class _Three:
         file = self._folder / "values" / "kube-apiserver.yaml"
         before = file.read_text()
         values = yaml.safe_load(before)
-        values["extraArgs"] = {**values.get("extraArgs", {}), "no-such-flag": "1"}
+        values["extraArgs"] = {**values.get("extraArgs", {}), "max-requests-inflight": "many"}
         file.write_text(yaml.safe_dump(values, sort_keys=False))
         try:
             return self._upgrader(4, "run", "--to", target, "--yes")

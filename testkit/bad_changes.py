@@ -22,7 +22,11 @@ class BadChange:
 
 
 BAD_CHANGES = {
-    "unknown flag": BadChange("kube-apiserver", {"extraArgs": {"no-such-flag": "1"}}, ("no-such-flag", "unknown flag")),
+    "no number": BadChange(
+        "kube-apiserver",
+        {"extraArgs": {"max-requests-inflight": "many"}},
+        ("max-requests-inflight", "invalid argument"),
+    ),
     "dies at start": BadChange(
         "kube-apiserver",
         {"extraArgs": {"audit-policy-file": "/etc/kubernetes/none.yaml"}},

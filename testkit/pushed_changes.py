@@ -15,7 +15,8 @@ from upgrader.ports import Kind
 
 __all__ = ["BAD_FLAG", "OLD_STYLE", "edit", "install_old_style", "upgrade", "upgrade_old_style"]
 
-BAD_FLAG = "no-such-flag"
+BAD_FLAG = "max-requests-inflight"
+"""With `true`, which is no number, kube-apiserver ends at once. (A flag that it doesn't know is told by a check.)"""
 OLD_STYLE = REPOSITORY / "tests" / "e2e" / "charts" / "old-style-kube-apiserver"
 
 _CHART = REPOSITORY / "charts" / "kube-apiserver"

@@ -78,7 +78,7 @@ def _section(titles: Mapping[str, str], trials: Sequence[Trial]) -> list[str]:
             )
     bad = _grouped(titles, trials, BAD_FLAG_PUSHED)
     if bad:
-        parts += ["### A flag that kube-apiserver doesn't know\n", _table(_BAD_FLAG, titles, bad)]
+        parts += ["### A flag that kube-apiserver refuses\n", _table(_BAD_FLAG, titles, bad)]
         parts += [f"- {titles[way]}: {_fixed_by(group)}" for way, group in bad.items()]
         parts.append("")
     parts += ["### What failed, and what was repeated\n", *_errors(titles, upgrades), ""]

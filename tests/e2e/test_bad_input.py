@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testkit.command import Ended, upgrader
-from testkit.lab_cluster import LabCluster
+from testkit.lab_cluster import OLD, LabCluster
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -109,3 +109,12 @@ def assert_refused_untouched(cluster: LabCluster, *arguments: str, words: list[s
     assert [word for word in words if word not in output] == [], ended
     assert cluster.releases() == releases
     assert cluster.runs() == runs
+
+
+def test_flag_that_kube_apiserver_does_not_know(cluster: LabCluster) -> None:
+    """It is told before anything changes, with its name; nobody has to watch a new instance crash for that."""
+    before = cluster.manifests()
+    cluster.change_values("kube-apiserver", {"extraArgs": {"no-such-flag": "1"}})
+    ended = cluster.run(OLD)
+    assert ended.exit_code == 3 and "--no-such-flag" in ended.stdout + ended.stderr, ended
+    assert cluster.manifests() == before

@@ -16,7 +16,7 @@ from upgrader.ports import Kind
 
 _DEPLOYMENTS = Kind("apps/v1", "deployments")
 _OLD_STYLE = REPOSITORY / "tests" / "e2e" / "charts" / "old-style-kube-apiserver"
-_BAD_FLAG = {"no-such-flag": "1"}
+_BAD_FLAG = {"max-requests-inflight": "many"}
 _OWN_FLAGS = ("advertise-address", "bind-address", "endpoint-reconciler-type", "permit-port-sharing")
 """Flags that the old-style chart sets itself, or that only make sense beside HAProxy."""
 

@@ -8,7 +8,7 @@ from testkit.bad_changes import BAD_CHANGES, assert_rolled_back
 from testkit.lab_cluster import LabCluster
 
 
-@pytest.mark.parametrize("name", ["unknown flag", "no such image"])
+@pytest.mark.parametrize("name", ["no number", "no such image"])
 def test_bad_change_is_rolled_back(cluster: LabCluster, name: str) -> None:
     """No check before the run reads files, flags or images, so each of them fails in its step, and is undone."""
     assert_rolled_back(cluster, BAD_CHANGES[name])

@@ -9,7 +9,7 @@ from testkit.lab_cluster import LabCluster, until
 def test_rolled_back_adoption_leaves_nothing_that_starts(cluster: LabCluster) -> None:
     """It takes its checkpoints with it: after a power cut kubeadm's static pods serve, alone."""
     undo_adoption(cluster)
-    cluster.change_values("kubernetes", {"scheduler": {"extraArgs": {"no-such-flag": "true"}}})
+    cluster.change_values("kubernetes", {"scheduler": {"extraArgs": {"kube-api-burst": "many"}}})
     failed = cluster.upgrader("adopt", "--yes")
     assert failed.exit_code == 4, failed
     assert static_pods(cluster) == STATIC_PODS

@@ -25,7 +25,7 @@ def test_clock_of_the_operator_decides_nothing(cluster: LabCluster, ahead_second
     assert back.exit_code == 0, back
     assert not after_the_first and _annotated(cluster, "first"), "the other run was rolled back"
 
-    cluster.change_values("kube-apiserver", {"extraArgs": {BAD_FLAG: "1"}})
+    cluster.change_values("kube-apiserver", {"extraArgs": {BAD_FLAG: "true"}})
     _ends_with(skewed, 4)
     cluster.wait_healthy(OLD)
     assert _annotated(cluster, "first")

@@ -37,7 +37,7 @@ def test_the_whole_way_on_an_unkind_cluster(unkind: LabCluster) -> None:
         _ends_with(0, unkind.upgrader("adopt", "--yes"))
         unkind.wait_healthy(OLD)
         unkind.keep_files()
-        unkind.change_values("kube-apiserver", {"extraArgs": {BAD_FLAG: "1"}})
+        unkind.change_values("kube-apiserver", {"extraArgs": {BAD_FLAG: "true"}})
         assert BAD_FLAG in _ends_with(4, unkind.run())
         unkind.wait_healthy(OLD)
         unkind.restore_files()

@@ -25,7 +25,7 @@ def with_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster
 
 
 @pytest.mark.parametrize(
-    ("values", "exit_code"), [({"podAnnotations": {"a": "b"}}, 0), ({"extraArgs": {BAD_FLAG: "1"}}, 4)]
+    ("values", "exit_code"), [({"podAnnotations": {"a": "b"}}, 0), ({"extraArgs": {BAD_FLAG: "true"}}, 4)]
 )
 def test_worker_loses_power(with_worker: LabCluster, values: dict[str, dict[str, str]], exit_code: int) -> None:
     """Its loss, and its return, neither roll a good change back nor fail the rollback of a bad one."""
