@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from upgrader.errors import ApiError, HostError, RollbackFailed
-from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.rollback_needs import refusal
-from upgrader.node.disk_layout import KUBE_APISERVER
 from upgrader.ports import Clock, Hosts, Kube
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.examiner import read_api
 from upgrader.recover.restoring.actions import Action, Attempts, StartStandby, StopInstances, next_actions, remember
 from upgrader.recover.restoring.host_actions import HostActions
+from upgrader.recover.restoring.retire_pod import retire
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["ApiRecovery"]
@@ -125,7 +124,7 @@ class ApiRecovery:
         for pod in sorted(replaced.pods - replaced.deleted):
             try:
                 notes.add(f"deleting pod {pod}, so that the kubelet doesn't start it again")
-                self._kube.delete(PODS, pod, KUBE_APISERVER.namespace)
+                retire(self._kube, pod)
             except ApiError as error:
                 notes.add(error.message)
             else:
