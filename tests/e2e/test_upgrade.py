@@ -16,7 +16,7 @@ def test_upgrade_under_load(cluster: LabCluster) -> None:
     workload.deploy()
     pods = workload.pods()
     # They may have counted outages of earlier tests.
-    before = {name: workload.tally(name).failed for name in ("client", "operator")}
+    client, operator = workload.tally("client").failed, workload.tally("operator").failed
     with ApiLoad(cluster.folder / "kubeconfig") as load:
         ended = cluster.run()
         seen = load.stop()
@@ -25,8 +25,8 @@ def test_upgrade_under_load(cluster: LabCluster) -> None:
     cluster.wait_healthy(TARGET)
     assert workload.pods().disturbances_since(pods) == ()
     assert seen.failed == 0, seen
-    for name, failed in before.items():
-        assert workload.tally(name).failed == failed, workload.tally(name)
+    assert workload.tally("client").failed == client, workload.tally("client")
+    assert workload.tally("operator").failed == operator, workload.tally("operator")
 
 
 def test_report_of_an_upgrade(upgraded_cluster: LabCluster) -> None:
