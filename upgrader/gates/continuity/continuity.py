@@ -6,12 +6,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from upgrader.errors import ApiError
 from upgrader.gates.continuity.admission import KUBE_APISERVER_TEMPLATE
 from upgrader.gates.continuity.api_services import group_version
 from upgrader.gates.continuity.bait import remove_bait
 from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGate
 from upgrader.gates.continuity.new_workload import remove_workloads
+from upgrader.gates.continuity.restored_services import restore_services
 from upgrader.gates.continuity.served_groups import built_in, removed_by
 from upgrader.gates.continuity.take_baseline import take_baseline
 from upgrader.gates.continuity.workload_gate import WorkloadGate
@@ -69,6 +71,16 @@ class Continuity:
     def pods_were_admitted(self) -> bool:
         """Whether a pod of kube-apiserver's Deployment was admitted before the run."""
         return self.baseline is not None and KUBE_APISERVER_TEMPLATE in self.baseline.templates
+
+    def restore_services(self, note: Callable[[str], None]) -> None:
+        """What an API server that was replaced had deleted, and no right one makes again; what fails is noted."""
+        if self.baseline is None:
+            return
+        try:
+            for group_version in restore_services(self.kube, self.baseline, self.removed):
+                note(f"{group_version} is served, and was no longer listed: its APIService is restored")
+        except (ApiError, ValueError, KeyError, TypeError) as error:
+            note(f"which API groups are listed can't be restored: {error}")
 
     def compare_with(self, baseline: Baseline, taken: datetime) -> None:
         """Compare with this baseline from now on."""

@@ -283,6 +283,20 @@ def test_lease_that_nobody_renews_is_not_compared(clock: FakeClock) -> None:
     assert [item.why for item in taken.not_compared if "Lease" in item.what] == ["nobody renews it"] * 2
 
 
+def test_groups_that_a_replaced_server_has_delisted_are_restored(continuity: Continuity, kube: LivingKube) -> None:
+    """They are still served, and no client finds them; a group that isn't served isn't listed either."""
+    kube.serve(without=("apps/v1", "batch/v1"))
+    for name in ("v1.apps", "v1.batch"):
+        kube.delete(API_SERVICES, name)
+    kube.raw_answers["/apis/apps/v1"] = "{}"
+    kube.raw_answers["/apis/batch/v1"] = refusal(404)
+    notes: list[str] = []
+    continuity.restore_services(notes.append)
+    found = kube.get(API_SERVICES, "v1.apps")
+    assert found is not None and found["spec"]["group"] == "apps" and found["spec"]["version"] == "v1"
+    assert len(notes) == 1 and notes[0].startswith("apps/v1 is served")
+
+
 def api_service_unavailable(kube: LivingKube) -> None:
     kube.api_service("v1beta1.metrics.k8s.io", available=False)
 
