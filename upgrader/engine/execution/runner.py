@@ -230,7 +230,7 @@ class Runner:
                 guard = self._lifeline.guard()
                 step = item.undo_watched(guard) if guard and item.undo_watched else item.step
                 step.undo(point, self._note)
-                if guard and self._continuity is not None:
+                if self._continuity is not None:
                     self._continuity.restore_services(self._note)
                 self._hold(item.step.name, item.undo_gates)
                 return None

@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from upgrader.errors import ApiError
+from upgrader.errors import ApiError, UsageError
 from upgrader.gates.continuity.admission import KUBE_APISERVER_TEMPLATE
 from upgrader.gates.continuity.api_services import group_version
 from upgrader.gates.continuity.bait import remove_bait
 from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGate
 from upgrader.gates.continuity.new_workload import remove_workloads
-from upgrader.gates.continuity.restored_services import restore_services
+from upgrader.gates.continuity.restored_services import missing_now, restore_services
 from upgrader.gates.continuity.served_groups import built_in, removed_by
 from upgrader.gates.continuity.take_baseline import take_baseline
 from upgrader.gates.continuity.workload_gate import WorkloadGate
@@ -25,6 +25,9 @@ from upgrader.pipeline import Gate, GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock, Kube
 
 __all__ = ["Continuity", "removed_by_plan"]
+
+
+_RESTORE_TRIES = 5
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,22 @@ class Continuity:
         return self.baseline is not None and KUBE_APISERVER_TEMPLATE in self.baseline.templates
 
     def restore_services(self, note: Callable[[str], None]) -> None:
-        """What an API server that was replaced had deleted, and no right one makes again; what fails is noted."""
+        """What an API server that was replaced had deleted, and no right one makes again; what fails is noted.
+
+        Asked on new connections, a few times: what was undone may still answer some of them.
+        """
         if self.baseline is None:
             return
         try:
-            for group_version in restore_services(self.kube, self.baseline, self.removed):
-                note(f"{group_version} is served, and was no longer listed: its APIService is restored")
-        except (ApiError, ValueError, KeyError, TypeError) as error:
+            for attempt in range(_RESTORE_TRIES):
+                if attempt:
+                    self.clock.sleep(1.0)
+                self.kube.reconnect()
+                if not missing_now(self.kube, self.baseline, self.removed):
+                    return
+                for group_version in restore_services(self.kube, self.baseline, self.removed):
+                    note(f"{group_version} is served, and was no longer listed: its APIService is restored")
+        except (ApiError, UsageError, ValueError, KeyError, TypeError) as error:
             note(f"which API groups are listed can't be restored: {error}")
 
     def compare_with(self, baseline: Baseline, taken: datetime) -> None:

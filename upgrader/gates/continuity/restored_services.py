@@ -11,10 +11,16 @@ from upgrader.gates.kubernetes_kinds import API_SERVICES
 from upgrader.model.baseline import Baseline
 from upgrader.ports import Kube
 
-__all__ = ["restore_services"]
+__all__ = ["missing_now", "restore_services"]
 
 _PRIORITIES = {"groupPriorityMinimum": 17800, "versionPriority": 15}
 """Those of `apps/v1`: they only order the list of groups, and the next kube-apiserver that starts sets its own."""
+
+
+def missing_now(kube: Kube, baseline: Baseline, expected: Collection[str]) -> tuple[str, ...]:
+    """Kubernetes' own group versions of the baseline that aren't listed. Raises ApiUnavailable or ApiError."""
+    version = str(json.loads(kube.raw("/version"))["gitVersion"])
+    return tuple(filter(built_in, missing_groups(baseline, read_groups(kube), version, expected)))
 
 
 def restore_services(kube: Kube, baseline: Baseline, expected: Collection[str]) -> Iterator[str]:
@@ -24,12 +30,10 @@ def restore_services(kube: Kube, baseline: Baseline, expected: Collection[str]) 
     that it does. One that started before keeps serving such a group, but no client finds it any more in `/apis`.
     `expected`: the group versions that may be gone. Raises ApiUnavailable or ApiError.
     """
-    version = str(json.loads(kube.raw("/version"))["gitVersion"])
-    for group_version in missing_groups(baseline, read_groups(kube), version, expected):
+    for group_version in missing_now(kube, baseline, expected):
         group, _, number = group_version.partition("/")
         name = f"{number}.{group}"
-        gone = built_in(group_version) and kube.get(API_SERVICES, name) is None
-        if gone and _is_served(kube, group_version):
+        if kube.get(API_SERVICES, name) is None and _is_served(kube, group_version):
             meta = {"name": name, "labels": {"kube-aggregator.kubernetes.io/automanaged": "onstart"}}
             manifest = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": meta}
             kube.create(API_SERVICES, {**manifest, "spec": {"group": group, "version": number, **_PRIORITIES}})
