@@ -168,6 +168,18 @@ def test_what_is_seen_from_outside_is_the_newest_templates() -> None:
     assert [item.wrong for item in diagnose(examined[:2], seen_api).controllers] == [True, True]
 
 
+def test_container_that_was_restarted_makes_no_pod_younger() -> None:
+    """A right instance whose liveness probe ended it a moment ago is not what the change has made."""
+    examined = []
+    for number, template, began, created in ((1, "t-old", NOW - 9e6, NOW - 5.0), (2, "t-new", NOW - 60.0, NOW - 60.0)):
+        own = Container(f"p-{number}", "kube-system", "kube-apiserver", "running", uid=f"u-{number}", template=template)
+        first = replace(own, name="address", state="exited", created=began)
+        seen = controller(f"controller-{number}", serves=True, containers=(replace(own, created=created), first))
+        examined.append(Examined(seen.host, seen.facts))
+    found = diagnose(examined, ApiSeen(True, "ok", refuses="apps/v1: HTTP 404"))
+    assert [item.wrong for item in found.controllers] == [False, True]
+
+
 def test_tokens_of_pods_that_a_dead_kubelet_left_behind_prove_nothing() -> None:
     """They were evicted, and their tokens have ended: the kubelet didn't hear of it, and their containers still run."""
     seen = controller(serves=True)

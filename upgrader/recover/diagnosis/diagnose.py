@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding, Severity
-from upgrader.node.disk_layout import KUBE_APISERVER
 from upgrader.recover.diagnosis.causes.apiserver_causes import active_standby, apiserver, checkpoints
 from upgrader.recover.diagnosis.causes.cause import Cause
 from upgrader.recover.diagnosis.causes.etcd_causes import etcd
@@ -19,14 +18,12 @@ from upgrader.recover.diagnosis.causes.machine_causes import clock_and_certifica
 from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, right_pods, wrong_finding
 from upgrader.recover.facts.host_facts import (
     Client,
-    Container,
     Endpoint,
     EtcdServer,
     Examined,
     Generation,
     HostFacts,
     Unit,
-    Unknown,
 )
 
 __all__ = ["ApiSeen", "Controller", "Diagnosis", "diagnose"]
@@ -120,18 +117,17 @@ def _newest(controllers: Sequence[Controller]) -> frozenset[str]:
     """The controllers with an instance of the template that the youngest of all has: what is seen from outside tells no
     instance from another, and the others served before the change.
     """
-    pods = {c.host.name: _own_pods(c.facts) for c in controllers if c.facts is not None}
-    youngest = max((pod for found in pods.values() for pod in found), key=lambda pod: pod.created, default=None)
-    if youngest is None:  # standby pods alone
-        return frozenset(pods)
-    return frozenset(name for name, found in pods.items() if any(pod.template == youngest.template for pod in found))
-
-
-def _own_pods(facts: HostFacts) -> list[Container]:
-    if isinstance(facts.containers, Unknown):
-        return []
-    running = [item for item in facts.containers if item.name == KUBE_APISERVER.name and item.state == "running"]
-    return [item for item in running if item.uid and not item.standby and not item.static]
+    known = {c.host.name: c.facts for c in controllers if c.facts is not None}
+    own = [
+        (name, facts.began(item), item.template)
+        for name, facts in known.items()
+        for item in facts.instances()
+        if item.own
+    ]
+    if not own:  # standby pods alone
+        return frozenset(known)
+    _, _, youngest = max(own, key=lambda each: each[1])
+    return frozenset(name for name, _, template in own if template == youngest)
 
 
 def _with_evidence(

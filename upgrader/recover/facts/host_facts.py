@@ -242,6 +242,11 @@ class Container:
     uid: str = ""
     template: str = ""
 
+    @property
+    def own(self) -> bool:
+        """Whether it belongs to the workload's own pod: to no standby pod, and to none of kubeadm's."""
+        return bool(self.uid) and not self.standby and not self.static
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -343,6 +348,17 @@ class HostFacts:
         """Whether a member of etcd belongs on this host: its manifest, its data or its certificate is there."""
         own = any(isinstance(c, Certificate) and c.path == ETCD_CERTIFICATE for c in self.certificates)
         return own or self.etcd.manifest is True or self.etcd.data == "present"
+
+    def instances(self) -> tuple[Container, ...]:
+        """kube-apiserver's containers that run, those of standby pods included; () where that isn't known."""
+        found = () if isinstance(self.containers, Unknown) else self.containers
+        ours = (item for item in found if item.namespace == KUBE_APISERVER.namespace)
+        return tuple(item for item in ours if item.name == KUBE_APISERVER.name and item.state == "running")
+
+    def began(self, container: Container) -> float:
+        """When a container's pod began: with the first of its containers, of which any may have been restarted."""
+        found = () if isinstance(self.containers, Unknown) else self.containers
+        return min((item.created for item in found if item.uid == container.uid), default=container.created)
 
     def workload(self, name: str = str(KUBE_APISERVER)) -> Workload | None:
         """What is kept of a workload; None for nothing (or nothing that is known)."""

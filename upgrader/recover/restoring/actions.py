@@ -35,8 +35,6 @@ from upgrader.recover.facts.host_facts import Container, Endpoint, EtcdServer, G
 
 __all__ = ["Action", "Attempts", "StartStandby", "StartUnit", "StopInstances", "next_actions", "remember"]
 
-_CONTAINER = "kube-apiserver"
-
 STANDBY_SECONDS = 45.0
 """How long a standby pod may take to serve: 3 to 15 s are usual, but a controller that has just booted is busy."""
 
@@ -196,13 +194,13 @@ def _replace(controller: Controller, facts: HostFacts, attempts: Attempts, now: 
     if workload is None or isinstance(facts.containers, Unknown):
         return None
     ours = [item for item in facts.containers if item.namespace == KUBE_APISERVER.namespace]
-    running = [item for item in ours if item.state == "running" and item.name == _CONTAINER]
+    running = facts.instances()
     if _right(controller):
         return None
-    own = [item for item in running if item.uid and not item.standby and not item.static]
+    own = [item for item in running if item.own]
     wrong = {item.uid: item.pod for item in own if item.uid in controller.wrong_pods}
     if not controller.wrong_pods:
-        wrong = _newest_pod(ours, [item for item in own if item.uid not in controller.right_pods])
+        wrong = _newest_pod(facts, [item for item in own if item.uid not in controller.right_pods])
     templates = {item.template for item in running if item.uid in wrong and item.template}
     if workload.active is None:
         chosen = _other_generation(workload.generations, set(wrong), templates, attempts.tried(host))
@@ -246,12 +244,9 @@ def _right(controller: Controller) -> bool:
     return bool(own & controller.right_pods) and not own & controller.wrong_pods and bool(controller.wrong_pods)
 
 
-def _newest_pod(containers: Collection[Container], running: Collection[Container]) -> dict[str, str]:
-    """UID → name of the newest pod among these: one that it replaced may still be ending, and was right.
-
-    A pod is as old as the first of its containers, of which any may have been restarted.
-    """
-    begun = {item.uid: min(c.created for c in containers if c.uid == item.uid) for item in running}
+def _newest_pod(facts: HostFacts, running: Collection[Container]) -> dict[str, str]:
+    """UID → name of the newest pod among these: one that it replaced may still be ending, and was right."""
+    begun = {item.uid: facts.began(item) for item in running}
     return {item.uid: item.pod for item in running if begun[item.uid] == max(begun.values())}
 
 
