@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, PODS, REPLICA_SETS, SECRETS, WORKLOADS
 from upgrader.gates.trial_pod import trial_pod
-from upgrader.node.refused_writes import is_servers_own
+from upgrader.node.refused_writes import is_servers_own, is_webhooks
 from upgrader.ports import Clock, Kube, KubeObject
 
 __all__ = ["NOT_ACCEPTED", "REFUSALS", "Refusal", "is_refusal", "lasting_refusal", "refusal"]
 
-_STORED = re.compile(r"admission webhook|denied (the )?request|exceeded quota|violates PodSecurity", re.IGNORECASE)
+_STORED = re.compile(r"exceeded quota|violates PodSecurity", re.IGNORECASE)
 """Refusals by what is stored in the API: every instance answers the same."""
-_STORED_BY_OTHERS = re.compile(r"admission webhook|denied (the )?request", re.IGNORECASE)
 _IMAGE_POLICY = re.compile(r'image policy webhook backend denied|is forbidden: Post "https?://', re.IGNORECASE)
 """ImagePolicyWebhook, and where its backend is down: kube-apiserver's flags name it."""
 _POD_SECURITY = re.compile(r"violates PodSecurity", re.IGNORECASE)
@@ -127,7 +126,7 @@ def _by_flags(kube: Kube, message: str) -> bool:
 
     Only in words that are known: limits, quotas, classes and accounts are stored, and come and go.
     """
-    if _STORED_BY_OTHERS.search(message):
+    if is_webhooks(message):
         return False
     if _IMAGE_POLICY.search(message):
         return True
@@ -162,4 +161,4 @@ def lasting_refusal(kube: Kube, clock: Clock, release: str = "", *, admitted: bo
 
 def is_refusal(message: str) -> bool:
     """Whether Helm failed because an API server refused it: of two that share an address, the other may not."""
-    return bool(_REFUSED.search(message)) and not _STORED.search(message)
+    return bool(_REFUSED.search(message)) and not (is_webhooks(message) or _STORED.search(message))

@@ -12,6 +12,11 @@ _WEBHOOKS = re.compile(r"admission webhook|denied (the )?request", re.IGNORECASE
 """Their words are free."""
 
 
+def is_webhooks(answer: str) -> bool:
+    """Whether a webhook, or a ValidatingAdmissionPolicy, forbids it."""
+    return bool(_WEBHOOKS.search(answer))
+
+
 def is_servers_own(answer: str) -> bool:
     """Whether the API server itself, by its own flags, forbids every write. `answer`: what it said to an HTTP 403."""
-    return bool(_OWN.search(answer)) and not _WEBHOOKS.search(answer)
+    return bool(_OWN.search(answer)) and not is_webhooks(answer)

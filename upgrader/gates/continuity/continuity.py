@@ -13,8 +13,8 @@ from upgrader.gates.continuity.bait import remove_bait
 from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity_gate import LEAST_CHECKS, ContinuityGate
 from upgrader.gates.continuity.new_workload import remove_workloads
-from upgrader.gates.continuity.restored_services import missing_now, restore_services
-from upgrader.gates.continuity.served_groups import built_in, removed_by
+from upgrader.gates.continuity.restored_services import restore_services
+from upgrader.gates.continuity.served_groups import built_in, missing_at, removed_by
 from upgrader.gates.continuity.take_baseline import take_baseline
 from upgrader.gates.continuity.workload_gate import WorkloadGate
 from upgrader.model.baseline import Baseline
@@ -87,9 +87,10 @@ class Continuity:
                 if attempt:
                     self.clock.sleep(1.0)
                 self.kube.reconnect()
-                if not missing_now(self.kube, self.baseline, self.removed):
+                missing = tuple(filter(built_in, missing_at(self.kube, self.baseline, self.removed)))
+                if not missing:
                     return
-                for group_version in restore_services(self.kube, self.baseline, self.removed):
+                for group_version in restore_services(self.kube, missing):
                     note(f"{group_version} is served, and was no longer listed: its APIService is restored")
         except (ApiError, UsageError, ValueError, KeyError, TypeError) as error:
             note(f"which API groups are listed can't be restored: {error}")

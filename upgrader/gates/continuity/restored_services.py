@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 
 from upgrader.errors import ApiError
-from upgrader.gates.continuity.served_groups import built_in, missing_groups, read_groups
 from upgrader.gates.kubernetes_kinds import API_SERVICES
-from upgrader.model.baseline import Baseline
 from upgrader.ports import Kube
 
-__all__ = ["missing_now", "restore_services"]
+__all__ = ["restore_services"]
 
 _PRIORITIES = {"groupPriorityMinimum": 17800, "versionPriority": 15}
 """Those of `apps/v1`: they only order the list of groups, and the next kube-apiserver that starts sets its own."""
 
 
-def missing_now(kube: Kube, baseline: Baseline, expected: Collection[str]) -> tuple[str, ...]:
-    """Kubernetes' own group versions of the baseline that aren't listed. Raises ApiUnavailable or ApiError."""
-    version = str(json.loads(kube.raw("/version"))["gitVersion"])
-    return tuple(filter(built_in, missing_groups(baseline, read_groups(kube), version, expected)))
-
-
-def restore_services(kube: Kube, baseline: Baseline, expected: Collection[str]) -> Iterator[str]:
-    """Make those of the baseline again that are served and not listed; each group version that was restored.
+def restore_services(kube: Kube, missing: Iterable[str]) -> Iterator[str]:
+    """Make those of the `missing` group versions again that are served and not listed; each that was restored.
 
     At its start, a kube-apiserver deletes the APIServices of built-in groups that it doesn't serve, and creates those
     that it does. One that started before keeps serving such a group, but no client finds it any more in `/apis`.
-    `expected`: the group versions that may be gone. Raises ApiUnavailable or ApiError.
+    Raises ApiUnavailable or ApiError.
     """
-    for group_version in missing_now(kube, baseline, expected):
+    for group_version in missing:
         group, _, number = group_version.partition("/")
         name = f"{number}.{group}"
         if kube.get(API_SERVICES, name) is None and _is_served(kube, group_version):

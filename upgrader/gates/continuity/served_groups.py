@@ -17,7 +17,7 @@ from upgrader.model.outcome import Verdict, broken, pending
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kube
 
-__all__ = ["built_in", "check_groups", "missing_groups", "read_groups", "removed_by"]
+__all__ = ["built_in", "check_groups", "missing_at", "missing_groups", "read_groups", "removed_by"]
 
 PRERELEASES = "prerelease versions of Kubernetes' own groups"
 """Stands for all of them, where a plan changes which of them are turned on."""
@@ -46,9 +46,7 @@ def check_groups(kube: Kube, baseline: Baseline, server: str, expected: Collecti
         f"CustomResourceDefinition or APIService. {KEEP_THE_RELEASES}"
     )
     try:
-        served = read_groups(kube, server)
-        version = str(json.loads(kube.raw("/version", server=server))["gitVersion"])
-        missing = missing_groups(baseline, served, version, expected)
+        missing = missing_at(kube, baseline, expected, server)
     except ApiError as error:
         return contradicted(f"the list of API groups{at}", error, remedy)
     except (ValueError, KeyError, TypeError, UsageError) as error:
@@ -58,6 +56,12 @@ def check_groups(kube: Kube, baseline: Baseline, server: str, expected: Collecti
     what = f"kube-apiserver{at} no longer serves {', '.join(missing)}, which it served before this run"
     # What others serve may be restarting; Kubernetes' own are served from the start, or never.
     return (broken if any(map(built_in, missing)) else pending)(what, remedy=remedy)
+
+
+def missing_at(kube: Kube, baseline: Baseline, expected: Collection[str], server: str = "") -> tuple[str, ...]:
+    """The same as `missing_groups`, of an instance. Raises ApiUnavailable, ApiError, or what an odd answer causes."""
+    version = str(json.loads(kube.raw("/version", server=server))["gitVersion"])
+    return missing_groups(baseline, read_groups(kube, server), version, expected)
 
 
 def missing_groups(
