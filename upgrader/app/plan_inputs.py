@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from upgrader.config.kubeconfig import named_files
-from upgrader.engine.execution.input_files import canonical, file_digests, identity
+from upgrader.engine.execution.input_files import canonical, file_digests, identity, unique
 from upgrader.errors import UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
@@ -77,37 +77,35 @@ def plan_inputs(
     charts count, and the folders of the inventory, of playbooks and of what links to them lead to. Raises UsageError
     for what can't be read.
     """
+    found = unique(_inputs(settings, plan, key, _left_out(settings, plan, file), tools))
+    return tuple(BoundInput(name, digest) for name, digest in found.items())
+
+
+def _inputs(
+    settings: Settings, plan: Plan, key: PlanKey, left_out: Collection[Path], tools: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    def files(root: Path, name: str) -> Iterable[tuple[str, str]]:
+        return file_digests(root, name, leave_out=left_out, new_digest=lambda each: key.of(f"file {each}")).items()
+
     folder = settings.folder.resolve()
-    left_out = _left_out(settings, plan, file)
-    found: dict[str, str] = {}
-
-    def add(name: str, digest: str) -> None:
-        if name in found:
-            raise UsageError(f"two inputs of the plan are called {name!r}", remedy="Rename one of them.")
-        found[name] = digest
-
-    def add_text(name: str, text: str) -> None:
-        add(name, key.of(f"text {name}", _bytes(text)).hexdigest())
-
-    def add_files(root: Path, name: str) -> None:
-        digests = file_digests(root, name, leave_out=left_out, new_digest=lambda name: key.of(f"file {name}"))
-        for each, digest in digests.items():
-            add(each, digest)
-
-    add_files(folder, "")
+    yield from files(folder, "")
     for name, root in _elsewhere(settings, plan):
         if not root.resolve().is_relative_to(folder):
-            add_files(root.resolve(), f"({name})")
+            yield from files(root.resolve(), f"({name})")
+    for name, text in _texts(settings, plan, folder, tools):
+        yield name, key.of(f"text {name}", _bytes(text)).hexdigest()
+
+
+def _texts(settings: Settings, plan: Plan, folder: Path, tools: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for step in plan.steps:
         if isinstance(step, PlannedRelease):
-            add_text(f"(the values of {step.name})", canonical([step.spec.namespace, step.spec.values]))
-            add_text(f"(what {step.name} renders to)", step.after)
-    add_text("(the settings)", _settings(settings, folder))
+            yield f"(the values of {step.name})", canonical([step.spec.namespace, step.spec.values])
+            yield f"(what {step.name} renders to)", step.after
+    yield "(the settings)", _settings(settings, folder)
     for name, value in _ansibles_environment():
-        add_text(f"({name})", value)
+        yield f"({name})", value
     for name, version in tools.items():
-        add_text(f"(the version of {name})", version)
-    return tuple(BoundInput(name, digest) for name, digest in found.items())
+        yield f"(the version of {name})", version
 
 
 def _left_out(settings: Settings, plan: Plan, file: Path) -> Collection[Path]:

@@ -16,7 +16,7 @@ from importlib.resources import files
 
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["ApiLifecycle", "Minor", "ends_between", "known_apis", "newest_known", "replacement_at"]
+__all__ = ["ApiLifecycle", "Minor", "ends_between", "known_apis", "newest_known", "parse_minor", "replacement_at"]
 
 Minor = tuple[int, int]
 """(1, 25)"""
@@ -103,10 +103,11 @@ def _stability(api: ApiLifecycle) -> tuple[int, int, int]:
 
 
 def _read(row: Mapping[str, str]) -> ApiLifecycle:
-    introduced, deprecated, removed = (_minor(row.get(key, "")) for key in ("introduced", "deprecated", "removed"))
+    introduced, deprecated, removed = (parse_minor(row.get(key, "")) for key in ("introduced", "deprecated", "removed"))
     return ApiLifecycle(row["apiVersion"], row["kind"], introduced, deprecated, removed, row.get("replacement", ""))
 
 
-def _minor(text: str) -> Minor | None:
+def parse_minor(text: str) -> Minor | None:
+    """A minor as the tables have it, `1.25`; None for none."""
     major, _, minor = text.partition(".")
     return (int(major), int(minor)) if text else None

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from upgrader.model.api_lifecycle import Minor
+from upgrader.model.api_lifecycle import Minor, parse_minor
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
@@ -127,24 +127,21 @@ def _minor_of(version: KubernetesVersion) -> Minor:
 
 
 def _flag(row: Mapping[str, str]) -> FlagLifecycle:
-    introduced, deprecated, removed = (_minor(row.get(key, "")) for key in ("introduced", "deprecated", "removed"))
+    introduced, deprecated, removed = (parse_minor(row.get(key, "")) for key in ("introduced", "deprecated", "removed"))
     return FlagLifecycle(row["component"], row["flag"], introduced, deprecated, removed, row.get("message", ""))
 
 
 def _gate(row: Mapping[str, Any]) -> GateLifecycle:
     stages = tuple(_stage(minor, text) for minor, text in row["stages"].items())
-    return GateLifecycle(row["gate"], stages, _minor(row.get("introduced", "")), _minor(row.get("removed", "")))
+    return GateLifecycle(
+        row["gate"], stages, parse_minor(row.get("introduced", "")), parse_minor(row.get("removed", ""))
+    )
 
 
 def _stage(since: str, text: str) -> GateStage:
     """From `Beta`, or `GA true` for one that is locked."""
     name, _, locked = text.partition(" ")
-    return GateStage(_minor(since) or (0, 0), name, locked == "true" if locked else None)
-
-
-def _minor(text: str) -> Minor | None:
-    major, _, minor = text.partition(".")
-    return (int(major), int(minor)) if text else None
+    return GateStage(parse_minor(since) or (0, 0), name, locked == "true" if locked else None)
 
 
 def _text(minor: Minor | None) -> str:

@@ -6,13 +6,13 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from upgrader.errors import UsageError
 
-__all__ = ["NewDigest", "canonical", "file_digests", "identity"]
+__all__ = ["NewDigest", "canonical", "file_digests", "identity", "unique"]
 
 _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
     (stat.S_ISFIFO, "a pipe"),
@@ -86,7 +86,7 @@ def file_digests(
             )
 
     try:
-        return _unique(of(root.absolute(), name))
+        return unique(of(root.absolute(), name))
     except OSError as error:
         raise UsageError(f"{error.filename}, an input of the run, can't be read: {error.strerror}") from error
     except RecursionError:
@@ -102,8 +102,11 @@ def canonical(value: Any) -> str:
     return repr(value)
 
 
-def _unique(found: Iterator[tuple[str, str]]) -> dict[str, str]:
-    """A file whose name says that it is a link or a folder must not stand for one."""
+def unique(found: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Inputs by their names. A file whose name is that of another input, such as a link, must not stand for it.
+
+    Raises UsageError for two of one name.
+    """
     digests: dict[str, str] = {}
     for name, digest in found:
         if name in digests:
