@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak lock apis flags docs clean
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak lock apis flags patches docs clean
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -117,6 +117,10 @@ apis: venv ## Update the table of Kubernetes' APIs that `removed-apis` checks by
 flags: venv ## Update the table of flags and feature gates that `flags` checks by (FROM and TO name the newest versions; two minutes).
 	@$(BIN)/python -m scripts.flag_lifecycle $(FROM) $(TO) > $(BIN)/.flags
 	mv $(BIN)/.flags upgrader/preflight/flag_lifecycle.json
+
+patches: venv ## Update the table of the newest patches that an upgrade over several minors goes through (10 s).
+	@$(BIN)/python -m scripts.newest_patches > $(BIN)/.patches
+	mv $(BIN)/.patches upgrader/model/newest_patches.json
 
 docs: venv ## Make the reference pages from the code.
 	@$(BIN)/python -m upgrader.config.reference_page > docs/reference/upgrader-yaml.md

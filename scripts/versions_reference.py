@@ -26,7 +26,8 @@ What is tested, what is supported, and what is refused, made from the code and t
 
 ## Kubernetes
 
-An upgrade goes one minor version at a time, or to another patch; nothing goes back ([checks](checks.md#version)).
+An upgrade goes one minor version at a time, [each in a run of its own](../several-minors.md), or to another patch;
+nothing goes back ([checks](checks.md#version)).
 
 | target | |
 |---|---|

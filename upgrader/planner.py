@@ -15,12 +15,12 @@ from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.masked_manifest import masked
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedRelease, PlannedStep
-from upgrader.model.release import ReleaseSpec, last_good
+from upgrader.model.release import ReleaseSpec, Revision, last_good
 from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.redaction.patterns import mask_patterns
 
-__all__ = ["IntendedRelease", "IntendedStep", "object_changes", "plan_run", "wanted_steps"]
+__all__ = ["IntendedRelease", "IntendedStep", "object_changes", "observed_after", "plan_run", "wanted_steps"]
 
 VERSIONED_RELEASES = ("kube-apiserver", "kubernetes")
 """The built-in charts whose `kubernetesVersion` value a run sets to its target."""
@@ -58,6 +58,17 @@ def plan_run(intended: Sequence[IntendedStep], observed: Observed, target: Kuber
         else:
             steps.append(_plan_release(item, observed.releases[item.spec.name]))
     return Plan(observed.server, target, tuple(steps))
+
+
+def observed_after(plan: Plan, before: Observed) -> Observed:
+    """What would be observed once the plan was run; without the kubelets, which no release changes."""
+    releases = dict(before.releases)
+    for step in plan.steps:
+        if isinstance(step, PlannedRelease):
+            history = before.releases[step.name].history
+            deployed = Revision(history[-1].number + 1 if history else 1, "deployed")
+            releases[step.name] = ObservedRelease((*history, deployed), step.after)
+    return Observed(plan.target, before.kubelets, releases)
 
 
 def _plan_release(item: IntendedRelease, now: ObservedRelease) -> PlannedRelease:

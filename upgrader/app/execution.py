@@ -41,6 +41,7 @@ from upgrader.model.health_before import HealthBefore
 from upgrader.model.plan import Plan
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure
+from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
 
@@ -67,14 +68,15 @@ def execute_run(
     plan: Plan | None = None,
     health_before: HealthBefore | None = None,
     findings: Sequence[Finding] = (),
+    goal: KubernetesVersion | None = None,
     held: HeldLock | None,
 ) -> FinishedRun:
     """Run a pipeline to its end. `on_failure` None means policy's.
 
     `plan` is an upgrade's: it is recorded, so that the run can be resumed, and a step that disturbs the API's clients
     more than the settings allow fails. `health_before` is recorded for whoever resumes it, and of the `findings` those
-    that the operator overruled, for whoever asks why the run was started. `held` is the cluster's lock; None only for
-    what must work without the API.
+    that the operator overruled, for whoever asks why the run was started. `goal` is the version that this run
+    is on the way to, for whoever goes on. `held` is the cluster's lock; None only for what must work without the API.
     """
     settings, clock = session.settings, session.tools.clock
     target = plan.target if plan else None
@@ -90,6 +92,7 @@ def execute_run(
         f"runs/{name}",
         target=target,
         current=plan.current if plan else None,
+        goal=goal,
         on_failure=on_failure or settings.on_failure,
         inputs=step_inputs(plan) if plan else (),
         sequence=held.lock.sequence if held else 0,
@@ -104,7 +107,7 @@ def execute_run(
     compares = _continuity(session, removed_by_plan(plan)) if plan else None
     job = _Job(folder, pipeline, plan is not None, None, lambda runner, steps: runner.run(steps, began), compares)
     result, state = _reported(session, front_end, job, Journal(folder / JOURNAL, clock), held)
-    return FinishedRun(state, folder, _error(result, kind))
+    return FinishedRun(state, folder, _error(result, state))
 
 
 def continue_run(
@@ -128,7 +131,7 @@ def continue_run(
     job = _Job(folder, pipeline, forward, earlier, lambda runner, steps: runner.resume(steps, earlier, why), compares)
     result, state = _reported(session, front_end, job, Journal.reopen(path, session.tools.clock), held)
     wanted = not forward and result.outcome == "rolled-back"
-    return FinishedRun(state, folder, None if wanted else _error(result, earlier.kind))
+    return FinishedRun(state, folder, None if wanted else _error(result, state))
 
 
 @dataclass(frozen=True)
@@ -208,14 +211,15 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
         return result
 
 
-def _error(result: RunResult, kind: RunKind) -> UpgraderError | None:
+def _error(result: RunResult, state: RunState) -> UpgraderError | None:
     """Only an upgrade is resumed; every other kind is idempotent, and is run again."""
-    upgrade = kind is RunKind.UPGRADE
+    upgrade = state.kind is RunKind.UPGRADE
     match result.outcome:
         case "succeeded":
             return None
         case "rolled-back":
-            message = f"The run failed and was rolled back; the cluster is healthy.\n{result.reason}"
+            where = f" at {state.current}" if state.current else ""
+            message = f"The run failed and was rolled back; the cluster is healthy{where}.\n{result.reason}"
             return StepFailed(message, remedy=result.remedy)
         case "failed":
             remedy = result.remedy or "Check the cluster before anything else."

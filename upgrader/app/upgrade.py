@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.forecast import Forecast, forecast
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.host_changes import host_changes
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
@@ -19,8 +20,9 @@ from upgrader.errors import Inhibited, UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan
-from upgrader.model.plan_document import HostChanges, PlanDocument
+from upgrader.model.plan_document import HopDocument, HostChanges, PlanDocument
 from upgrader.model.run_kind import RunKind
+from upgrader.model.upgrade_path import upgrade_path
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import inhibits
 from upgrader.preflight.skipping import NO_SKIPS, Skips
@@ -38,16 +40,30 @@ class CheckedPlan:
     """How long steps took in earlier runs of the folder, by their names."""
     host_changes: Mapping[str, HostChanges] = field(default_factory=dict)
     """What playbooks would change, by their steps' names; only a plan asks for it."""
+    ahead: tuple[Forecast, ...] = ()
+    """The hops after this one, on the way to a target that is several minors ahead."""
+
+    @property
+    def goal(self) -> KubernetesVersion:
+        """The version of the last hop."""
+        return self.ahead[-1].plan.target if self.ahead else self.plan.target
+
+    @property
+    def all_findings(self) -> tuple[Finding, ...]:
+        """Those on this hop, and those on later ones."""
+        return (*self.findings, *(finding for hop in self.ahead for finding in hop.findings))
 
     @property
     def inhibited(self) -> bool:
-        """Whether a check forbids the run."""
-        return inhibits(self.findings)
+        """Whether a check forbids the run, or is known to forbid a later hop."""
+        return inhibits(self.all_findings)
 
     @property
     def document(self) -> PlanDocument:
         """As it is shown."""
-        return PlanDocument.of(self.plan, self.findings, self.usual_seconds, self.host_changes)
+        later = tuple(HopDocument.of(hop.plan, hop.findings, self.usual_seconds) for hop in self.ahead)
+        document = PlanDocument.of(self.plan, self.findings, self.usual_seconds, self.host_changes)
+        return replace(document, ahead=later)
 
     def refuse_if_blocked(self) -> None:
         """Raise Inhibited where a check forbids the run."""
@@ -84,7 +100,8 @@ class ProposedUpgrade:
             kind=RunKind.UPGRADE,
             plan=plan,
             health_before=health_before,
-            findings=self.checked.findings,
+            findings=self.checked.all_findings,
+            goal=self.checked.goal,
             held=self.held,
         )
 
@@ -92,27 +109,32 @@ class ProposedUpgrade:
 def check_upgrade(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedPlan:
     """What the checks find. Changes nothing. `target` None means the file's."""
     with open_session(folder, target) as session:
-        observed = session.observe()
-        return _checked(session, observed, session.plan(observed), skips)
+        return _Planned.of(session).checked(skips)
 
 
 def plan_upgrade(folder: Path, target: KubernetesVersion | None) -> CheckedPlan:
     """What an upgrade would change, on the hosts as well, and what the checks find. Changes nothing."""
     with open_session(folder, target) as session:
-        observed = session.observe()
-        return _asked(session, _checked(session, observed, session.plan(observed), NO_SKIPS))
+        planned = _Planned.of(session)
+        return _asked(planned.session, planned.checked(NO_SKIPS))
 
 
 def save_plan(folder: Path, target: KubernetesVersion | None, path: Path) -> CheckedPlan:
     """As `plan_upgrade`, and write the plan to a file, also where a check blocks it: a run makes the checks again.
 
-    Raises UsageError where the file can't be written.
+    Raises UsageError where the file can't be written, and for a target that is several minors ahead.
     """
-    with open_session(folder, target) as session:
-        observed = session.observe()
-        plan = session.plan(observed)
-        bound = bind(session, observed, plan, path)
-        checked = _asked(session, _checked(session, observed, plan, NO_SKIPS))
+    with open_session(folder, target) as opened:
+        planned = _Planned.of(opened)
+        session, plan = planned.session, planned.plan
+        if planned.later:
+            raise UsageError(
+                f"a saved plan is of one minor version, and {planned.later[-1]} is several ahead of {plan.current}: "
+                "what later ones will change isn't certain before they begin",
+                remedy=f"Plan one at a time: upgrader plan --to {plan.target} --out {path}",
+            )
+        bound = bind(session, planned.observed, plan, path)
+        checked = _asked(session, planned.checked(NO_SKIPS))
         write_plan(path, bound, checked.document, session.tools.clock.now())
         return checked
 
@@ -126,11 +148,13 @@ def propose_upgrade(
     take_over: bool,
     skips: Skips = NO_SKIPS,
     saved_in: Path | None = None,
+    most: int | None = None,
 ) -> Iterator[ProposedUpgrade]:
     """Lock the cluster, plan and check. Raises Locked where another process works on the cluster.
 
     `saved_in`: the file of a saved plan. Raises UsageError where it is none, or for another target; Inhibited, before
     the checks, unless the plan is made again from what that one was made from. Each step compares its inputs again.
+    `most`: how many minor versions a run may go through, where the target is several ahead.
     """
     saved = read_plan(saved_in) if saved_in is not None else None
     if saved is not None:
@@ -146,15 +170,37 @@ def propose_upgrade(
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
         _mention_interrupted(folder, front_end)
-        observed = session.observe()
-        plan = session.plan(observed)
-        bound = saved.bind_again(session, observed, plan) if saved is not None else None
-        yield ProposedUpgrade(_checked(session, observed, plan, skips), session, front_end, held, bound)
+        planned = _Planned.of(session, most)
+        bound = saved.bind_again(planned.session, planned.observed, planned.plan) if saved is not None else None
+        yield ProposedUpgrade(planned.checked(skips), planned.session, front_end, held, bound)
 
 
-def _checked(session: Session, observed: Observed, plan: Plan, skips: Skips) -> CheckedPlan:
-    usual = usual_seconds(run.state for run in past_runs(session.settings.folder / "runs"))
-    return CheckedPlan(plan, skips.apply(session.preflight(observed, plan)), usual)
+@dataclass(frozen=True)
+class _Planned:
+    """The plan of the first hop to the session's target, made from the cluster as it is; `later` are the other hops."""
+
+    session: Session
+    """With the first hop's target."""
+    observed: Observed
+    plan: Plan
+    later: tuple[KubernetesVersion, ...]
+
+    @classmethod
+    def of(cls, session: Session, most: int | None = None) -> _Planned:
+        observed, settings = session.observe(), session.settings
+        first, *later = upgrade_path(observed.server, settings.target, settings.through)[:most]
+        there = session.at(first)
+        return cls(there, observed, there.plan(observed), tuple(later))
+
+    def checked(self, skips: Skips) -> CheckedPlan:
+        """With what every check finds, and what is known of the later hops."""
+        usual = usual_seconds(run.state for run in past_runs(self.session.settings.folder / "runs"))
+        findings = skips.apply(self.session.preflight(self.observed, self.plan))
+        ahead = (
+            replace(hop, findings=skips.apply(hop.findings))
+            for hop in forecast(self.session, self.observed, self.plan, self.later)
+        )
+        return CheckedPlan(self.plan, findings, usual, ahead=tuple(ahead))
 
 
 def _asked(session: Session, checked: CheckedPlan) -> CheckedPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -42,7 +42,7 @@ from upgrader.observe_cluster import observe
 from upgrader.pipeline_builder import PipelineBuilder
 from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
 from upgrader.ports import Clock, Helm, Kube, Recovery, Tools
-from upgrader.preflight.all_checks import PreflightContext, run_checks
+from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
@@ -101,15 +101,16 @@ class Session:
         """The pipeline as it should be at the target, each chart rendered."""
         return intended_steps(self.settings, self.tools.helm)
 
-    def preflight(self, observed: Observed, plan: Plan) -> tuple[Finding, ...]:
-        """Every check's findings."""
+    def preflight(self, observed: Observed, plan: Plan, families: Collection[str] = ()) -> tuple[Finding, ...]:
+        """The findings of every check, or of those of some families."""
         manifests = [
             text for step in plan.steps if isinstance(step, PlannedRelease) for text in (step.before, step.after)
         ]
         controllers = {host.name for host in self.cluster.controllers}
         workers = HealthBefore(tuple(name for name in observed.kubelets if name not in controllers))
         seconds = self.builder.since(workers).helm_seconds(*manifests)
-        return run_checks(replace(self.preflight_context(observed), plan=plan, helm_timeout_seconds=seconds))
+        checks = tuple(item for item in CHECKS if not families or item[0] in families)
+        return run_checks(replace(self.preflight_context(observed), plan=plan, helm_timeout_seconds=seconds), checks)
 
     def preflight_context(self, observed: Observed) -> PreflightContext:
         """What checks read."""

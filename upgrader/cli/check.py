@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -14,6 +15,8 @@ import yaml
 from upgrader.app.offline_check import CheckedFolder, check_offline
 from upgrader.app.upgrade import CheckedPlan, check_upgrade
 from upgrader.cli.command_line import REASON, SKIP, TARGET, mention_needless
+from upgrader.model.finding import Finding
+from upgrader.model.plan import Plan
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.skipping import Skips
 from upgrader.redaction.printable import printable
@@ -61,7 +64,7 @@ def check(
     """
     skips = Skips.of(skipped, reason)
     checked = check_offline(folder, target, skips) if offline else check_upgrade(folder, target, skips)
-    mention_needless(skips, checked.findings)
+    mention_needless(skips, checked.findings if isinstance(checked, CheckedFolder) else checked.all_findings)
     if output == "json":
         click.echo(json.dumps(_described(checked), indent=2))
     elif output == "yaml":
@@ -70,13 +73,24 @@ def check(
         print_folder(checked, sys.stdout)
     else:
         print_findings(checked.findings, f"{checked.plan.current} → {checked.plan.target}", sys.stdout)
+        for hop in checked.ahead:
+            print_findings(hop.findings, f"{hop.plan.current} → {hop.plan.target}, as far as known now", sys.stdout)
     checked.refuse_if_blocked()
 
 
 def _described(checked: CheckedPlan | CheckedFolder) -> dict[str, object]:
-    findings = {"blocked": checked.inhibited, "findings": [asdict(finding) for finding in checked.findings]}
+    findings = {"blocked": checked.inhibited, "findings": _plain(checked.findings)}
     if isinstance(checked, CheckedFolder):
         target = str(checked.target) if checked.target else None
         not_asked = [asdict(item) for item in checked.not_asked]
         return {"offline": True, "target": target, **findings, "not_asked": not_asked}
-    return {"current": str(checked.plan.current), "target": str(checked.plan.target), **findings}
+    ahead = [{**_versions(hop.plan), "findings": _plain(hop.findings)} for hop in checked.ahead]
+    return {**_versions(checked.plan), **findings, "ahead": ahead}
+
+
+def _versions(plan: Plan) -> dict[str, str]:
+    return {"current": str(plan.current), "target": str(plan.target)}
+
+
+def _plain(findings: Sequence[Finding]) -> list[dict[str, object]]:
+    return [asdict(finding) for finding in findings]

@@ -9,6 +9,7 @@ import click
 
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
+from upgrader.config.duration import parse_duration
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.skipping import Skips
@@ -17,6 +18,7 @@ from upgrader.ui.reporters import choose_reporter
 from upgrader.ui.summary import print_report
 
 __all__ = [
+    "DURATION",
     "FRONT_END",
     "REASON",
     "RUN",
@@ -48,6 +50,19 @@ class _Version(click.ParamType[KubernetesVersion]):
         return value if isinstance(value, KubernetesVersion) else KubernetesVersion.parse(str(value))
 
 
+class _Duration(click.ParamType[float]):
+    """Seconds, written as a duration."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return value if isinstance(value, float) else parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION = _Duration()
 YES = click.option("--yes", "-y", is_flag=True, help="Don't ask before starting.")
 TARGET = click.option(
     "--to",

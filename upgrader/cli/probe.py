@@ -17,25 +17,13 @@ from pathlib import Path
 import click
 
 from upgrader.availability.prober_control import AvailabilityProbe
-from upgrader.config.duration import parse_duration
+from upgrader.cli.command_line import DURATION
 from upgrader.config.kubeconfig_context import check_context
 from upgrader.config.load import load_settings
 from upgrader.model.availability import Availability
 from upgrader.ui.availability import live_line, print_availability
 
 __all__ = ["probe"]
-
-
-class _Duration(click.ParamType[float]):
-    """A duration in seconds, or with a unit."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            return value if isinstance(value, float) else parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 @click.command()
@@ -47,7 +35,7 @@ class _Duration(click.ParamType[float]):
     show_default=True,
     help="Requests per second, for all addresses and kinds of client together.",
 )
-@click.option("--for", "seconds", type=_Duration(), default=math.inf, help="Stop after this long (default: Ctrl-C).")
+@click.option("--for", "seconds", type=DURATION, default=math.inf, help="Stop after this long (default: Ctrl-C).")
 @click.option(
     "--address",
     "addresses",

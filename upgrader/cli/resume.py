@@ -6,8 +6,11 @@ from pathlib import Path
 
 import click
 
+from upgrader.app.hops import hops_left, run_hops
 from upgrader.app.resume import resumable_run
+from upgrader.app.upgrade import propose_upgrade
 from upgrader.cli.command_line import FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.cli.run import Operator
 from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo
 from upgrader.ui.runs import print_run
 
@@ -29,7 +32,8 @@ def resume(folder: Path, name: str | None, accept_changes: bool, yes: bool, take
 
     The journal is found in this folder, in the cluster, or on its controllers. An interrupted step is inspected first:
     upgrader waits for what is still in progress, and does not repeat what is done. Then the run continues with all
-    gates. In a failed run, an incomplete rollback is tried again; with `policy.onFailure: stop`, the failed step is.
+    gates, and the upgrade with the minor versions that are left. In a failed run, an incomplete rollback is tried
+    again; with `policy.onFailure: stop`, the failed step is.
 
     \b
     Exit codes: as for `upgrader run`; 2 also when there is nothing to resume, or the run's inputs have changed, 5 also
@@ -40,7 +44,12 @@ def resume(folder: Path, name: str | None, accept_changes: bool, yes: bool, take
         resumed = found.prepare(accept_changes=accept_changes)
         say(f"Next: {_describe(resumed.next)}")
         confirm("Resume?", yes=yes)
-        conclude(resumed.execute())
+        finished = resumed.execute()
+    conclude(finished)
+    goal = hops_left(finished.state)
+    if goal is not None:
+        say(f"On the way to {goal}: the next minor version")
+        run_hops(lambda most: propose_upgrade(folder, goal, FRONT_END, take_over=False, most=most), Operator(yes))
 
 
 def _describe(action: Action) -> str:

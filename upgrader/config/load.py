@@ -119,6 +119,7 @@ def read_folder(
         helm_timeout_seconds=file.helm.timeout,
         on_failure=file.policy.on_failure,
         keep_runs=file.policy.keep_runs,
+        through=tuple(file.through),
         recovery=RecoverySettings(file.policy.recovery.enabled, file.policy.recovery.after),
         gates=policy,
         unhealthy_workers=file.gates.unhealthy_workers,

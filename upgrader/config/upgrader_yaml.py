@@ -6,7 +6,7 @@ import re
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
@@ -296,6 +296,11 @@ class UpgraderYaml(_Model):
         description="The Kubernetes version that the cluster should run; `upgrader run --to` overrides it.",
         examples=["v1.36.3"],
     )
+    through: list[Version] = Field(
+        default=[],
+        description="The versions that an upgrade over several minors goes through, at most one of each minor. Of a "
+        "minor that isn't named, the newest patch that upgrader knows. Written as `[v1.34.4, v1.35.4]`.",
+    )
     cluster: ClusterSection = ClusterSection()
     helm: HelmSection = HelmSection()
     policy: PolicySection = PolicySection()
@@ -307,3 +312,12 @@ class UpgraderYaml(_Model):
         min_length=1,
         description=_PIPELINE,
     )
+
+    @field_validator("through")
+    @classmethod
+    def _one_of_each_minor(cls, versions: list[KubernetesVersion]) -> list[KubernetesVersion]:
+        minors = [(version.major, version.minor) for version in versions]
+        for version, minor in zip(versions, minors, strict=True):
+            if minors.count(minor) > 1:
+                raise ValueError(f"an upgrade goes through one release of v{version.major}.{version.minor} only")
+        return versions

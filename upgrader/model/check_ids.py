@@ -134,7 +134,6 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "version.kubelet-newer": "error",
     "version.kubelet-older": "error",
     "version.not-known": "unknown",
-    "version.skip": "error",
     "version.too-old": "error",
     "webhooks.catches-control-plane": "warning",
     "webhooks.no-backend": "error",

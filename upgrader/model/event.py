@@ -87,6 +87,8 @@ class RunStarted:
     """The rest of the cluster before the run; None where it was not read."""
     skipped: tuple[SkippedCheck, ...] = ()
     severities: tuple[ChangedSeverity, ...] = ()
+    goal: KubernetesVersion | None = None
+    """The version that an upgrade is on the way to, which may be several minors after `target`; None: unknown."""
 
 
 @dataclass(frozen=True)

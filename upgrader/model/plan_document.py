@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, Self
 
 from upgrader.model.finding import Finding
 from upgrader.model.images import ImageChange, image_changes
 from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedStep
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["FORMAT_VERSION", "HostChange", "HostChanges", "PlanDocument", "StepDocument", "Undo"]
+__all__ = ["FORMAT_VERSION", "HostChange", "HopDocument", "HostChanges", "PlanDocument", "StepDocument", "Undo"]
 
-FORMAT_VERSION: Literal["1.1"] = "1.1"
+FORMAT_VERSION: Literal["1.2"] = "1.2"
 """Of the JSON: the second number goes up when fields are added, the first when a reader would misunderstand them."""
 
 
@@ -100,8 +100,8 @@ class StepDocument:
 
 
 @dataclass(frozen=True)
-class PlanDocument:
-    """What a run would change, and what the checks found. No secret has its value in it."""
+class HopDocument:
+    """What the run to one version would change, and what the checks found. No secret has its value in it."""
 
     current: KubernetesVersion
     target: KubernetesVersion
@@ -113,8 +113,6 @@ class PlanDocument:
     """The first step that nothing rolls back: once it has begun, neither it nor a step before it is rolled back."""
     steps: tuple[StepDocument, ...]
     findings: tuple[Finding, ...]
-    format_version: Literal["1.1"] = FORMAT_VERSION
-    offline: Literal[False] = False
 
     @classmethod
     def of(
@@ -123,7 +121,7 @@ class PlanDocument:
         findings: Sequence[Finding],
         usual: Mapping[str, float],
         hosts: Mapping[str, HostChanges] = MappingProxyType({}),
-    ) -> PlanDocument:
+    ) -> Self:
         """How a plan is shown; `usual` has the seconds that steps took before, `hosts` what playbooks would change, by
         the steps' names.
         """
@@ -137,3 +135,18 @@ class PlanDocument:
             steps,
             tuple(findings),
         )
+
+
+@dataclass(frozen=True)
+class PlanDocument(HopDocument):
+    """The hop that a run begins with, and the later ones, where the target is several minors ahead."""
+
+    ahead: tuple[HopDocument, ...] = ()
+    """As far as they are known now: each is planned and checked again when it begins."""
+    format_version: Literal["1.2"] = FORMAT_VERSION
+    offline: Literal[False] = False
+
+    @property
+    def hops(self) -> tuple[HopDocument, ...]:
+        """All of them, in their order."""
+        return (self, *self.ahead)

@@ -127,6 +127,8 @@ class Settings:
     pipeline: tuple[StepSettings, ...]
     context: str = ""
     """The kubeconfig context that must be the current one; "" accepts any."""
+    through: tuple[KubernetesVersion, ...] = ()
+    """The version of each minor that an upgrade over several minors goes through; the newest patch of any other."""
     dynamic_inventory: bool = False
     """Whether the inventory may run code."""
     helm_timeout_seconds: float = 300.0

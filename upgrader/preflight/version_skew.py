@@ -19,7 +19,7 @@ FILE_KEY_REF = KubernetesVersion(1, 35, 0)
 
 
 def check_version(context: PreflightContext) -> Iterator[Finding]:
-    """No downgrade, one minor version at a time, and no kubelet that is too old or too new for the target."""
+    """No downgrade, and no kubelet that is too old or too new for the target."""
     server, target = context.observed.server, context.target
     if target < server:
         yield Finding(
@@ -28,15 +28,6 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
             f"{target} is older than the running {server}",
             "Kubernetes has no downgrade: a newer API server may have stored objects that an older one can't read.",
             f"Choose {server} or newer (`--to`, or kubernetesVersion in upgrader.yaml).",
-        )
-    if target.minors_after(server) > 1:
-        step = f"v{server.major}.{server.minor + 1}"
-        yield Finding(
-            "version.skip",
-            "error",
-            f"from {server} to {target} is more than one minor version",
-            "Kubernetes supports upgrades by one minor version at a time.",
-            f"Go to a {step} release first.",
         )
     for node, kubelet in sorted(context.observed.kubelets.items()):
         behind = target.minors_after(kubelet)

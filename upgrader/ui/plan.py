@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from upgrader.model.plan import ObjectChange
-from upgrader.model.plan_document import PlanDocument, StepDocument
+from upgrader.model.plan_document import HopDocument, PlanDocument, StepDocument
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.terminal import console, duration, show
 
@@ -26,9 +26,23 @@ _CHANGES = {"added": ("+", "green"), "changed": ("~", "yellow"), "removed": ("-"
 
 
 def print_plan(plan: PlanDocument, *, diff: bool, stream: TextIO | None = None) -> None:
-    """Print every step and the objects that it changes (`diff`: how), then what blocks the run."""
+    """Print every step and the objects that it changes (`diff`: how), then what blocks the run; so for each hop."""
     out = console(stream)
+    for number, hop in enumerate(plan.hops, 1):
+        _print_hop(hop, out, _place(number, plan), diff=diff)
+
+
+def _place(number: int, plan: PlanDocument) -> str:
+    """Which of several hops it is; "" for the only one."""
+    if not plan.ahead:
+        return ""
+    again = ", as far as it is known now" if number > 1 else ""
+    return f"  hop {number} of {len(plan.hops)}{again}"
+
+
+def _print_hop(plan: HopDocument, out: Console, place: str, *, diff: bool) -> None:
     title = Text.assemble((" Kubernetes ", "bold"), str(plan.current), " → ", (str(plan.target), "bold cyan"))
+    title.append(place, style="dim")
     out.print("\n", title, "\n", sep="")
     show(out, _steps(plan))
     if plan.point_of_no_return is not None:
@@ -42,7 +56,7 @@ def print_plan(plan: PlanDocument, *, diff: bool, stream: TextIO | None = None) 
     out.print()
 
 
-def _steps(plan: PlanDocument) -> RenderableType:
+def _steps(plan: HopDocument) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
@@ -71,7 +85,7 @@ def distinct_images(step: StepDocument) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(str, step.images)))
 
 
-def _diffs(plan: PlanDocument) -> Iterator[Text]:
+def _diffs(plan: HopDocument) -> Iterator[Text]:
     for step in plan.steps:
         yield from diff_lines(step.changes)
 

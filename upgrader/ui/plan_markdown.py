@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from upgrader.app.offline_plan import OfflinePlan
 from upgrader.model.finding import Finding
 from upgrader.model.plan import ObjectChange
-from upgrader.model.plan_document import PlanDocument, StepDocument
+from upgrader.model.plan_document import HopDocument, PlanDocument, StepDocument
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.markdown import block, code, details, one_line, table
 from upgrader.ui.offline_plan import summary
@@ -24,8 +24,13 @@ def plan_markdown(plan: PlanDocument | OfflinePlan) -> str:
 
 
 def _live(plan: PlanDocument) -> str:
+    several = f" (hop {{}} of {len(plan.hops)})" if plan.ahead else ""
+    return "\n\n".join(_hop(hop, several.format(number)) for number, hop in enumerate(plan.hops, 1))
+
+
+def _hop(plan: HopDocument, place: str) -> str:
     parts = [
-        f"### Plan: Kubernetes {plan.current} → {plan.target}",
+        f"### Plan: Kubernetes {plan.current} → {plan.target}{place}",
         table(("step", "action", "change", "images", "undo", "time before"), list(map(_row, plan.steps))),
         *([_no_return(plan.point_of_no_return)] if plan.point_of_no_return is not None else []),
         *(part for step in plan.steps for part in _folded(step.name, step.changes)),

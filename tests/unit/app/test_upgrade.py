@@ -48,7 +48,7 @@ class FakeSession(Session):
 
     findings: tuple[Finding, ...] = ()
 
-    def preflight(self, observed: Observed, plan: Plan) -> tuple[Finding, ...]:
+    def preflight(self, observed: Observed, plan: Plan, families: Collection[str] = ()) -> tuple[Finding, ...]:
         return self.findings
 
     def recovery(self, admitted: Callable[[], bool]) -> Recovery:

@@ -29,7 +29,7 @@ def test_what_was_not_found_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["version.skip", "hosts.unreachable", "releases.busy", "etcd.unhealthy", "nonsense", ""]
+    "name", ["version.downgrade", "hosts.unreachable", "releases.busy", "etcd.unhealthy", "nonsense", ""]
 )
 def test_some_checks_can_not_be_skipped(name: str) -> None:
     """Those without which there is no way back, and what doesn't exist; the error lists the others."""

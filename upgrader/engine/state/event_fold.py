@@ -96,6 +96,7 @@ def _started(event: RunStarted, time: datetime) -> RunState:
         sequence=event.sequence,
         target=event.target,
         current=event.current,
+        goal=event.goal or event.target,
         planned=event.steps,
         inputs=event.inputs,
         health_before=event.health_before,

@@ -25,6 +25,7 @@ def report_json(state: RunState) -> dict[str, Any]:
         "run": state.run,
         "kind": str(state.kind) if state.run else "",
         "target": str(state.target or ""),
+        "goal": str(state.goal or ""),
         "outcome": state.result,
         "started": _iso(state.started),
         "ended": _iso(state.updated),

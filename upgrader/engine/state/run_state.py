@@ -99,6 +99,8 @@ class RunState:
     target: KubernetesVersion | None = None
     current: KubernetesVersion | None = None
     """The API server's version before the run."""
+    goal: KubernetesVersion | None = None
+    """The version that it was on the way to: its target, or a later one."""
     planned: tuple[str, ...] = ()
     """The names of all steps in their order, begun or not."""
     inputs: tuple[StepInput, ...] = ()

@@ -1,0 +1,50 @@
+"""What the later hops of an upgrade over several minors will do, as far as it can be known before the first one.
+
+Nothing that a forecast says is executed: each hop is planned and checked again, when it begins, from the cluster as it
+is then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from upgrader.app.wiring import Session
+from upgrader.model.finding import Finding
+from upgrader.model.observed import Observed
+from upgrader.model.plan import Plan, PlannedPlaybook
+from upgrader.model.version import KubernetesVersion
+from upgrader.planner import observed_after
+
+__all__ = ["Forecast", "forecast"]
+
+_ABOUT_THE_TARGET = ("version", "kubelets", "apis", "removed-apis", "flags", "feature-gates")
+"""The families of checks whose question is about the version: their answer doesn't wait for the hop."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The plan of one later hop, and what already speaks against it."""
+
+    plan: Plan
+    findings: tuple[Finding, ...]
+
+
+def forecast(
+    session: Session, observed: Observed, first: Plan, later: Sequence[KubernetesVersion]
+) -> Iterator[Forecast]:
+    """The hops after `first`, each from what the one before it leaves behind. Raises HelmError or ApiError."""
+    plan = first
+    for version in later:
+        observed = observed_after(plan, observed)
+        there = session.at(version)
+        plan = there.plan(observed)
+        findings = there.preflight(observed, plan, _ABOUT_THE_TARGET)
+        yield Forecast(plan, tuple(_ahead(finding, plan) for finding in findings))
+
+
+def _ahead(finding: Finding, plan: Plan) -> Finding:
+    """A playbook of an earlier hop may upgrade the kubelets, and no plan knows that."""
+    if finding.id == "version.kubelet-older" and any(isinstance(step, PlannedPlaybook) for step in plan.steps):
+        return replace(finding, severity="warning")
+    return finding

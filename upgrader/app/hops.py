@@ -1,0 +1,69 @@
+"""An upgrade over several minor versions: one run after the other, each with its own plan, checks, gates and journal.
+
+A hop that fails rolls back to where it began, so that the cluster is left healthy at the last hop that passed. Between
+two hops nothing is held and nothing is owed: whoever starts the same upgrade again goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from itertools import count
+from typing import Protocol
+
+from upgrader.app.execution import FinishedRun
+from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade
+from upgrader.engine.state.run_state import RunState
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["HopWatcher", "hops_left", "run_hops"]
+
+
+class HopWatcher(Protocol):
+    """Whoever starts an upgrade over several hops."""
+
+    def approve(self, checked: CheckedPlan, *, foreseen: bool) -> None:
+        """Raise whatever ends the upgrade before this hop.
+
+        `foreseen`: the plan is exactly what an earlier hop had said of it.
+        """
+        ...
+
+    def ended(self, finished: FinishedRun) -> None:
+        """Raise the run's error, if it has one: no hop begins after one that failed."""
+        ...
+
+    def pause(self, checked: CheckedPlan) -> None:
+        """Between two hops, while no lock is held; `checked` is the hop that has ended."""
+        ...
+
+
+def run_hops(
+    propose: Callable[[int | None], AbstractContextManager[ProposedUpgrade]],
+    watcher: HopWatcher,
+    most: int | None = None,
+) -> None:
+    """Propose, approve and run one hop after the other, until nothing is ahead.
+
+    `propose` is given how many hops are left (None: as many as it takes). Each proposal is made from the cluster as the
+    last hop left it. Raises what `propose` and the watcher raise.
+    """
+    foreseen = None
+    for done in count():
+        with propose(None if most is None else most - done) as proposed:
+            checked = proposed.checked
+            watcher.approve(checked, foreseen=checked.plan.digest == foreseen)
+            finished = proposed.execute()
+        watcher.ended(finished)
+        if not checked.ahead:
+            return
+        foreseen = checked.ahead[0].plan.digest
+        watcher.pause(checked)
+
+
+def hops_left(state: RunState) -> KubernetesVersion | None:
+    """The version that a run which has reached its own was on the way to; None where nothing is left."""
+    reached, goal = state.target, state.goal
+    if state.outcome != "succeeded" or state.rolling_back or reached is None or goal is None:
+        return None
+    return goal if goal.minors_after(reached) > 0 else None

@@ -1,0 +1,49 @@
+"""The versions that an upgrade goes through: Kubernetes supports one minor version at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+
+from upgrader.errors import UsageError
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["newest_patches", "upgrade_path"]
+
+
+def upgrade_path(
+    server: KubernetesVersion, target: KubernetesVersion, through: Sequence[KubernetesVersion] = ()
+) -> tuple[KubernetesVersion, ...]:
+    """The version that each hop upgrades to, from the running `server` to `target`, which is always the last one.
+
+    One version for each minor between them: that of `through` which has this minor, or else the newest patch that this
+    upgrader knows. Raises UsageError where neither names one, or where the target is of another major version.
+    """
+    if server.major != target.major:
+        raise UsageError(
+            f"there is no way from {server} to {target}: it is another major version",
+            remedy=f"Choose a v{server.major} release (`--to`, or kubernetesVersion in upgrader.yaml).",
+        )
+    chosen = {version.minor: version for version in through if version.major == target.major}
+    between = range(server.minor + 1, target.minor)
+    return (*(chosen.get(minor) or _newest_patch(server.major, minor, target) for minor in between), target)
+
+
+def _newest_patch(major: int, minor: int, target: KubernetesVersion) -> KubernetesVersion:
+    known = newest_patches().get((major, minor))
+    if known is None:
+        raise UsageError(
+            f"the way to {target} goes through v{major}.{minor}, and no release of that is known",
+            remedy=f"Name one in upgrader.yaml: `through: [v{major}.{minor}.X]`.",
+        )
+    return known
+
+
+@cache
+def newest_patches() -> Mapping[tuple[int, int], KubernetesVersion]:
+    """The newest patch of each minor when the table was made (`make patches`), by (major, minor)."""
+    text = resources.files("upgrader.model").joinpath("newest_patches.json").read_text(encoding="utf-8")
+    versions = map(KubernetesVersion.parse, json.loads(text)["versions"])
+    return {(version.major, version.minor): version for version in versions}
