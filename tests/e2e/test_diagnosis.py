@@ -19,10 +19,10 @@ from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.adapters.hosts import SshHosts
 from upgrader.config.inventory import load_hosts
 from upgrader.errors import ApiError
+from upgrader.model.host_facts import EtcdServer, Examined, Unknown
 from upgrader.recover.diagnosis.diagnose import Diagnosis, diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
 from upgrader.recover.facts.collect import examine
-from upgrader.recover.facts.host_facts import EtcdServer, Examined, Unknown
 
 _OWN = "/etc/kubernetes/checkpointer/workloads/kube-system.kube-apiserver/generations"
 

@@ -44,6 +44,7 @@ from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_ste
 from upgrader.ports import Clock, Helm, Kube, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
+from upgrader.recover.facts.collect import examine_all
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
 
@@ -125,6 +126,7 @@ class Session:
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
             severities=self.settings.severities,
             unreachable=self.memory.unreachable,
+            examine=lambda: examine_all(self.tools.hosts, self.cluster),
         )
 
     def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableSet
+from collections.abc import Callable, Mapping, MutableSet, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Severity
+from upgrader.model.host_facts import Examined, HostFacts
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.version import KubernetesVersion
@@ -44,6 +45,8 @@ class PreflightContext:
     """What the operator has set instead of the checks' own severities, by findings' ids."""
     unreachable: MutableSet[str] = field(default_factory=set)
     """As `ask_instance` needs it."""
+    examine: Callable[[], Sequence[Examined]] = tuple
+    """Asks each controller over SSH for what only itself knows."""
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)
 
     @property
@@ -70,6 +73,16 @@ class PreflightContext:
     def nodes(self) -> Mapping[str, KubeObject]:
         """All nodes by name, read once. Raises ApiError."""
         return {node["metadata"]["name"]: node for node in self.kube.list(NODES)}
+
+    @cached_property
+    def examined(self) -> Mapping[str, Examined]:
+        """The controllers by name, examined once. One that couldn't be is `machines.not-examined` only."""
+        return {item.host.name: item for item in self.examine()}
+
+    @property
+    def facts(self) -> Mapping[str, HostFacts]:
+        """What each controller that could be examined reports of itself, by name."""
+        return {name: item.facts for name, item in self.examined.items() if item.facts is not None}
 
     def pods_on(self, node: str) -> tuple[KubeObject, ...]:
         """All pods of a node, read once. Raises ApiError."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from upgrader.model.cluster import Host
-from upgrader.recover.diagnosis.diagnose import Controller
-from upgrader.recover.facts.host_facts import (
+from upgrader.model.host_facts import (
     ActiveManifest,
     Clock,
     Container,
@@ -20,6 +19,7 @@ from upgrader.recover.facts.host_facts import (
     Unknown,
     Workload,
 )
+from upgrader.recover.diagnosis.diagnose import Controller
 
 __all__ = ["ACTIVE_PATH", "NOW", "controller", "generation"]
 

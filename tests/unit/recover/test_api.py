@@ -16,10 +16,10 @@ from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.rollback_needs import Refusal
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
+from upgrader.model.host_facts import Container, Endpoint
 from upgrader.ports import CommandResult, Kind
 from upgrader.recover.diagnosis.diagnose import Controller, Diagnosis
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
-from upgrader.recover.facts.host_facts import Container, Endpoint
 from upgrader.recover.restoring import api_recovery
 from upgrader.recover.restoring.api_recovery import API_SECONDS, STOPS, ApiRecovery
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from upgrader.model.host_facts import Endpoint, HostFacts, Unknown
 from upgrader.recover.facts.decoder import decode
-from upgrader.recover.facts.host_facts import Endpoint, HostFacts, Unknown
 
 WHY = {"unknown": "no answer within 9 s"}
 
@@ -27,7 +27,7 @@ def answer(**facts: Any) -> dict[str, Any]:
             "spaces",
             "certificates",
         ),
-        *("manifests", "etcd", "etcd_server", "api", "workloads"),
+        *("manifests", "etcd", "etcd_server", "api", "workloads", "identity"),
     )
     return {"taken": 100.0, "took": 0.0, **dict.fromkeys(names, WHY), **facts}
 
@@ -47,6 +47,7 @@ def answer(**facts: Any) -> dict[str, Any]:
         lambda f: f.api,
         lambda f: f.containers,
         lambda f: f.workloads,
+        lambda f: f.identity,
     ],
 )
 def test_what_is_unknown_stays_so(fact: Callable[[HostFacts], object]) -> None:

@@ -15,9 +15,9 @@ import pytest
 from tests.unit.recover.host_facts_json import host_facts
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
+from upgrader.model.host_facts import Examined
 from upgrader.recover.diagnosis.diagnose import Diagnosis, diagnose
 from upgrader.recover.diagnosis.wrong_api import ApiSeen
-from upgrader.recover.facts.host_facts import Examined
 
 CASES = {
     path.stem: json.loads(path.read_text()) for path in sorted((Path(__file__).parent / "findings").glob("*.json"))

@@ -25,13 +25,14 @@ from tests.unit.checkpointer.container_runtime import Runtime, container, field,
 from upgrader.checkpointer.storage.store import Store
 from upgrader.errors import HostError
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.host_facts import Certificate, EtcdServer, Generation, HostFacts, Identity, Manifests, Unit, Unknown
 from upgrader.node.generation import Origin
 from upgrader.node.workload_policy import Policy, Workload
 from upgrader.ports import CommandResult
 from upgrader.recover.facts.collect import examine, examine_all
-from upgrader.recover.facts.host_facts import Certificate, EtcdServer, Generation, HostFacts, Manifests, Unit, Unknown
 from upgrader.recover.facts.shipped_program import program
 from upgrader.recover.onhost import checkpoint_facts, etcd_facts, questions
+from upgrader.recover.onhost.identity_facts import ranges
 
 HOST = Host("controller-1", "10.0.0.11")
 IMAGE = field(1, field(1, "sha256:aa") + field(3, "example/main@sha256:bb"))
@@ -299,6 +300,29 @@ def test_certificates_but_no_keys_leave_the_host(disk: Disk) -> None:
     assert [c.path for c in known] == ["/var/lib/kubelet/pki/kubelet-client-current.pem"]
     assert known[0].not_before < known[0].not_after
     assert len(unknown) == 1
+
+
+def test_of_tokens_keys_only_digests_leave_the_host(disk: Disk) -> None:
+    """The same key has the same digest, however its lines end; no line of it is in the answer."""
+    disk.write("/etc/machine-id", "0123abcd\n")
+    disk.write("/etc/kubernetes/pki/sa.pub", "PUBLIC\r\nLINE\r\n")
+    disk.write("/etc/kubernetes/pki/sa.key", "SECRET\nLINE\n")
+    assert "SECRET" not in disk.run(HOST, ["python3", "-I", "-"], program()).stdout
+    first = disk.examine().identity
+    assert isinstance(first, Identity) and first.machine_id == "0123abcd"
+    assert len(first.ephemeral) == 2
+    assert list(first.keys) == ["/etc/kubernetes/pki/sa.pub", "/etc/kubernetes/pki/sa.key"]
+    disk.write("/etc/kubernetes/pki/sa.pub", "PUBLIC\nLINE")
+    disk.write("/etc/kubernetes/pki/sa.key", "OTHER\nLINE\n")
+    second = disk.examine().identity
+    assert isinstance(second, Identity)
+    assert [first.keys[path] == second.keys[path] for path in first.keys] == [True, False]
+
+
+def test_ports_as_the_kernel_writes_them() -> None:
+    """Single ones and ranges; an empty line is none."""
+    assert ranges("22,6443-6445\n".strip()) == [[22, 22], [6443, 6445]]
+    assert ranges("") == []
 
 
 def test_secrets_of_generations_do_not_leave_the_host(disk: Disk) -> None:

@@ -11,12 +11,7 @@ from dataclasses import dataclass, replace
 
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding, Severity
-from upgrader.recover.diagnosis.causes.apiserver_causes import active_standby, apiserver, checkpoints
-from upgrader.recover.diagnosis.causes.cause import Cause
-from upgrader.recover.diagnosis.causes.etcd_causes import etcd
-from upgrader.recover.diagnosis.causes.machine_causes import clock_and_certificates, disks, manifests, services
-from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, right_pods, wrong_finding
-from upgrader.recover.facts.host_facts import (
+from upgrader.model.host_facts import (
     Client,
     Endpoint,
     EtcdServer,
@@ -25,6 +20,11 @@ from upgrader.recover.facts.host_facts import (
     HostFacts,
     Unit,
 )
+from upgrader.recover.diagnosis.causes.apiserver_causes import active_standby, apiserver, checkpoints
+from upgrader.recover.diagnosis.causes.cause import Cause
+from upgrader.recover.diagnosis.causes.etcd_causes import etcd
+from upgrader.recover.diagnosis.causes.machine_causes import clock_and_certificates, disks, manifests, services
+from upgrader.recover.diagnosis.wrong_api import ApiSeen, refused_clients, right_pods, wrong_finding
 
 __all__ = ["ApiSeen", "Controller", "Diagnosis", "diagnose"]
 

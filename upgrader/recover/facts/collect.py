@@ -10,9 +10,9 @@ from functools import partial
 
 from upgrader.errors import HostError, HostUnreachable
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.host_facts import Examined, HostFacts
 from upgrader.ports import Hosts
 from upgrader.recover.facts.decoder import decode
-from upgrader.recover.facts.host_facts import Examined, HostFacts
 from upgrader.recover.facts.shipped_program import program
 
 __all__ = ["examine", "examine_all"]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from cryptography import x509
 
 from upgrader.gates.pod_evidence import readable
-from upgrader.recover.facts.host_facts import (
+from upgrader.model.host_facts import (
     ActiveManifest,
     Alarm,
     Backup,
@@ -21,6 +21,7 @@ from upgrader.recover.facts.host_facts import (
     EtcdServer,
     Generation,
     HostFacts,
+    Identity,
     Manifests,
     Member,
     Space,
@@ -65,6 +66,7 @@ def decode(raw: Json, sent: float, received: float) -> HostFacts:
         etcd_containers=stores,
         complaints=() if isinstance(complaints, Unknown) else complaints,
         clients=_known(raw["clients"], lambda found: tuple(filter(None, map(_client, found)))),
+        identity=_known(raw["identity"], _identity),
     )
 
 
@@ -116,7 +118,13 @@ def _certificate(found: Json) -> Certificate | Unknown:
         read = x509.load_pem_x509_certificate(found["pem"].encode())
     except ValueError as error:
         return Unknown(f"{found['path']} can't be read: {error}")
-    return Certificate(found["path"], read.not_valid_before_utc.timestamp(), read.not_valid_after_utc.timestamp())
+    begin, end = read.not_valid_before_utc.timestamp(), read.not_valid_after_utc.timestamp()
+    return Certificate(found["path"], begin, end, found["pem"])
+
+
+def _identity(found: Json) -> Identity:
+    reserved = tuple(tuple(map(int, pair)) for pair in found["reserved"])
+    return Identity(found["machine_id"], found["keys"], tuple(map(int, found["ephemeral"])), reserved)
 
 
 def _etcd(found: Json, server: Json) -> Etcd:

@@ -16,6 +16,7 @@ from upgrader.recover.onhost import (
     checkpoint_facts,
     container_facts,
     etcd_facts,
+    identity_facts,
     machine_facts,
 )
 from upgrader.recover.onhost.questions import together
@@ -41,6 +42,7 @@ def facts(root: str) -> dict[str, Any]:
             "runtime": lambda: container_facts.answers(runtime),
             "containers": lambda: container_facts.containers(runtime, root),
             "workloads": lambda: checkpoint_facts.workloads(disk, root, runtime),
+            "identity": lambda: identity_facts.identity(root),
             "spaces": lambda: machine_facts.spaces(root),
             "certificates": lambda: machine_facts.certificates(root),
             "manifests": lambda: machine_facts.manifests(root),

@@ -25,8 +25,8 @@ _METRICS = "http://127.0.0.1:2381"
 """kubeadm's, on every member."""
 
 _NO_MEMBERS = "etcd lists its members only while a majority of them runs"
-_RESTORE_FLAGS = ("name", "initial-advertise-peer-urls", "initial-cluster")
-"""What restoring a backup needs."""
+_FLAGS = ("name", "initial-advertise-peer-urls", "initial-cluster", "quota-backend-bytes")
+"""What restoring a backup needs, and how large the database may grow."""
 
 
 def facts(root: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def facts(root: str) -> dict[str, Any]:
     data = flags.get("data-dir", "/var/lib/etcd")
     return {
         "manifest": bool(flags),
-        "flags": {name: flags[name] for name in sorted(flags) if name in _RESTORE_FLAGS},
+        "flags": {name: flags[name] for name in sorted(flags) if name in _FLAGS},
         "data_dir": data,
         "data": attempt(lambda: _data(root + data)),
         "backups": backups(root),
@@ -142,6 +142,7 @@ def _status(status: dict[str, Any]) -> dict[str, Any]:
         "revision": int((status.get("header") or {}).get("revision") or 0),
         "db_size": int(status.get("dbSize") or 0),
         "db_quota": int(status.get("dbSizeQuota") or 0),
+        "db_in_use": int(status.get("dbSizeInUse") or 0),
         "alarms": [
             {"member": _hexadecimal(member), "kind": kind}
             for member, kind in re.findall(r"memberID:(\d+)\s+alarm:(\w+)", errors)

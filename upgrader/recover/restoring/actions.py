@@ -28,10 +28,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from upgrader.model.cluster import Host
+from upgrader.model.host_facts import Container, Endpoint, EtcdServer, Generation, HostFacts, Unit, Unknown
 from upgrader.node.disk_layout import KUBE_APISERVER
 from upgrader.node.generation_choice import restorable
 from upgrader.recover.diagnosis.diagnose import Controller
-from upgrader.recover.facts.host_facts import Container, Endpoint, EtcdServer, Generation, HostFacts, Unit, Unknown
 
 __all__ = ["Action", "Attempts", "StartStandby", "StartUnit", "StopInstances", "next_actions", "remember"]
 

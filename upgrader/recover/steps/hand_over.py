@@ -10,6 +10,7 @@ from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.workload_diagnosis import diagnose_workload as judge
 from upgrader.gates.workload_reading import read_workload
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.host_facts import Unknown
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.release import RestorePoint
 from upgrader.model.workload import Pod, WorkloadRef
@@ -18,7 +19,6 @@ from upgrader.node.labels import CHECKPOINT_OF
 from upgrader.ports import Clock, Helm, Hosts, Kube, Recovery
 from upgrader.recover.diagnosis.diagnose import Diagnosis
 from upgrader.recover.diagnosis.examiner import read_api
-from upgrader.recover.facts.host_facts import Unknown
 from upgrader.recover.restoring.host_actions import HostActions
 from upgrader.recover.steps.revision_match import rendered
 from upgrader.wait_and_retry import wait_until

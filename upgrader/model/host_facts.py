@@ -1,4 +1,4 @@
-"""What a controller reports when the API can't be asked: values without judgement, read over SSH.
+"""What a controller reports of itself, whether the API can be asked or not: values without judgement, read over SSH.
 
 A fact that could not be had is `Unknown`, with the reason; it is never guessed. Times are seconds since the epoch.
 """
@@ -29,6 +29,7 @@ __all__ = [
     "Examined",
     "Generation",
     "HostFacts",
+    "Identity",
     "Manifests",
     "Member",
     "Space",
@@ -145,6 +146,22 @@ class Certificate:
     path: str
     not_before: float
     not_after: float
+    pem: str = field(default="", repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What tells a machine, and the cluster that its files belong to, from others.
+
+    `machine_id` is that of systemd, which its kubelet reports, too. `keys`: path → SHA-256, for the keys of
+    ServiceAccounts' tokens. `ephemeral`: the ports that outgoing connections get; `reserved`: those of them that they
+    don't get; both as ranges, both ends included.
+    """
+
+    machine_id: str
+    keys: Mapping[str, str] = field(default_factory=dict)
+    ephemeral: tuple[int, ...] = ()
+    reserved: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -176,7 +193,8 @@ class Alarm:
 
 @dataclass(frozen=True)
 class EtcdServer:
-    """What the member on this host answered. `leader`: its ID, empty when there is none. Sizes in bytes.
+    """What the member on this host answered. `leader`: its ID, empty when there is none. Sizes in bytes;
+    `db_quota` is 0 where its version doesn't tell.
     `has_cluster`: whether it stores any workload that is checkpointed on this host.
     """
 
@@ -188,6 +206,7 @@ class EtcdServer:
     revision: int = 0
     db_size: int = 0
     db_quota: int = 0
+    db_in_use: int = 0
     members: tuple[Member, ...] | Unknown = Unknown("not asked")
     alarms: tuple[Alarm, ...] = ()
     has_cluster: bool | Unknown = Unknown("not asked")
@@ -205,7 +224,8 @@ class Backup:
 @dataclass(frozen=True)
 class Etcd:
     """etcd on this host. `data`: of its data folder; `empty` has no database file in it. `server` is Unknown when
-    nothing answered there. `flags`: those of its manifest that name it and its peers. `backups`: the newest first.
+    nothing answered there. `flags`: those of its manifest that name it and its peers, and its quota.
+    `backups`: the newest first.
     """
 
     manifest: bool | Unknown
@@ -342,6 +362,7 @@ class HostFacts:
     """The kubelet's newest errors that have to do with the control plane, masked."""
     clients: tuple[Client, ...] | Unknown = Unknown("not asked")
     """The cluster's own clients on this host, and how each instance of kube-apiserver here answered each of them."""
+    identity: Identity | Unknown = Unknown("not asked")
 
     @property
     def has_etcd(self) -> bool:
