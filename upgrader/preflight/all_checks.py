@@ -12,9 +12,11 @@ from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.certificates import check_certificates
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.control_plane import check_control_plane
+from upgrader.preflight.controller_machines import check_clocks, check_disks, check_machines, check_ports
 from upgrader.preflight.critical_pods import check_critical_pods
 from upgrader.preflight.custom_resources import check_custom_resources
 from upgrader.preflight.disruption_budgets import check_disruption_budgets
+from upgrader.preflight.etcd_members import check_etcd_members
 from upgrader.preflight.feature_gates import check_feature_gates
 from upgrader.preflight.flags import check_flags
 from upgrader.preflight.helm_client import check_helm
@@ -41,10 +43,15 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("access", check_access),
     ("hosts", check_hosts),
     ("nodes", check_nodes),
+    ("machines", check_machines),
+    ("disks", check_disks),
+    ("clocks", check_clocks),
+    ("ports", check_ports),
     ("kubelets", check_controller_kubelets),
     ("control-plane", check_control_plane),
     ("instances", check_instances),
     ("critical-pods", check_critical_pods),
+    ("etcd-members", check_etcd_members),
     ("checkpointer", check_checkpointer),
     ("releases", check_releases),
     ("admission", check_admission),

@@ -14,9 +14,11 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_daemonset, add_pod
+from tests.unit.recover.host_facts_json import host_facts
 from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
+from upgrader.model.host_facts import Examined, HostFacts
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
@@ -51,6 +53,28 @@ class World:
     """Release → the manifest that it has; "" where nothing is said."""
     observed: Observed = field(default_factory=lambda: Observed(V(1, 36, 3), {CONTROLLER: V(1, 36, 3)}, {}))
 
+    facts: dict[str, HostFacts] = field(default_factory=dict)
+    """Controller → what it reports of itself; one that isn't here can't be examined."""
+
+    def controller(self, name: str = CONTROLLER, **changes: Any) -> None:
+        """Let a controller, which is added where there is none of that name, be healthy but for these facts.
+
+        Two underscores stand for a point: `etcd__server__version`.
+        """
+        if name not in {host.name for host in self.cluster.controllers}:
+            added = Host(name, f"10.0.0.{len(self.cluster.controllers) + 2}")
+            self.cluster = replace(self.cluster, controllers=(*self.cluster.controllers, added))
+        names = [host.name for host in self.cluster.controllers]
+        own = {"etcd.server.members": [{"id": each, "name": each} for each in names], "etcd.server.id": name}
+        self.facts[name] = host_facts({**own, **{key.replace("__", "."): value for key, value in changes.items()}})
+
+    def examine(self) -> tuple[Examined, ...]:
+        """As over SSH."""
+        return tuple(
+            Examined(host, self.facts.get(host.name), "" if host.name in self.facts else "no python3")
+            for host in self.cluster.controllers
+        )
+
     def context(self) -> PreflightContext:
         """What a check is given."""
         return PreflightContext(
@@ -63,6 +87,7 @@ class World:
             self.observed,
             300.0,
             Plan(self.observed.server, self.target, tuple(map(self._planned, self.manifests))),
+            examine=self.examine,
         )
 
     def _planned(self, name: str) -> PlannedRelease:
@@ -161,6 +186,7 @@ def world() -> World:
     world.hosts.commands["id"] = CommandResult(0, "0\n", "")
     world.hosts.commands["sh"] = CommandResult(0, "", "")
     world.node()
+    world.controller()
     for name in COMPONENTS:
         world.kube.put(DEPLOYMENTS, deployment(name))
         world.pod(f"{name}-abc", {"app": name}, flags=FLAGS)

@@ -23,6 +23,8 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
     assert {finding.id for finding in findings} == {
         "access.unknown",
         "nodes.unknown",
+        "machines.unknown",
+        "ports.unknown",
         "control-plane.unknown",
         "instances.unknown",
         "critical-pods.unknown",
