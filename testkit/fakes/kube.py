@@ -32,6 +32,8 @@ class FakeKube:
         """(Pod, container, previous instance) → what `logs` returns."""
         self.denied: set[tuple[str, str]] = set()
         """(Verb, resource) that the operator's credentials may not do; ("*", "*"): nothing at all."""
+        self.users: dict[str, set[tuple[str, str]]] = {}
+        """User → the only (verb, resource) pairs that it may do; whoever isn't here may do all."""
         self.mute_watch = False
         """While true, watches end without an event."""
         self.silent_kubelets: set[str] | None = None
@@ -88,6 +90,12 @@ class FakeKube:
             # As with RBAC: "everything" is allowed to whom nothing is denied.
             allowed = not denied and not (asked["verb"] == "*" and self.denied)
             return {**manifest, "status": {"allowed": allowed}}
+        if kind.plural == "subjectaccessreviews":
+            self._check(f"create {kind.plural}")
+            asked = manifest["spec"]["resourceAttributes"]
+            right = asked["verb"], "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+            user = manifest["spec"]["user"]
+            return {**manifest, "status": {"allowed": user not in self.users or right in self.users[user]}}
         name = manifest["metadata"]["name"]
         self._check(f"create {kind.plural} {name}")
         if self._key(kind, name, namespace) in self._objects:

@@ -22,11 +22,15 @@ SKIPPABLE = frozenset(
         "feature-gates",
         "flags",
         "helm",
+        "keys",
+        "kubelet-access",
         "memory",
         "namespaces",
         "networks",
         "ports",
         "removed-apis",
+        "signing-requests",
+        "tokens",
         "webhooks",
     }
 )
@@ -35,7 +39,17 @@ finds a way back.
 """
 
 READ_BY_CHECKS_ONLY = frozenset(
-    {"apis", "custom-resources", "disruption-budgets", "namespaces", "networks", "webhooks"}
+    {
+        "apis",
+        "custom-resources",
+        "disruption-budgets",
+        "kubelet-access",
+        "namespaces",
+        "networks",
+        "signing-requests",
+        "tokens",
+        "webhooks",
+    }
 )
 """The families that read what no step, gate or rollback can't do without: without those rights, a run gets through."""
 
@@ -67,6 +81,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "autoscalers.reset": "warning",
     "certificates.expired": "error",
     "certificates.expiring": "warning",
+    "certificates.not-yet-valid": "error",
     "certificates.unknown": "unknown",
     "charts.dependency": "unknown",
     "charts.refused": "error",
@@ -126,6 +141,10 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "hosts.unreachable": "error",
     "instances.proxied": "info",
     "instances.unreachable": "error",
+    "keys.differ": "error",
+    "keys.other-issuer": "error",
+    "kubelet-access.refused": "warning",
+    "kubelet-access.unread": "info",
     "kubelets.too-old": "error",
     "machines.not-examined": "unknown",
     "machines.other-node": "error",
@@ -157,6 +176,8 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "removed-apis.others": "warning",
     "removed-apis.planned": "error",
     "removed-apis.unread": "warning",
+    "signing-requests.pending": "warning",
+    "tokens.long-lived": "info",
     "version.downgrade": "error",
     "version.kubelet-ahead": "warning",
     "version.kubelet-newer": "error",

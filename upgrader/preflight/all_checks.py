@@ -10,8 +10,10 @@ from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.admission import check_admission
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.certificates import check_certificates
+from upgrader.preflight.cluster_credentials import check_signing_requests, check_tokens
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.control_plane import check_control_plane
+from upgrader.preflight.controller_keys import check_keys
 from upgrader.preflight.controller_machines import check_clocks, check_disks, check_machines, check_ports
 from upgrader.preflight.critical_pods import check_critical_pods
 from upgrader.preflight.custom_resources import check_custom_resources
@@ -21,6 +23,7 @@ from upgrader.preflight.feature_gates import check_feature_gates
 from upgrader.preflight.flags import check_flags
 from upgrader.preflight.helm_client import check_helm
 from upgrader.preflight.instances import check_instances
+from upgrader.preflight.kubelet_access import check_kubelet_access
 from upgrader.preflight.memory import check_memory
 from upgrader.preflight.namespaces import check_namespaces
 from upgrader.preflight.networks import check_networks
@@ -68,6 +71,10 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("helm", check_helm),
     ("memory", check_memory),
     ("certificates", check_certificates),
+    ("keys", check_keys),
+    ("kubelet-access", check_kubelet_access),
+    ("signing-requests", check_signing_requests),
+    ("tokens", check_tokens),
 )
 
 

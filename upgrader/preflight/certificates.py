@@ -45,15 +45,27 @@ def check_certificates(context: PreflightContext) -> Iterator[Finding]:
 
 def _host(host: Host, output: str, now: datetime) -> Iterator[Finding]:
     ends: dict[str, datetime] = {}
+    begins: dict[str, datetime] = {}
     for name, text in _files(output):
         try:
             # The first one is the file's own; its issuers follow in a bundle.
-            ends[name] = x509.load_pem_x509_certificates(text.encode())[0].not_valid_after_utc
+            certificate = x509.load_pem_x509_certificates(text.encode())[0]
+            ends[name], begins[name] = certificate.not_valid_after_utc, certificate.not_valid_before_utc
         except ValueError as error:
             title = f"{host.name}: {name} contains no readable certificate"
             yield Finding("certificates.unknown", "unknown", title, str(error))
     expired = {name: end for name, end in ends.items() if end <= now}
     expiring = {name: end for name, end in ends.items() if now < end <= now + WARNING}
+    early = {name: begin for name, begin in begins.items() if begin > now}
+    if early:
+        yield Finding(
+            "certificates.not-yet-valid",
+            "error",
+            f"{host.name}: {'1 certificate is' if len(early) == 1 else f'{len(early)} certificates are'} not yet valid",
+            _listed(early),
+            f"They were issued by a machine whose clock was ahead, or this machine's clock is behind: compare `date` "
+            f"here and on {host.name}.",
+        )
     if expired:
         title = f"{host.name}: {_counted(expired)} expired"
         yield Finding("certificates.expired", "error", title, _listed(expired), _REMEDY)

@@ -14,6 +14,7 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_daemonset, add_pod
+from tests.unit.preflight.pki import client_certificate
 from tests.unit.recover.host_facts_json import host_facts
 from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS
 from upgrader.model.cluster import Cluster, Host
@@ -65,7 +66,11 @@ class World:
             added = Host(name, f"10.0.0.{len(self.cluster.controllers) + 2}")
             self.cluster = replace(self.cluster, controllers=(*self.cluster.controllers, added))
         names = [host.name for host in self.cluster.controllers]
-        own = {"etcd.server.members": [{"id": each, "name": each} for each in names], "etcd.server.id": name}
+        own = {
+            "etcd.server.members": [{"id": each, "name": each} for each in names],
+            "etcd.server.id": name,
+            "certificates": [client_certificate()],
+        }
         self.facts[name] = host_facts({**own, **{key.replace("__", "."): value for key, value in changes.items()}})
 
     def examine(self) -> tuple[Examined, ...]:

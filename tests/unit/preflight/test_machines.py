@@ -207,7 +207,7 @@ def test_certificates_with_time_left_are_fine(world: World) -> None:
 
 def test_certificates_that_end_soon_are_one_warning(world: World) -> None:
     """All of a host's that end within 30 days are one finding, the first to end on top."""
-    answer(world, {"pki/apiserver.crt": 20, "/var/lib/kubelet/pki/kubelet-client-current.pem": 5, "pki/ca.crt": 3000})
+    answer(world, {"pki/apiserver.crt": 20, "/var/lib/kubelet/pki/kubelet-client-current.pem": 5, "pki/ca.crt": 360})
     found = world.find(check_certificates)["certificates.expiring"]
     assert found.severity == "warning"
     assert "2 certificates have less than 30 days left" in found.title
@@ -220,6 +220,13 @@ def test_an_expired_certificate_is_an_error(world: World) -> None:
     found = world.find(check_certificates)["certificates.expired"]
     assert (found.severity, "1 certificate has expired" in found.title) == ("error", True)
     assert found.diagnosis.startswith("/etc/kubernetes/admin.conf")
+
+
+def test_a_certificate_that_begins_later_is_an_error(world: World) -> None:
+    """Its issuer's clock was ahead: until then, nobody accepts it."""
+    answer(world, {"pki/apiserver.crt": 700})
+    found = world.find(check_certificates)["certificates.not-yet-valid"]
+    assert (found.severity, "1 certificate is not yet valid" in found.title) == ("error", True)
 
 
 def test_a_certificate_that_can_not_be_read_is_unknown(world: World) -> None:
@@ -244,7 +251,8 @@ def test_the_script_prints_certificates_and_no_keys(world: World, tmp_path: Path
     assert "SECRET" not in done.stdout
     assert done.stdout.count("BEGIN CERTIFICATE") == 2
     world.hosts.commands["sh"] = CommandResult(0, done.stdout, "")
-    assert world.find(check_certificates) == {}
+    (found,) = world.find(check_certificates).values()  # both can be read, and begin after this test's time
+    assert "both.crt: 2029" in found.diagnosis and "admin.conf: 2029" in found.diagnosis
 
 
 def test_an_old_helm_is_an_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

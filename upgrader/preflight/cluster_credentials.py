@@ -1,0 +1,61 @@
+"""New certificates are issued to who asks for them, and no token is valid for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.gates.kubernetes_kinds import SECRETS
+from upgrader.model.finding import Finding
+from upgrader.model.workload import parse_time
+from upgrader.ports import Kind
+from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.first_few import first_few
+
+__all__ = ["check_signing_requests", "check_tokens"]
+
+_REQUESTS = Kind("certificates.k8s.io/v1", "certificatesigningrequests", namespaced=False)
+_KUBELET_CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
+_WAITS_SECONDS = 600.0
+_LAST_USED = "kubernetes.io/legacy-token-last-used"
+"""What kube-apiserver writes to a Secret whose token is used, at most once a day."""
+
+
+def check_signing_requests(context: PreflightContext) -> Iterator[Finding]:
+    """Requests that nobody has decided on, or signed, for ten minutes."""
+    waiting: dict[str, list[str]] = {}
+    for request in context.kube.each(_REQUESTS):
+        status, spec = request.get("status") or {}, request.get("spec") or {}
+        ended = {item["type"] for item in status.get("conditions") or ()} & {"Denied", "Failed"}
+        created = parse_time(request["metadata"].get("creationTimestamp"))
+        if ended or status.get("certificate") or created is None:
+            continue
+        if (context.clock.now() - created).total_seconds() >= _WAITS_SECONDS:
+            who = str(spec.get("username") or request["metadata"]["name"])
+            waiting.setdefault(str(spec.get("signerName")), []).append(who)
+    for signer, users in sorted(waiting.items()):
+        of_kubelets = signer == _KUBELET_CLIENT
+        yield Finding(
+            "signing-requests.pending",
+            "warning" if of_kubelets else "info",
+            f"nobody has issued certificates of {signer} to {first_few(sorted(set(users)))}",
+            "Kubelets whose certificate isn't renewed lose the API when it expires: their nodes become NotReady."
+            if of_kubelets
+            else "Who waits for it goes on with an old certificate, or without one.",
+            "Look at them, and approve those that are right: kubectl get certificatesigningrequests. Those of kubelets "
+            "are approved and signed by kube-controller-manager.",
+        )
+
+
+def check_tokens(context: PreflightContext) -> Iterator[Finding]:
+    """Tokens in Secrets that are in use. They are counted; none is read."""
+    used = context.kube.count(SECRETS, labels=_LAST_USED)
+    if used:
+        yield Finding(
+            "tokens.long-lived",
+            "info",
+            f"{used:,} {'token' if used == 1 else 'tokens'} of ServiceAccounts that never expire "
+            f"{'is' if used == 1 else 'are'} in use",
+            "They are in Secrets, and valid until these are deleted or the keys of tokens are replaced.",
+            "Let their users request tokens (kubectl create token, or a projected volume), then delete the Secrets: "
+            f"kubectl get secrets -A -l {_LAST_USED}",
+        )
