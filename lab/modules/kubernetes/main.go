@@ -40,10 +40,18 @@ func main() {
 	case "kube-proxy":
 		command = proxy.NewProxyCommand()
 	case "kubelet":
-		command = kubelet.NewKubeletCommand(context.Background())
+		command = kubeletCommand(kubelet.NewKubeletCommand)
 	default:
 		fmt.Fprintf(os.Stderr, "%s: start this as kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet or kubectl\n", name)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(command))
+}
+
+// kubeletCommand calls kubelet.NewKubeletCommand, which takes a context since v1.34.
+func kubeletCommand(of any) *cobra.Command {
+	if since, ok := of.(func(context.Context) *cobra.Command); ok {
+		return since(context.Background())
+	}
+	return of.(func() *cobra.Command)()
 }
