@@ -14,6 +14,9 @@ __all__ = ["Reading", "read_workload"]
 
 _REVISION = "deployment.kubernetes.io/revision"
 _HASH = "controller-revision-hash"
+_TEMPLATE = "deprecated.daemonset.template.generation"
+_OF_TEMPLATE = "pod-template-generation"
+"""A DaemonSet's annotation and its pods' label: how often the API server has seen its pod template change."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +44,24 @@ def read_workload(kube: Kube, ref: WorkloadRef) -> Reading | None:
         sets = _owned(kube.list(REPLICA_SETS, ref.namespace, labels=workload.selector), workload.uid)
         newest_set = max(sets, key=_revision_of_set, default=None)
         owner = newest_set["metadata"]["uid"] if newest_set else ""
-        owners, revision = {item["metadata"]["uid"] for item in sets}, ""
+        owners, revision, template = {item["metadata"]["uid"] for item in sets}, "", ""
     else:
         revisions = _owned(kube.list(CONTROLLER_REVISIONS, ref.namespace, labels=workload.selector), workload.uid)
         newest_revision = max(revisions, key=lambda item: int(item.get("revision", 0)), default=None)
         # Without one the controller hasn't started: no pod counts as new.
         revision = newest_revision["metadata"]["labels"][_HASH] if newest_revision else "(none)"
         owner, owners = workload.uid, {workload.uid}
+        template = (found["metadata"].get("annotations") or {}).get(_TEMPLATE, "") if newest_revision else ""
     pods = [Pod.parse(item) for item in kube.list(PODS, ref.namespace, labels=workload.selector)]
     mine = [pod for pod in pods if pod.owner in owners and not pod.is_checkpoint]
 
     def is_newest(pod: Pod) -> bool:
-        return pod.owner == owner and not pod.deleting and (not revision or pod.labels.get(_HASH) == revision)
+        if pod.owner != owner or pod.deleting:
+            return False
+        # As the controller itself counts: another version of it may write the same template differently, into a
+        # revision of another hash (v1.34 leaves out `creationTimestamp: null`), and replaces no pod for that.
+        same = bool(template) and pod.labels.get(_OF_TEMPLATE) == template
+        return not revision or pod.labels.get(_HASH) == revision or same
 
     return Reading(
         workload,

@@ -95,9 +95,20 @@ def add_deployment(
 
 
 def add_daemonset(
-    kube: FakeKube, name: str = "agent", *, desired: int = 1, generation: int = 1, revision: int = 1, **counts: int
+    kube: FakeKube,
+    name: str = "agent",
+    *,
+    desired: int = 1,
+    generation: int = 1,
+    revision: int = 1,
+    template: int | None = None,
+    **counts: int,
 ) -> None:
-    """A DaemonSet with its newest ControllerRevision (hash `hash-REVISION`); every count is `desired` unless given."""
+    """A DaemonSet with its newest ControllerRevision (hash `hash-REVISION`); every count is `desired` unless given.
+
+    `template`: the generation of its pod template.
+    """
+    annotations = {"deprecated.daemonset.template.generation": str(template)} if template else {}
     names = (
         "desiredNumberScheduled",
         "currentNumberScheduled",
@@ -108,7 +119,13 @@ def add_daemonset(
     kube.put(
         WORKLOADS["DaemonSet"],
         {
-            "metadata": {"name": name, "namespace": NAMESPACE, "uid": f"{name}-uid", "generation": generation},
+            "metadata": {
+                "name": name,
+                "namespace": NAMESPACE,
+                "uid": f"{name}-uid",
+                "generation": generation,
+                "annotations": annotations,
+            },
             "spec": {"selector": {"matchLabels": {"app": name}}},
             "status": {**dict.fromkeys(names, desired), "observedGeneration": generation, **counts},
         },

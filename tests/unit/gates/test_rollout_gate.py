@@ -70,6 +70,17 @@ def test_ready_pods_of_an_old_revision_do_not_count(kube: FakeKube) -> None:
     assert "0 pods of the newest revision" in verdict.reason
 
 
+@pytest.mark.parametrize(("pods_template", "kind"), [(4, VerdictKind.HOLDS), (3, VerdictKind.PENDING)])
+def test_revision_that_another_controller_manager_wrote(kube: FakeKube, pods_template: int, kind: VerdictKind) -> None:
+    """v1.34 writes the same pod template into a revision of another hash, and keeps the pods: they are of the newest
+    template. Pods of another template are not.
+    """
+    add_daemonset(kube, revision=2, template=4)
+    labels = {"app": "agent", "controller-revision-hash": "hash-1", "pod-template-generation": str(pods_template)}
+    add_pod(kube, "agent", daemon=True, labels=labels)
+    assert look(kube, DAEMONSET).kind is kind
+
+
 def test_revived_replica_set_is_the_newest(kube: FakeKube) -> None:
     """A rollback revives an old ReplicaSet under a higher revision number: that one is judged, not the youngest."""
     add_deployment(kube, revision=2)
