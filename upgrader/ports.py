@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from upgrader.model.cluster import Host
 from upgrader.model.event import Event
 from upgrader.model.release import ReleaseSpec, Revision
+from upgrader.model.version import KubernetesVersion
 
 __all__ = [
     "Clock",
@@ -62,11 +63,11 @@ class Helm(Protocol):
         """The YAML that a revision (None: the current one) put into the cluster. Raises HelmError."""
         ...
 
-    def render(self, spec: ReleaseSpec, *, offline: bool = False) -> str:
+    def render(self, spec: ReleaseSpec, *, target: KubernetesVersion | None = None, offline: bool = False) -> str:
         """The YAML that `spec` would put into the cluster, hooks left out, as in `manifest`.
 
-        Validates values against the chart's schema. `offline` doesn't ask the API: `lookup` finds nothing then, and
-        `.Capabilities` are Helm's own.
+        Validates values against the chart's schema. `offline` doesn't ask the API: `lookup` finds nothing then. The
+        version in `.Capabilities` is the API server's, offline `target`; other capabilities are then Helm's own.
         """
         ...
 

@@ -9,6 +9,7 @@ import yaml
 
 from upgrader.errors import HelmError, UpgraderError
 from upgrader.model.release import ReleaseSpec, Revision, RevisionStatus, last_good
+from upgrader.model.version import KubernetesVersion
 
 __all__ = ["FakeHelm"]
 
@@ -40,7 +41,7 @@ class FakeHelm:
             raise HelmError(f"release '{release}' is not installed")
         return self.manifests[release, revision or self.releases[release][-1].number]
 
-    def render(self, spec: ReleaseSpec, *, offline: bool = False) -> str:
+    def render(self, spec: ReleaseSpec, *, target: KubernetesVersion | None = None, offline: bool = False) -> str:
         return yaml.safe_dump(dict(spec.values)) if spec.values else ""
 
     def upgrade(

@@ -32,6 +32,7 @@ from upgrader.adapters.helm_processes import CLUSTER_VARIABLE, helm_at_work
 from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, UsageError
 from upgrader.model.manifest import objects_in
 from upgrader.model.release import ReleaseSpec, Revision
+from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock
 from upgrader.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.wait_and_retry import retry
@@ -230,7 +231,7 @@ class HelmAdapter:
             command += ["--revision", str(revision)]
         return _learned(self._read(lambda: self._command.run(command), release).decode())
 
-    def render(self, spec: ReleaseSpec, *, offline: bool = False) -> str:
+    def render(self, spec: ReleaseSpec, *, target: KubernetesVersion | None = None, offline: bool = False) -> str:
         if offline:
             check_schemas(spec.chart)
         else:
@@ -241,7 +242,8 @@ class HelmAdapter:
                 # A chart's own kinds are unknown to the API until their definitions are installed.
                 if _UNKNOWN_KIND not in error.message:
                     raise
-        return self._template(spec, [])
+        # Otherwise Helm takes its own library's version for the cluster's, and may refuse a chart for that.
+        return self._template(spec, ["--kube-version", str(target)] if target else [])
 
     def _template(self, spec: ReleaseSpec, options: list[str]) -> str:
         command = [

@@ -11,6 +11,7 @@ from upgrader.adopt.facts import COMPONENTS, KubeadmFacts
 from upgrader.adopt.values import base_values, extra_args, merged, missing_flags, rendered_flags
 from upgrader.errors import Inhibited
 from upgrader.model.release import ReleaseSpec
+from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm
 
 __all__ = ["Derived", "FlagChange", "about_source_addresses", "derive_values"]
@@ -59,8 +60,15 @@ def derive_values(
     values = {name: merged(base, own.get(name, {})) for name, base in base_values(facts, addresses, {}).items()}
     _serve_all_clients(facts, values["kube-apiserver"])
     changes: list[FlagChange] = []
+
+    def rendered_offline(release: str) -> str:
+        target = KubernetesVersion.parse(str(facts.configuration["kubernetesVersion"]))
+        return helm.render(
+            ReleaseSpec(release, "kube-system", charts / release, values[release]), target=target, offline=True
+        )
+
     for release, components in _RELEASES.items():
-        bare = helm.render(ReleaseSpec(release, "kube-system", charts / release, values[release]), offline=True)
+        bare = rendered_offline(release)
         for component, path in components.items():
             lost = missing_flags(facts.component(component), rendered_flags(bare, component))
             part = _at(values[release], path)
@@ -68,7 +76,7 @@ def derive_values(
             args = {**extra_args(lost), **part.get("extraArgs", {})}
             if args:
                 part["extraArgs"] = args
-        full = helm.render(ReleaseSpec(release, "kube-system", charts / release, values[release]), offline=True)
+        full = rendered_offline(release)
         for component, path in components.items():
             rendered = rendered_flags(full, component)
             _verify(facts, component, rendered, _at(own.get(release, {}), path))

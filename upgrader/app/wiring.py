@@ -177,10 +177,12 @@ def wanted_releases(settings: Settings) -> tuple[ReleaseSpec, ...]:
 
 def intended_steps(settings: Settings, helm: Helm, *, offline: bool = False) -> tuple[IntendedStep, ...]:
     """The pipeline as it should be at the settings' target, each chart rendered (`offline`: without the API)."""
-    return tuple(
-        item if isinstance(item, PlannedPlaybook) else IntendedRelease(item, helm.render(item, offline=offline))
-        for item in wanted_steps(settings, charts_folder())
-    )
+
+    def rendered(spec: ReleaseSpec) -> IntendedRelease:
+        return IntendedRelease(spec, helm.render(spec, target=settings.target, offline=offline))
+
+    wanted = wanted_steps(settings, charts_folder())
+    return tuple(item if isinstance(item, PlannedPlaybook) else rendered(item) for item in wanted)
 
 
 @contextmanager

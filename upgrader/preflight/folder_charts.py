@@ -19,11 +19,12 @@ _NOT_THERE = "missing in charts/ directory"
 
 def check_charts(context: FolderContext, rendered: dict[str, str]) -> Iterator[Finding]:
     """Render every release; `rendered` gets the manifests (by name) of those that can be."""
+    target = context.reading.settings.target if context.reading.settings else None
     for spec in context.releases:
         try:
             if spec.chart.is_relative_to(context.guard.root):  # the built-in charts are not
                 context.guard.check_tree(spec.chart)
-            rendered[spec.name] = context.helm.render(spec, offline=True)
+            rendered[spec.name] = context.helm.render(spec, target=target, offline=True)
         except NotOpened as error:
             yield as_finding(error)
         except UpgraderError as error:

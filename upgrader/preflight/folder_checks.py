@@ -23,7 +23,9 @@ _NEEDS_CLUSTER = "needs the cluster"
 _ANSWERED = ("helm", "removed-apis")
 """The families whose question the folder answers, if only in part."""
 _IN_PART = (
-    NotAsked("charts", "`lookup` finds nothing, and `.Capabilities` are Helm's own"),
+    NotAsked(
+        "charts", "`lookup` finds nothing, and `.Capabilities` are Helm's own but for the version, which is the target"
+    ),
     NotAsked("kubeconfig", "no credentials are opened"),
     NotAsked("removed-apis", "what is installed already: releases in the cluster, and what its clients ask for"),
 )

@@ -15,6 +15,7 @@ from testkit.fakes.clock import FakeClock
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.errors import ApiUnavailable, HelmError
 from upgrader.model.release import ReleaseSpec
+from upgrader.model.version import KubernetesVersion as V
 
 ROW = {"revision": 4, "status": "deployed", "chart": "web-1.0.0", "description": "", "updated": ""}
 
@@ -150,21 +151,26 @@ def wait_for(file: Path) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize(("offline", "options"), [(False, "--no-hooks --dry-run=server"), (True, "--no-hooks")])
+@pytest.mark.parametrize(
+    ("offline", "options"), [(False, "--no-hooks --dry-run=server"), (True, "--no-hooks --kube-version v1.33.13")]
+)
 def test_chart_is_rendered_as_it_is_stored(
     helm: Callable[..., HelmAdapter], asked: Path, offline: bool, options: str
 ) -> None:
-    """Without hooks, which `get manifest` leaves out, and with what the API answers to `lookup` and `.Capabilities`."""
-    helm("").render(ReleaseSpec("web", "default", Path("/charts/web")), offline=offline)
+    """Without hooks, which `get manifest` leaves out, and with what the API answers to `lookup` and `.Capabilities`;
+    offline for the target's version, not for that of Helm's own library.
+    """
+    helm("").render(ReleaseSpec("web", "default", Path("/charts/web")), target=V(1, 33, 13), offline=offline)
     assert f"--is-upgrade {options} --values" in asked.read_text()
 
 
 def test_chart_whose_kinds_are_not_installed_yet(helm: Callable[..., HelmAdapter], asked: Path) -> None:
     """The API refuses objects of a chart's own kinds until their definitions are there: it is not asked then."""
     helm('unable to build kubernetes objects: no matches for kind "Web"', "").render(
-        ReleaseSpec("web", "default", Path("/charts/web"))
+        ReleaseSpec("web", "default", Path("/charts/web")), target=V(1, 33, 13)
     )
-    assert tries(asked) == 2 and "--dry-run" not in asked.read_text().splitlines()[1]
+    again = asked.read_text().splitlines()[1]
+    assert tries(asked) == 2 and "--dry-run" not in again and "--kube-version v1.33.13" in again
     with pytest.raises(HelmError, match="values don't meet"):
         helm("values don't meet the schema").render(ReleaseSpec("web", "default", Path("/charts/web")))
 
