@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
 
 from testkit.lab_cluster import OLD, TARGET
+from testkit.versions import OLDER, OLDER_TARGET
 from upgrader.model.api_lifecycle import newest_known
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.flag_lifecycle import known_versions
 from upgrader.preflight.helm_client import SUPPORTED_MAJORS
-from upgrader.preflight.version_skew import FILE_KEY_REF, KUBELET_MINORS
+from upgrader.preflight.version_skew import KUBELET_MINORS, OLDEST
 
 __all__ = ["render"]
 
@@ -34,8 +35,9 @@ nothing goes back ([checks](checks.md#version)).
 """
 _TAIL = """
 Kubelets may be {kubelets} minor versions behind the target at most, and never ahead. Those of the controllers must be
-at {file_key_ref} or newer: kube-apiserver's pods take their private address from a file, as kubelets can since then.
-The chart says so as well (`kubeVersion: "{chart}"`), and Helm refuses it on an older API server.
+at {oldest} or newer, as the control plane's pods run there; those of workers need not. The built-in charts say
+`kubeVersion: "{chart}"`, so Helm refuses them on an older API server. They are the same for every version
+([ADR 21](../adr/0021-a-shell-starts-kube-apiserver.md)).
 
 ## This machine
 
@@ -49,11 +51,11 @@ The chart says so as well (`kubeVersion: "{chart}"`), and Helm refuses it on an 
 
 def render() -> str:
     """The page."""
-    chart = yaml.safe_load((_REPOSITORY / "charts/kube-apiserver/Chart.yaml").read_text())
+    (chart,) = {yaml.safe_load(path.read_text())["kubeVersion"] for path in _REPOSITORY.glob("charts/*/Chart.yaml")}
     tail = _TAIL.format(
         kubelets=KUBELET_MINORS,
-        file_key_ref=_minor((FILE_KEY_REF.major, FILE_KEY_REF.minor)),
-        chart=chart["kubeVersion"],
+        oldest=_minor((OLDEST.major, OLDEST.minor)),
+        chart=chart,
         python=_in("pyproject.toml", r'requires-python = "([^"]+)"'),
         helm=" and ".join(f"{major}.x" for major in SUPPORTED_MAJORS),
         ansible=_in("requirements.lock", r"(?m)^ansible-core==(\S+)"),
@@ -62,16 +64,24 @@ def render() -> str:
 
 
 def _rows() -> Iterator[tuple[str, str]]:
-    oldest = (FILE_KEY_REF.major, FILE_KEY_REF.minor)
-    tested = {_minor_of(OLD): f"from {OLD} itself, with other values", _minor_of(TARGET): f"from {OLD} to {TARGET}"}
+    oldest = (OLDEST.major, OLDEST.minor)
     newest = min(newest_known(), max(known_versions()))
-    yield f"before {_minor(oldest)}", "refused, by the chart and by `kubelets.too-old`"
+    yield f"before {_minor(oldest)}", "refused, by the charts, by `version.too-old` and by `kubelets.too-old`"
+    tested = _tested()
     for minor in range(oldest[1], newest[1] + 1):
-        how = tested.get((oldest[0], minor))
-        says = f"**tested** in every run of the tests: {how}" if how else "supported; not a part of the tests"
-        yield _minor((oldest[0], minor)), says
+        yield _minor((oldest[0], minor)), tested.get((oldest[0], minor), "supported; not a part of the tests")
     data = "what it removes isn't known yet: `flags.no-data` is unknown, and blocks the run unless it is skipped"
     yield f"after {_minor(newest)}", data
+
+
+def _tested() -> Mapping[tuple[int, int], str]:
+    always, soak = "**tested** in every run of the tests", "**tested** before a release (`make soak`)"
+    return {
+        _minor_of(OLDER): f"{soak}: {OLDER} is adopted, and comes back after a power cut",
+        _minor_of(OLDER_TARGET): f"{soak}: from {OLDER} to {OLDER_TARGET}, with the kubelets of {OLDER}",
+        _minor_of(OLD): f"{always}: from {OLD} itself, with other values",
+        _minor_of(TARGET): f"{always}: from {OLD} to {TARGET}",
+    }
 
 
 def _minor_of(version: str) -> tuple[int, int]:

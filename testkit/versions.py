@@ -7,7 +7,11 @@ from collections.abc import Mapping
 
 from upgrader.ports import Kind, Kube, KubeObject
 
-__all__ = ["COMPONENTS", "running_versions"]
+__all__ = ["COMPONENTS", "OLDER", "OLDER_TARGET", "running_versions"]
+
+OLDER, OLDER_TARGET = "v1.33.13", "v1.34.4"
+"""The hop of tests/soak/test_older_versions.py: to build them takes half an hour."""
+
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 _PODS = Kind("v1", "pods")

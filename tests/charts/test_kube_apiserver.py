@@ -67,14 +67,31 @@ def test_no_probe_goes_to_the_shared_address(render: Render) -> None:
 
 
 def test_each_instance_has_an_address_of_its_own(render: Render) -> None:
-    """kube-apiserver binds the address that its init container chose, and advertises the node's address."""
+    """kube-apiserver is started at the address that its init container chose, and advertises the node's address."""
     rendered = render("kube-apiserver", ONE)
+    command = rendered.container(*API)["command"]
+    assert command[-1] == "kube-apiserver" and '--bind-address="$PRIVATE_ADDRESS"' in command[-2]
     flags = rendered.flags(*API)
-    assert flags["bind-address"] == ["$(PRIVATE_ADDRESS)"]
+    assert "bind-address" not in flags
     assert flags["advertise-address"] == ["$(HOST_IP)"]
     assert flags["permit-port-sharing"] == ["true"]
-    env = {e["name"]: e["valueFrom"] for e in rendered.container(*API)["env"]}
-    assert "fileKeyRef" in env["PRIVATE_ADDRESS"]
+
+
+def test_old_kubelets_can_run_it(render: Render) -> None:
+    """Nothing asks a kubelet to read a file into the environment (v1.35), or to keep an init container (v1.33)."""
+    pod = render("kube-apiserver", ONE).pod(*NAME)["spec"]
+    containers = pod["initContainers"] + pod["containers"]
+    sources = {key for c in containers for e in c.get("env", []) for key in e.get("valueFrom", {})}
+    assert sources == {"fieldRef"}
+    assert not any("restartPolicy" in container for container in containers)
+
+
+def test_haproxy_can_not_change_what_starts_kube_apiserver(render: Render) -> None:
+    """The init container alone writes the shell, the address and the token: elsewhere they are mounted read-only."""
+    pod = render("kube-apiserver", ONE).pod(*NAME)["spec"]
+    mounted = {c["name"]: m for c in pod["containers"] for m in c["volumeMounts"] if m["name"] == "runtime"}
+    assert mounted.keys() == {"kube-apiserver", "haproxy"}
+    assert all(mount["readOnly"] is True for mount in mounted.values())
 
 
 def test_same_values_make_the_same_manifest(render: Render) -> None:
@@ -263,7 +280,7 @@ def test_only_the_files_that_a_flag_names_are_mounted(render: Render) -> None:
     }
     assert not any(path.endswith(("ca.key", "/pki", "/kubernetes")) for path in pki)
     proxy = {m["mountPath"] for m in rendered.container(*NAME, "haproxy")["volumeMounts"]}
-    assert proxy == {"/run/kube-apiserver", "/etc/kube-apiserver-proxy"}
+    assert proxy == {"/run/kube-apiserver", "/run/kube-apiserver-proxy", "/etc/kube-apiserver-proxy"}
 
 
 def test_a_file_that_the_operator_mounts_is_not_mounted_twice(render: Render) -> None:

@@ -45,10 +45,11 @@ class Node:
         return self._script(words).stdout
 
     def _script(self, words: str) -> subprocess.CompletedProcess[str]:
-        environment = {"HOST_IP": self._address, "PRIVATE_ADDRESS": PRIVATE, "API_PORT": str(self.port)}
+        environment = {"HOST_IP": self._address, "ADDRESS_FILE": "/dev/stdin", "API_PORT": str(self.port)}
         environment["PATH"] = "/usr/bin:/bin"
         command = ["bash", "-c", f'source "{SCRIPT}" true; {words}']
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        chosen = f"PRIVATE_ADDRESS='{PRIVATE}'\n"
+        done = subprocess.run(command, env=environment, input=chosen, capture_output=True, text=True, check=False)
         assert not done.stderr, done.stderr
         return done
 
@@ -121,11 +122,13 @@ class Api:
         self._listener = held.enter_context(socket.create_server((PRIVATE, 0)))
         self.tokens = tmp_path / "tokens.csv"
         self.tokens.write_text("t0ken,proxy,proxy\n")
+        address = tmp_path / "address.env"
+        address.write_text(f"PRIVATE_ADDRESS='{PRIVATE}'\n")
         self.script = subprocess.Popen(
             ["bash", "-c", f'source "{SCRIPT}" true; hold'],
             env={
                 "HOST_IP": NODE,
-                "PRIVATE_ADDRESS": PRIVATE,
+                "ADDRESS_FILE": str(address),
                 "STATUS_PORT": str(self._listener.getsockname()[1]),
                 "TOKEN_FILE": str(self.tokens),
                 "DRAIN_SECONDS": "0",

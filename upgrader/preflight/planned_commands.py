@@ -93,7 +93,8 @@ def given_flags(arguments: Sequence[str]) -> Iterator[GivenFlag]:
 def _component(name: str, command: Sequence[str], arguments: Sequence[str]) -> tuple[str, Sequence[str] | None]:
     """Which component a container runs, and that one's own arguments; "" for another container.
 
-    A container that is named as a component runs it, whatever its command is: without one, the image's own.
+    A container that is named as a component runs it, whatever its command is: without one, the image's own. Where the
+    command ends with that name, what it starts passes on `args`, as the built-in chart's shell does.
     """
     program, *rest = [*command, *arguments] or [""]
     started = PurePosixPath(program).name
@@ -101,7 +102,8 @@ def _component(name: str, command: Sequence[str], arguments: Sequence[str]) -> t
         return started, rest
     if name not in _PROGRAMS:
         return "", None
-    return name, arguments if not command and program[:1] in ("", "-") else None
+    own = command[-1] == name if command else program[:1] in ("", "-")
+    return name, arguments if own else None
 
 
 def _version(image: str, component: str) -> KubernetesVersion | None:

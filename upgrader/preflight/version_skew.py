@@ -9,13 +9,13 @@ from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 
-__all__ = ["KUBELET_MINORS", "check_controller_kubelets", "check_target", "check_version"]
+__all__ = ["KUBELET_MINORS", "OLDEST", "check_controller_kubelets", "check_target", "check_version"]
 
 KUBELET_MINORS = 3
 """How many minor versions a kubelet may be behind the API server."""
 
-FILE_KEY_REF = KubernetesVersion(1, 35, 0)
-"""Since when kubelets read environment variables from files by default (feature gate EnvFiles)."""
+OLDEST = KubernetesVersion(1, 32, 0)
+"""The oldest version that upgrader and its charts are made for, also of the controllers' kubelets."""
 
 
 def check_version(context: PreflightContext) -> Iterator[Finding]:
@@ -68,28 +68,31 @@ def check_target(target: KubernetesVersion) -> Iterator[Finding]:
             f"This version of upgrader knows Kubernetes up to v{newest[0]}.{newest[1]}.",
             "Choose an older version, or install a newer upgrader.",
         )
-    if target < FILE_KEY_REF:
+    if target < OLDEST:
         yield Finding(
             "version.too-old",
             "error",
-            f"no kubelet that may run with {target} can start the chart's kube-apiserver",
-            f"Its pods take an environment variable from a file (`fileKeyRef`), as kubelets do since "
-            f"v{FILE_KEY_REF.major}.{FILE_KEY_REF.minor}, and no kubelet may be newer than the API server.",
-            f"Choose v{FILE_KEY_REF.major}.{FILE_KEY_REF.minor} or newer.",
+            f"{target} is older than upgrader supports",
+            f"Its charts and checks are made for Kubernetes {_minor(OLDEST)} and later, and say so (`kubeVersion`).",
+            f"Choose {_minor(OLDEST)} or newer.",
         )
 
 
 def check_controller_kubelets(context: PreflightContext) -> Iterator[Finding]:
-    """The controllers' kubelets can start the kube-apiserver of the chart, which reads its address from a file."""
+    """The controllers' kubelets are as new as the charts' pods need them."""
     for host in context.cluster.controllers:
         kubelet = context.observed.kubelets.get(host.name)
-        if kubelet is not None and kubelet < FILE_KEY_REF:
+        if kubelet is not None and kubelet < OLDEST:
             yield Finding(
                 "kubelets.too-old",
                 "error",
-                f"the kubelet of controller {host.name} ({kubelet}) can't run the chart's kube-apiserver",
-                f"Its pods take an environment variable from a file (`fileKeyRef`), as kubelets do since "
-                f"v{FILE_KEY_REF.major}.{FILE_KEY_REF.minor}.",
-                f"Upgrade the kubelet of {host.name} to v{FILE_KEY_REF.major}.{FILE_KEY_REF.minor} or newer first, but "
-                "not beyond the running kube-apiserver.",
+                f"the kubelet of controller {host.name} ({kubelet}) is older than the charts support",
+                f"The control plane's pods are made for kubelets of {_minor(OLDEST)} and later. An older one may drop "
+                "fields of theirs that a hand-over without a failed request needs, such as `preStop.sleep`.",
+                f"Upgrade the kubelet of {host.name} to {_minor(OLDEST)} or newer first, but not beyond the running "
+                "kube-apiserver.",
             )
+
+
+def _minor(version: KubernetesVersion) -> str:
+    return f"v{version.major}.{version.minor}"

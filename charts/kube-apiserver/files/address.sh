@@ -1,19 +1,40 @@
 #!/bin/sh
-# Chooses this pod's private address 127.x.y.z, where no other instance on the node listens; writes it for fileKeyRef.
-# With TOKEN_FILE, also writes a token for its kube-apiserver there: no other instance accepts it, and it ends with the
-# pod.
+# Prepares the pod, beside the file ADDRESS_FILE:
+# - the pod's private address 127.x.y.z, where no other instance on the node listens, in that file;
+# - a shell with its libraries in `shell`, with which kube-apiserver's container, whose image has none, starts with it;
+# - with TOKEN_FILE, a token for its kube-apiserver there: no other instance accepts it, and it ends with the pod.
+# The same pod keeps all of it: its other containers may be running when this one is restarted.
 set -eu
 umask 077
-file=/run/kube-apiserver/address.env
 random() { od -An -v -N"$1" -t"$2" /dev/urandom; }
-# The same pod keeps both: its other containers may be running when this one is restarted.
+
+# This image's /bin/sh, and what `ldd` says that it needs: a loader, and libraries under the names by which it asks.
+copy_shell() {
+  rm -rf "$1.new"
+  mkdir "$1.new"
+  cp /bin/sh "$1.new/sh"
+  for library in $(ldd /bin/sh | grep -o '/[^ ]*'); do
+    cp "$library" "$1.new/"
+    case $library in */ld-*) cp "$library" "$1.new/loader" ;; esac
+  done
+  # Here, where its end says why: kube-apiserver's container could only say that it can't start.
+  "$1.new/loader" --library-path "$1.new" "$1.new/sh" -c : || {
+    echo "kube-apiserver can't be started: the shell that starts it doesn't run as a copy (above). The kubelet's folder" \
+      "of volumes must not be mounted with noexec, and /bin/sh of haproxy.image needs its loader." >&2
+    exit 1
+  }
+  mv "$1.new" "$1"
+}
+
+folder=$(dirname "$ADDRESS_FILE")
+if [ ! -d "$folder/shell" ]; then copy_shell "$folder/shell"; fi
 if [ -n "${TOKEN_FILE:-}" ] && [ ! -s "$TOKEN_FILE" ]; then
   # No group: its user is one of `system:authenticated`, and no more than that.
   user=upgrader:kube-apiserver-proxy
   printf '%s,%s,%s\n' "$(random 32 x1 | tr -d ' \n')" "$user" "$user" > "$TOKEN_FILE.new"
   mv "$TOKEN_FILE.new" "$TOKEN_FILE"
 fi
-if [ -s "$file" ]; then exit 0; fi
+if [ -s "$ADDRESS_FILE" ]; then exit 0; fi
 while :; do
   # Never 127.0.*.*: localhost and the node's resolver use it.
   set -- $(random 3 u1)
@@ -21,6 +42,6 @@ while :; do
   # /proc/net/tcp shows addresses in reverse, in hexadecimal.
   if ! grep -q "$(printf ' %02X%02X%02X7F:' "$c" "$b" "$a")" /proc/net/tcp; then break; fi
 done
-printf "PRIVATE_ADDRESS='127.%d.%d.%d'\n" "$a" "$b" "$c" > "$file.new"
-mv "$file.new" "$file"
-cat "$file"
+printf "PRIVATE_ADDRESS='127.%d.%d.%d'\n" "$a" "$b" "$c" > "$ADDRESS_FILE.new"
+mv "$ADDRESS_FILE.new" "$ADDRESS_FILE"
+cat "$ADDRESS_FILE"

@@ -46,7 +46,6 @@ refuses these.
 {{- $grace := .Values.gracefulShutdown -}}
 {{- $args := dict
   "advertise-address" "$(HOST_IP)"
-  "bind-address" "$(PRIVATE_ADDRESS)"
   "secure-port" (include "kube-apiserver.port" .)
   "permit-port-sharing" "true"
   "endpoint-reconciler-type" (include "kube-apiserver.reconciler" .)
@@ -112,19 +111,31 @@ keys of the cluster's CAs, which kube-apiserver doesn't need.
 {{- end }}
 {{- end }}
 
-{{/* Addresses: the node's, and the pod's private one, which its init container chose. */}}
-{{- define "kube-apiserver.env" -}}
+{{/*
+Starts kube-apiserver at the address that the pod's init container chose. Its image has no shell that could read a file
+into a flag, and kubelets before v1.35 can't (`fileKeyRef`): a shell with its libraries, copied by address.sh, becomes
+kube-apiserver. The schema refuses another bind-address.
+*/}}
+{{- define "kube-apiserver.command" -}}
+- /run/kube-apiserver/shell/loader
+- --library-path
+- /run/kube-apiserver/shell
+- /run/kube-apiserver/shell/sh
+- -c
+- . /run/kube-apiserver/address.env && exec "$0" "$@" --bind-address="$PRIVATE_ADDRESS"
+- kube-apiserver
+{{- end }}
+
+{{- define "kube-apiserver.host-ip" -}}
 - name: HOST_IP
   valueFrom:
     fieldRef:
       fieldPath: status.hostIP
-- name: PRIVATE_ADDRESS
-  valueFrom:
-    # kube-apiserver's image has no shell that could read a file into a flag.
-    fileKeyRef:
-      volumeName: runtime
-      path: address.env
-      key: PRIVATE_ADDRESS
+{{- end }}
+
+{{- define "kube-apiserver.address" -}}
+- name: ADDRESS_FILE
+  value: /run/kube-apiserver/address.env
 {{- end }}
 
 {{- define "kube-apiserver.token" -}}

@@ -32,6 +32,10 @@ def names(command: PlannedCommand) -> list[str] | None:
         ({"name": "kube-scheduler", "args": ["--a=1"]}, "kube-scheduler"),
         ({"name": "main", "args": ["kube-controller-manager", "--a=1"]}, "kube-controller-manager"),
         ({"name": "kube-proxy", "command": ["kube-proxy"], "args": [5, "--a=1", None]}, "kube-proxy"),
+        (
+            {"name": "kube-proxy", "command": ["/x/sh", "-c", 'exec "$0" "$@"', "kube-proxy"], "args": ["--a=1"]},
+            "kube-proxy",
+        ),
     ],
 )
 def test_command_of_a_component_is_read(world: World, container: dict[str, Any], component: str) -> None:

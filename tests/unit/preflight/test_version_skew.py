@@ -51,17 +51,17 @@ def test_a_kubelet_may_be_three_minors_behind(world: World) -> None:
     assert "4 minor versions behind v1.37.1" in world.find(check_version)["version.kubelet-older"].title
 
 
-@pytest.mark.parametrize(("kubelet", "refused"), [(V(1, 34, 9), True), (V(1, 35, 0), False), (V(1, 37, 1), False)])
-def test_kubelet_without_file_key_refs(world: World, kubelet: KubernetesVersion, refused: bool) -> None:
-    """The skew policy allows a kubelet of v1.34, which can't start the chart's kube-apiserver: `fileKeyRef`."""
+@pytest.mark.parametrize(("kubelet", "refused"), [(V(1, 31, 9), True), (V(1, 32, 0), False), (V(1, 37, 1), False)])
+def test_kubelet_of_a_controller_that_is_too_old(world: World, kubelet: KubernetesVersion, refused: bool) -> None:
+    """The skew policy allows a kubelet of v1.31 beside v1.34; the pods of the charts are made for v1.32 and later."""
     world.kubelet(kubelet)
     found = world.find(check_controller_kubelets)
     assert (found.keys() == {"kubelets.too-old"}) is refused
     if refused:
-        assert "to v1.35 or newer" in found["kubelets.too-old"].remedy
+        assert "to v1.32 or newer" in found["kubelets.too-old"].remedy
 
 
 def test_workers_kubelet_may_be_older(world: World) -> None:
     """No kube-apiserver runs there."""
-    world.observed = replace(world.observed, kubelets={**world.observed.kubelets, "worker-1": V(1, 34, 0)})
+    world.observed = replace(world.observed, kubelets={**world.observed.kubelets, "worker-1": V(1, 31, 0)})
     assert world.find(check_controller_kubelets) == {}
