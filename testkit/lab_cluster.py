@@ -59,6 +59,8 @@ class LabCluster:
     kept: Path
     clock_skew_seconds: float = 0.0
     """How much the clock of the `upgrader` commands is ahead of the nodes'."""
+    version: str = OLD
+    """At which it was adopted."""
 
     @property
     def folder(self) -> Path:
@@ -265,20 +267,22 @@ class LabCluster:
     def wait_after_boot(self) -> None:
         """Wait for new pods: the API still lists pods as Ready that the reboot ended."""
         Lab.find(self.name).wait_until_ready(240)
-        self.wait_healthy(OLD)
+        self.wait_healthy(self.version)
 
 
-def make_cluster(name: str, home: Path, *switches: str, clock_skew_seconds: float = 0.0) -> LabCluster:
-    """Bring a one-controller lab up at the old version, and adopt it; on any failure, remove it.
+def make_cluster(
+    name: str, home: Path, *switches: str, clock_skew_seconds: float = 0.0, version: str = OLD
+) -> LabCluster:
+    """Bring a one-controller lab up at a version, and adopt it; on any failure, remove it.
 
     `switches` are further options of `lab up`, such as `--registry`.
     """
-    cluster = LabCluster(name, home, home / "kept", clock_skew_seconds)
+    cluster = LabCluster(name, home, home / "kept", clock_skew_seconds, version)
     try:
-        cluster.lab("up", "--kubernetes", OLD, *switches)
+        cluster.lab("up", "--kubernetes", version, *switches)
         _must(cluster.upgrader("adopt", "--yes"))
         assert set(cluster.versions()) == set(COMPONENTS)
-        cluster.wait_healthy(OLD)
+        cluster.wait_healthy(version)
         cluster.keep_files()
         cluster.save()
     except BaseException:
