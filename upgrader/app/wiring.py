@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from upgrader.adapters.clock import SystemClock
@@ -45,6 +46,7 @@ from upgrader.ports import Clock, Helm, Kube, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.facts.collect import examine_all
+from upgrader.recover.facts.etcd_answers import ask_etcd
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
 
@@ -126,7 +128,8 @@ class Session:
             helm_timeout_seconds=self.settings.helm_timeout_seconds,
             severities=self.settings.severities,
             unreachable=self.memory.unreachable,
-            examine=lambda: examine_all(self.tools.hosts, self.cluster),
+            examine=partial(examine_all, self.tools.hosts, self.cluster),
+            ask_etcd=partial(ask_etcd, self.tools.hosts),
         )
 
     def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:

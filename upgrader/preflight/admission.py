@@ -10,7 +10,9 @@ from upgrader.gates.trial_pod import NO_DRY_RUN, trial_pod
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.plan import PlannedRelease
+from upgrader.ports import KubeObject
 from upgrader.preflight.context import PODS, PreflightContext
+from upgrader.preflight.first_few import first_few
 
 __all__ = ["check_admission"]
 
@@ -51,7 +53,7 @@ def _workload(
         return
     try:
         pod = trial_pod(item, without=_brought_fields(item, namespace, brought))
-        context.kube.create(PODS, pod, namespace, dry_run=True)
+        admitted = context.kube.create(PODS, pod, namespace, dry_run=True)
     except ApiUnavailable:
         raise
     except ApiError as error:
@@ -66,6 +68,32 @@ def _workload(
             error.message,
             remedies[0] if remedies else f"Change the values of release {release.name}, or what refuses them.",
         )
+        return
+    if limited := _added_limits(pod, admitted):
+        yield Finding(
+            "admission.limits",
+            "warning",
+            f"{name}: the API gives its pods limits that its chart doesn't have: {first_few(limited)}",
+            "A LimitRange or a webhook of the namespace adds them. At a limit of memory the kernel ends a container, "
+            "at one of CPU it is paused.",
+            f"kubectl -n {namespace} get limitranges; or set limits of your own in the values of release "
+            f"{release.name}.",
+        )
+
+
+def _added_limits(pod: KubeObject, admitted: KubeObject) -> list[str]:
+    """`CONTAINER: memory 128Mi` for each limit that the pod's own manifest doesn't have."""
+    wanted = {item["name"]: (item.get("resources") or {}).get("limits") or {} for item in _containers(pod)}
+    return [
+        f"{item['name']}: {kind} {value}"
+        for item in _containers(admitted)
+        for kind, value in ((item.get("resources") or {}).get("limits") or {}).items()
+        if kind not in wanted.get(item["name"], {})
+    ]
+
+
+def _containers(pod: KubeObject) -> list[KubeObject]:
+    return [*(pod["spec"].get("containers") or ()), *(pod["spec"].get("initContainers") or ())]
 
 
 def _untested(name: str, why: str) -> Finding:

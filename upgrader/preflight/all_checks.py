@@ -11,6 +11,8 @@ from upgrader.preflight.admission import check_admission
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.certificates import check_certificates
 from upgrader.preflight.cluster_credentials import check_signing_requests, check_tokens
+from upgrader.preflight.component_resources import check_resources
+from upgrader.preflight.component_skew import check_components
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.control_plane import check_control_plane
 from upgrader.preflight.controller_keys import check_keys
@@ -28,6 +30,8 @@ from upgrader.preflight.memory import check_memory
 from upgrader.preflight.namespaces import check_namespaces
 from upgrader.preflight.networks import check_networks
 from upgrader.preflight.nodes import check_nodes
+from upgrader.preflight.planned_etcd import check_planned_etcd
+from upgrader.preflight.pod_addresses import check_pod_addresses
 from upgrader.preflight.pod_checkpointer import check_checkpointer
 from upgrader.preflight.releases import check_releases
 from upgrader.preflight.removed_apis import check_removed_apis
@@ -58,8 +62,11 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("checkpointer", check_checkpointer),
     ("releases", check_releases),
     ("admission", check_admission),
+    ("resources", check_resources),
+    ("planned-etcd", check_planned_etcd),
     ("webhooks", check_webhooks),
     ("apis", check_served_apis),
+    ("components", check_components),
     ("removed-apis", check_removed_apis),
     ("flags", check_flags),
     ("feature-gates", check_feature_gates),
@@ -67,6 +74,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("namespaces", check_namespaces),
     ("disruption-budgets", check_disruption_budgets),
     ("networks", check_networks),
+    ("pod-addresses", check_pod_addresses),
     ("autoscalers", check_autoscalers),
     ("helm", check_helm),
     ("memory", check_memory),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, MutableSet, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from upgrader.model.cluster import Cluster
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.etcd_client import EtcdClient
 from upgrader.model.finding import Severity
 from upgrader.model.host_facts import Examined, HostFacts
 from upgrader.model.observed import Observed
@@ -24,6 +25,10 @@ SYSTEM = "kube-system"
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of static pods' mirror pods."""
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+
+def _nobody(host: Host, client: EtcdClient) -> Mapping[str, str]:
+    return dict.fromkeys(client.servers, f"{host.name} was not asked")
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,8 @@ class PreflightContext:
     """As `ask_instance` needs it."""
     examine: Callable[[], Sequence[Examined]] = tuple
     """Asks each controller over SSH for what only itself knows."""
+    ask_etcd: Callable[[Host, EtcdClient], Mapping[str, str] | None] = _nobody
+    """Asks etcd's servers from a controller: why each isn't healthy, "" for one that is. None: it lacks the files."""
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)
 
     @property

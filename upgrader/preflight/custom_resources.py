@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
-from upgrader.ports import Kind
+from upgrader.model.workload import parse_time
+from upgrader.ports import Kind, KubeObject
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.first_few import first_few
 from upgrader.preflight.service_backends import ServiceBackends
@@ -13,20 +14,29 @@ from upgrader.preflight.service_backends import ServiceBackends
 __all__ = ["check_custom_resources"]
 
 _DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", namespaced=False)
+_SETTLED_SECONDS = 600.0
 
 
 def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
-    """Definitions with several versions whose conversion webhook nothing answers."""
+    """Definitions whose conversion webhook nothing answers, that aren't served, or can't be deleted.
+
+    Several versions in which their objects may be stored are told, too.
+    """
     backends = ServiceBackends(context.kube)
     broken: dict[str, list[str]] = {}
+    refused: dict[str, list[str]] = {}
+    terminating: list[str] = []
+    several: list[str] = []
     for definition in context.kube.each(_DEFINITIONS):
-        name, spec = definition["metadata"]["name"], definition["spec"]
-        conversion = spec.get("conversion") or {}
-        if conversion.get("strategy") != "Webhook" or len(spec.get("versions") or ()) < 2:
-            continue
-        problem = backends.problem((conversion.get("webhook") or {}).get("clientConfig") or {})
-        if problem:
+        name, spec, status = definition["metadata"]["name"], definition["spec"], definition.get("status") or {}
+        if problem := _unconverted(spec, backends):
             broken.setdefault(problem, []).append(name)
+        if _is_stuck(context, definition):
+            terminating.append(name)
+        elif why := _refusal(status):
+            refused.setdefault(why, []).append(name)
+        if len(status.get("storedVersions") or ()) > 1:
+            several.append(f"{name} ({', '.join(status['storedVersions'])})")
     for problem, names in broken.items():  # one Service may convert hundreds of them
         yield Finding(
             "custom-resources.conversion",
@@ -36,3 +46,49 @@ def check_custom_resources(context: PreflightContext) -> Iterator[Finding]:
             "that is stored in another version.",
             "Repair the conversion webhook's backend.",
         )
+    for why, names in refused.items():
+        yield Finding(
+            "custom-resources.not-served",
+            "warning",
+            f"{first_few(names)}: the API doesn't serve it: {why}",
+            "Whoever works with it fails already, and so does a release that brings such an object.",
+            "Correct the definition, or delete it: kubectl describe customresourcedefinition",
+        )
+    if terminating:
+        yield Finding(
+            "custom-resources.terminating",
+            "warning",
+            f"these definitions can't be deleted: {first_few(terminating)}",
+            "Some of their objects have finalizers that nobody removes. They can be read, but no new one can be made.",
+            "Find those objects, and repair the controller that removes their finalizers.",
+        )
+    if several:
+        yield Finding(
+            "custom-resources.stored-versions",
+            "info",
+            f"objects may be stored in several versions: {first_few(several)}",
+            "Their next definition may not have the old version any more: the API refuses it until the objects are "
+            "stored anew.",
+            "Write each object once (kubectl get, then replace), and remove the old version from the definition's "
+            "status.storedVersions, or let StorageVersionMigration do it.",
+        )
+
+
+def _unconverted(spec: KubeObject, backends: ServiceBackends) -> str:
+    """Why objects of several versions can't be converted; "" where they can."""
+    conversion = spec.get("conversion") or {}
+    if conversion.get("strategy") != "Webhook" or len(spec.get("versions") or ()) < 2:
+        return ""
+    return backends.problem((conversion.get("webhook") or {}).get("clientConfig") or {})
+
+
+def _is_stuck(context: PreflightContext, definition: KubeObject) -> bool:
+    since = parse_time(definition["metadata"].get("deletionTimestamp"))
+    return since is not None and (context.clock.now() - since).total_seconds() >= _SETTLED_SECONDS
+
+
+def _refusal(status: KubeObject) -> str:
+    """Why the API server doesn't serve it; "" where it does, or hasn't said so yet."""
+    conditions = {item["type"]: item for item in status.get("conditions") or ()}
+    wrong = [conditions[kind] for kind in ("NamesAccepted", "Established") if kind in conditions]
+    return next((str(item.get("message") or item.get("reason")) for item in wrong if item["status"] == "False"), "")

@@ -18,6 +18,7 @@ from tests.unit.preflight.pki import client_certificate
 from tests.unit.recover.host_facts_json import host_facts
 from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.etcd_client import EtcdClient
 from upgrader.model.finding import Finding
 from upgrader.model.host_facts import Examined, HostFacts
 from upgrader.model.observed import Observed, ObservedRelease
@@ -80,6 +81,18 @@ class World:
             for host in self.cluster.controllers
         )
 
+    etcd: dict[str, str] = field(default_factory=dict)
+    """Address of etcd → why it doesn't answer from a controller, "" where it does."""
+    etcd_files: bool = True
+    """Whether the controllers have the files that the planned kube-apiserver asks etcd with."""
+    asked: list[tuple[str, EtcdClient]] = field(default_factory=list)
+    """(Controller, how it asked) for each question to etcd."""
+
+    def ask_etcd(self, host: Host, client: EtcdClient) -> dict[str, str] | None:
+        """As over SSH."""
+        self.asked.append((host.name, client))
+        return {url: self.etcd.get(url, "refused") for url in client.servers} if self.etcd_files else None
+
     def context(self) -> PreflightContext:
         """What a check is given."""
         return PreflightContext(
@@ -93,6 +106,7 @@ class World:
             300.0,
             Plan(self.observed.server, self.target, tuple(map(self._planned, self.manifests))),
             examine=self.examine,
+            ask_etcd=self.ask_etcd,
         )
 
     def _planned(self, name: str) -> PlannedRelease:

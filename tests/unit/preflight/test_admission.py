@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.preflight.conftest import World
+from tests.unit.preflight.conftest import World, workload
 from upgrader.errors import ApiError
 from upgrader.ports import Kind, KubeObject
 from upgrader.preflight.admission import check_admission
@@ -33,8 +33,9 @@ def test_pods_that_are_admitted(world: World, monkeypatch: pytest.MonkeyPatch) -
     """One pod of each workload is tried and none is created; an account that the release brings isn't named yet."""
     tried: list[tuple[KubeObject, str, bool]] = []
 
-    def create(kind: Kind, manifest: KubeObject, namespace: str, **more: Any) -> None:
+    def create(kind: Kind, manifest: KubeObject, namespace: str, **more: Any) -> KubeObject:
         tried.append((manifest, namespace, more["dry_run"]))
+        return manifest
 
     world.manifests["kubernetes"] = MANIFEST
     before = world.kube.list(PODS)
@@ -93,8 +94,9 @@ def test_what_the_release_itself_brings_is_no_reason(world: World, monkeypatch: 
     """A pod in a new namespace can't be tried yet, which is said; new classes are left out of the trial."""
     tried: list[KubeObject] = []
 
-    def create(kind: Kind, manifest: KubeObject, namespace: str, **more: Any) -> None:
+    def create(kind: Kind, manifest: KubeObject, namespace: str, **more: Any) -> KubeObject:
         tried.append(manifest)
+        return manifest
 
     world.manifests["kubernetes"] = BROUGHT
     found = world.find(check_admission)
@@ -112,3 +114,14 @@ def test_namespace_that_exists_is_tried(world: World) -> None:
     world.kube.put(Kind("v1", "namespaces", namespaced=False), {"metadata": {"name": "metallb-system"}})
     world.kube.refuses_dry_run = ApiError("exceeded quota: few")
     assert world.find(check_admission).keys() == {"admission.refused"}
+
+
+def test_limits_that_the_chart_does_not_have(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A LimitRange adds them, and the pod is admitted: a warning that names each; its own limits are no finding."""
+    own = {"name": "main", "resources": {"limits": {"memory": "1Gi"}}}
+    world.manifests["kubernetes"] = workload(own)
+    assert world.find(check_admission) == {}
+    limited = {"name": "main", "resources": {"limits": {"memory": "1Gi", "cpu": "100m"}}}
+    monkeypatch.setattr(world.kube, "create", lambda *_, **__: {"spec": {"containers": [limited]}})
+    found = world.find(check_admission)["admission.limits"]
+    assert found.severity == "warning" and found.title.endswith("doesn't have: main: cpu 100m")

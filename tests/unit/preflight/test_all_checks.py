@@ -37,6 +37,8 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
         "namespaces.unknown",
         "disruption-budgets.unknown",
         "networks.unknown",
+        "components.unknown",
+        "pod-addresses.unknown",
         "kubelet-access.unknown",
         "signing-requests.unknown",
         "tokens.unknown",

@@ -205,11 +205,47 @@ def test_conversion_without_a_backend(world: World) -> None:
     for number in range(4):
         world.kube.delete(DEFINITIONS, f"x{number}.example.com")
     backend(world)
-    assert world.find(check_custom_resources) == {}
+    assert world.find(check_custom_resources).keys() == {"custom-resources.stored-versions"}
     backend(world, ready=False)
     for spec in ({"versions": [{"name": "v1"}]}, {"conversion": {"strategy": "None"}}):
         world.kube.put(DEFINITIONS, {**definition, "spec": {**definition["spec"], **spec}})
-        assert world.find(check_custom_resources) == {}
+        assert "custom-resources.conversion" not in world.find(check_custom_resources)
+
+
+def test_objects_in_several_versions(world: World) -> None:
+    """The next definition may not have the old one any more: told, with the versions; one version is no finding."""
+    widgets: dict[str, Any] = {"metadata": {"name": "widgets.example.com"}, "spec": {"versions": []}}
+    world.kube.put(DEFINITIONS, {**widgets, "status": {"storedVersions": ["v1"]}})
+    assert world.find(check_custom_resources) == {}
+    world.kube.put(DEFINITIONS, {**widgets, "status": {"storedVersions": ["v1beta1", "v1"]}})
+    found = world.find(check_custom_resources)["custom-resources.stored-versions"]
+    assert (found.severity, "widgets.example.com (v1beta1, v1)" in found.title) == ("info", True)
+
+
+def test_definition_that_the_api_does_not_serve(world: World) -> None:
+    """The API server's own reason; a new definition, which has no conditions yet, is no finding."""
+    gadgets: dict[str, Any] = {"metadata": {"name": "gadgets.example.com"}, "spec": {"versions": []}}
+    world.kube.put(DEFINITIONS, gadgets)
+    assert world.find(check_custom_resources) == {}
+    conditions = [
+        {"type": "Established", "status": "False", "message": "not all names are accepted"},
+        {"type": "NamesAccepted", "status": "False", "message": '"Widget" is already in use'},
+    ]
+    world.kube.put(DEFINITIONS, {**gadgets, "status": {"conditions": conditions}})
+    found = world.find(check_custom_resources)["custom-resources.not-served"]
+    assert found.severity == "warning" and '"Widget" is already in use' in found.title
+    conditions = [{"type": kind, "status": "True"} for kind in ("Established", "NamesAccepted")]
+    world.kube.put(DEFINITIONS, {**gadgets, "status": {"conditions": conditions}})
+    assert world.find(check_custom_resources) == {}
+
+
+def test_definition_that_can_not_be_deleted(world: World) -> None:
+    """After ten minutes, as with namespaces."""
+    meta = {"name": "gadgets.example.com", "deletionTimestamp": world.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")}
+    world.kube.put(DEFINITIONS, {"metadata": meta, "spec": {"versions": []}})
+    assert world.find(check_custom_resources) == {}
+    world.clock.sleep(601)
+    assert "gadgets.example.com" in world.find(check_custom_resources)["custom-resources.terminating"].title
 
 
 def test_namespace_that_can_not_be_deleted(world: World) -> None:

@@ -1,0 +1,58 @@
+"""The planned control plane asks for the CPU and memory that it needs, and no limit takes them away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.model.finding import Finding
+from upgrader.model.manifest import Manifest, objects_in
+from upgrader.preflight.context import COMPONENTS, PreflightContext
+from upgrader.preflight.memory import APISERVER_BYTES, quantity
+
+__all__ = ["check_resources"]
+
+_API_SERVER = "kube-apiserver"
+
+
+def check_resources(context: PreflightContext) -> Iterator[Finding]:
+    """The components' own containers in what the run installs or changes."""
+    for release in context.changing:
+        for name, item in objects_in(release.after).items():
+            if item["kind"] in ("Deployment", "DaemonSet"):
+                for container in item["spec"]["template"]["spec"].get("containers") or ():
+                    if container["name"] in COMPONENTS:
+                        yield from _judged(release.name, name, container)
+
+
+def _judged(release: str, workload: str, container: Manifest) -> Iterator[Finding]:
+    component, resources = container["name"], container.get("resources") or {}
+    limits = resources.get("limits") or {}
+    # A limit without a request is the request, too.
+    requests = {**limits, **(resources.get("requests") or {})}
+    missing = [kind for kind in ("cpu", "memory") if not requests.get(kind)]
+    if missing:
+        yield Finding(
+            "resources.no-request",
+            "warning",
+            f"release {release}: {component} requests no {' and no '.join(missing)}",
+            f"{workload} is placed as if it needed none, and is among the first to suffer when its node has none left.",
+            f"Set resources.requests of {component} in the values of release {release}.",
+        )
+    if limits.get("cpu"):
+        yield Finding(
+            "resources.cpu-limit",
+            "warning",
+            f"release {release}: {component} is limited to {limits['cpu']} of CPU",
+            "At its limit it is paused, though the node may be idle: requests and leases time out, most likely while "
+            "it starts.",
+            f"Remove the CPU limit from the values of release {release}; a request is enough.",
+        )
+    memory = limits.get("memory")
+    if component == _API_SERVER and memory and quantity(str(memory)) < APISERVER_BYTES:
+        yield Finding(
+            "resources.memory-limit",
+            "error",
+            f"release {release}: {component} is limited to {memory} of memory",
+            f"An idle one needs {APISERVER_BYTES / 2**20:,.0f} MiB: the kernel would end it again and again.",
+            f"Remove the limit from the values of release {release}, or raise it.",
+        )
