@@ -35,3 +35,14 @@ def test_every_version_knows_the_flags_of_the_charts(
         for flag in given if version >= OLDEST else ():
             known = known_flags()[name, flag.name]
             assert known.known_by(version) and not known.deprecated_by(version), f"{version}: --{flag.name}"
+
+
+@pytest.mark.parametrize(("chart", "values", "kind", "name"), WORKLOADS)
+def test_components_emulate_the_older_minor_that_is_given(
+    render: Render, chart: str, values: dict[str, Any], kind: str, name: str
+) -> None:
+    """kube-proxy has no such flag; extra flags win; without the value, the manifest is what it was before."""
+    container = render(chart, {**values, "emulatedVersion": "1.36"}).container(kind, name, name)
+    given = "--emulated-version=1.36" in container.get("args", ())
+    assert given is (name != "kube-proxy")
+    assert render(chart, {**values, "emulatedVersion": ""}).text == render(chart, values).text

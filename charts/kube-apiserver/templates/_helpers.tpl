@@ -77,6 +77,9 @@ refuses these.
   "enable-admission-plugins" "NodeRestriction"
   "enable-bootstrap-token-auth" "true"
 -}}
+{{- with .Values.emulatedVersion }}
+{{- $_ := set $args "emulated-version" . }}
+{{- end }}
 {{- if .Values.health.token }}
 {{- if hasKey .Values.extraArgs "token-auth-file" }}
 {{- fail "health.token: kube-apiserver reads one token-auth-file only, and extraArgs sets it. Remove it there, or set health.token to false" }}

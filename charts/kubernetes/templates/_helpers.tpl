@@ -69,6 +69,9 @@ helm.sh/resource-policy: keep
 {{- $_ := set $own "cluster-cidr" . }}
 {{- $_ := set $own "allocate-node-cidrs" "true" }}
 {{- end }}
+{{- with .Values.emulatedVersion }}
+{{- $_ := set $own "emulated-version" . }}
+{{- end }}
 {{- include "kubernetes.args" (list .Values.controllerManager.extraArgs $own) }}
 {{- end }}
 
@@ -80,6 +83,9 @@ helm.sh/resource-policy: keep
   "bind-address" "0.0.0.0"
   "leader-elect" "true"
 -}}
+{{- with .Values.emulatedVersion }}
+{{- $_ := set $own "emulated-version" . }}
+{{- end }}
 {{- include "kubernetes.args" (list .Values.scheduler.extraArgs $own) }}
 {{- end }}
 
