@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from upgrader.errors import ApiError
+from upgrader.model.api_lifecycle import Minor
+from upgrader.model.emulation import ServerVersion, emulated_in, minor_of
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.release import ReleaseSpec, last_good
 from upgrader.model.version import KubernetesVersion
@@ -13,6 +15,7 @@ from upgrader.ports import Helm, Kind, Kube
 
 __all__ = ["kubelet_versions", "observe", "observe_release"]
 
+API_SERVER = "kube-apiserver"
 NODES = Kind("v1", "nodes", namespaced=False)
 
 
@@ -23,13 +26,26 @@ def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec]) -> Observed
         versions = pool.submit(_versions, kube)
         found = {spec.name: observe_release(helm, spec) for spec in releases}
         server, kubelets = versions.result()
-    return Observed(server, kubelets, found)
+    return Observed(server.binary, kubelets, found, _emulated(server, found))
 
 
-def _versions(kube: Kube) -> tuple[KubernetesVersion, dict[str, KubernetesVersion]]:
+def _versions(kube: Kube) -> tuple[ServerVersion, dict[str, KubernetesVersion]]:
     """The API server's version, and each node's kubelet's."""
-    server = json.loads(kube.raw("/version"))["gitVersion"]
-    return KubernetesVersion.parse(server), kubelet_versions(kube)
+    try:
+        server = ServerVersion.parse(kube.raw("/version"))
+    except ValueError as error:
+        remedy = "Check what answers there: kubectl get --raw /version"
+        raise ApiError(f"the API server's version can't be read: {error}", remedy=remedy) from error
+    return server, kubelet_versions(kube)
+
+
+def _emulated(server: ServerVersion, releases: Mapping[str, ObservedRelease]) -> Minor | None:
+    """What answers, and what kube-apiserver's release has: in an interrupted rollout, only one of them emulates."""
+    installed = releases.get(API_SERVER)
+    planned = emulated_in(installed.manifest) if installed else None
+    running = minor_of(server.serves_as)
+    found = [minor for minor in (planned, running) if minor is not None and minor < minor_of(server.binary)]
+    return min(found, default=None)
 
 
 def kubelet_versions(kube: Kube) -> dict[str, KubernetesVersion]:

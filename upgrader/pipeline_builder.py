@@ -12,6 +12,7 @@ from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.gates.workload_watcher import watch_workloads
+from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
@@ -81,15 +82,17 @@ class PipelineBuilder:
         """
         return Pipeline(tuple(self._undo(step, state.current) for step in state.rollback_order if step.to_undo))
 
-    def replan(self, state: RunState, intended: Sequence[IntendedStep], observed: Observed) -> Plan:
+    def replan(
+        self, state: RunState, intended: Sequence[IntendedStep], observed: Observed, emulated: Minor | None = None
+    ) -> Plan:
         """Plan a run again as at its start, if the pipeline is still the same.
 
         Steps that have begun are planned from their restore points. Raises HelmError when Helm no longer has such a
         revision.
         """
-        now = plan_run(intended, observed, self.settings.target)
+        now = plan_run(intended, observed, self.settings.target, emulated)
         steps = tuple(self._as_planned(step, state) for step in now.steps)
-        return Plan(state.current or observed.server, now.target, steps)
+        return replace(now, current=state.current or observed.server, steps=steps)
 
     def _as_planned(self, step: PlannedStep, state: RunState) -> PlannedStep:
         if isinstance(step, PlannedPlaybook):

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import yaml
 
+from upgrader.model.api_lifecycle import Minor
+from upgrader.model.emulation import minor_of, minor_text
 from upgrader.model.images import images_in
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.masked_manifest import masked
@@ -20,7 +22,15 @@ from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.redaction.patterns import mask_patterns
 
-__all__ = ["IntendedRelease", "IntendedStep", "object_changes", "observed_after", "plan_run", "wanted_steps"]
+__all__ = [
+    "IntendedRelease",
+    "IntendedStep",
+    "emulation_after",
+    "object_changes",
+    "observed_after",
+    "plan_run",
+    "wanted_steps",
+]
 
 VERSIONED_RELEASES = ("kube-apiserver", "kubernetes")
 """The built-in charts whose `kubernetesVersion` value a run sets to its target."""
@@ -37,8 +47,23 @@ class IntendedRelease:
 IntendedStep = IntendedRelease | PlannedPlaybook
 
 
-def wanted_steps(settings: Settings, charts: Path) -> Iterator[ReleaseSpec | PlannedPlaybook]:
-    """The intended pipeline at the target version; `charts` is the folder of the built-in charts."""
+def emulation_after(settings: Settings, observed: Observed, *, last: bool = True) -> Minor | None:
+    """The minor that the components emulate after a run to the settings' target; None: their own.
+
+    Of several hops only the last one can emulate: the next would need a finalize first. A cluster that emulates does
+    so until `upgrader finalize`, whatever the settings say by then.
+    """
+    wanted = (settings.emulation and last) or observed.emulated is not None
+    return observed.minor if wanted and observed.minor < minor_of(settings.target) else None
+
+
+def wanted_steps(
+    settings: Settings, charts: Path, emulated: Minor | None = None
+) -> Iterator[ReleaseSpec | PlannedPlaybook]:
+    """The intended pipeline at the target version; `charts` is the folder of the built-in charts.
+
+    `emulated` is the minor that the components emulate; None: their own.
+    """
     for item in settings.pipeline:
         if isinstance(item, PlaybookSettings):
             yield PlannedPlaybook(item.playbook, item.undo)
@@ -46,18 +71,26 @@ def wanted_steps(settings: Settings, charts: Path) -> Iterator[ReleaseSpec | Pla
         values: dict[str, Any] = dict(item.values)
         if item.chart is None and item.name in VERSIONED_RELEASES:
             values["kubernetesVersion"] = str(settings.target)
+            values.pop("emulatedVersion", None)  # whatever the file says: only `upgrader finalize` ends an emulation
+            if emulated is not None:
+                values["emulatedVersion"] = minor_text(emulated)
         yield ReleaseSpec(item.name, item.namespace, item.chart or charts / item.name, values)
 
 
-def plan_run(intended: Sequence[IntendedStep], observed: Observed, target: KubernetesVersion) -> Plan:
-    """Compare each release's rendered manifest with its last good one, in the pipeline's order."""
+def plan_run(
+    intended: Sequence[IntendedStep], observed: Observed, target: KubernetesVersion, emulated: Minor | None = None
+) -> Plan:
+    """Compare each release's rendered manifest with its last good one, in the pipeline's order.
+
+    `emulated` is the minor that the components emulate in `intended`.
+    """
     steps: list[PlannedStep] = []
     for item in intended:
         if isinstance(item, PlannedPlaybook):
             steps.append(item)
         else:
             steps.append(_plan_release(item, observed.releases[item.spec.name]))
-    return Plan(observed.server, target, tuple(steps))
+    return Plan(observed.server, target, tuple(steps), emulated)
 
 
 def observed_after(plan: Plan, before: Observed) -> Observed:
@@ -68,7 +101,7 @@ def observed_after(plan: Plan, before: Observed) -> Observed:
             history = before.releases[step.name].history
             deployed = Revision(history[-1].number + 1 if history else 1, "deployed")
             releases[step.name] = ObservedRelease((*history, deployed), step.after)
-    return Observed(plan.target, before.kubelets, releases)
+    return Observed(plan.target, before.kubelets, releases, plan.emulated)
 
 
 def _plan_release(item: IntendedRelease, now: ObservedRelease) -> PlannedRelease:

@@ -27,6 +27,7 @@ from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed, UpgraderError
 from upgrader.gates.continuity.continuity import Continuity, removed_by_plan
+from upgrader.model.emulation import minor_text
 from upgrader.model.event import (
     ChangedSeverity,
     Event,
@@ -80,7 +81,7 @@ def execute_run(
     """
     settings, clock = session.settings, session.tools.clock
     target = plan.target if plan else None
-    name = f"{clock.now():%Y%m%dT%H%M%S}-{target or kind}"
+    name = f"{clock.now():%Y%m%dT%H%M%S}-{target if kind is RunKind.UPGRADE else kind}"
     runs = settings.folder / "runs"
     prune(runs, settings.keep_runs)
     folder = runs / name
@@ -93,6 +94,7 @@ def execute_run(
         target=target,
         current=plan.current if plan else None,
         goal=goal,
+        emulated=minor_text(plan.emulated) if plan and plan.emulated else "",
         on_failure=on_failure or settings.on_failure,
         inputs=step_inputs(plan) if plan else (),
         sequence=held.lock.sequence if held else 0,

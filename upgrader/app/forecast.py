@@ -38,7 +38,7 @@ def forecast(
     for version in later:
         observed = observed_after(plan, observed)
         there = session.at(version)
-        plan = there.plan(observed)
+        plan = there.plan(observed, last=version == later[-1])
         findings = there.preflight(observed, plan, _ABOUT_THE_TARGET)
         yield Forecast(plan, tuple(_ahead(finding, plan) for finding in findings))
 

@@ -17,6 +17,7 @@ from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UsageError
+from upgrader.model.api_lifecycle import Minor, parse_minor
 from upgrader.model.event import RunResumed
 from upgrader.model.plan import Plan
 from upgrader.pipeline import Pipeline
@@ -94,7 +95,8 @@ def _pipeline(session: Session, state: RunState, *, accept_changes: bool) -> tup
     builder = session.builder.since(state.health_before)
     if state.rolling_back:
         return builder.rollback(state), None
-    plan = builder.replan(state, session.intended(), session.observe())
+    emulated = _emulated(state)
+    plan = builder.replan(state, session.intended(emulated), session.observe(), emulated)
     pipeline = builder.forward(plan)
     names = tuple(item.step.name for item in pipeline.steps)
     if names != state.planned:
@@ -111,3 +113,14 @@ def _pipeline(session: Session, state: RunState, *, accept_changes: bool) -> tup
             "repeated); or undo the run: upgrader rollback.",
         )
     return pipeline, plan
+
+
+def _emulated(state: RunState) -> Minor | None:
+    """As the run began: what answers in the middle of it may emulate, or not."""
+    try:
+        return parse_minor(state.emulated)
+    except ValueError as error:
+        raise UsageError(
+            f"the journal of run {state.run} can't be followed: {state.emulated!r} is no minor version to emulate",
+            remedy="Start a new run with: upgrader run",
+        ) from error

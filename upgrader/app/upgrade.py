@@ -190,7 +190,7 @@ class _Planned:
         observed, settings = session.observe(), session.settings
         first, *later = upgrade_path(observed.server, settings.target, settings.through)[:most]
         there = session.at(first)
-        return cls(there, observed, there.plan(observed), tuple(later))
+        return cls(there, observed, there.plan(observed, last=not later), tuple(later))
 
     def checked(self, skips: Skips) -> CheckedPlan:
         """With what every check finds, and what is known of the later hops."""

@@ -31,6 +31,7 @@ from upgrader.engine.locks.fenced_playbooks import FencedPlaybooks
 from upgrader.errors import ApiError
 from upgrader.gates.critical_workloads import read_health_before
 from upgrader.gates.gate_memory import GateMemory
+from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
@@ -41,7 +42,7 @@ from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import observe
 from upgrader.pipeline_builder import PipelineBuilder
-from upgrader.planner import IntendedRelease, IntendedStep, plan_run, wanted_steps
+from upgrader.planner import IntendedRelease, IntendedStep, emulation_after, plan_run, wanted_steps
 from upgrader.ports import Clock, Helm, Kube, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
@@ -96,13 +97,17 @@ class Session:
         """Read from the cluster what the pipeline needs to know."""
         return observe(self.tools.kube, self.tools.helm, wanted_releases(self.settings))
 
-    def plan(self, observed: Observed) -> Plan:
-        """What a run would change. Raises HelmError for values that a chart's schema refuses."""
-        return plan_run(self.intended(), observed, self.settings.target)
+    def plan(self, observed: Observed, *, last: bool = True) -> Plan:
+        """What a run would change. Raises HelmError for values that a chart's schema refuses.
 
-    def intended(self) -> tuple[IntendedStep, ...]:
-        """The pipeline as it should be at the target, each chart rendered."""
-        return intended_steps(self.settings, self.tools.helm)
+        `last`: whether the run is the last of several hops.
+        """
+        emulated = emulation_after(self.settings, observed, last=last)
+        return plan_run(self.intended(emulated), observed, self.settings.target, emulated)
+
+    def intended(self, emulated: Minor | None) -> tuple[IntendedStep, ...]:
+        """The pipeline as it should be at the target, each chart rendered; `emulated`: the minor that it emulates."""
+        return intended_steps(self.settings, self.tools.helm, emulated)
 
     def preflight(self, observed: Observed, plan: Plan, families: Collection[str] = ()) -> tuple[Finding, ...]:
         """The findings of every check, or of those of some families."""
@@ -178,13 +183,15 @@ def wanted_releases(settings: Settings) -> tuple[ReleaseSpec, ...]:
     return tuple(item for item in wanted_steps(settings, charts_folder()) if isinstance(item, ReleaseSpec))
 
 
-def intended_steps(settings: Settings, helm: Helm, *, offline: bool = False) -> tuple[IntendedStep, ...]:
+def intended_steps(
+    settings: Settings, helm: Helm, emulated: Minor | None = None, *, offline: bool = False
+) -> tuple[IntendedStep, ...]:
     """The pipeline as it should be at the settings' target, each chart rendered (`offline`: without the API)."""
 
     def rendered(spec: ReleaseSpec) -> IntendedRelease:
         return IntendedRelease(spec, helm.render(spec, target=settings.target, offline=offline))
 
-    wanted = wanted_steps(settings, charts_folder())
+    wanted = wanted_steps(settings, charts_folder(), emulated)
     return tuple(item if isinstance(item, PlannedPlaybook) else rendered(item) for item in wanted)
 
 

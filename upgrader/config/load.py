@@ -118,6 +118,7 @@ def read_folder(
         dynamic_inventory=file.cluster.dynamic_inventory,
         helm_timeout_seconds=file.helm.timeout,
         on_failure=file.policy.on_failure,
+        emulation=file.policy.emulation,
         keep_runs=file.policy.keep_runs,
         through=tuple(file.through),
         recovery=RecoverySettings(file.policy.recovery.enabled, file.policy.recovery.after),

@@ -153,6 +153,11 @@ class PolicySection(_Model):
         description="`rollback-run` undoes every step of the run, the last one first; `rollback-step` only the one "
         "that failed; `stop` leaves everything as it is.",
     )
+    emulation: bool = Field(
+        default=Settings.emulation,
+        description="Whether a run to the next minor can be taken back later: the new kube-apiserver, "
+        "kube-controller-manager and kube-scheduler emulate the old minor until `upgrader finalize`.",
+    )
     recovery: RecoverySection = RecoverySection()
     keep_runs: int = Field(
         default=Settings.keep_runs,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, MutableSet
 from dataclasses import dataclass, field
 
@@ -14,7 +13,9 @@ from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.gates.remedies import describe_workload
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.gates.workload_reading import read_workload
+from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.emulation import ServerVersion, minor_of, minor_text
 from upgrader.model.outcome import Verdict, VerdictKind, holds, pending, unknown
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import Pod, WorkloadRef
@@ -29,8 +30,8 @@ _CONTAINER = "kube-apiserver"
 class ApiServerGate:
     """Each controller has a Ready pod, which itself answers `/readyz` and `/version`; then one round trip.
 
-    `target` None accepts any version. The round trip writes and deletes a ConfigMap `upgrader-probe-…` in kube-system,
-    the only change that any gate makes.
+    `target` None accepts any version, and any emulation. The round trip writes and deletes a ConfigMap
+    `upgrader-probe-…` in kube-system, the only change that any gate makes.
     """
 
     kube: Kube
@@ -41,6 +42,10 @@ class ApiServerGate:
     """On which the instances listen, at their nodes' own addresses."""
     unreachable: MutableSet[str] = field(default_factory=set)
     """The instances that can't be reached from here, as `ask_instance` finds out."""
+    emulated: Minor | None = None
+    """The minor that they are to emulate; None: their own."""
+    compatible: Minor | None = None
+    """The oldest minor beside which they are to serve; None: any."""
 
     @property
     def name(self) -> str:
@@ -105,19 +110,27 @@ class ApiServerGate:
         if self.target is None:
             return None
         try:
-            reported = str(json.loads(self._ask(pod, "/version"))["gitVersion"])
-            running = KubernetesVersion.parse(reported)
+            running = ServerVersion.parse(self._ask(pod, "/version"))
         except (ValueError, KeyError, TypeError, UsageError) as error:
             return unknown(
                 f"kube-apiserver on {host.name} does not report its version: {error}",
                 remedy=f"Check what answers there: kubectl get --raw /version --server {server}",
             )
-        if running != self.target:
-            return pending(
-                f"kube-apiserver on {host.name} is {reported}, not {self.target}",
-                remedy=describe_workload(self.ref),
-            )
+        differs = self._differs(running, self.target)
+        if differs:
+            return pending(f"kube-apiserver on {host.name} {differs}", remedy=describe_workload(self.ref))
         return None
+
+    def _differs(self, running: ServerVersion, target: KubernetesVersion) -> str:
+        """What an instance is instead of what was asked; what it doesn't report doesn't differ, unless it was asked."""
+        if running.binary != target:
+            return f"is {running.binary}, not {target}"
+        wanted = self.emulated or minor_of(target)
+        if running.emulated != wanted and (running.emulated or self.emulated):
+            return f"emulates {_minor(running.emulated)}, not {_minor(wanted)}"
+        if self.compatible and running.compatible != self.compatible:
+            return f"is compatible with {_minor(running.compatible)}, not with {_minor(self.compatible)}"
+        return ""
 
     def _ask(self, pod: Pod, path: str) -> str:
         return ask_instance(self.kube, pod, self.port, path, unreachable=self.unreachable)
@@ -131,4 +144,10 @@ class ApiServerGate:
             )
         count = len(self.cluster.controllers)
         version = f" at {self.target}" if self.target else ""
+        if self.target and self.emulated:
+            version += f", emulating {_minor(self.emulated)}"
         return holds(f"kube-apiserver: {count} of {count} instances ready{version}; write, watch and read work")
+
+
+def _minor(minor: Minor | None) -> str:
+    return minor_text(minor) if minor else "a minor that it does not report"

@@ -9,7 +9,7 @@ from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.model.workload import Pod
 from upgrader.ports import Kube
 
-__all__ = ["API_SERVER", "ask_instance", "instance_address", "secure_port"]
+__all__ = ["API_SERVER", "ask_instance", "instance_address", "instance_flags", "secure_port"]
 
 API_SERVER = "kube-apiserver"
 _PORT_FLAG = "--secure-port="
@@ -18,14 +18,18 @@ _DEFAULT_PORT = 6443
 _NOT_READY = 500
 
 
-def secure_port(spec: Mapping[str, Any]) -> int:
-    """The port on which the kube-apiserver of a pod with this spec serves HTTPS."""
+def instance_flags(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The command line of the kube-apiserver of a pod with this spec."""
     for container in spec.get("containers") or ():
         if container["name"] == API_SERVER:
-            flags = map(str, (*(container.get("command") or ()), *(container.get("args") or ())))
-            ports = [flag.removeprefix(_PORT_FLAG) for flag in flags if flag.startswith(_PORT_FLAG)]
-            return int(ports[-1]) if ports else _DEFAULT_PORT
-    return _DEFAULT_PORT
+            return tuple(map(str, (*(container.get("command") or ()), *(container.get("args") or ()))))
+    return ()
+
+
+def secure_port(spec: Mapping[str, Any]) -> int:
+    """The port on which the kube-apiserver of a pod with this spec serves HTTPS."""
+    ports = [flag.removeprefix(_PORT_FLAG) for flag in instance_flags(spec) if flag.startswith(_PORT_FLAG)]
+    return int(ports[-1]) if ports else _DEFAULT_PORT
 
 
 def instance_address(pod: Pod, port: int) -> str:

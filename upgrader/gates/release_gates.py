@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from upgrader.gates.apiserver_gate import ApiServerGate
-from upgrader.gates.apiserver_instance import secure_port
+from upgrader.gates.apiserver_instance import instance_flags, secure_port
 from upgrader.gates.checkpoint_gate import CheckpointGate
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.gate_memory import GateMemory
@@ -15,6 +15,7 @@ from upgrader.gates.node_health import NodeHealth
 from upgrader.gates.nodes_gate import NodesGate
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster
+from upgrader.model.emulation import compatible_with, emulated_by
 from upgrader.model.health_before import NONE, HealthBefore, Share
 from upgrader.model.settings import BUILT_IN_CHARTS, GatePolicy, WorkloadGate
 from upgrader.model.version import KubernetesVersion
@@ -76,8 +77,12 @@ class GateCatalog:
             # Ours must run somewhere; a chart of the user's may be for nodes that this cluster doesn't have.
             gates.append(RolloutGate(self.kube, ref, allow_none=release not in BUILT_IN_CHARTS, absent=self._absent))
             if ref.name == release == "kube-apiserver":
-                port = secure_port(pod_spec(manifest, ref.name))
-                gates.append(ApiServerGate(self.kube, self.cluster, ref, target, port, self.memory.unreachable))
+                spec = pod_spec(manifest, ref.name)
+                port, flags = secure_port(spec), instance_flags(spec)
+                asked = {"emulated": emulated_by(flags), "compatible": compatible_with(flags)}
+                gates.append(
+                    ApiServerGate(self.kube, self.cluster, ref, target, port, self.memory.unreachable, **asked)
+                )
             elif ref.name == release == "pod-checkpointer":
                 gates.append(CheckpointGate(self.kube, self.cluster, ref))
         return tuple(map(self.run, gates))

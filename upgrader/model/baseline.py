@@ -55,7 +55,7 @@ class Baseline:
     """What is compared after each step. An empty field was not compared; `not_compared` says why."""
 
     version: str
-    """Of the API server that answered."""
+    """Of the API server that answered: where it emulates an older minor, the first of that one."""
     secret_digest: str = ""
     """SHA-256 of the value in the Secret that was written; "" when none could be."""
     token_seconds: int = 0

@@ -197,6 +197,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "signing-requests.pending": "warning",
     "tokens.long-lived": "info",
     "version.downgrade": "error",
+    "version.emulating": "error",
     "version.kubelet-ahead": "warning",
     "version.kubelet-newer": "error",
     "version.kubelet-older": "error",

@@ -76,7 +76,7 @@ class RunStarted:
     steps: tuple[str, ...]
     folder: str
     target: KubernetesVersion | None = None
-    """The version to upgrade to; None for every other kind of run."""
+    """The version that an upgrade or a finalize leads to; None for every other kind of run."""
     current: KubernetesVersion | None = None
     """The API server's version before the run; None for every other kind of run."""
     on_failure: OnFailure = "rollback-run"
@@ -89,6 +89,8 @@ class RunStarted:
     severities: tuple[ChangedSeverity, ...] = ()
     goal: KubernetesVersion | None = None
     """The version that an upgrade is on the way to, which may be several minors after `target`; None: unknown."""
+    emulated: str = ""
+    """The older minor that the components emulate after the run, such as `1.36`; "": their own."""
 
 
 @dataclass(frozen=True)

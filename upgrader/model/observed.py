@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from upgrader.model.api_lifecycle import Minor
+from upgrader.model.emulation import minor_of
 from upgrader.model.release import Revision
 from upgrader.model.version import KubernetesVersion
 
@@ -36,3 +38,10 @@ class Observed:
     server: KubernetesVersion
     kubelets: Mapping[str, KubernetesVersion]
     releases: Mapping[str, ObservedRelease]
+    emulated: Minor | None = None
+    """The older minor that the API server emulates, or is to emulate by its release; None: none."""
+
+    @property
+    def minor(self) -> Minor:
+        """The minor whose APIs and features the cluster has."""
+        return self.emulated or minor_of(self.server)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from upgrader.model.api_lifecycle import Minor
 from upgrader.model.masked_manifest import masked_text
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
@@ -75,6 +76,8 @@ class Plan:
     current: KubernetesVersion
     target: KubernetesVersion
     steps: tuple[PlannedStep, ...]
+    emulated: Minor | None = None
+    """The older minor that the components emulate afterwards; None: their own."""
 
     @property
     def digest(self) -> str:

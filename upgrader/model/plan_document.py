@@ -7,12 +7,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, Self
 
+from upgrader.model.emulation import minor_of, minor_text
 from upgrader.model.finding import Finding
 from upgrader.model.images import ImageChange, image_changes
 from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedStep
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["FORMAT_VERSION", "HostChange", "HopDocument", "HostChanges", "PlanDocument", "StepDocument", "Undo"]
+__all__ = [
+    "FORMAT_VERSION",
+    "Emulation",
+    "HopDocument",
+    "HostChange",
+    "HostChanges",
+    "PlanDocument",
+    "StepDocument",
+    "Undo",
+]
 
 FORMAT_VERSION: Literal["1.2"] = "1.2"
 """Of the JSON: the second number goes up when fields are added, the first when a reader would misunderstand them."""
@@ -100,6 +110,41 @@ class StepDocument:
 
 
 @dataclass(frozen=True)
+class Emulation:
+    """The older minor that kube-apiserver, kube-controller-manager and kube-scheduler emulate after the run, until
+    `upgrader finalize`.
+    """
+
+    version: str
+    """Such as `1.36`."""
+    begins: bool
+    """Whether it begins with this run; otherwise it goes on."""
+    not_covered: tuple[str, ...]
+    """What is not emulated, each in a sentence."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> Emulation | None:
+        """What a plan emulates."""
+        if plan.emulated is None:
+            return None
+        version = minor_text(plan.emulated)
+        return cls(version, minor_of(plan.current) == plan.emulated, _not_covered(plan.target, version))
+
+    def __str__(self) -> str:
+        verb = "begins to emulate" if self.begins else "goes on to emulate"
+        return f"the control plane {verb} {self.version}; `upgrader finalize` ends it, and is the point of no return"
+
+
+def _not_covered(target: KubernetesVersion, version: str) -> tuple[str, ...]:
+    return (
+        f"Flags: {target} knows its own; one that it has lost ends a component at once (check `flags`).",
+        f"kube-proxy: it emulates nothing, and runs as {target}.",
+        f"Kubelets: upgrade none beyond {version} before `upgrader finalize`; a rollback refuses newer ones.",
+        "etcd, CoreDNS and everything else: they are as they are installed.",
+    )
+
+
+@dataclass(frozen=True)
 class HopDocument:
     """What the run to one version would change, and what the checks found. No secret has its value in it."""
 
@@ -113,6 +158,7 @@ class HopDocument:
     """The first step that nothing rolls back: once it has begun, neither it nor a step before it is rolled back."""
     steps: tuple[StepDocument, ...]
     findings: tuple[Finding, ...]
+    emulation: Emulation | None = None
 
     @classmethod
     def of(
@@ -134,6 +180,7 @@ class HopDocument:
             next((step.name for step in steps if step.undo.how == "none"), None),
             steps,
             tuple(findings),
+            Emulation.of(plan),
         )
 
 

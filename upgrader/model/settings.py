@@ -133,6 +133,8 @@ class Settings:
     """Whether the inventory may run code."""
     helm_timeout_seconds: float = 300.0
     on_failure: OnFailure = "rollback-run"
+    emulation: bool = False
+    """Whether a run to the next minor first has the new components emulate the old one."""
     keep_runs: int = 20
     """How many past runs are kept when a new one starts."""
     recovery: RecoverySettings = RecoverySettings()

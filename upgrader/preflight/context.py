@@ -57,6 +57,12 @@ class PreflightContext:
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)
 
     @property
+    def served(self) -> KubernetesVersion:
+        """The version whose APIs are served after the run: the target, or the first of the minor that it emulates."""
+        emulated = self.plan.emulated if self.plan else None
+        return KubernetesVersion(*emulated, 0) if emulated else self.target
+
+    @property
     def changing(self) -> tuple[PlannedRelease, ...]:
         """The releases that the run installs or changes."""
         steps = self.plan.steps if self.plan else ()

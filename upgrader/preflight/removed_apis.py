@@ -48,9 +48,13 @@ class OutdatedObject:
 
 
 def check_removed_apis(context: PreflightContext) -> Iterator[Finding]:
-    """The releases of the run, before and after it, and then all others in the cluster."""
-    planned = {release.name: outdated_objects(release.after, context.target) for release in context.changing}
-    yield from _planned(planned, context.target)
+    """The releases of the run, before and after it, and then all others in the cluster.
+
+    While the target emulates an older minor, it serves that one's APIs: what it removes blocks `upgrader finalize`, and
+    is only warned of before.
+    """
+    planned = {release.name: outdated_objects(release.after, context.served) for release in context.changing}
+    yield from _planned(planned, context.served)
     yield from _installed(context)
     others: dict[str, list[OutdatedObject]] = {}
     yield from _others(context, others)
@@ -132,13 +136,13 @@ def _installed(context: PreflightContext) -> Iterator[Finding]:
     names = [release.name for release in context.changing]
     concerned = context.changing[names.index(_APISERVER) if _APISERVER in names else 0 :]
     for release in concerned:
-        unserved = [item for item in outdated_objects(release.before, context.target) if not item.served]
+        unserved = [item for item in outdated_objects(release.before, context.served) if not item.served]
         if unserved:
             yield Finding(
                 "releases.removed-apis",
                 "error",
-                f"release {release.name} has {_objects(unserved)} that {context.target} doesn't serve",
-                f"{_listed(unserved)}\nHelm could neither upgrade nor roll it back once {context.target} serves.",
+                f"release {release.name} has {_objects(unserved)} that {context.served} doesn't serve",
+                f"{_listed(unserved)}\nHelm could neither upgrade nor roll it back once {context.served} serves.",
                 f"Let its chart use the replacement, and run at the present version first: upgrader run --to "
                 f"{context.observed.server}",
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.model.api_lifecycle import newest_known
+from upgrader.model.emulation import minor_text
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
@@ -28,6 +29,15 @@ def check_version(context: PreflightContext) -> Iterator[Finding]:
             f"{target} is older than the running {server}",
             "Kubernetes has no downgrade: a newer API server may have stored objects that an older one can't read.",
             f"Choose {server} or newer (`--to`, or kubernetesVersion in upgrader.yaml).",
+        )
+    emulated = context.observed.emulated
+    if emulated is not None and target.minors_after(server) > 0:
+        yield Finding(
+            "version.emulating",
+            "error",
+            f"the control plane is at {server}, and still emulates {minor_text(emulated)}",
+            f"Objects are stored as {minor_text(emulated)} stores them, and Kubernetes supports one minor at a time.",
+            f"End the emulation first: upgrader finalize. Or choose a version of v{server.major}.{server.minor}.",
         )
     for node, kubelet in sorted(context.observed.kubelets.items()):
         behind = target.minors_after(kubelet)

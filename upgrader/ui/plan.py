@@ -48,6 +48,10 @@ def _print_hop(plan: HopDocument, out: Console, place: str, *, diff: bool) -> No
     if plan.point_of_no_return is not None:
         means = f"{plan.point_of_no_return}; once it has begun, neither it nor a step before it is rolled back"
         out.print("\n", Text.assemble((" Point of no return: ", "bold"), means), sep="", soft_wrap=True)
+    if plan.emulation is not None:
+        out.print("\n", Text.assemble((" Emulation: ", "bold"), str(plan.emulation)), sep="", soft_wrap=True)
+        for item in plan.emulation.not_covered:
+            out.print(Text(f"   not covered: {item}", style="dim"), soft_wrap=True)
     if diff:
         for line in _diffs(plan):
             out.print(line, soft_wrap=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from upgrader.app.offline_plan import OfflinePlan
 from upgrader.model.finding import Finding
 from upgrader.model.plan import ObjectChange
-from upgrader.model.plan_document import HopDocument, PlanDocument, StepDocument
+from upgrader.model.plan_document import Emulation, HopDocument, PlanDocument, StepDocument
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.markdown import block, code, details, one_line, table
 from upgrader.ui.offline_plan import summary
@@ -33,6 +33,7 @@ def _hop(plan: HopDocument, place: str) -> str:
         f"### Plan: Kubernetes {plan.current} → {plan.target}{place}",
         table(("step", "action", "change", "images", "undo", "time before"), list(map(_row, plan.steps))),
         *([_no_return(plan.point_of_no_return)] if plan.point_of_no_return is not None else []),
+        *([_emulation(plan.emulation)] if plan.emulation is not None else []),
         *(part for step in plan.steps for part in _folded(step.name, step.changes)),
         "#### Checks: they block the run" if plan.blocked else "#### Checks: none blocks the run",
         _checks(plan.findings),
@@ -49,6 +50,12 @@ def _row(step: StepDocument) -> tuple[str, ...]:
 
 def _no_return(step: str) -> str:
     return f"**Point of no return:** {code(step)}; once it has begun, neither it nor a step before it is rolled back."
+
+
+def _emulation(emulation: Emulation) -> str:
+    return "\n".join(
+        [f"**Emulation:** {emulation}. Not covered:", "", *(f"- {item}" for item in emulation.not_covered)]
+    )
 
 
 def _offline(plan: OfflinePlan) -> str:

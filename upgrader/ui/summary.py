@@ -35,6 +35,9 @@ def print_report(state: RunState, folder: Path, stream: TextIO | None = None) ->
     for step in state.steps:
         table.add_row(*step_row(step))
     show(out, table)
+    if state.emulated and state.result == "succeeded":
+        kept = f"It emulates {state.emulated} until `upgrader finalize`; until then `upgrader rollback` leads back."
+        out.print(Text(f"\n {kept}"), soft_wrap=True)
     for recovery in state.recoveries:
         out.print("\n ", _recovery(recovery), sep="")
     if state.availability:

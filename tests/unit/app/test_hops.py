@@ -39,7 +39,7 @@ THROUGH = (V(1, 37, 4), V(1, 38, 2))
 class HopSession(Session):
     """A session on a world in memory, whose releases depend on the target as built-in charts do."""
 
-    def intended(self) -> tuple[IntendedRelease, ...]:
+    def intended(self, emulated: tuple[int, int] | None = None) -> tuple[IntendedRelease, ...]:
         specs = [
             ReleaseSpec(item.name, item.namespace, item.chart or Path(), manifest(item.name, str(self.settings.target)))
             for item in self.settings.pipeline

@@ -187,3 +187,30 @@ def test_pod_without_an_address_is_unknown(gate: ApiServerGate, kube: FakeKube) 
     """It is not asked at somebody else's."""
     add_pod(kube, "kube-apiserver", node="controller-1")
     assert "has no address yet" in gate.check().reason
+
+
+def test_emulation_must_be_the_one_that_was_asked_for(gate: ApiServerGate, kube: FakeKube) -> None:
+    """A server that emulates, or doesn't, against what its release says is waited for; each instance by itself."""
+    emulates = {"gitVersion": "v1.37.1", "emulationMajor": "1", "emulationMinor": "36"}
+    own = {**emulates, "emulationMinor": "37"}
+    asked = replace(gate, emulated=(1, 36))
+    kube.raw_answers["/version"] = json.dumps(emulates)
+    assert asked.check().kind is VerdictKind.HOLDS
+    assert "at v1.37.1, emulating 1.36" in asked.check().reason
+    assert "controller-1 emulates 1.36, not 1.37" in gate.check().reason
+    kube.raw_answers[f"{SECOND}/version"] = json.dumps(own)
+    verdict = asked.check()
+    assert (verdict.kind, "controller-2 emulates 1.37, not 1.36" in verdict.reason) == (VerdictKind.PENDING, True)
+    kube.raw_answers["/version"] = json.dumps(own)
+    assert gate.check().kind is VerdictKind.HOLDS
+
+
+def test_server_that_reports_no_emulation_has_none(gate: ApiServerGate, kube: FakeKube) -> None:
+    """Where emulation is asked for, silence is no proof of it; compatibility is compared only where it is asked for."""
+    assert gate.check().kind is VerdictKind.HOLDS
+    assert "emulates a minor that it does not report" in replace(gate, emulated=(1, 36)).check().reason
+    assert "not with 1.35" in replace(gate, compatible=(1, 35)).check().reason
+    kube.raw_answers["/version"] = json.dumps(
+        {"gitVersion": "v1.37.1", "minCompatibilityMajor": "1", "minCompatibilityMinor": "35"}
+    )
+    assert replace(gate, compatible=(1, 35)).check().kind is VerdictKind.HOLDS

@@ -48,3 +48,16 @@ def test_point_of_no_return() -> None:
 def test_unchanged_step_has_no_time() -> None:
     """What a step took when it changed something says nothing of one that changes nothing."""
     assert [step.usual_seconds for step in document(WEB, SAME, ONE_WAY).steps] == [60.0, None, 60.0]
+
+
+def test_emulation_is_shown_with_what_it_does_not_cover() -> None:
+    """Whether it begins or goes on, what ends it, and which parts run as the new version all the same."""
+    old, new = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
+    first = PlanDocument.of(Plan(old, new, (WEB,), (1, 36)), (), {}).emulation
+    again = PlanDocument.of(Plan(new, new, (WEB,), (1, 36)), (), {}).emulation
+    assert first is not None and again is not None
+    assert str(first).startswith("the control plane begins to emulate 1.36; `upgrader finalize` ends it")
+    assert str(again).startswith("the control plane goes on to emulate 1.36;")
+    told = "\n".join(first.not_covered)
+    assert all(part in told for part in ("Flags", "kube-proxy", "Kubelets", "etcd"))
+    assert document(WEB).emulation is None

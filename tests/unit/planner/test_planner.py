@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from upgrader.model.masked_manifest import masked_text
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import PlannedRelease
 from upgrader.model.release import ReleaseSpec, Revision
+from upgrader.model.settings import ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.planner import IntendedRelease, object_changes, plan_run
+from upgrader.planner import IntendedRelease, emulation_after, object_changes, plan_run, wanted_steps
 
 V136, V137 = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 
@@ -173,3 +176,49 @@ def test_digest_of_keys_that_are_no_texts() -> None:
     """YAML has numbers and booleans as keys, which Helm takes for texts."""
     after = "kind: ConfigMap\nmetadata: {name: tcp}\ndata: {8080: a/b:80, no: x, name: x}\n"
     assert masked_text(after) != masked_text(after.replace("8080", "9090"))
+
+
+def settings(*, emulation: bool, target: KubernetesVersion = V137) -> Settings:
+    """The built-in charts; kube-apiserver's values file names an emulated version of its own."""
+    values = {"emulatedVersion": "1.30"}
+    pipeline = (
+        ReleaseSettings("kube-apiserver", "kube-system", values=values),
+        ReleaseSettings("kubernetes", "kube-system"),
+        ReleaseSettings("pod-checkpointer", "kube-system"),
+    )
+    return Settings(Path("/c"), target, Path("/c/k"), Path("/c/h"), pipeline, emulation=emulation)
+
+
+@pytest.mark.parametrize(
+    ("server", "emulates", "target", "asked", "then"),
+    [
+        (V136, None, V137, True, (1, 36)),
+        (V136, None, V137, False, None),
+        (V136, None, KubernetesVersion(1, 36, 9), True, None),
+        (V137, None, V137, True, None),
+        (V137, (1, 36), V137, True, (1, 36)),
+        (V137, (1, 36), KubernetesVersion(1, 37, 4), False, (1, 36)),
+        (V137, (1, 36), V136, True, None),
+    ],
+)
+def test_only_finalize_ends_an_emulation(
+    server: KubernetesVersion,
+    emulates: tuple[int, int] | None,
+    target: KubernetesVersion,
+    asked: bool,
+    then: tuple[int, int] | None,
+) -> None:
+    """A run to the next minor begins it where it is asked for; later runs keep it, even where it isn't any more."""
+    observed = Observed(server, {}, {}, emulates)
+    assert emulation_after(settings(emulation=asked, target=target), observed) == then
+
+
+def test_charts_are_told_what_to_emulate() -> None:
+    """The run's decision reaches both charts of components, and replaces what a values file says."""
+
+    def told(emulated: tuple[int, int] | None) -> list[object]:
+        steps = wanted_steps(settings(emulation=True), Path("/charts"), emulated)
+        return [step.values.get("emulatedVersion") for step in steps if isinstance(step, ReleaseSpec)]
+
+    assert told((1, 36)) == ["1.36", "1.36", None]
+    assert told(None) == [None, None, None]

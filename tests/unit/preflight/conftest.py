@@ -53,6 +53,8 @@ class World:
     """Release → the manifest that it is to have; the others don't change."""
     before: dict[str, str] = field(default_factory=dict)
     """Release → the manifest that it has; "" where nothing is said."""
+    emulated: tuple[int, int] | None = None
+    """The minor that the planned components emulate."""
     observed: Observed = field(default_factory=lambda: Observed(V(1, 36, 3), {CONTROLLER: V(1, 36, 3)}, {}))
 
     facts: dict[str, HostFacts] = field(default_factory=dict)
@@ -104,7 +106,7 @@ class World:
             self.target,
             self.observed,
             300.0,
-            Plan(self.observed.server, self.target, tuple(map(self._planned, self.manifests))),
+            Plan(self.observed.server, self.target, tuple(map(self._planned, self.manifests)), self.emulated),
             examine=self.examine,
             ask_etcd=self.ask_etcd,
         )

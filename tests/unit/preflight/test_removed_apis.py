@@ -245,3 +245,12 @@ def test_records_that_can_not_be_read_are_no_missing_right(
     monkeypatch.setattr(world.kube, "each", each)
     found = world.find(check_removed_apis)["removed-apis.unread"]
     assert (found.severity, "Allow `list`" in found.remedy) == ("warning", False)
+
+
+def test_what_the_emulated_minor_serves_blocks_finalize_alone(world: World) -> None:
+    """While the target emulates a minor that serves an API, releases may have it; without emulation they may not."""
+    gone = manifest("certificates.k8s.io/v1alpha1", "ClusterTrustBundle")
+    world.manifests["jobs"] = world.before["jobs"] = gone
+    assert {"removed-apis.planned", "releases.removed-apis"} <= world.find(check_removed_apis).keys()
+    world.emulated = (1, 36)
+    assert {"removed-apis.planned", "releases.removed-apis"} & world.find(check_removed_apis).keys() == set()

@@ -65,3 +65,13 @@ def test_workers_kubelet_may_be_older(world: World) -> None:
     """No kube-apiserver runs there."""
     world.observed = replace(world.observed, kubelets={**world.observed.kubelets, "worker-1": V(1, 31, 0)})
     assert world.find(check_controller_kubelets) == {}
+
+
+def test_next_minor_while_this_one_emulates_is_an_error(world: World) -> None:
+    """Finalize comes first; a patch of the same minor keeps the emulation."""
+    world.observed = replace(world.observed, server=V(1, 37, 1), emulated=(1, 36))
+    world.target = V(1, 38, 0)
+    found = world.find(check_version)["version.emulating"]
+    assert (found.severity, "upgrader finalize" in found.remedy) == ("error", True)
+    world.target = V(1, 37, 4)
+    assert world.find(check_version) == {}

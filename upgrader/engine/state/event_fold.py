@@ -97,6 +97,7 @@ def _started(event: RunStarted, time: datetime) -> RunState:
         target=event.target,
         current=event.current,
         goal=event.goal or event.target,
+        emulated=event.emulated,
         planned=event.steps,
         inputs=event.inputs,
         health_before=event.health_before,

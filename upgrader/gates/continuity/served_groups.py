@@ -13,6 +13,7 @@ from upgrader.errors import ApiError, UsageError
 from upgrader.gates.continuity.findings import KEEP_THE_RELEASES, contradicted
 from upgrader.model.api_lifecycle import ends_between
 from upgrader.model.baseline import Baseline
+from upgrader.model.emulation import ServerVersion
 from upgrader.model.outcome import Verdict, broken, pending
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kube
@@ -60,8 +61,8 @@ def check_groups(kube: Kube, baseline: Baseline, server: str, expected: Collecti
 
 def missing_at(kube: Kube, baseline: Baseline, expected: Collection[str], server: str = "") -> tuple[str, ...]:
     """The same as `missing_groups`, of an instance. Raises ApiUnavailable, ApiError, or what an odd answer causes."""
-    version = str(json.loads(kube.raw("/version", server=server))["gitVersion"])
-    return missing_groups(baseline, read_groups(kube, server), version, expected)
+    version = ServerVersion.parse(kube.raw("/version", server=server)).serves_as
+    return missing_groups(baseline, read_groups(kube, server), str(version), expected)
 
 
 def missing_groups(

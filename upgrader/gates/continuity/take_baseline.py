@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,6 +20,7 @@ from upgrader.gates.continuity.served_groups import read_groups
 from upgrader.gates.continuity.server_metrics import Counters, parse, summarize
 from upgrader.gates.continuity.service_range import read_cluster_ip, read_ranges
 from upgrader.model.baseline import Baseline, NotCompared
+from upgrader.model.emulation import ServerVersion
 from upgrader.model.outcome import VerdictKind
 from upgrader.ports import Clock, Kube
 from upgrader.wait_and_retry import wait_until
@@ -42,7 +42,7 @@ def take_baseline(kube: Kube, clock: Clock, note: Callable[[str], None]) -> Base
     """Put the bait, and read what later checks compare. What fails is in `not_compared`; nothing is raised."""
     taking = _Taking()
     taking.read("leftovers of an earlier run", lambda: remove_workloads(kube))
-    version = taking.read("the version", lambda: str(json.loads(kube.raw("/version"))["gitVersion"])) or ""
+    version = taking.read("the version", lambda: str(ServerVersion.parse(kube.raw("/version")).serves_as)) or ""
     bait = taking.read("a Secret and a token", lambda: put_bait(kube)) or Bait("", 0)
     workload = NewWorkload(kube, clock) if bait.digest else None  # its pod has the bait's ServiceAccount
     begun = clock.monotonic()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from upgrader.gates.continuity.served_groups import PRERELEASES, missing_groups, removed_by
+from testkit.fakes.kube import FakeKube
+from upgrader.gates.continuity.served_groups import PRERELEASES, missing_at, missing_groups, removed_by
 from upgrader.model.baseline import Baseline
 
 CRD = """
@@ -67,3 +70,15 @@ def test_plan_may_turn_prereleases_off() -> None:
     baseline = Baseline("v1.36.3", groups=("apps/v1", "example.com/v1beta1", "resource.k8s.io/v1beta1"))
     assert removed == {PRERELEASES}
     assert missing_groups(baseline, [], "v1.36.3", removed) == ("apps/v1", "example.com/v1beta1")
+
+
+def test_emulating_server_serves_what_the_older_minor_did() -> None:
+    """What only the newer minor removes must be there while the older one is emulated, and may go when that ends."""
+    kube = FakeKube()
+    baseline = Baseline(version="v1.36.0", groups=("certificates.k8s.io/v1alpha1",))
+    kube.raw_answers["/apis"] = json.dumps({"groups": []})
+    version = {"gitVersion": "v1.37.1", "emulationMajor": "1", "emulationMinor": "36"}
+    kube.raw_answers["/version"] = json.dumps(version)
+    assert missing_at(kube, baseline, ()) == ("certificates.k8s.io/v1alpha1",)
+    kube.raw_answers["/version"] = json.dumps({**version, "emulationMinor": "37"})
+    assert missing_at(kube, baseline, ()) == ()
