@@ -82,6 +82,11 @@ def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:
     for later in found.runs[found.runs.index(run) + 1 :]:
         state = later.state
         if any(step.to_undo for step in state.steps):
+            if state.kind is RunKind.FINALIZE:
+                raise UsageError(
+                    f"run {later.name} came after {run.name}, and ended the emulation: nothing leads back to before it",
+                    remedy="Objects may be stored as only the new minor reads them. Repair forward: `upgrader run`.",
+                )
             raise UsageError(
                 f"run {later.name} came after {run.name}, and its changes are still in place",
                 remedy=f"Roll that one back first (upgrader rollback --run {later.name}), or continue from it."

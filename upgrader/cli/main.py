@@ -23,6 +23,7 @@ _COMMANDS = {
     "run": ("upgrader.cli.run", "Upgrade the cluster, step by step; rolls back if a step fails."),
     "resume": ("upgrader.cli.resume", "Resume an interrupted run, from this machine or another."),
     "rollback": ("upgrader.cli.rollback", "Undo what a run did, newest step first."),
+    "finalize": ("upgrader.cli.finalize", "End the emulation of the old minor; the point of no return."),
     "adopt": ("upgrader.cli.adopt", "Move a kubeadm control plane into Helm charts, or back."),
     "status": ("upgrader.cli.status", "Show what the newest run is doing, or how it ended."),
     "history": ("upgrader.cli.history", "List the runs of this cluster."),

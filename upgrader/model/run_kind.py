@@ -10,9 +10,10 @@ __all__ = ["RunKind", "describe_run"]
 
 
 class RunKind(StrEnum):
-    """The command that a run belongs to. Only an upgrade has a target, and can be resumed or rolled back."""
+    """The command that a run belongs to. Only an upgrade can be resumed or rolled back."""
 
     UPGRADE = "upgrade"
+    FINALIZE = "finalize"
     ADOPT = "adopt"
     ADOPT_UNDO = "adopt-undo"
     RECOVER = "recover"
@@ -22,6 +23,7 @@ class RunKind(StrEnum):
         """The command line. Every kind except an upgrade is idempotent: the same command continues it."""
         return {
             RunKind.UPGRADE: "upgrader run",
+            RunKind.FINALIZE: "upgrader finalize",
             RunKind.ADOPT: "upgrader adopt",
             RunKind.ADOPT_UNDO: "upgrader adopt --undo",
             RunKind.RECOVER: "upgrader recover",
@@ -29,5 +31,5 @@ class RunKind(StrEnum):
 
 
 def describe_run(kind: RunKind, target: KubernetesVersion | None) -> str:
-    """`upgrade to v1.37.1`, or the kind where there is no target."""
-    return f"{kind} to {target}" if target else str(kind)
+    """`upgrade to v1.37.1`, or the kind where it leads to no other version."""
+    return f"{kind} to {target}" if target and kind is RunKind.UPGRADE else str(kind)

@@ -1,0 +1,239 @@
+"""The end of an emulation: a run of its own, after which nothing leads back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.app.test_upgrade import FakeSession
+from tests.unit.engine.killing import FROM, TO, World
+from tests.unit.gates.builders import add_deployment, add_pod
+from upgrader.app import existing_run, finalize, upgrade
+from upgrader.app.execution import FinishedRun
+from upgrader.app.finalize import propose_finalize
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.rollback import run_to_roll_back
+from upgrader.app.upgrade import propose_upgrade
+from upgrader.app.wiring import Session
+from upgrader.engine.locks.fence import Fence
+from upgrader.errors import HelmError, Inhibited, UsageError
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.finding import Finding
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import (
+    AvailabilitySettings,
+    OnFailure,
+    PlaybookSettings,
+    ReleaseSettings,
+    Settings,
+    StepSettings,
+)
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import Tools
+
+WORKLOADS = {"kube-apiserver": "api", "kubernetes": "leaders"}
+
+
+@dataclass
+class Place:
+    """A cluster at the old minor, whose releases emulate as their flags say, and its folder's values."""
+
+    world: World
+    folder: Path
+    emulation: bool = True
+    on_failure: OnFailure = "rollback-run"
+    values: dict[str, dict[str, Any]] = field(default_factory=lambda: {name: {} for name in WORKLOADS})
+
+    @property
+    def settings(self) -> Settings:
+        """A pipeline with a playbook, which is no part of a finalize."""
+        steps: tuple[StepSettings, ...] = (
+            *(ReleaseSettings(name, "kube-system", values=self.values[name]) for name in WORKLOADS),
+            PlaybookSettings("smoke", self.folder / "smoke.yml", self.folder / "undo.yml"),
+        )
+        return Settings(
+            self.folder,
+            TO,
+            self.folder / "kubeconfig",
+            self.folder / "hosts.yml",
+            steps,
+            emulation=self.emulation,
+            on_failure=self.on_failure,
+            availability=AvailabilitySettings(0.0),
+        )
+
+    def upgrade(self) -> FinishedRun:
+        """A run to the next minor, after which the API server reports what its release asks for."""
+        with propose_upgrade(self.folder, TO, FrontEnd(), take_over=False) as proposed:
+            finished = proposed.execute()
+        self.answer()
+        return finished
+
+    def finalize(self) -> FinishedRun | None:
+        """The end of the emulation; None where there was none."""
+        with propose_finalize(self.folder, FrontEnd(), take_over=False) as proposed:
+            finished = proposed.execute() if proposed else None
+        self.answer()
+        return finished
+
+    def answer(self) -> None:
+        """Let the API server report what the newest revision of its release has."""
+        manifest = self.world.helm.manifest("kube-apiserver", "kube-system")
+        new = str(TO) in manifest
+        version = TO if new else FROM
+        minor = 36 if "--emulated-version=1.36" in manifest else version.minor
+        told = {"gitVersion": str(version), "emulationMajor": "1", "emulationMinor": str(minor)}
+        self.world.kube.raw_answers["/version"] = json.dumps(told)
+
+    def flags(self, release: str) -> str:
+        """The release's deployed manifest."""
+        return self.world.helm.manifest(release, "kube-system")
+
+
+def rendered(spec: ReleaseSpec, *, offline: bool = False) -> str:
+    """A Deployment with the version and the flags that the charts would give it."""
+    values: Mapping[str, Any] = spec.values
+    emulated = values.get("extraArgs", {}).get("emulated-version") or values.get("emulatedVersion")
+    flags = [f"--emulated-version={emulated}"] if emulated else []
+    container = {"name": "x", "image": f"x:{values['kubernetesVersion']}", "args": [*flags, *values.get("more", [])]}
+    name = WORKLOADS[spec.name]
+    pod = {"template": {"spec": {"containers": [container]}}}
+    return json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": pod})
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Both releases at the old minor."""
+    world = World(tmp_path / "journal.jsonl")
+    made = Place(world, tmp_path)
+    for name in ("smoke.yml", "undo.yml"):
+        (tmp_path / name).write_text("[]\n")
+    monkeypatch.setattr(world.helm, "render", rendered)
+    for release, workload in WORKLOADS.items():
+        world.helm.install(release, rendered(ReleaseSpec(release, "", Path(), {"kubernetesVersion": str(FROM)})))
+        add_deployment(world.kube, workload)
+        add_pod(world.kube, workload)
+    tools = Tools(world.helm, world.kube, world.playbooks, world.clock, world.hosts)
+
+    @contextmanager
+    def opened(_folder: Path, _target: KubernetesVersion | None = None) -> Iterator[Session]:
+        settings = made.settings
+        cluster = Cluster(
+            tmp_path, settings.kubeconfig, "demo", settings.inventory, (Host("controller-1", "10.0.0.2"),)
+        )
+        yield FakeSession(settings, cluster, tools, world.kube, Fence(tools.hosts, (), tools.clock))
+
+    for module in (upgrade, existing_run, finalize):
+        monkeypatch.setattr(module, "open_session", opened)
+    monkeypatch.setattr(FakeSession, "findings", ())
+    made.answer()
+    return made
+
+
+def test_emulated_upgrade_can_be_rolled_back_and_repeated(place: Place) -> None:
+    """The new components emulate; a second run changes nothing of that; a rollback leads to the old ones."""
+    finished = place.upgrade()
+    assert (finished.error, finished.state.emulated) == (None, "1.36")
+    assert all("--emulated-version=1.36" in place.flags(release) for release in WORKLOADS)
+    place.emulation = False
+    with propose_upgrade(place.folder, TO, FrontEnd(), take_over=False) as again:
+        assert [step.action for step in again.checked.plan.steps] == ["unchanged", "unchanged", "playbook"]
+    with run_to_roll_back(place.folder, None, FrontEnd(), take_over=False) as found:
+        assert found.propose("").execute().error is None
+    assert all(str(FROM) in place.flags(release) for release in WORKLOADS)
+
+
+def test_finalize_ends_it_and_the_way_back(place: Place) -> None:
+    """Both releases lose the flag at the same version, no playbook runs, and the upgrade can't be rolled back."""
+    place.upgrade()
+    ran = place.world.playbooks.completed
+    finished = place.finalize()
+    assert finished is not None and finished.error is None
+    assert (finished.state.kind, finished.state.target, finished.state.emulated) == (RunKind.FINALIZE, TO, "")
+    assert not any("--emulated-version" in place.flags(release) for release in WORKLOADS)
+    assert all(str(TO) in place.flags(release) for release in WORKLOADS)
+    assert place.world.playbooks.completed == ran
+    with (
+        pytest.raises(UsageError, match="nothing leads back"),
+        run_to_roll_back(place.folder, None, FrontEnd(), take_over=False),
+    ):
+        pass
+    assert place.finalize() is None
+
+
+def test_failed_finalize_is_rolled_back_and_the_upgrade_can_be_too(place: Place) -> None:
+    """A step that fails returns everything to the emulation, from where the way back is open."""
+    place.upgrade()
+    place.world.helm.fail_upgrade["kubernetes"] = HelmError("timed out")
+    finished = place.finalize()
+    assert finished is not None and finished.state.outcome == "rolled-back"
+    assert all("--emulated-version=1.36" in place.flags(release) for release in WORKLOADS)
+    with run_to_roll_back(place.folder, None, FrontEnd(), take_over=False) as found:
+        assert found.propose("").execute().error is None
+    assert all(str(FROM) in place.flags(release) for release in WORKLOADS)
+
+
+def test_half_finalized_is_completed(place: Place) -> None:
+    """Where only kube-apiserver has ended it, as after an interruption, the same command does the rest."""
+    place.upgrade()
+    final = rendered(ReleaseSpec("kube-apiserver", "", Path(), {"kubernetesVersion": str(TO)}))
+    place.world.helm.install("kube-apiserver", final)
+    place.answer()
+    finished = place.finalize()
+    assert finished is not None and finished.error is None
+    assert [step.summary.startswith("nothing") for step in finished.state.steps] == [True, False]
+    assert not any("--emulated-version" in place.flags(release) for release in WORKLOADS)
+
+
+def test_other_changes_are_not_made_on_the_way(place: Place) -> None:
+    """What can't be undone changes nothing else: edited values are refused, and named with the command for them."""
+    place.upgrade()
+    place.values["kubernetes"] = {"more": ["--v=4"]}
+    with pytest.raises(Inhibited, match="in release kubernetes") as caught:
+        place.finalize()
+    assert f"upgrader run --to {TO}" in caught.value.remedy
+    assert "--emulated-version=1.36" in place.flags("kube-apiserver")
+
+
+def test_flag_of_the_operators_own_values_is_named(place: Place) -> None:
+    """upgrader doesn't set it, and so can't end it."""
+    place.upgrade()
+    place.values["kube-apiserver"] = {"extraArgs": {"emulated-version": "1.36"}}
+    with pytest.raises(Inhibited, match="set the flag emulated-version themselves") as caught:
+        place.finalize()
+    assert "extraArgs" in caught.value.remedy
+
+
+def test_nothing_is_finalized_in_the_middle_of_an_upgrade(place: Place) -> None:
+    """A run that has not reached its end is resumed or rolled back first."""
+    place.on_failure = "stop"
+    place.world.helm.fail_upgrade["kubernetes"] = HelmError("timed out")
+    place.upgrade()
+    with pytest.raises(Inhibited, match="has not reached its end") as caught:
+        place.finalize()
+    assert "upgrader resume" in caught.value.remedy
+
+
+def test_check_that_blocks_changes_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A removed API, say, which the emulation still served."""
+    place.upgrade()
+    monkeypatch.setattr(FakeSession, "findings", (Finding("removed-apis.planned", "error", "x", "y", "z"),))
+    with pytest.raises(Inhibited, match="a check blocks"):
+        place.finalize()
+    assert "--emulated-version=1.36" in place.flags("kube-apiserver")
+
+
+def test_new_run_does_not_end_an_emulation_that_a_finalize_left_half_ended(place: Place) -> None:
+    """It is kept as long as kube-apiserver's last good revision has it, whichever instance answers."""
+    place.upgrade()
+    told = {"gitVersion": str(TO), "emulationMajor": "1", "emulationMinor": "37"}
+    place.world.kube.raw_answers["/version"] = json.dumps(told)
+    with propose_upgrade(place.folder, TO, FrontEnd(), take_over=False) as proposed:
+        assert proposed.checked.plan.emulated == (1, 36)

@@ -1,0 +1,124 @@
+"""`upgrader finalize`: end the emulation of the old minor, the point of no return of a minor upgrade."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
+from upgrader.app.upgrade import CheckedPlan
+from upgrader.app.wiring import Session, open_session
+from upgrader.errors import Inhibited
+from upgrader.model.api_lifecycle import Minor
+from upgrader.model.emulation import emulated_in, minor_text
+from upgrader.model.observed import Observed
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
+from upgrader.planner import IntendedRelease, object_changes, plan_run
+
+__all__ = ["ProposedFinalize", "propose_finalize"]
+
+
+@dataclass(frozen=True)
+class ProposedFinalize:
+    """What ends the emulation of `emulated`, checked; the cluster is locked."""
+
+    emulated: Minor
+    checked: CheckedPlan
+    session: Session
+    front_end: FrontEnd
+    held: HeldLock
+
+    def execute(self) -> FinishedRun:
+        """Run it to its end. Raises Inhibited where a check forbids it."""
+        self.checked.refuse_if_blocked()
+        plan, session = self.checked.plan, self.session
+        health_before = session.read_health_before()
+        return execute_run(
+            session,
+            self.front_end,
+            session.builder.since(health_before).forward(plan),
+            kind=RunKind.FINALIZE,
+            plan=plan,
+            health_before=health_before,
+            findings=self.checked.findings,
+            held=self.held,
+        )
+
+
+@contextmanager
+def propose_finalize(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Iterator[ProposedFinalize | None]:
+    """Lock the cluster, plan and check; None where nothing is emulated.
+
+    At the version that runs, whatever the folder asks for. Raises Inhibited where more than the emulation would change,
+    or the newest upgrade has not reached an end. An interrupted one is begun again: each step is safe to repeat.
+    """
+    with (
+        open_session(folder) as opened,
+        locked_folder(folder),
+        cluster_lock(opened, front_end, take_over=take_over) as held,
+    ):
+        observed = opened.observe()
+        session = _built_in(opened.at(observed.server))
+        emulated = _emulated(session, observed)
+        if emulated is None:
+            yield None
+            return
+        _refuse_unended(session)
+        _refuse_other_changes(session, observed, emulated)
+        plan = plan_run(session.intended(None), observed, observed.server)
+        checked = CheckedPlan(plan, session.preflight(observed, plan))
+        yield ProposedFinalize(emulated, checked, session, front_end, held)
+
+
+def _built_in(session: Session) -> Session:
+    """With the built-in charts alone: nothing else emulates, and playbooks are a run's."""
+    pipeline = tuple(
+        item
+        for item in session.settings.pipeline
+        if isinstance(item, ReleaseSettings) and item.chart is None and item.name in BUILT_IN_CHARTS
+    )
+    return replace(session, settings=replace(session.settings, pipeline=pipeline))
+
+
+def _emulated(session: Session, observed: Observed) -> Minor | None:
+    """The oldest minor that anything emulates: an interrupted run of this kind has ended it for some components."""
+    names = [item.name for item in session.settings.pipeline]
+    found = [emulated_in(observed.releases[name].manifest) for name in names]
+    return min((minor for minor in (observed.emulated, *found) if minor is not None), default=None)
+
+
+def _refuse_unended(session: Session) -> None:
+    upgrades = [run for run in session.find_runs().runs if run.state.is_upgrade]
+    if upgrades and not upgrades[-1].state.over:
+        name, outcome = upgrades[-1].name, upgrades[-1].state.result
+        raise Inhibited(
+            f"run {name}, an upgrade, has not reached its end ({outcome}); nothing was changed",
+            remedy="Complete it with `upgrader resume`, or undo it with `upgrader rollback`.",
+        )
+
+
+def _refuse_other_changes(session: Session, observed: Observed, emulated: Minor) -> None:
+    """Each release is as it was with the emulation, or already as it is without."""
+    others = []
+    for kept, final in zip(session.intended(emulated), session.intended(None), strict=True):
+        assert isinstance(kept, IntendedRelease) and isinstance(final, IntendedRelease)
+        name, now = final.spec.name, observed.releases[final.spec.name].manifest
+        if emulated_in(final.manifest) is not None:
+            raise Inhibited(
+                f"release {name} would still emulate {minor_text(emulated)}: its values set the flag "
+                "emulated-version themselves; nothing was changed",
+                remedy=f"Remove emulated-version from `extraArgs` in the values of release {name}.",
+            )
+        if object_changes(now, kept.manifest) and object_changes(now, final.manifest):
+            others.append(name)
+    if others:
+        raise Inhibited(
+            f"more than the emulation would change in release {', '.join(others)}: its values or its chart are no "
+            "longer what the last run had; nothing was changed",
+            remedy=f"Make these changes first, so that they can be rolled back: upgrader run --to {observed.server}",
+        )

@@ -1,0 +1,41 @@
+"""`upgrader finalize`: end the emulation of the old minor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from upgrader.app.finalize import propose_finalize
+from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.model.emulation import minor_text
+from upgrader.ui.plan import print_plan
+
+__all__ = ["finalize"]
+
+
+@click.command()
+@YES
+@TAKE_OVER
+@click.pass_obj
+def finalize(folder: Path, yes: bool, take_over: bool) -> None:
+    """End the emulation of the old minor after a run with `policy.emulation`. This is the point of no return.
+
+    kube-apiserver, kube-controller-manager and kube-scheduler restart without it, each followed by its gates; a step
+    that fails is rolled back, then the earlier ones. If it is interrupted, run it again. Afterwards the run that began
+    the emulation can't be rolled back: objects may be stored as only the new minor reads them.
+
+    \b
+    Exit codes: 0 done (or nothing to finalize), 2 wrong usage or files, 3 blocked by a check, 4 failed and rolled back
+    with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
+    """
+    with propose_finalize(folder, FRONT_END, take_over=take_over) as proposed:
+        if proposed is None:
+            say("Nothing to finalize: the control plane emulates no older version.")
+            return
+        print_plan(proposed.checked.document, diff=False)
+        proposed.checked.refuse_if_blocked()
+        old, new = minor_text(proposed.emulated), proposed.checked.plan.target
+        say(f"This is the point of no return: after it, nothing leads from {new} back to {old}.")
+        confirm(f"End the emulation of {old}?", yes=yes)
+        conclude(proposed.execute())
