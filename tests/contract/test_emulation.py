@@ -1,0 +1,141 @@
+"""Real API servers of two minors, one after the other on one etcd: what the emulation promises, and what it keeps."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from testkit.every_kind import digests, stored_kinds, write_every_kind
+from testkit.lab_cluster import OLD, TARGET, until
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.gates.continuity.served_groups import read_groups
+from upgrader.lab.binaries import Binaries, kubernetes
+from upgrader.lab.progress_port import Silent
+from upgrader.model.emulation import ServerVersion
+
+_TOKEN = "test-admin"
+EMULATE = "--emulated-version=1.36"
+
+
+class Servers:
+    """An etcd, and API servers that take turns on it."""
+
+    def __init__(self, folder: Path, etcd: str) -> None:
+        self._folder, self._etcd = folder, etcd
+        key = folder / "sa.key"
+        subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+        (folder / "tokens.csv").write_text(f"{_TOKEN},admin,1,system:masters\n")
+
+    @contextmanager
+    def serving(self, version: str, *flags: str) -> Iterator[KubeAdapter]:
+        """The API of this version, until the end of the block."""
+        place = self._folder / f"{version}{''.join(flags)}".replace("=", "")
+        place.mkdir(exist_ok=True)
+        program = place / "kube-apiserver"
+        if not program.exists():
+            program.symlink_to(kubernetes(version, Silent()) / "kubernetes")
+        port, key = _free_port(), self._folder / "sa.key"
+        command = [
+            str(program),
+            f"--etcd-servers={self._etcd}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            "--advertise-address=192.0.2.1",
+            "--endpoint-reconciler-type=none",
+            f"--cert-dir={place}",
+            f"--token-auth-file={self._folder / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://issuer.example",
+            f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--disable-admission-plugins=ServiceAccount",
+            *flags,
+        ]
+        with (place / "log").open("w") as log, _process(command, log.fileno()):
+            kube = KubeAdapter(self._kubeconfig(place, port))
+            try:
+                until(f"kube-apiserver {version}", lambda: kube.raw("/readyz") == "ok", timeout_seconds=90)
+                yield kube
+            finally:
+                kube.close()
+
+    def _kubeconfig(self, place: Path, port: int) -> Path:
+        certificate = place / "apiserver.crt"
+        while not certificate.exists():
+            time.sleep(0.1)
+        cluster = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(certificate)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "x", "cluster": cluster}],
+            "users": [{"name": "x", "user": {"token": _TOKEN}}],
+            "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+            "current-context": "x",
+        }
+        path = place / "kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """With an empty etcd."""
+    folder = tmp_path_factory.mktemp("emulation")
+    client, peer = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
+    command = [str(Binaries(Silent()).etcd() / "etcd"), f"--data-dir={folder / 'etcd'}"]
+    command += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}"]
+    with (folder / "etcd.log").open("w") as log, _process(command, log.fileno()):
+        yield Servers(folder, client)
+
+
+def test_emulating_server_is_the_old_one_to_its_clients(servers: Servers) -> None:
+    """It serves the same groups, and reports the same emulation and compatibility; without it, neither is the same."""
+    told: dict[str, tuple[object, ...]] = {}
+    for name, version, flags in (("old", OLD, ()), ("emulates", TARGET, (EMULATE,)), ("new", TARGET, ())):
+        with servers.serving(version, *flags) as kube:
+            found = ServerVersion.parse(kube.raw("/version"))
+            assert str(found.binary) == version
+            told[name] = (found.emulated, found.compatible, read_groups(kube))
+    assert told["old"] == told["emulates"]
+    assert told["old"][:2] == ((1, 36), (1, 35))
+    assert told["new"][:2] == ((1, 37), (1, 36))
+
+
+def test_old_server_reads_every_kind_that_the_emulating_one_wrote(servers: Servers) -> None:
+    """One of every kind, field by field: old, emulated, old again, emulated again; the new minor itself lacks none."""
+    with servers.serving(OLD) as kube:
+        count = write_every_kind(kube, "before")
+    with servers.serving(TARGET, EMULATE) as kube:
+        assert count == len(set(stored_kinds(kube)) - {"Widget"})
+        assert write_every_kind(kube, "meanwhile") == count
+        written = digests(kube, "before", "meanwhile")
+    assert len(written) == 2 * count
+    with servers.serving(OLD) as kube:
+        assert digests(kube, "before", "meanwhile") == written
+    with servers.serving(TARGET, EMULATE) as kube:
+        assert digests(kube, "before", "meanwhile") == written
+    with servers.serving(TARGET) as kube:  # which gives some kinds new defaults
+        assert digests(kube, "before", "meanwhile").keys() == written.keys()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@contextmanager
+def _process(command: list[str], log: int) -> Iterator[None]:
+    process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
