@@ -14,6 +14,7 @@ from typing import Protocol
 from upgrader.app.execution import FinishedRun
 from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade
 from upgrader.engine.state.run_state import RunState
+from upgrader.errors import Inhibited
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["HopWatcher", "hops_left", "run_hops"]
@@ -46,19 +47,31 @@ def run_hops(
     """Propose, approve and run one hop after the other, until nothing is ahead.
 
     `propose` is given how many hops are left (None: as many as it takes). Each proposal is made from the cluster as the
-    last hop left it. Raises what `propose` and the watcher raise.
+    last hop left it. Raises what `propose` and the watcher raise, and Inhibited where a hop succeeded without the API
+    server having become newer: the same hop would be next, for ever.
     """
-    foreseen = None
+    foreseen, reached = None, None
     for done in count():
         with propose(None if most is None else most - done) as proposed:
             checked = proposed.checked
+            if reached is not None:
+                _refuse_standstill(checked.plan.current, reached)
             watcher.approve(checked, foreseen=checked.plan.digest == foreseen)
             finished = proposed.execute()
         watcher.ended(finished)
         if not checked.ahead:
             return
-        foreseen = checked.ahead[0].plan.digest
+        foreseen, reached = checked.ahead[0].plan.digest, checked.plan.target
         watcher.pause(checked)
+
+
+def _refuse_standstill(current: KubernetesVersion, reached: KubernetesVersion) -> None:
+    if current.minors_after(reached) < 0:
+        raise Inhibited(
+            f"the run to {reached} succeeded, but the API server is at {current}: no further hop was begun",
+            remedy="Check that the pipeline upgrades the kube-apiserver which the kubeconfig names: "
+            "kubectl get --raw /version",
+        )
 
 
 def hops_left(state: RunState) -> KubernetesVersion | None:

@@ -151,6 +151,21 @@ def test_a_failed_hop_leaves_the_last_one(world: World, tmp_path: Path) -> None:
     assert all("v1.37.4" in text for text in world.deployed.values())
 
 
+def test_an_api_server_that_stays_behind_ends_it(world: World, tmp_path: Path) -> None:
+    """A pipeline without kube-apiserver, or a kubeconfig of another one: the first hop isn't made again and again."""
+
+    class Stays(Watcher):
+        def ended(self, finished: FinishedRun) -> None:
+            self.runs.append(finished)
+            assert len(self.runs) < 3, "the same hop again"
+            world.clock.sleep(1)
+
+    watcher = Stays(world)
+    with pytest.raises(Inhibited, match=r"to v1\.37\.4 succeeded, but the API server is at v1\.36\.3"):
+        run_hops(proposing(tmp_path), watcher)
+    assert targets(watcher.runs) == [("v1.37.4", "succeeded")]
+
+
 def test_the_same_command_goes_on(world: World, tmp_path: Path) -> None:
     """What stopped it is mended: the hops that are left are made, and no other."""
     serve(world, THROUGH[0])
