@@ -13,11 +13,12 @@ from typing import Protocol
 
 from upgrader.app.execution import FinishedRun
 from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade
+from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import Inhibited
+from upgrader.errors import Inhibited, Interrupted
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["HopWatcher", "hops_left", "run_hops"]
+__all__ = ["HopWatcher", "hops_left", "refuse_if_stopped", "run_hops"]
 
 
 class HopWatcher(Protocol):
@@ -47,8 +48,8 @@ def run_hops(
     """Propose, approve and run one hop after the other, until nothing is ahead.
 
     `propose` is given how many hops are left (None: as many as it takes). Each proposal is made from the cluster as the
-    last hop left it. Raises what `propose` and the watcher raise, and Inhibited where a hop succeeded without the API
-    server having become newer: the same hop would be next, for ever.
+    last hop left it. Raises what `propose` and the watcher raise; Interrupted where a stop was requested; and Inhibited
+    where a hop succeeded without the API server having become newer: the same hop would be next, for ever.
     """
     foreseen, reached = None, None
     for done in count():
@@ -61,8 +62,18 @@ def run_hops(
         watcher.ended(finished)
         if not checked.ahead:
             return
+        refuse_if_stopped(proposed.held.stop, checked.goal)
         foreseen, reached = checked.ahead[0].plan.digest, checked.plan.target
         watcher.pause(checked)
+
+
+def refuse_if_stopped(stop: StopRequest, goal: KubernetesVersion) -> None:
+    """Raise Interrupted where a stop was requested during a run's last step: that run ended, but no other one begins."""
+    if stop.requested:
+        raise Interrupted(
+            f"{stop.reason}, on the way to {goal}: no further hop was begun",
+            remedy=f"`upgrader run --to {goal}` goes on.",
+        )
 
 
 def _refuse_standstill(current: KubernetesVersion, reached: KubernetesVersion) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.app.hops import hops_left, run_hops
+from upgrader.app.hops import hops_left, refuse_if_stopped, run_hops
 from upgrader.app.resume import resumable_run
 from upgrader.app.upgrade import propose_upgrade
 from upgrader.cli.command_line import FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm, say
@@ -48,6 +48,7 @@ def resume(folder: Path, name: str | None, accept_changes: bool, yes: bool, take
     conclude(finished)
     goal = hops_left(finished.state)
     if goal is not None:
+        refuse_if_stopped(found.run.held.stop, goal)
         say(f"On the way to {goal}: the next minor version")
         run_hops(lambda most: propose_upgrade(folder, goal, FRONT_END, take_over=False, most=most), Operator(yes))
 

@@ -19,7 +19,7 @@ from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade, check_upgrade, pl
 from upgrader.app.wiring import Session
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
-from upgrader.errors import Inhibited, StepFailed, UsageError
+from upgrader.errors import Inhibited, Interrupted, StepFailed, UsageError
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
@@ -164,6 +164,23 @@ def test_an_api_server_that_stays_behind_ends_it(world: World, tmp_path: Path) -
     with pytest.raises(Inhibited, match=r"to v1\.37\.4 succeeded, but the API server is at v1\.36\.3"):
         run_hops(proposing(tmp_path), watcher)
     assert targets(watcher.runs) == [("v1.37.4", "succeeded")]
+
+
+def test_a_stop_during_the_last_step_is_not_forgotten(world: World, tmp_path: Path) -> None:
+    """Ctrl-C comes when nothing of this hop is left to stop before: it has succeeded, and the next one doesn't begin."""
+
+    @contextmanager
+    def propose(most: int | None) -> Iterator[ProposedUpgrade]:
+        with propose_upgrade(tmp_path, None, FrontEnd(), take_over=False, most=most) as proposed:
+            yield proposed
+            proposed.held.stop.requested = True
+
+    watcher = Watcher(world)
+    with pytest.raises(Interrupted) as stopped:
+        run_hops(propose, watcher)
+    assert stopped.value.remedy == "`upgrader run --to v1.39.0` goes on."
+    assert targets(watcher.runs) == [("v1.37.4", "succeeded")]
+    assert watcher.pauses == []
 
 
 def test_the_same_command_goes_on(world: World, tmp_path: Path) -> None:
