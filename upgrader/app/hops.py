@@ -27,7 +27,7 @@ class HopWatcher(Protocol):
     def approve(self, checked: CheckedPlan, *, foreseen: bool) -> None:
         """Raise whatever ends the upgrade before this hop.
 
-        `foreseen`: the plan is exactly what an earlier hop had said of it.
+        `foreseen`: the plan is exactly what was said of it when a hop was last approved that wasn't foreseen itself.
         """
         ...
 
@@ -51,19 +51,22 @@ def run_hops(
     last hop left it. Raises what `propose` and the watcher raise; Interrupted where a stop was requested; and Inhibited
     where a hop succeeded without the API server having become newer: the same hop would be next, for ever.
     """
-    foreseen, reached = None, None
+    approved, reached = list[str](), None
     for done in count():
         with propose(None if most is None else most - done) as proposed:
             checked = proposed.checked
             if reached is not None:
                 _refuse_standstill(checked.plan.current, reached)
-            watcher.approve(checked, foreseen=checked.plan.digest == foreseen)
+            foreseen = approved[:1] == [checked.plan.digest]
+            # What a later proposal says of the hops after it was shown to nobody who was asked.
+            approved = approved[1:] if foreseen else [hop.plan.digest for hop in checked.ahead]
+            watcher.approve(checked, foreseen=foreseen)
             finished = proposed.execute()
         watcher.ended(finished)
         if not checked.ahead:
             return
         refuse_if_stopped(proposed.held.stop, checked.goal)
-        foreseen, reached = checked.ahead[0].plan.digest, checked.plan.target
+        reached = checked.plan.target
         watcher.pause(checked)
 
 

@@ -213,6 +213,22 @@ def test_a_change_between_two_hops_is_no_longer_foreseen(world: World, tmp_path:
     assert [foreseen for _, foreseen in watcher.seen] == [False, False, True]
 
 
+def test_a_hop_that_was_not_approved_is_not_foreseen(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first pause, the folder gets another last hop: the second is as it was, and the third is asked for."""
+    opened, watcher = upgrade.open_session, Watcher(world)
+
+    @contextmanager
+    def edited(folder: Path, target: V | None = None) -> Iterator[Session]:
+        with opened(folder, target) as session:
+            yield session.at(V(1, 39, 7)) if watcher.pauses else session
+
+    monkeypatch.setattr(upgrade, "open_session", edited)
+    run_hops(proposing(tmp_path), watcher)
+    assert watcher.seen == [("v1.37.4", False), ("v1.38.2", True), ("v1.39.7", False)]
+
+
 def test_what_a_later_hop_forbids_is_said_before_the_first(world: World, tmp_path: Path) -> None:
     """A kubelet of v1.34 lives with v1.37, but not with v1.38: nothing begins, and the finding is that hop's."""
     old_kubelet(world)
