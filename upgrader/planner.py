@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
+from upgrader.errors import UsageError
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import minor_of, minor_text
 from upgrader.model.images import images_in
@@ -26,6 +28,7 @@ __all__ = [
     "IntendedRelease",
     "IntendedStep",
     "emulation_after",
+    "left_behind",
     "object_changes",
     "observed_after",
     "plan_run",
@@ -34,6 +37,7 @@ __all__ = [
 
 VERSIONED_RELEASES = ("kube-apiserver", "kubernetes")
 """The built-in charts whose `kubernetesVersion` value a run sets to its target."""
+_COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,37 @@ def plan_run(
         else:
             steps.append(_plan_release(item, observed.releases[item.spec.name]))
     return Plan(observed.server, target, tuple(steps), emulated)
+
+
+def left_behind(observed: Observed, intended: Callable[[], Sequence[IntendedStep]]) -> bool:
+    """Whether an upgrade to the API server's own minor has not been completed: a component of the control plane is
+    installed with an older one, and `intended`, the pipeline at the API server's version, has it with that one.
+    """
+    server = (observed.server.major, observed.server.minor)
+    older = {
+        (name, container)
+        for name, release in observed.releases.items()
+        for container, minor in _minors(release.manifest).items()
+        if minor < server
+    }
+    return bool(older) and any(
+        (item.spec.name, container) in older and minor == server
+        for item in intended()
+        if isinstance(item, IntendedRelease)
+        for container, minor in _minors(item.manifest).items()
+    )
+
+
+def _minors(manifest: str) -> Mapping[tuple[str, str], tuple[int, int]]:
+    """The minor of each container whose image is named as a component of Kubernetes, with its version as the tag."""
+    minors = {}
+    for container, image in _images(manifest).items():
+        name, _, tag = image.partition("@")[0].partition(":")
+        if name in _COMPONENTS:
+            with suppress(UsageError):
+                version = KubernetesVersion.parse(tag)
+                minors[container] = (version.major, version.minor)
+    return minors
 
 
 def observed_after(plan: Plan, before: Observed) -> Observed:

@@ -24,6 +24,7 @@ from upgrader.model.plan_document import HopDocument, HostChanges, PlanDocument
 from upgrader.model.run_kind import RunKind
 from upgrader.model.upgrade_path import upgrade_path
 from upgrader.model.version import KubernetesVersion
+from upgrader.planner import left_behind
 from upgrader.preflight.all_checks import inhibits
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 
@@ -188,7 +189,12 @@ class _Planned:
     @classmethod
     def of(cls, session: Session, most: int | None = None) -> _Planned:
         observed, settings = session.observe(), session.settings
-        first, *later = upgrade_path(observed.server, settings.target, settings.through)[:most]
+        path = upgrade_path(observed.server, settings.target, settings.through)
+        ahead = settings.target.minors_after(observed.server) > 0
+        if ahead and left_behind(observed, session.at(observed.server).intended):
+            # What isn't at the API server's minor yet would skip that one.
+            path = (observed.server, *path)
+        first, *later = path[:most]
         there = session.at(first)
         return cls(there, observed, there.plan(observed, last=not later), tuple(later))
 
