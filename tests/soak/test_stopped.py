@@ -62,7 +62,7 @@ def test_stopped_by_a_signal(
     before, after = releases.change()
     with releases.run_until(Moment("StepStarted", ONE, "pending-upgrade")) as process:
         output = stop(process)
-    assert process.returncode == 130 and "upgrader resume" in output and "the cluster was not changed" not in output, (
+    assert process.returncode == 130 and "upgrader resume" in output and "nothing more was changed" not in output, (
         output
     )
     lease = read_lease(releases.cluster.kube)

@@ -69,9 +69,12 @@ class CheckedPlan:
     def refuse_if_blocked(self) -> None:
         """Raise Inhibited where a check forbids the run."""
         if self.inhibited:
+            blocked = next(hop for hop in self.document.hops if inhibits(hop.findings))
+            later = blocked.target != self.plan.target
             raise Inhibited(
-                "a check blocks the run; nothing was changed",
-                remedy="Fix the checks marked error or unknown, then run this command again.",
+                f"a check blocks the run to {blocked.target}; the cluster stays at {self.plan.current}",
+                remedy="Fix the checks marked error or unknown, then run this command again."
+                + (f" Or go no further than {blocked.current}: --to {blocked.current}" if later else ""),
             )
 
 

@@ -33,7 +33,7 @@ _COMMANDS = {
 }
 
 
-_DECLINED = "Aborted: the cluster was not changed."
+_DECLINED = "Aborted: nothing more was changed."
 _INTERRUPTED = (
     "Interrupted. If a run was in progress, `upgrader status` shows how far it got, and `upgrader resume` continues it."
 )

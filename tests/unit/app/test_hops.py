@@ -265,6 +265,18 @@ def test_what_a_later_hop_forbids_is_said_before_the_first(world: World, tmp_pat
     assert all("old" in text for text in world.deployed.values())
 
 
+def test_a_refusal_says_where_the_cluster_is(world: World, tmp_path: Path) -> None:
+    """After a hop, it is not true that nothing was changed; before it, the way as far as nothing blocks is named."""
+    old_kubelet(world)
+    with pytest.raises(Inhibited, match=r"the run to v1\.38\.2; the cluster stays at v1\.36\.3") as refused:
+        check_upgrade(tmp_path, None).refuse_if_blocked()
+    assert refused.value.remedy.endswith("--to v1.37.4")
+    serve(world, THROUGH[0])
+    with pytest.raises(Inhibited, match=r"the run to v1\.38\.2; the cluster stays at v1\.37\.4") as refused:
+        check_upgrade(tmp_path, None).refuse_if_blocked()
+    assert "--to" not in refused.value.remedy
+
+
 def test_a_plan_shows_every_hop(world: World, tmp_path: Path) -> None:
     """Each from what the one before it leaves: no hop's plan shows an earlier hop's change again."""
     document = plan_upgrade(tmp_path, None).document
