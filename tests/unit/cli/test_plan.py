@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 
+from upgrader.app.forecast import Forecast
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.cli import plan
 from upgrader.cli.main import cli
@@ -44,6 +46,15 @@ def test_exit_code_says_whether_there_is_anything_to_do(
     """7 for changes, as 2 is wrong usage; without the option a plan that was made is 0."""
     assert invoke(monkeypatch, actions, "--detailed-exitcode").exit_code == code
     assert invoke(monkeypatch, actions).exit_code == 0
+
+
+def test_a_later_hop_is_something_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run would go on to it."""
+    later = PlannedRelease(ReleaseSpec("web", "shop", Path("/c")), "upgrade", "", "", "", ())
+    now = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), (replace(later, action="unchanged"),))
+    ahead = (Forecast(Plan(now.target, KubernetesVersion(1, 38, 0), (later,)), ()),)
+    monkeypatch.setattr(plan, "plan_upgrade", lambda _folder, _target: CheckedPlan(now, (), ahead=ahead))
+    assert CliRunner().invoke(cli, ["plan", "--detailed-exitcode"]).exit_code == 7
 
 
 def test_check_that_blocks_comes_before_changes(monkeypatch: pytest.MonkeyPatch) -> None:
