@@ -132,9 +132,11 @@ def observed_after(plan: Plan, before: Observed) -> Observed:
     """What would be observed once the plan was run; without the kubelets, which no release changes."""
     releases = dict(before.releases)
     for step in plan.steps:
-        if isinstance(step, PlannedRelease):
+        if isinstance(step, PlannedRelease) and step.action != "unchanged":
             history = before.releases[step.name].history
-            deployed = Revision(history[-1].number + 1 if history else 1, "deployed")
+            newest = history[-1].number if history else 0
+            # A pending one is rolled back first, which is a revision of its own.
+            deployed = Revision(newest + (2 if step.pending else 1), "deployed")
             releases[step.name] = ObservedRelease((*history, deployed), step.after)
     return Observed(plan.target, before.kubelets, releases, plan.emulated)
 

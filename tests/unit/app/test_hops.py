@@ -291,6 +291,20 @@ def test_a_plan_shows_every_hop(world: World, tmp_path: Path) -> None:
     assert [hop.steps[0].undo.revision for hop in document.hops] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_forecast_counts_revisions_as_helm_does(world: World, tmp_path: Path, pending: bool) -> None:
+    """An unchanged release gets none, and one that is freed first gets two: a later hop's undo names the right one."""
+    if pending:
+        world.helm._pending("a", "half")
+        world.clock.sleep(3600)
+    else:
+        now = ReleaseSpec("a", "", Path(), workload("a", str(THROUGH[0])))
+        world.helm.install("a", world.helm.render(now))
+    said = plan_upgrade(tmp_path, None).document.hops[1].steps[0].undo.revision
+    run_hops(proposing(tmp_path), Watcher(world), 1)
+    assert said == plan_upgrade(tmp_path, None).document.hops[0].steps[0].undo.revision
+
+
 def test_several_minors_can_not_be_saved(world: World, tmp_path: Path) -> None:
     """A saved plan promises exactly what is run: no one can promise that of a later hop."""
     with pytest.raises(UsageError, match="several ahead") as refused:
