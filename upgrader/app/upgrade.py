@@ -64,7 +64,7 @@ class CheckedPlan:
         """As it is shown."""
         later = tuple(HopDocument.of(hop.plan, hop.findings, self.usual_seconds) for hop in self.ahead)
         document = PlanDocument.of(self.plan, self.findings, self.usual_seconds, self.host_changes)
-        return replace(document, ahead=later)
+        return replace(document, ahead=later, blocked=self.inhibited)
 
     def refuse_if_blocked(self) -> None:
         """Raise Inhibited where a check forbids the run."""

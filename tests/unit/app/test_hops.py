@@ -268,6 +268,8 @@ def test_what_a_later_hop_forbids_is_said_before_the_first(world: World, tmp_pat
 def test_a_refusal_says_where_the_cluster_is(world: World, tmp_path: Path) -> None:
     """After a hop, it is not true that nothing was changed; before it, the way as far as nothing blocks is named."""
     old_kubelet(world)
+    document = plan_upgrade(tmp_path, None).document
+    assert [hop.blocked for hop in document.hops] == [True, True, True], "of the first hop, it is that of the run"
     with pytest.raises(Inhibited, match=r"the run to v1\.38\.2; the cluster stays at v1\.36\.3") as refused:
         check_upgrade(tmp_path, None).refuse_if_blocked()
     assert refused.value.remedy.endswith("--to v1.37.4")
