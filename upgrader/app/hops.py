@@ -17,8 +17,9 @@ from upgrader.engine.execution.stop_request import StopRequest
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Inhibited, Interrupted
 from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.skipping import Skips
 
-__all__ = ["HopWatcher", "hops_left", "refuse_if_stopped", "run_hops"]
+__all__ = ["HopWatcher", "hops_left", "refuse_if_stopped", "run_hops", "skips_of"]
 
 
 class HopWatcher(Protocol):
@@ -94,3 +95,8 @@ def hops_left(state: RunState) -> KubernetesVersion | None:
     if state.outcome != "succeeded" or state.rolling_back or reached is None or goal is None:
         return None
     return goal if goal.minors_after(reached) > 0 else None
+
+
+def skips_of(state: RunState) -> Skips:
+    """What the operator overruled when the run was started, for the hops after it as well."""
+    return Skips(tuple(dict.fromkeys(item.id for item in state.skipped)), next((i.reason for i in state.skipped), ""))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
 
-from upgrader.app.hops import hops_left, refuse_if_stopped, run_hops
+from upgrader.app.hops import hops_left, refuse_if_stopped, run_hops, skips_of
 from upgrader.app.resume import resumable_run
-from upgrader.app.upgrade import propose_upgrade
+from upgrader.app.upgrade import ProposedUpgrade, propose_upgrade
 from upgrader.cli.command_line import FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm, say
 from upgrader.cli.run import Operator
 from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo
@@ -50,7 +51,12 @@ def resume(folder: Path, name: str | None, accept_changes: bool, yes: bool, take
     if goal is not None:
         refuse_if_stopped(found.run.held.stop, goal)
         say(f"On the way to {goal}: the next minor version")
-        run_hops(lambda most: propose_upgrade(folder, goal, FRONT_END, take_over=False, most=most), Operator(yes))
+        skips = skips_of(finished.state)
+
+        def propose(most: int | None) -> AbstractContextManager[ProposedUpgrade]:
+            return propose_upgrade(folder, goal, FRONT_END, take_over=False, skips=skips, most=most)
+
+        run_hops(propose, Operator(yes, skips))
 
 
 def _describe(action: Action) -> str:

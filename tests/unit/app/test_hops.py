@@ -15,7 +15,7 @@ from tests.unit.engine.killing import FROM, World, broken, manifest
 from upgrader.app import upgrade
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.hops import hops_left, run_hops
+from upgrader.app.hops import hops_left, run_hops, skips_of
 from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade, check_upgrade, plan_upgrade, propose_upgrade, save_plan
 from upgrader.app.wiring import Session
 from upgrader.engine.locks.fence import Fence
@@ -332,3 +332,12 @@ def test_a_skip_counts_for_later_hops(world: World, tmp_path: Path) -> None:
     checked = check_upgrade(tmp_path, None, Skips(("version.kubelet-older",), "drained"))
     assert {finding.skipped for hop in checked.ahead for finding in hop.findings} == {"drained"}
     assert not checked.inhibited
+
+
+def test_a_skip_outlives_an_interruption(world: World, tmp_path: Path) -> None:
+    """`resume` has no --skip: what was overruled for the later hops is in the journal of the one that it completes."""
+    old_kubelet(world)
+    skips = Skips(("version.kubelet-older",), "drained")
+    with propose_upgrade(tmp_path, None, FrontEnd(), take_over=False, skips=skips) as proposed:
+        state = proposed.execute().state
+    assert skips_of(state) == skips

@@ -102,6 +102,7 @@ def _started(event: RunStarted, time: datetime) -> RunState:
         inputs=event.inputs,
         health_before=event.health_before,
         on_failure=event.on_failure,
+        skipped=event.skipped,
         started=time,
         active_since=time,
         doing="starting",

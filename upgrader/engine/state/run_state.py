@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from upgrader.model.baseline import Baseline
-from upgrader.model.event import AvailabilityMeasured, GateChecked, StepInput
+from upgrader.model.event import AvailabilityMeasured, GateChecked, SkippedCheck, StepInput
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.outcome import RunOutcome, StepPhase
 from upgrader.model.release import RestorePoint
@@ -109,6 +109,8 @@ class RunState:
     health_before: HealthBefore | None = None
     """The rest of the cluster before the run; None where it was not read."""
     on_failure: OnFailure = "rollback-run"
+    skipped: tuple[SkippedCheck, ...] = ()
+    """What the operator overruled, in this run and in those that it was on the way to."""
     baseline: Baseline | None = None
     """What worked before its first step; None where it was not read (yet)."""
     baseline_taken: datetime | None = None
