@@ -194,7 +194,7 @@ class _Planned:
         observed, settings = session.observe(), session.settings
         path = upgrade_path(observed.server, settings.target, settings.through)
         ahead = settings.target.minors_after(observed.server) > 0
-        if ahead and left_behind(observed, session.at(observed.server).intended):
+        if ahead and left_behind(observed, lambda: session.at(observed.server).intended(None)):
             # What isn't at the API server's minor yet would skip that one.
             path = (observed.server, *path)
         first, *later = path[:most]

@@ -35,7 +35,9 @@ def _hop(plan: HopDocument, place: str) -> str:
         *([_no_return(plan.point_of_no_return)] if plan.point_of_no_return is not None else []),
         *([_emulation(plan.emulation)] if plan.emulation is not None else []),
         *(part for step in plan.steps for part in _folded(step.name, step.changes)),
-        "#### Checks: they block the run" if any(item.inhibits for item in plan.findings) else "#### Checks: none blocks the run",
+        "#### Checks: they block the run"
+        if any(item.inhibits for item in plan.findings)
+        else "#### Checks: none blocks the run",
         _checks(plan.findings),
     ]
     return "\n\n".join(parts)

@@ -239,7 +239,7 @@ def test_a_hop_that_was_not_approved_is_not_foreseen(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first pause, the folder gets another last hop: the second is as it was, and the third is asked for."""
-    opened, watcher = upgrade.open_session, Watcher(world)
+    opened, watcher = vars(upgrade)["open_session"], Watcher(world)
 
     @contextmanager
     def edited(folder: Path, target: V | None = None) -> Iterator[Session]:
