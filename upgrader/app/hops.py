@@ -72,7 +72,7 @@ def run_hops(
 
 
 def refuse_if_stopped(stop: StopRequest, goal: KubernetesVersion) -> None:
-    """Raise Interrupted where a stop was requested during a run's last step: that run ended, but no other one begins."""
+    """Raise Interrupted where a stop was requested during a run's last step: it has ended, but no other one begins."""
     if stop.requested:
         raise Interrupted(
             f"{stop.reason}, on the way to {goal}: no further hop was begun",

@@ -10,6 +10,7 @@ from pathlib import Path
 from upgrader.app.execution import FinishedRun, continue_run
 from upgrader.app.existing_run import ExistingRun, existing_run
 from upgrader.app.front_end import FrontEnd
+from upgrader.app.hops import hops_left
 from upgrader.app.locking import lock_holder
 from upgrader.app.wiring import Session
 from upgrader.engine.execution.next_action import Action, End, next_action
@@ -85,9 +86,11 @@ def _refuse_over(state: RunState, resumed: RunState) -> None:
     if not state.over and (state.outcome != "failed" or not isinstance(next_action(resumed), End)):
         return
     back = "`upgrader rollback` undoes it; " if state.outcome == "succeeded" else ""
+    goal = hops_left(state)
+    on = f"`upgrader run --to {goal}` goes on." if goal is not None else "`upgrader run` starts a new one."
     raise UsageError(
         f"there is nothing to resume: run {state.run} has ended ({state.outcome})",
-        remedy=f"{back}`upgrader run` starts a new one.",
+        remedy=f"{back}{on}",
     )
 
 

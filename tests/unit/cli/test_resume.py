@@ -66,6 +66,7 @@ class Site:
     api_away: bool = False
     taken_over: LockTakenOver | None = None
     inputs: tuple[StepInput, ...] = ()
+    goal: KubernetesVersion | None = None
 
     def run(self, name: str, *events: Event, kind: RunKind = RunKind.UPGRADE) -> None:
         """A run of this folder."""
@@ -74,7 +75,7 @@ class Site:
         journal = Journal(home / "journal.jsonl", FakeClock())
         upgrade = kind is RunKind.UPGRADE
         target, current = (TO, FROM) if upgrade else (None, None)
-        began = RunStarted(name, kind, ("a", "b", "c"), "", target, current, inputs=self.inputs)
+        began = RunStarted(name, kind, ("a", "b", "c"), "", target, current, inputs=self.inputs, goal=self.goal)
         for event in (began, *events):
             journal.emit(event)
         journal.close()
@@ -241,6 +242,13 @@ def test_nothing_to_go_on_with(site: Site, outcome: Any, also: str) -> None:
     """A run that has ended isn't resumed, and the error says what to run instead."""
     site.run(OLDER, RunEnded(OLDER, outcome, 1.0))
     assert f"upgrader {also}" in site.refused("resume", "--yes").remedy
+
+
+def test_between_two_hops_a_new_run_goes_on(site: Site) -> None:
+    """Ctrl-C in the pause: the hop has succeeded, and the error names the way on rather than only the way back."""
+    site.goal = KubernetesVersion(1, 39, 0)
+    site.run(OLDER, RunEnded(OLDER, "succeeded", 1.0))
+    assert site.refused("resume", "--yes").remedy.endswith("`upgrader run --to v1.39.0` goes on.")
 
 
 def test_newest_upgrade_is_meant(site: Site) -> None:
