@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from upgrader.app.wiring import Session
+from upgrader.errors import HelmError
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedPlaybook
@@ -38,7 +39,13 @@ def forecast(
     for version in later:
         observed = observed_after(plan, observed)
         there = session.at(version)
-        plan = there.plan(observed, last=version == later[-1])
+        try:
+            plan = there.plan(observed, last=version == later[-1])
+        except HelmError as error:
+            raise type(error)(
+                f"the hop to {version}, after {plan.target}, can't be planned: {error.message}",
+                remedy=f"{error.remedy} Or go no further than {plan.target} for now: --to {plan.target}".strip(),
+            ) from error
         findings = there.preflight(observed, plan, _ABOUT_THE_TARGET)
         yield Forecast(plan, tuple(_ahead(finding, plan) for finding in findings))
 

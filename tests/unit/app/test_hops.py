@@ -20,7 +20,7 @@ from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade, check_upgrade, pl
 from upgrader.app.wiring import Session
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
-from upgrader.errors import Inhibited, Interrupted, StepFailed, UsageError
+from upgrader.errors import HelmError, Inhibited, Interrupted, StepFailed, UsageError
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
@@ -175,7 +175,7 @@ def test_an_api_server_that_stays_behind_ends_it(world: World, tmp_path: Path) -
 
 
 def test_a_stop_during_the_last_step_is_not_forgotten(world: World, tmp_path: Path) -> None:
-    """Ctrl-C comes when nothing of this hop is left to stop before: it has succeeded, and the next one doesn't begin."""
+    """Ctrl-C comes when nothing of this hop is left to stop before: it has succeeded, and the next doesn't begin."""
 
     @contextmanager
     def propose(most: int | None) -> Iterator[ProposedUpgrade]:
@@ -324,6 +324,21 @@ def test_a_resumed_hop_knows_where_it_was_going(world: World, tmp_path: Path) ->
     broken(world, "c")
     with propose_upgrade(tmp_path, None, FrontEnd(), take_over=False) as proposed:
         assert hops_left(proposed.execute().state) is None
+
+
+def test_charts_that_refuse_a_later_hop_name_it(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Today's hop may be fine: the error says which one isn't, and how far the way is free."""
+    intended = HopSession.intended
+
+    def refuses(session: HopSession) -> tuple[IntendedRelease, ...]:
+        if session.settings.target == GOAL:
+            raise HelmError("values don't meet the schema")
+        return intended(session)
+
+    monkeypatch.setattr(HopSession, "intended", refuses)
+    with pytest.raises(HelmError, match=r"to v1\.39\.0.*values don't meet the schema") as refused:
+        run_hops(proposing(tmp_path), Watcher(world))
+    assert "--to v1.38.2" in refused.value.remedy
 
 
 def test_a_skip_counts_for_later_hops(world: World, tmp_path: Path) -> None:
