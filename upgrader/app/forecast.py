@@ -51,7 +51,14 @@ def forecast(
 
 
 def _ahead(finding: Finding, plan: Plan) -> Finding:
-    """A playbook of an earlier hop may upgrade the kubelets, and no plan knows that."""
-    if finding.id == "version.kubelet-older" and any(isinstance(step, PlannedPlaybook) for step in plan.steps):
-        return replace(finding, severity="warning")
-    return finding
+    """A kubelet can't be upgraded before the API server is: only between two hops. A playbook of an earlier hop may do
+    that, and no plan knows it.
+    """
+    if finding.id != "version.kubelet-older":
+        return finding
+    remedy = (
+        f"Upgrade to {plan.current} first (--to {plan.current}), then the kubelet: it must not be newer than the API "
+        "server."
+    )
+    unsure = finding.severity == "error" and any(isinstance(step, PlannedPlaybook) for step in plan.steps)
+    return replace(finding, remedy=remedy, severity="warning" if unsure else finding.severity)

@@ -260,6 +260,7 @@ def test_what_a_later_hop_forbids_is_said_before_the_first(world: World, tmp_pat
         ["version.kubelet-older"],
         ["version.kubelet-older"],
     ]
+    assert "--to v1.37.4" in checked.ahead[0].findings[0].remedy, "now, the kubelet would be newer than the API server"
     with pytest.raises(Inhibited):
         run_hops(proposing(tmp_path), Watcher(world))
     assert all("old" in text for text in world.deployed.values())
