@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -192,7 +192,7 @@ class _Planned:
     @classmethod
     def of(cls, session: Session, most: int | None = None) -> _Planned:
         observed, settings = session.observe(), session.settings
-        path = upgrade_path(observed.server, settings.target, settings.through)
+        path = upgrade_path(observed.server, settings.target, settings.through, most)
         ahead = settings.target.minors_after(observed.server) > 0
         if ahead and left_behind(observed, lambda: session.at(observed.server).intended(None)):
             # What isn't at the API server's minor yet would skip that one.
@@ -205,11 +205,17 @@ class _Planned:
         """With what every check finds, and what is known of the later hops."""
         usual = usual_seconds(run.state for run in past_runs(self.session.settings.folder / "runs"))
         findings = skips.apply(self.session.preflight(self.observed, self.plan))
-        ahead = (
-            replace(hop, findings=skips.apply(hop.findings))
-            for hop in forecast(self.session, self.observed, self.plan, self.later)
-        )
-        return CheckedPlan(self.plan, findings, usual, ahead=tuple(ahead))
+        hops = forecast(self.session, self.observed, self.plan, self.later)
+        return CheckedPlan(self.plan, findings, usual, ahead=tuple(_once(findings, hops, skips)))
+
+
+def _once(findings: Sequence[Finding], hops: Iterable[Forecast], skips: Skips) -> Iterator[Forecast]:
+    """Each hop with what no hop before it has: some findings are of the cluster, and not of the version."""
+    known = {(finding.id, finding.title) for finding in findings}
+    for hop in hops:
+        new = [finding for finding in hop.findings if (finding.id, finding.title) not in known]
+        known |= {(finding.id, finding.title) for finding in new}
+        yield replace(hop, findings=skips.apply(new))
 
 
 def _asked(session: Session, checked: CheckedPlan) -> CheckedPlan:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
+from itertools import chain, islice
 
 from upgrader.errors import UsageError
 from upgrader.model.version import KubernetesVersion
@@ -14,9 +15,13 @@ __all__ = ["newest_patches", "upgrade_path"]
 
 
 def upgrade_path(
-    server: KubernetesVersion, target: KubernetesVersion, through: Sequence[KubernetesVersion] = ()
+    server: KubernetesVersion,
+    target: KubernetesVersion,
+    through: Sequence[KubernetesVersion] = (),
+    most: int | None = None,
 ) -> tuple[KubernetesVersion, ...]:
-    """The version that each hop upgrades to, from the running `server` to `target`, which is always the last one.
+    """The version that each hop upgrades to, from the running `server` to `target`, which is the last one; of these the
+    first `most`.
 
     One version for each minor between them: that of `through` which has this minor, or else the newest patch that this
     upgrader knows. Raises UsageError where neither names one, or where the target is of another major version.
@@ -27,8 +32,12 @@ def upgrade_path(
             remedy=f"Choose a v{server.major} release (`--to`, or kubernetesVersion in upgrader.yaml).",
         )
     chosen = {version.minor: version for version in through if version.major == target.major}
-    between = range(server.minor + 1, target.minor)
-    return (*(chosen.get(minor) or _newest_patch(server.major, minor, target) for minor in between), target)
+    between = (
+        chosen.get(minor) or _newest_patch(server.major, minor, target)
+        for minor in range(server.minor + 1, target.minor)
+    )
+    # A release that nobody knows yet matters to those only who go that far.
+    return tuple(islice(chain(between, (target,)), most))
 
 
 def _newest_patch(major: int, minor: int, target: KubernetesVersion) -> KubernetesVersion:

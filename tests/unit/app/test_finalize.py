@@ -97,7 +97,7 @@ class Place:
         return self.world.helm.manifest(release, "kube-system")
 
 
-def rendered(spec: ReleaseSpec, *, offline: bool = False) -> str:
+def rendered(spec: ReleaseSpec, **_how: object) -> str:
     """A Deployment with the version and the flags that the charts would give it."""
     values: Mapping[str, Any] = spec.values
     emulated = values.get("extraArgs", {}).get("emulated-version") or values.get("emulatedVersion")

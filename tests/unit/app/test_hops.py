@@ -331,10 +331,10 @@ def test_charts_that_refuse_a_later_hop_name_it(world: World, tmp_path: Path, mo
     """Today's hop may be fine: the error says which one isn't, and how far the way is free."""
     intended = HopSession.intended
 
-    def refuses(session: HopSession) -> tuple[IntendedRelease, ...]:
+    def refuses(session: HopSession, emulated: Minor | None = None) -> tuple[IntendedRelease, ...]:
         if session.settings.target == GOAL:
             raise HelmError("values don't meet the schema")
-        return intended(session)
+        return intended(session, emulated)
 
     monkeypatch.setattr(HopSession, "intended", refuses)
     with pytest.raises(HelmError, match=r"to v1\.39\.0.*values don't meet the schema") as refused:

@@ -118,7 +118,7 @@ class Site:
             def observe(self) -> Observed:
                 return observe(tools.kube, tools.helm, self._specs())
 
-            def intended(self) -> tuple[IntendedRelease, ...]:
+            def intended(self, _emulated: object = None) -> tuple[IntendedRelease, ...]:
                 return tuple(IntendedRelease(spec, tools.helm.render(spec)) for spec in self._specs())
 
             @property

@@ -39,6 +39,7 @@ def test_a_minor_without_a_known_release_is_named() -> None:
         upgrade_path(V(1, 37, 1), V(1, 99, 0))
     assert "v1.38" in refused.value.message
     assert "through: [v1.38.X]" in (refused.value.remedy or "")
+    assert upgrade_path(V(1, 36, 3), V(1, 99, 0), most=1) == (newest_patches()[1, 37],), "who goes less far needs none"
 
 
 def test_another_major_version_has_no_way() -> None:
