@@ -22,6 +22,7 @@ from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import HelmError, Inhibited, Interrupted, StepFailed, UsageError
 from upgrader.gates.kubernetes_kinds import NODES
+from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
