@@ -117,7 +117,9 @@ class PipelineStep:
     undo_gates: tuple[GateRun, ...]
     inspector: StepInspector = IDEMPOTENT
     changes: bool = True
-    """Whether `apply` changes anything; False for a step that only has its gates checked."""
+    """Whether `apply` changes anything; False for a step that only has its gates checked, or only prepares."""
+    prepares: bool = False
+    """Whether it only prepares what follows: where it fails, the cluster is as it was before it."""
     undo_needs_api: bool = True
     """Whether `undo` can begin only while the API answers; False for one that restores the API."""
     watched: Callable[[Callable[[], None]], Step] | None = None

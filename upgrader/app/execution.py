@@ -221,8 +221,10 @@ def _error(result: RunResult, state: RunState) -> UpgraderError | None:
             return None
         case "rolled-back":
             where = f" at {state.current}" if state.current else ""
-            message = f"The run failed and was rolled back; the cluster is healthy{where}.\n{result.reason}"
-            return StepFailed(message, remedy=result.remedy)
+            what = f"and was rolled back; the cluster is healthy{where}"
+            if state.untouched:
+                what = f"before it changed anything; the cluster is as it was{where}"
+            return StepFailed(f"The run failed {what}.\n{result.reason}", remedy=result.remedy)
         case "failed":
             remedy = result.remedy or "Check the cluster before anything else."
             again = "\nThen run `upgrader resume` to retry what failed." if upgrade else ""

@@ -125,6 +125,8 @@ class StepStarted:
     summary: str
     restore_point: RestorePoint | None
     """None: there is nothing to undo."""
+    prepares: bool = False
+    """Whether it only prepares what follows: where it fails, the cluster is as it was before it."""
 
 
 @dataclass(frozen=True)

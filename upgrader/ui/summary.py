@@ -28,6 +28,8 @@ def print_report(state: RunState, folder: Path, stream: TextIO | None = None) ->
     """Print how the run ended, each step with its time, what clients of the API saw, and where the files are."""
     out = console(stream)
     mark, text, style = OUTCOMES[state.result]
+    if state.untouched and state.over:
+        text = "failed, with nothing changed, after"
     goal = describe_run(state.kind, state.target)
     title = Text.assemble(f" {mark} ", (goal, "bold"), f" {text} {duration(state.seconds)}", style=style)
     out.print("\n", title, "\n", sep="")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 import pytest
@@ -17,13 +17,17 @@ from upgrader.model.event import (
     RecoveryEnded,
     RecoveryStarted,
     RunResumed,
+    RunStarted,
     StepEnded,
     StepStarted,
     UndoEnded,
     UndoStarted,
 )
 from upgrader.model.outcome import broken, holds, pending, unknown
-from upgrader.pipeline import Pipeline, PipelineStep
+from upgrader.model.release import RestorePoint
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import OnFailure
+from upgrader.pipeline import Pipeline, PipelineStep, Step
 from upgrader.steps.verify import VerifyStep
 
 
@@ -393,3 +397,60 @@ def test_api_that_does_not_accept_the_run_any_more_is_not_waited_for(bench: Benc
     result = run(bench.runner(patience_seconds=60.0), step)
     assert (result.outcome, bench.recovery.calls) == ("rolled-back", 1)
     assert bench.clock.monotonic() < 10
+
+
+@pytest.mark.parametrize("policy", ["rollback-run", "rollback-step", "stop"])
+def test_preparation_that_fails_leaves_nothing_to_undo(bench: Bench, policy: OnFailure) -> None:
+    """The cluster is as it was: the run ends as one that was rolled back, and needs no person."""
+    images = replace(
+        bench.step("images", apply_error=StepFailed("no such image", remedy="fix its name")), prepares=True
+    )
+    images = replace(images, step=WithoutRestorePoint(images.step))
+    result = run(bench.runner(), images, bench.step("a"), on_failure=policy)
+    assert result == RunResult("rolled-back", "no such image", "fix its name")
+    assert bench.diary == ["apply images"]
+
+
+def test_preparation_is_no_reason_to_be_content_after_a_change(bench: Bench) -> None:
+    """What was prepared before a change that can't be undone doesn't make that change undone."""
+    images = replace(bench.step("images"), prepares=True)
+    images = replace(images, step=WithoutRestorePoint(images.step))
+    verified = replace(bench.step("b", apply_error=StepFailed("unhealthy")))
+    verified = replace(verified, step=WithoutRestorePoint(verified.step))
+    assert run(bench.runner(), images, verified).outcome == "failed"
+
+
+@dataclass
+class WithoutRestorePoint:
+    """A step that has nothing to undo."""
+
+    step: Step
+
+    @property
+    def name(self) -> str:
+        return self.step.name
+
+    def summary(self) -> str:
+        return self.step.summary()
+
+    def capture(self) -> None:
+        return None
+
+    def apply(self, note: Callable[[str], None]) -> int | None:
+        return self.step.apply(note)
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        raise AssertionError("there is nothing to undo")
+
+
+def test_preparation_that_was_interrupted_is_repeated(bench: Bench) -> None:
+    """It can be repeated from any state: nothing else tells how far it got."""
+    images = replace(bench.step("images"), prepares=True)
+    images = replace(images, step=WithoutRestorePoint(images.step))
+    started = RunStarted("r1", RunKind.UPGRADE, ("images", "a"), "/tmp/r1")
+    state = RunState()
+    for event in (started, StepStarted("images", "change", None, prepares=True)):
+        state = follow(state, event, bench.clock.now())
+    result = bench.runner().resume(Pipeline((images, bench.step("a"))), state, RunResumed("r1", "me"))
+    assert result == RunResult("succeeded")
+    assert bench.diary == ["apply images", "apply a"]

@@ -97,4 +97,4 @@ def _back(state: RunState) -> Action:
         lines = [*filter(None, [reason]), "…and the rollback failed:", stuck.undo_reason, *([because] if kept else [])]
         return End("failed", "\n".join(lines), stuck.undo_remedy or remedy)
     undone = any(step.phase == "undone" for step in order)
-    return End("rolled-back" if undone or requested else "failed", reason, remedy)
+    return End("rolled-back" if undone or requested or state.untouched else "failed", reason, remedy)

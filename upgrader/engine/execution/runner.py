@@ -175,7 +175,7 @@ class Runner:
         if item.may_begin is not None:
             item.may_begin()
         point = item.step.capture()
-        self._emit(StepStarted(item.step.name, item.step.summary(), point))
+        self._emit(StepStarted(item.step.name, item.step.summary(), point, item.prepares))
         self._apply(item, began)
 
     def _complete(self, item: PipelineStep, began: float) -> None:

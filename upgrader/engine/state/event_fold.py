@@ -137,7 +137,7 @@ def _forward(state: RunState, event: StepStarted | StepInspected | StepApplied |
     name = event.step
     match event:
         case StepStarted():
-            begun = StepState(name, "applying", event.summary, event.restore_point, since=time)
+            begun = StepState(name, "applying", event.summary, event.restore_point, prepares=event.prepares, since=time)
             return replace(_begun(state, begun), doing=f"{name}: {event.summary}")
         case StepInspected():
             state = _changed(replace(state, doing=f"{name}: {event.found}"), name, since=time, note=event.found)

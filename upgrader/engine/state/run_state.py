@@ -65,6 +65,8 @@ class StepState:
     """When the current activity began."""
     note: str = ""
     """The last note while the step was active."""
+    prepares: bool = False
+    """Whether it only prepares what follows, and changes nothing itself."""
 
     @property
     def active(self) -> bool:
@@ -161,6 +163,11 @@ class RunState:
     def rolling_back(self) -> bool:
         """Whether it no longer goes forward: a step has failed, or a rollback was requested."""
         return self.rollback_to is not None or self.failure is not None
+
+    @property
+    def untouched(self) -> bool:
+        """Whether it failed before any step that changes something had begun."""
+        return self.failure is not None and all(step.prepares for step in self.steps)
 
     @property
     def rollback_order(self) -> tuple[StepState, ...]:
