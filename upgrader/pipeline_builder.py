@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from upgrader.steps.free_release import FreeReleaseStep
 from upgrader.steps.helm_release import ChartStep
 from upgrader.steps.playbook import PlaybookStep
 from upgrader.steps.playbook_markers import PlaybookInspector, PlaybookMarkers
+from upgrader.steps.pull_images import PullImagesStep
 from upgrader.steps.release_inspector import ReleaseInspector
 from upgrader.steps.verify import VerifyStep
 
@@ -65,6 +66,14 @@ class PipelineBuilder:
         freed = [self._free(step, plan) for step in plan.steps if isinstance(step, PlannedRelease) and step.pending]
         steps = [self._planned(step, plan, extra[step.name], wraps.get(step.name, _as_it_is)) for step in plan.steps]
         return Pipeline((*freed, *_gates_behind_the_first_change(steps)))
+
+    def upgrade(self, plan: Plan, planned: Collection[str] | None = None) -> Pipeline:
+        """The same, behind the steps that prepare it.
+
+        `planned` are the names of a run's steps that is resumed: it keeps those that prepare it, whatever the settings
+        say now.
+        """
+        return Pipeline((*self._preparations(plan, planned), *self.forward(plan).steps))
 
     def helm_seconds(self, *manifests: str) -> float:
         """Helm's timeout for a release: as configured, or longer where a DaemonSet needs it for all nodes."""
@@ -107,6 +116,11 @@ class PipelineBuilder:
             return replace(step, action="unchanged")
         before = self._manifest(begun.restore_point)
         return replace(step, action="upgrade" if before else "install", summary=begun.summary, before=before)
+
+    def _preparations(self, plan: Plan, planned: Collection[str] | None) -> Iterator[PipelineStep]:
+        images = PullImagesStep.of(plan, self.tools.kube, self.tools.clock, self.settings.images)
+        if images and (self.settings.images.pull if planned is None else images.name in planned):
+            yield PipelineStep(images, (), (), changes=False, prepares=True)
 
     def _planned(
         self, step: PlannedStep, plan: Plan, extra: tuple[GateRun, ...], wrap: Callable[[ChartStep], Step]

@@ -24,6 +24,7 @@ def test_gate_that_never_holds_rolls_back_every_step(cluster: LabCluster) -> Non
     report = cluster.report()
     assert report["outcome"] == "rolled-back"
     assert [(step["name"], step["outcome"]) for step in report["steps"]] == [
+        ("images", "passed"),
         ("pod-checkpointer", "undone"),
         ("kube-apiserver", "undone"),
     ]

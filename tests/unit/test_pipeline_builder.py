@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.plan import Action, Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec, RestorePoint
-from upgrader.model.settings import BUILT_IN_CHARTS, PlaybookSettings, ReleaseSettings, Settings
+from upgrader.model.settings import BUILT_IN_CHARTS, ImageSettings, PlaybookSettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.pipeline_builder import PipelineBuilder
@@ -138,3 +139,33 @@ def test_playbook_is_undone_by_what_upgrader_yaml_names(undo: Path | None) -> No
         item.step.undo(point, lambda _: None)
     assert [name for name, *_ in playbooks.ran] == (["undo.yml"] if undo else [])
     assert [run.gate.name for run in item.undo_gates] == ["nodes", "critical-pods"]
+
+
+PROXY = "{kind: DaemonSet, metadata: {name: kube-proxy}, spec: {template: {spec: {containers: [{image: 'proxy:2'}]}}}}"
+
+
+def with_images(action: Action) -> Plan:
+    """The plan of a release that has an image."""
+    spec = ReleaseSpec("kubernetes", "kube-system", Path("/charts/kubernetes"))
+    return Plan(OLD, NEW, (PlannedRelease(spec, action, "change", PROXY, PROXY, ()),))
+
+
+def names(pipeline: Pipeline) -> list[str]:
+    """Its steps' names."""
+    return [item.step.name for item in pipeline.steps]
+
+
+def test_images_come_first() -> None:
+    """They are there before anything changes; where they can't be, nothing needs undoing."""
+    first, *_ = builder().upgrade(with_images("upgrade")).steps
+    assert (first.step.name, first.changes, first.prepares, first.gates) == ("images", False, True, ())
+    assert names(builder().upgrade(with_images("unchanged"))) == ["kubernetes"]
+
+
+def test_images_can_be_left_to_the_site() -> None:
+    """`images.pull: false`; but a run that is resumed keeps the steps that it began with."""
+    on = builder()
+    off = replace(on, settings=replace(on.settings, images=ImageSettings(pull=False)))
+    assert names(off.upgrade(with_images("upgrade"))) == ["kubernetes"]
+    assert names(off.upgrade(with_images("upgrade"), ["images", "kubernetes"])) == ["images", "kubernetes"]
+    assert names(on.upgrade(with_images("upgrade"), ["kubernetes"])) == ["kubernetes"]

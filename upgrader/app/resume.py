@@ -100,7 +100,7 @@ def _pipeline(session: Session, state: RunState, *, accept_changes: bool) -> tup
         return builder.rollback(state), None
     emulated = _emulated(state)
     plan = builder.replan(state, session.intended(emulated), session.observe(), emulated)
-    pipeline = builder.forward(plan)
+    pipeline = builder.upgrade(plan, state.planned)
     names = tuple(item.step.name for item in pipeline.steps)
     if names != state.planned:
         raise UsageError(

@@ -94,7 +94,7 @@ class ProposedUpgrade:
         plan, session = self.checked.plan, self.session
         self.checked.refuse_if_blocked()
         health_before = session.read_health_before()
-        pipeline = session.builder.since(health_before).forward(plan)
+        pipeline = session.builder.since(health_before).upgrade(plan)
         if self.bound is not None:
             pipeline = pipeline.each_if(self.bound.refuse_changes)
         return execute_run(

@@ -25,6 +25,7 @@ from upgrader.model.settings import (
     BUILT_IN_CHARTS,
     AvailabilitySettings,
     GatePolicy,
+    ImageSettings,
     PlaybookSettings,
     RecoverySettings,
     ReleaseSettings,
@@ -127,6 +128,7 @@ def read_folder(
         availability=AvailabilitySettings(
             file.availability.requests_per_second, tuple(file.availability.addresses), limits
         ),
+        images=ImageSettings(file.images.pull, file.images.deadline, file.images.parallel),
         # With one that is refused, none counts: it may be that of the refusal itself.
         severities={} if refused else dict(file.checks.severities),
         pipeline=tuple(pipeline.steps),

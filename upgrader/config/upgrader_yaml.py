@@ -18,6 +18,7 @@ from upgrader.model.settings import (
     DEFAULT_UNHEALTHY_WORKERS,
     AvailabilitySettings,
     GatePolicy,
+    ImageSettings,
     OnFailure,
     RecoverySettings,
     Settings,
@@ -34,6 +35,7 @@ __all__ = [
     "GateSection",
     "GatesSection",
     "HelmSection",
+    "ImagesSection",
     "PlaybookSection",
     "PolicySection",
     "RecoverySection",
@@ -224,6 +226,24 @@ class ChecksSection(_Model):
     )
 
 
+class ImagesSection(_Model):
+    """The images of what a run installs or changes: they are on the nodes before anything changes."""
+
+    pull: bool = Field(
+        default=ImageSettings.pull,
+        description="Whether the nodes that lack one pull it first, in the step `images`. Where that fails, the run "
+        "ends with nothing changed.",
+    )
+    deadline: Duration = Field(
+        default=ImageSettings.deadline_seconds,
+        description="How long the images of one node may take.",
+        examples=["10m"],
+    )
+    parallel: int = Field(
+        default=ImageSettings.parallel, ge=1, le=500, description="How many nodes pull at the same time."
+    )
+
+
 class StepAvailabilitySection(_Model):
     """How much one step may disturb the API's clients."""
 
@@ -312,6 +332,7 @@ class UpgraderYaml(_Model):
     gates: GatesSection = GatesSection()
     availability: AvailabilitySection = AvailabilitySection()
     checks: ChecksSection = ChecksSection()
+    images: ImagesSection = ImagesSection()
     pipeline: list[Step] | None = Field(
         default=None,
         min_length=1,

@@ -8,7 +8,7 @@ from typing import Any
 
 from upgrader.model.manifest import Manifest, objects_in
 
-__all__ = ["ImageChange", "image_changes", "images_in"]
+__all__ = ["ImageChange", "image_changes", "images_in", "pod_spec_of"]
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,14 @@ def images_in(manifest: str) -> dict[tuple[str, str], str]:
     """The image of each container, by its object (`Deployment kube-system/web`) and its name."""
     images = {}
     for key, item in objects_in(manifest).items():
-        pod = _pod_spec(item)
+        pod = pod_spec_of(item)
         for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
             images[key, str(container.get("name"))] = str(container.get("image") or "")
     return images
 
 
-def _pod_spec(item: Manifest) -> Mapping[str, Any]:
+def pod_spec_of(item: Manifest) -> Mapping[str, Any]:
+    """The spec of the pods that an object starts, or is; empty where it starts none."""
     spec = item.get("spec") or {}
     if item.get("kind") == "Pod":
         return spec

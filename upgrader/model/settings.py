@@ -19,6 +19,7 @@ __all__ = [
     "DEFAULT_UNHEALTHY_WORKERS",
     "AvailabilitySettings",
     "GatePolicy",
+    "ImageSettings",
     "OnFailure",
     "PlaybookSettings",
     "RecoverySettings",
@@ -116,6 +117,17 @@ class RecoverySettings:
 
 
 @dataclass(frozen=True)
+class ImageSettings:
+    """Whether a run has the nodes pull its images before it changes anything, and how."""
+
+    pull: bool = True
+    deadline_seconds: float = 600.0
+    """For the images of one node."""
+    parallel: int = 10
+    """How many nodes pull at the same time."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything that a command needs to know before it reads the cluster. All paths are absolute."""
 
@@ -142,6 +154,7 @@ class Settings:
     unhealthy_workers: Share = DEFAULT_UNHEALTHY_WORKERS
     """How many of the workers that were healthy before a run may become unhealthy in it."""
     availability: AvailabilitySettings = AvailabilitySettings()
+    images: ImageSettings = ImageSettings()
     severities: Mapping[str, Severity] = field(default_factory=dict)
     """Severities of findings, by their ids, that replace the checks' own."""
 

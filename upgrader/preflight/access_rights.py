@@ -57,6 +57,7 @@ _NEEDED = (
     _Right("patch", "poddisruptionbudgets", "policy", why="the releases' workloads"),
     _Right("update", "leases", "coordination.k8s.io", why="the cluster's lock"),
     _Right("list", "pods", namespace="", why="the gates"),
+    *(_Right(verb, "pods", why="the step images") for verb in ("create", "delete")),
     _Right("get", "pods/log", why="the cause of a failure"),
     _Right("list", "events", namespace="", why="the cause of a failure"),
     _Right("list", "nodes", namespace="", why="the gates"),

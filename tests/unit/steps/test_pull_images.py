@@ -1,0 +1,378 @@
+"""The step that has every image of a plan on its nodes before anything changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from tests.unit.steps.kubelets import DIGEST, PODS, Kubelets, pulled, waiting
+from upgrader.errors import ApiError, ApiUnavailable, StepFailed
+from upgrader.model.plan import Plan, PlannedRelease
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.settings import ImageSettings
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import Kind, KubeObject
+from upgrader.steps.pull_images import PullImagesStep
+from upgrader.steps.puller_pod import LABELS
+
+OTHER = "sha256:" + "b" * 64
+PROXY = """
+kind: DaemonSet
+metadata: {name: kube-proxy}
+spec: {template: {spec: {hostNetwork: true, containers: [{name: kube-proxy, image: 'r.io/kube-proxy:v2'}]}}}
+"""
+SCHEDULER = """
+kind: Deployment
+metadata: {name: scheduler}
+spec: {template: {spec: {nodeSelector: {role: control}, containers: [{name: main, image: 'r.io/scheduler:v2'}]}}}
+"""
+
+
+def step(kube: Kubelets, *manifests: str, parallel: int = 10, clock: FakeClock | None = None) -> PullImagesStep:
+    """Of a plan of one release in kube-system."""
+    text = "\n---\n".join(manifests or (PROXY,))
+    release = PlannedRelease(ReleaseSpec("app", "kube-system", Path("/c")), "upgrade", "change", "", text, ())
+    plan = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), (release,))
+    made = PullImagesStep.of(plan, kube, clock or FakeClock(), ImageSettings(parallel=parallel))
+    assert made is not None
+    return made
+
+
+def apply(kube: Kubelets, *manifests: str, **options: Any) -> list[str]:
+    """Apply it; returns its notes."""
+    notes: list[str] = []
+    step(kube, *manifests, **options).apply(notes.append)
+    return notes
+
+
+def fail(kube: Kubelets, *manifests: str, **options: Any) -> StepFailed:
+    """Apply it, which fails; no pod is left behind."""
+    with pytest.raises(StepFailed) as caught:
+        apply(kube, *manifests, **options)
+    assert not kube.list(PODS)
+    assert caught.value.remedy
+    return caught.value
+
+
+def test_every_node_that_needs_an_image_pulls_it() -> None:
+    """A DaemonSet's image on all nodes, another one only where its pods may run; no pod stays."""
+    kube = Kubelets("worker-1", "worker-2")
+    kube.add_node("controller-1", role="control")
+    notes = apply(kube, PROXY, SCHEDULER)
+    asked = sorted((pod["spec"]["nodeName"], item["image"]) for pod in kube.created for item in _containers(pod))
+    assert asked == [
+        ("controller-1", "r.io/kube-proxy:v2"),
+        ("controller-1", "r.io/scheduler:v2"),
+        ("worker-1", "r.io/kube-proxy:v2"),
+        ("worker-2", "r.io/kube-proxy:v2"),
+    ]
+    assert not kube.list(PODS)
+    assert f"r.io/kube-proxy:v2 is {DIGEST} (3 nodes)" in notes
+    assert notes[-1] == "all images are on their nodes; 3 nodes asked for some"
+
+
+def _containers(pod: KubeObject) -> list[dict[str, Any]]:
+    return list(pod["spec"]["containers"])
+
+
+def test_nodes_that_list_their_images_are_not_asked() -> None:
+    """A repeated run, or a site that loads its nodes itself, costs one read."""
+    kube, clock = Kubelets(), FakeClock()
+    kube.add_node("n1", ["r.io/kube-proxy:v2", f"r.io/kube-proxy@{DIGEST}"])
+    notes = apply(kube, clock=clock)
+    assert kube.created == []
+    assert clock.monotonic() == 0.0
+    assert notes == [f"r.io/kube-proxy:v2 is {DIGEST} (1 node)", "all images are on their nodes; no node lacked any"]
+
+
+@pytest.mark.parametrize(
+    "image", ["{image: 'r.io/tool:latest'}", "{image: r.io/tool}", "{image: 'r.io/tool:1', imagePullPolicy: Always}"]
+)
+def test_images_that_are_always_pulled_are_pulled_now_as_well(image: str) -> None:
+    """Where the kubelet would ask the registry in the middle of the run, it has to answer before the run."""
+    kube = Kubelets()
+    kube.add_node("n1", ["r.io/tool:latest", "r.io/tool:1"])
+    apply(kube, f"kind: Pod\nmetadata: {{name: a}}\nspec: {{containers: [{image}]}}")
+    assert len(kube.created) == 1
+
+
+def test_pods_are_harmless() -> None:
+    """They run nothing of the image, as nobody, on their node whatever its taints, and end by themselves."""
+    kube = Kubelets("n1")
+    apply(kube)
+    (pod,) = kube.created
+    spec, (container,) = pod["spec"], _containers(pod)
+    assert container["command"] == ["/upgrader-only-pulls-this-image"]
+    assert spec["automountServiceAccountToken"] is False
+    assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["runAsUser"] == 65534
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert (spec["nodeName"], spec["tolerations"]) == ("n1", [{"operator": "Exists"}])
+    assert (spec["restartPolicy"], spec["activeDeadlineSeconds"]) == ("Never", 600)
+    assert pod["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "upgrader"
+    assert spec["hostNetwork"], "as the DaemonSet's own pods: a node without free addresses pulls as well"
+
+
+def test_images_are_pulled_as_the_workload_would() -> None:
+    """With its ServiceAccount, where that exists already, its secrets, its policy and its runtime class."""
+    kube = Kubelets("n1")
+    kube.put(Kind("v1", "serviceaccounts"), {"metadata": {"name": "runner"}}, "apps")
+    pod = """
+kind: Pod
+metadata: {name: %s, namespace: apps}
+spec:
+  serviceAccountName: %s
+  runtimeClassName: kata
+  imagePullSecrets: [{name: login}]
+  containers: [{image: 'a:1', imagePullPolicy: Never}]
+"""
+    apply(kube, pod % ("a", "runner"), pod % ("b", "brought-by-the-release"))
+    there, new = (created["spec"] for created in kube.created)
+    assert (there["serviceAccountName"], new["serviceAccountName"]) == ("runner", "default")
+    assert there["imagePullSecrets"] == [{"name": "login"}]
+    assert there["runtimeClassName"] == "kata"
+    assert there["containers"][0]["imagePullPolicy"] == "Never"
+
+
+def test_what_the_release_itself_brings_is_not_waited_for() -> None:
+    """Without its namespace, or the Secret that it is pulled with, an image can't be pulled yet: it is said."""
+    kube = Kubelets("n1")
+    new = "{kind: Pod, metadata: {name: a, namespace: new}, spec: {containers: [{image: 'a:1'}]}}"
+    own = (
+        "{kind: Pod, metadata: {name: b, namespace: apps}, "
+        "spec: {imagePullSecrets: [{name: login}], containers: [{image: 'b:1'}]}}\n---\n"
+        "{kind: Secret, metadata: {name: login, namespace: apps}}"
+    )
+    notes = apply(kube, new, own)
+    assert kube.created == []
+    assert "Pod new/a: its images can't be pulled before its namespace is there" in notes
+    assert "Pod apps/b: its images can't be pulled before its release brings Secret login" in notes
+
+
+@pytest.mark.parametrize(("status", "goes_on"), [(403, True), (500, False)])
+def test_what_may_not_be_read_is_taken_to_be_there(status: int, goes_on: bool) -> None:
+    """A run's credentials need not read namespaces; an API that fails is another matter."""
+    kube = Kubelets("n1")
+    refused = ApiError("namespaces is forbidden")
+    refused.status = status
+
+    def refuse(kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
+        raise refused
+
+    kube.get = refuse  # type: ignore[method-assign]
+    if goes_on:
+        assert apply(kube)[-1].startswith("all images are on their nodes")
+    else:
+        with pytest.raises(ApiError):
+            apply(kube)
+
+
+def test_only_some_nodes_pull_at_once() -> None:
+    """The registry is spared; every node has its turn."""
+    kube = Kubelets(*(f"n{number}" for number in range(7)))
+    apply(kube, parallel=3)
+    assert (len(kube.created), kube.most_at_once) == (7, 3)
+
+
+def test_node_that_is_not_ready_is_left_out() -> None:
+    """No kubelet works there: the gates decide how many such nodes a run accepts."""
+    kube = Kubelets("n1")
+    kube.add_node("n2", ready="Unknown")
+    notes = apply(kube)
+    assert [pod["spec"]["nodeName"] for pod in kube.created] == ["n1"]
+    assert "not Ready, and so without its images: n2" in notes
+
+
+def test_image_that_does_not_exist() -> None:
+    """After a minute of failures the step fails, with the node, the image and the registry's own words."""
+    kube, clock = Kubelets("n1", "n2"), FakeClock()
+
+    def answer(node: str, image: str) -> dict[str, Any]:
+        if clock.monotonic() > 10:
+            return waiting("ImagePullBackOff", f"Back-off pulling image {image}")
+        return waiting("ErrImagePull", "r.io/kube-proxy:v2: not found")
+
+    kube.answer = answer
+    error = fail(kube, clock=clock)
+    assert "n1 can't pull r.io/kube-proxy:v2: ErrImagePull: r.io/kube-proxy:v2: not found" in error.message
+    assert "Not yet on n2 either." in error.message
+    assert 60 <= clock.monotonic() < 65
+
+
+def test_registry_that_fails_for_a_moment_is_asked_again() -> None:
+    """The kubelet tries again, and so does the step."""
+    kube, clock = Kubelets("n1"), FakeClock()
+    kube.answer = lambda node, image: waiting("ErrImagePull", "timeout") if clock.monotonic() < 40 else pulled(image)
+    assert apply(kube, clock=clock)[-1].startswith("all images are on their nodes")
+
+
+@pytest.mark.parametrize("reason", ["InvalidImageName", "ErrImageNeverPull"])
+def test_what_no_retry_changes_fails_at_once(reason: str) -> None:
+    """The kubelet itself gives up."""
+    kube, clock = Kubelets("n1"), FakeClock()
+    kube.answer = lambda node, image: waiting(reason, "as it says")
+    assert reason in fail(kube, clock=clock).message
+    assert clock.monotonic() == 1.0
+
+
+def test_container_that_can_not_be_created_has_its_image() -> None:
+    """A runtime that looks for the command before it creates the container says so in its own way."""
+    kube = Kubelets("n1")
+    kube.answer = lambda node, image: waiting("CreateContainerError", "executable file not found")
+    assert apply(kube) == ["all images are on their nodes; 1 node asked for some"]
+
+
+def test_slow_node_meets_the_deadline() -> None:
+    """The message names what is missing, for how long, and the kubelet's warnings."""
+    kube, clock = Kubelets("n1"), FakeClock()
+    kube.answer = lambda node, image: waiting("ContainerCreating")
+
+    def warn(kind: Kind, namespace: str = "", **selectors: str) -> tuple[KubeObject, ...]:
+        found = Kubelets.list(kube, kind, namespace, **selectors)
+        return ({"type": "Warning", "message": "no address left"},) if kind.plural == "events" else found
+
+    kube.list = warn  # type: ignore[method-assign]
+    error = fail(kube, clock=clock)
+    assert "n1 has not pulled r.io/kube-proxy:v2 within 600 s: ContainerCreating\n  no address left" in error.message
+    assert "images.deadline" in error.remedy
+
+
+def test_kubelet_that_has_said_nothing() -> None:
+    """A pod without a status is not taken for one that is done."""
+    kube = Kubelets("n1")
+    kube.answer = lambda node, image: None
+    assert "n1 has not pulled r.io/kube-proxy:v2 within 600 s" in fail(kube).message
+
+
+def test_node_that_refuses_the_pod() -> None:
+    """A node without room for one more pod, or that evicts it, says so."""
+    kube = Kubelets("n1")
+    kube.answer = lambda node, image: None
+    real = kube.create
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str = "", **options: bool) -> KubeObject:
+        status = {"phase": "Failed", "reason": "OutOfpods", "message": "Node didn't have enough resource: pods"}
+        return real(kind, {**manifest, "status": status}, namespace, **options)
+
+    kube.create = create  # type: ignore[method-assign]
+    assert "n1 refused to pull images: OutOfpods: Node didn't have enough resource" in fail(kube).message
+
+
+def test_pods_that_are_not_admitted() -> None:
+    """A quota, a policy or a webhook may refuse them: in the API server's own words, with what to allow."""
+    kube = Kubelets("n1")
+    kube.refuses_pods = ApiError("exceeded quota: pods=0")
+    error = fail(kube)
+    assert "no pod could be created in namespace kube-system to pull images on n1: exceeded quota" in error.message
+    assert "images.pull: false" in error.remedy
+
+
+def test_pod_that_someone_deletes() -> None:
+    """What became of its images is not known."""
+    kube = Kubelets("n1")
+    real = kube.create
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str = "", **options: bool) -> KubeObject:
+        done = real(kind, manifest, namespace, **options)
+        kube.delete(kind, manifest["metadata"]["name"], namespace)
+        return done
+
+    kube.create = create  # type: ignore[method-assign]
+    assert "was deleted before n1 had pulled its images" in fail(kube).message
+
+
+def test_api_that_is_away_for_a_moment_is_waited_for() -> None:
+    """Nothing is changed yet: there is no hurry. A pod that was created with its answer lost is the same pod."""
+    kube, clock = Kubelets("n1"), FakeClock()
+    real_create, real_list, lost = kube.create, kube.list, [1, 1]
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str = "", **options: bool) -> KubeObject:
+        try:
+            done = real_create(kind, manifest, namespace, **options)
+        except ApiError as error:
+            error.status = 409
+            raise
+        if lost:
+            lost.pop()
+            raise ApiUnavailable("timed out")
+        return done
+
+    def read(kind: Kind, namespace: str = "", **selectors: str) -> tuple[KubeObject, ...]:
+        if namespace and clock.monotonic() < 10:
+            raise ApiUnavailable("timed out")
+        return real_list(kind, namespace, **selectors)
+
+    kube.create, kube.list = create, read  # type: ignore[method-assign]
+    assert apply(kube, clock=clock)[-1].startswith("all images are on their nodes")
+
+
+def test_pods_of_an_interrupted_run_are_removed() -> None:
+    """A killed run can't remove its own."""
+    kube = Kubelets()
+    kube.put(PODS, {"metadata": {"name": "old", "namespace": "apps", "labels": LABELS}, "spec": {"containers": []}})
+    other = {"metadata": {"name": "other", "namespace": "apps", "labels": {}}, "spec": {"containers": []}}
+    kube.put(PODS, other)
+    apply(kube)
+    assert [pod["metadata"]["name"] for pod in kube.list(PODS)] == ["other"]
+
+
+def test_pods_that_can_not_be_removed_are_named() -> None:
+    """The images are there: that is no reason to fail."""
+    kube = Kubelets("n1")
+
+    def refuse(kind: Kind, name: str, namespace: str = "") -> None:
+        raise ApiError("refused by a webhook")
+
+    kube.delete = refuse  # type: ignore[method-assign]
+    assert any("is removed by the next run: refused by a webhook" in note for note in apply(kube))
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_different_images_of_one_name_fail(listed: bool) -> None:
+    """A tag that was moved: half of the nodes would run something else."""
+    kube = Kubelets("n1", "n2")
+    if listed:
+        kube.add_node("n3", ["r.io/kube-proxy:v2", f"r.io/kube-proxy@{OTHER}"])
+    else:
+        kube.add_node("n3")
+    kube.answer = lambda node, image: pulled(image, OTHER if node == "n3" else DIGEST)
+    error = fail(kube)
+    assert f"r.io/kube-proxy:v2 is {DIGEST} on n1, n2; {OTHER} on n3" in error.message
+    assert "by its digest" in error.remedy
+
+
+def test_image_ids_are_compared_within_an_architecture() -> None:
+    """An image without a registry's digest has its own ID, which differs between architectures."""
+    kube = Kubelets("n1", "n2")
+    ids = {"n1": DIGEST, "n2": OTHER}
+    kube.answer = lambda node, image: {**pulled(image), "imageID": ids[node]}
+    assert "nodes have different images of one name" in fail(kube).message
+    arm = {"metadata": {"name": "n2"}, "status": {**_status(kube, "n2"), "nodeInfo": {"architecture": "arm64"}}}
+    kube.put(Kind("v1", "nodes", namespaced=False), arm)
+    assert apply(kube)[-1].startswith("all images are on their nodes")
+
+
+def _status(kube: Kubelets, name: str) -> dict[str, Any]:
+    found = kube.get(Kind("v1", "nodes", namespaced=False), name)
+    assert found is not None
+    return dict(found["status"])
+
+
+def test_progress_is_noted_now_and_then() -> None:
+    """Whoever waits sees for what; a thousand nodes don't fill the journal."""
+    kube, clock = Kubelets("n1", "n2"), FakeClock()
+    kube.answer = lambda node, image: (
+        pulled(image) if clock.monotonic() > 40 or node == "n1" else waiting("ContainerCreating")
+    )
+    notes = apply(kube, clock=clock)
+    assert [note for note in notes if "pulling on" in note] == [
+        "1 of 2 nodes have their images; pulling on n2 (1 to go)"
+    ] * 2
+
+
+def test_step_says_what_it_does() -> None:
+    """How many images, not which: those are in the plan."""
+    made = step(Kubelets(), PROXY, SCHEDULER)
+    assert (made.name, made.summary()) == ("images", "2 images on every node that needs them")

@@ -1,0 +1,90 @@
+"""The images that the pods of a plan's releases need, and what their kubelets pull them with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.model.images import pod_spec_of
+from upgrader.model.manifest import Manifest, objects_in
+from upgrader.model.plan import Plan, PlannedRelease
+
+__all__ = ["PlannedPods", "WantedImage", "planned_pods"]
+
+
+@dataclass(frozen=True)
+class WantedImage:
+    """An image, and when a kubelet pulls it (`imagePullPolicy`; "" is the API's default)."""
+
+    name: str
+    policy: str = ""
+
+
+@dataclass(frozen=True)
+class PlannedPods:
+    """The pods of one workload, as far as pulling their images is concerned."""
+
+    workload: str
+    """`DaemonSet kube-system/kube-proxy`"""
+    namespace: str
+    service_account: str
+    pull_secrets: tuple[str, ...]
+    """Those that the pod or its planned ServiceAccount names; the API adds those of an existing ServiceAccount."""
+    host_network: bool
+    runtime_class: str
+    """containerd may keep the images of each runtime class apart."""
+    images: tuple[WantedImage, ...]
+    spec: Mapping[str, Any]
+    """The pods' spec, which says on which nodes they may run."""
+    own_secrets: tuple[str, ...] = ()
+    """Those of `pull_secrets` that the plan itself brings: at first they may not be there."""
+
+
+def planned_pods(plan: Plan) -> tuple[PlannedPods, ...]:
+    """The pods of each workload in the releases that a run installs or changes, in the plan's order."""
+    changed = [step for step in plan.steps if isinstance(step, PlannedRelease) and step.action != "unchanged"]
+    objects = [(step.spec.namespace, item) for step in changed for item in objects_in(step.after).values()]
+    accounts = {_place(item, default): _secrets(item) for default, item in objects if item["kind"] == "ServiceAccount"}
+    secrets = {_place(item, default) for default, item in objects if item["kind"] == "Secret"}
+    return tuple(_pods(objects, accounts, secrets))
+
+
+def _pods(
+    objects: list[tuple[str, Manifest]],
+    accounts: Mapping[tuple[str, str], tuple[str, ...]],
+    secrets: set[tuple[str, str]],
+) -> Iterator[PlannedPods]:
+    for default, item in objects:
+        spec = pod_spec_of(item)
+        containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+        images = dict.fromkeys(
+            WantedImage(str(each["image"]), str(each.get("imagePullPolicy") or ""))
+            for each in containers
+            if each.get("image")
+        )
+        if not images:
+            continue
+        namespace, name = _place(item, default)
+        account = str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "default")
+        pull = _secrets(spec) or accounts.get((namespace, account), ())
+        yield PlannedPods(
+            f"{item['kind']} {namespace}/{name}",
+            namespace,
+            account,
+            pull,
+            bool(spec.get("hostNetwork")),
+            str(spec.get("runtimeClassName") or ""),
+            tuple(images),
+            spec,
+            tuple(secret for secret in pull if (namespace, secret) in secrets),
+        )
+
+
+def _place(item: Manifest, default: str) -> tuple[str, str]:
+    meta = item.get("metadata") or {}
+    return str(meta.get("namespace") or default), str(meta.get("name"))
+
+
+def _secrets(item: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(str(each["name"]) for each in item.get("imagePullSecrets") or () if each.get("name"))

@@ -1,0 +1,209 @@
+"""Has nodes pull images, some nodes at a time, and waits for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from upgrader.errors import ApiError, ApiUnavailable, StepFailed
+from upgrader.model.settings import ImageSettings
+from upgrader.ports import Clock, Kind, Kube, KubeObject
+from upgrader.steps.puller_pod import LABELS, ImageStatus, PullerPod, image_statuses, manifest, refusal
+from upgrader.wait_and_retry import retry
+
+__all__ = ["ImagePulls", "remove_pullers"]
+
+PODS = Kind("v1", "pods")
+_EVENTS = Kind("v1", "events")
+_SELECTOR = ",".join(f"{key}={value}" for key, value in LABELS.items())
+
+_POLL_SECONDS = 1.0
+_RETRY_SECONDS = 2.0
+_NOTE_SECONDS = 15.0
+_GIVE_UP_SECONDS = 60.0
+"""How long a pull may fail before it counts as failed: by then the kubelet has tried it three times."""
+
+_PULL_REMEDY = (
+    "Check the image's name, the registry, the node's way to it and its credentials (imagePullSecrets). Where the "
+    "nodes get their images in another way, set images.pull: false in upgrader.yaml. Then run again."
+)
+_ADMISSION_REMEDY = (
+    "Allow it: the pod satisfies the level `restricted` of Pod Security where the workload isn't in the host's network "
+    "itself, requests 1m CPU and 8Mi, and tolerates all taints. Or set images.pull: false in upgrader.yaml."
+)
+_NODE_REMEDY = (
+    "Check the node (kubectl describe node), its kubelet and its way to the registry; where it is only slow, raise "
+    "images.deadline in upgrader.yaml. Then run again."
+)
+
+
+@dataclass
+class _NodePull:
+    """A node that is pulling."""
+
+    node: str
+    pods: tuple[PullerPod, ...]
+    begun: float
+    failing_since: dict[tuple[str, str], float] = field(default_factory=dict)
+    """(Pod, image) → when its pull was first seen to fail."""
+    last: dict[tuple[str, str], ImageStatus] = field(default_factory=dict)
+
+    def missing(self) -> list[ImageStatus]:
+        """What is not there yet."""
+        return [status for status in self.last.values() if status.state != "there"]
+
+
+@dataclass(frozen=True)
+class ImagePulls:
+    """At most `parallel` nodes at once: a registry and its network are shared."""
+
+    kube: Kube
+    clock: Clock
+    settings: ImageSettings
+    note: Callable[[str], None]
+
+    def run(self, nodes: Mapping[str, tuple[PullerPod, ...]]) -> list[tuple[str, ImageStatus]]:
+        """What each node says of each image, by its name. Raises StepFailed when one can't be pulled.
+
+        Leaves no pod behind, but where the API doesn't answer: `remove_pullers` finds those.
+        """
+        waiting, active, done = list(nodes.items())[::-1], dict[str, _NodePull](), list[tuple[str, ImageStatus]]()
+        noted = self.clock.monotonic()
+        try:
+            while waiting or active:
+                while waiting and len(active) < self.settings.parallel:
+                    node, pods = waiting.pop()
+                    active[node] = _NodePull(node, pods, self.clock.monotonic())
+                    self._create(active[node])
+                self.clock.sleep(_POLL_SECONDS)
+                self._read(active)
+                for pull in [pull for pull in active.values() if not pull.missing() and pull.last]:
+                    done += [(pull.node, status) for status in pull.last.values()]
+                    self._remove(pull.pods)
+                    del active[pull.node]
+                self._fail_late(active)
+                if active and self.clock.monotonic() - noted >= _NOTE_SECONDS:
+                    noted = self.clock.monotonic()
+                    self.note(_progress(len(nodes) - len(waiting) - len(active), len(nodes), active.values()))
+        finally:
+            for pull in active.values():
+                self._remove(pull.pods)
+        return done
+
+    def _create(self, pull: _NodePull) -> None:
+        seconds = self.settings.deadline_seconds
+        for pod in pull.pods:
+            try:
+                retry(
+                    self.clock,
+                    lambda pod=pod: self._create_one(pod, seconds),  # type: ignore[misc]
+                    pause=lambda error: _RETRY_SECONDS if isinstance(error, ApiUnavailable) else None,
+                    seconds=seconds,
+                )
+            except ApiError as error:
+                what = f"no pod could be created in namespace {pod.namespace} to pull images on {pod.node}"
+                raise StepFailed(f"{what}: {error.message}", remedy=_ADMISSION_REMEDY) from error
+
+    def _create_one(self, pod: PullerPod, seconds: float) -> None:
+        try:
+            self.kube.create(PODS, manifest(pod, seconds=seconds), pod.namespace)
+        except ApiError as error:
+            if error.status != 409:  # created by an attempt whose answer was lost
+                raise
+
+    def _read(self, active: Mapping[str, _NodePull]) -> None:
+        """Read all pods; an API that doesn't answer is waited for as long as the nodes are."""
+        try:
+            found = {
+                item["metadata"]["name"]: item
+                for namespace in sorted({pod.namespace for pull in active.values() for pod in pull.pods})
+                for item in self.kube.list(PODS, namespace, labels=_SELECTOR)
+            }
+        except ApiUnavailable:
+            return
+        for pull in active.values():
+            for pod in pull.pods:
+                self._judge(pull, pod, found.get(pod.name))
+
+    def _judge(self, pull: _NodePull, pod: PullerPod, found: KubeObject | None) -> None:
+        if found is None:
+            what = f"pod {pod.namespace}/{pod.name} was deleted before {pod.node} had pulled its images"
+            raise StepFailed(what, remedy="Find out who deleted it (the API's audit log), and run again.")
+        now = self.clock.monotonic()
+        for status in image_statuses(pod, found):
+            key = pod.name, status.image
+            before = pull.last.get(key)
+            if status.state == "failing":
+                pull.failing_since.setdefault(key, now)
+                # "Back-off pulling image" says less than the error before it.
+                if before is not None and before.state == "failing" and "ImagePullBackOff" in status.message:
+                    status = before
+            elif status.state == "there":
+                pull.failing_since.pop(key, None)
+            pull.last[key] = status
+        refused = refusal(found)
+        if refused and any(pull.last[pod.name, image.name].state != "there" for image in pod.images):
+            raise StepFailed(f"{pod.node} refused to pull images: {refused}", remedy=_NODE_REMEDY)
+
+    def _fail_late(self, active: Mapping[str, _NodePull]) -> None:
+        """Raise StepFailed for the first pull that has failed, or is over its deadline."""
+        now = self.clock.monotonic()
+        for pull in active.values():
+            for (pod, image), status in pull.last.items():
+                failing = now - pull.failing_since.get((pod, image), now)
+                if status.state == "failed" or (status.state == "failing" and failing >= _GIVE_UP_SECONDS):
+                    raise self._failed(pull, pod, status, active)
+            if now - pull.begun >= self.settings.deadline_seconds:
+                raise self._overdue(pull)
+
+    def _failed(self, pull: _NodePull, pod: str, status: ImageStatus, active: Mapping[str, _NodePull]) -> StepFailed:
+        others = sorted(
+            other.node
+            for other in active.values()
+            if other is not pull
+            and any(each.image == status.image and each.state != "there" for each in other.missing())
+        )
+        also = f"\nNot yet on {_some(others)} either." if others else ""
+        text = f"{pull.node} can't pull {status.image}: {status.message}"
+        return StepFailed(f"{text}{also}{self._warnings(pull, pod)}", remedy=_PULL_REMEDY)
+
+    def _overdue(self, pull: _NodePull) -> StepFailed:
+        missing = pull.missing()
+        names = ", ".join(dict.fromkeys(status.image for status in missing)) or "its images"
+        last = next((status.message for status in missing if status.message), "its kubelet has reported nothing")
+        within = f"within {self.settings.deadline_seconds:.0f} s"
+        pod = pull.pods[0].name
+        text = f"{pull.node} has not pulled {names} {within}: {last}{self._warnings(pull, pod)}"
+        return StepFailed(text, remedy=_NODE_REMEDY)
+
+    def _warnings(self, pull: _NodePull, pod: str) -> str:
+        """Warnings about a pod, as lines: they may say what its status doesn't, such as a missing Secret."""
+        namespace = next(each.namespace for each in pull.pods if each.name == pod)
+        try:
+            events = self.kube.list(_EVENTS, namespace, fields=f"involvedObject.name={pod}")
+        except ApiError:
+            return ""  # the failure itself has been said
+        texts = dict.fromkeys(str(item.get("message")) for item in events if item.get("type") == "Warning")
+        return "".join(f"\n  {text}" for text in list(texts)[-3:])
+
+    def _remove(self, pods: Iterable[PullerPod]) -> None:
+        for pod in pods:
+            try:
+                self.kube.delete(PODS, pod.name, pod.namespace)
+            except ApiError as error:
+                self.note(f"pod {pod.namespace}/{pod.name} is removed by the next run: {error.message}")
+
+
+def remove_pullers(kube: Kube) -> None:
+    """Remove what an interrupted run left. Raises ApiError."""
+    for item in kube.list(PODS, labels=_SELECTOR):
+        kube.delete(PODS, item["metadata"]["name"], item["metadata"]["namespace"])
+
+
+def _progress(done: int, all_of_them: int, active: Iterable[_NodePull]) -> str:
+    now = [f"{pull.node} ({len(pull.missing()) or 'all'} to go)" for pull in active]
+    return f"{done} of {all_of_them} nodes have their images; pulling on {_some(now)}"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
