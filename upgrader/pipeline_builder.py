@@ -26,6 +26,7 @@ from upgrader.planner import IntendedStep, plan_run
 from upgrader.ports import Tools
 from upgrader.steps.free_release import FreeReleaseStep
 from upgrader.steps.helm_release import ChartStep
+from upgrader.steps.import_images import ImageSource, ImportImagesStep
 from upgrader.steps.playbook import PlaybookStep
 from upgrader.steps.playbook_markers import PlaybookInspector, PlaybookMarkers
 from upgrader.steps.pull_images import PullImagesStep
@@ -67,13 +68,15 @@ class PipelineBuilder:
         steps = [self._planned(step, plan, extra[step.name], wraps.get(step.name, _as_it_is)) for step in plan.steps]
         return Pipeline((*freed, *_gates_behind_the_first_change(steps)))
 
-    def upgrade(self, plan: Plan, planned: Collection[str] | None = None) -> Pipeline:
-        """The same, behind the steps that prepare it.
+    def upgrade(
+        self, plan: Plan, planned: Collection[str] | None = None, bundle: ImageSource | None = None
+    ) -> Pipeline:
+        """The same, behind the steps that prepare it; `bundle` is where images come from that a node lacks.
 
         `planned` are the names of a run's steps that is resumed: it keeps those that prepare it, whatever the settings
         say now.
         """
-        return Pipeline((*self._preparations(plan, planned), *self.forward(plan).steps))
+        return Pipeline((*self._preparations(plan, planned, bundle), *self.forward(plan).steps))
 
     def helm_seconds(self, *manifests: str) -> float:
         """Helm's timeout for a release: as configured, or longer where a DaemonSet needs it for all nodes."""
@@ -117,9 +120,20 @@ class PipelineBuilder:
         before = self._manifest(begun.restore_point)
         return replace(step, action="upgrade" if before else "install", summary=begun.summary, before=before)
 
-    def _preparations(self, plan: Plan, planned: Collection[str] | None) -> Iterator[PipelineStep]:
+    def _preparations(
+        self, plan: Plan, planned: Collection[str] | None, bundle: ImageSource | None
+    ) -> Iterator[PipelineStep]:
         images = PullImagesStep.of(plan, self.tools.kube, self.tools.clock, self.settings.images)
-        if images and (self.settings.images.pull if planned is None else images.name in planned):
+        if images is None:
+            return
+        if planned is not None and ImportImagesStep.NAME in planned and bundle is None:
+            # What it imported is there or not: the next step asks.
+            yield PipelineStep(VerifyStep(ImportImagesStep.NAME), (), (), changes=False, prepares=True)
+        elif bundle is not None and (planned is None or ImportImagesStep.NAME in planned):
+            nodes = (*self.cluster.controllers, *self.cluster.workers)
+            imports = ImportImagesStep(images.planned, bundle, self.tools.hosts, nodes, self.settings.images)
+            yield PipelineStep(imports, (), (), changes=False, prepares=True)
+        if self.settings.images.pull if planned is None else images.name in planned:
             yield PipelineStep(images, (), (), changes=False, prepares=True)
 
     def _planned(

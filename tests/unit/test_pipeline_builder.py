@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from testkit.fakes.playbooks import FakePlaybooks
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import RollbackFailed
 from upgrader.gates.nodes_gate import NodesGate
+from upgrader.model.bundle_index import BundledImages, BundleIndex
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.plan import Action, Plan, PlannedRelease
@@ -169,3 +171,24 @@ def test_images_can_be_left_to_the_site() -> None:
     assert names(off.upgrade(with_images("upgrade"))) == ["kubernetes"]
     assert names(off.upgrade(with_images("upgrade"), ["images", "kubernetes"])) == ["images", "kubernetes"]
     assert names(on.upgrade(with_images("upgrade"), ["kubernetes"])) == ["kubernetes"]
+
+
+class EmptyBundle:
+    """Without any image."""
+
+    index = BundleIndex(NEW, "1", (), ())
+
+    def content(self, images: BundledImages) -> Iterator[bytes]:
+        """There are none."""
+        return iter(())
+
+
+def test_bundle_comes_before_the_pull() -> None:
+    """What it brought needs no registry; a resumed run without it asks the nodes what they have."""
+    made = builder().upgrade(with_images("upgrade"), bundle=EmptyBundle())
+    assert names(made) == ["bundle", "images", "kubernetes"]
+    assert [item.prepares for item in made.steps] == [True, True, False]
+    assert names(builder().upgrade(with_images("upgrade"), ["images", "kubernetes"], EmptyBundle()))[0] == "images"
+    resumed = builder().upgrade(with_images("upgrade"), names(made))
+    assert names(resumed) == names(made)
+    assert "nothing" in resumed.steps[0].step.summary()

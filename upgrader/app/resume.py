@@ -13,6 +13,7 @@ from upgrader.app.front_end import FrontEnd
 from upgrader.app.hops import hops_left
 from upgrader.app.locking import lock_holder
 from upgrader.app.wiring import Session
+from upgrader.bundle.reading import Bundle
 from upgrader.engine.execution.next_action import Action, End, next_action
 from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
 from upgrader.engine.state.event_fold import follow
@@ -22,6 +23,7 @@ from upgrader.model.api_lifecycle import Minor, parse_minor
 from upgrader.model.event import RunResumed
 from upgrader.model.plan import Plan
 from upgrader.pipeline import Pipeline
+from upgrader.steps.import_images import ImportImagesStep
 
 __all__ = ["ResumableRun", "ResumedRun", "resumable_run"]
 
@@ -60,6 +62,8 @@ class ResumableRun:
     why: RunResumed
     resumed: RunState
     """The run's state as it will be once it is resumed."""
+    bundle: Bundle | None = None
+    """Where images come from, where they are still to be imported."""
 
     def prepare(self, *, accept_changes: bool) -> ResumedRun:
         """Build what is left to do: forward, or back if it was rolling back.
@@ -67,7 +71,7 @@ class ResumableRun:
         Raises UsageError where the pipeline, or without `accept_changes` the inputs, changed since the run began.
         """
         session = self.run.session.at(self.resumed.target) if self.resumed.target else self.run.session
-        pipeline, plan = _pipeline(session, self.resumed, accept_changes=accept_changes)
+        pipeline, plan = _pipeline(session, self.resumed, self.bundle, accept_changes=accept_changes)
         return ResumedRun(replace(self.run, session=session), self.why, pipeline, plan, next_action(self.resumed))
 
 
@@ -78,7 +82,12 @@ def resumable_run(folder: Path, name: str | None, front_end: FrontEnd, *, take_o
         why = RunResumed(run.state.run, lock_holder())
         resumed = follow(run.state, why, run.session.tools.clock.now())
         _refuse_over(run.state, resumed)
-        yield ResumableRun(run, why, resumed)
+        imports = resumed.step(ImportImagesStep.NAME)
+        if ImportImagesStep.NAME in resumed.planned and (imports is None or imports.phase == "applying"):
+            with run.session.bundle() as bundle:
+                yield ResumableRun(run, why, resumed, bundle)
+        else:
+            yield ResumableRun(run, why, resumed)
 
 
 def _refuse_over(state: RunState, resumed: RunState) -> None:
@@ -94,13 +103,15 @@ def _refuse_over(state: RunState, resumed: RunState) -> None:
     )
 
 
-def _pipeline(session: Session, state: RunState, *, accept_changes: bool) -> tuple[Pipeline, Plan | None]:
+def _pipeline(
+    session: Session, state: RunState, bundle: Bundle | None, *, accept_changes: bool
+) -> tuple[Pipeline, Plan | None]:
     builder = session.builder.since(state.health_before)
     if state.rolling_back:
         return builder.rollback(state), None
     emulated = _emulated(state)
     plan = builder.replan(state, session.intended(emulated), session.observe(), emulated)
-    pipeline = builder.upgrade(plan, state.planned)
+    pipeline = builder.upgrade(plan, state.planned, bundle)
     names = tuple(item.step.name for item in pipeline.steps)
     if names != state.planned:
         raise UsageError(

@@ -14,6 +14,7 @@ from upgrader.app.host_changes import host_changes
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.saved_plans import BoundPlan, bind, read_plan, write_plan
 from upgrader.app.wiring import Session, open_session
+from upgrader.bundle.reading import Bundle
 from upgrader.engine.history.past_runs import newest_run, past_runs
 from upgrader.engine.history.step_times import usual_seconds
 from upgrader.errors import Inhibited, UsageError
@@ -88,13 +89,15 @@ class ProposedUpgrade:
     held: HeldLock
     bound: BoundPlan | None = None
     """What a saved plan is bound to, where this is one."""
+    bundle: Bundle | None = None
+    """Where images come from that a node lacks."""
 
     def execute(self) -> FinishedRun:
         """Run it to its end. Raises Inhibited where a check forbids it."""
         plan, session = self.checked.plan, self.session
         self.checked.refuse_if_blocked()
         health_before = session.read_health_before()
-        pipeline = session.builder.since(health_before).upgrade(plan)
+        pipeline = session.builder.since(health_before).upgrade(plan, bundle=self.bundle)
         if self.bound is not None:
             pipeline = pipeline.each_if(self.bound.refuse_changes)
         return execute_run(
@@ -153,12 +156,14 @@ def propose_upgrade(
     skips: Skips = NO_SKIPS,
     saved_in: Path | None = None,
     most: int | None = None,
+    bundled_in: Path | None = None,
 ) -> Iterator[ProposedUpgrade]:
     """Lock the cluster, plan and check. Raises Locked where another process works on the cluster.
 
     `saved_in`: the file of a saved plan. Raises UsageError where it is none, or for another target; Inhibited, before
     the checks, unless the plan is made again from what that one was made from. Each step compares its inputs again.
-    `most`: how many minor versions a run may go through, where the target is several ahead.
+    `most`: how many minor versions a run may go through, where the target is several ahead. `bundled_in`: the file of a
+    bundle, in place of upgrader.yaml's. Raises UsageError where its checksums are wrong.
     """
     saved = read_plan(saved_in) if saved_in is not None else None
     if saved is not None:
@@ -169,14 +174,15 @@ def propose_upgrade(
             )
         target = saved.target
     with (
-        open_session(folder, target) as session,
+        open_session(folder, target) as opened,
+        (session := opened.with_bundle(bundled_in)).bundle() as bundle,
         locked_folder(folder),
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
         _mention_interrupted(folder, front_end)
         planned = _Planned.of(session, most)
         bound = saved.bind_again(planned.session, planned.observed, planned.plan) if saved is not None else None
-        yield ProposedUpgrade(planned.checked(skips), planned.session, front_end, held, bound)
+        yield ProposedUpgrade(planned.checked(skips), planned.session, front_end, held, bound, bundle)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from upgrader.adapters.helm_confinement import confined
 from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.adapters.playbooks import AnsiblePlaybooks
+from upgrader.adapters.skopeo import copy_image
+from upgrader.bundle.reading import Bundle, open_bundle
 from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
 from upgrader.config.kubeconfig_context import check_context
@@ -51,7 +53,16 @@ from upgrader.recover.facts.etcd_answers import ask_etcd
 from upgrader.recover.pipeline import RecoverTools
 from upgrader.recover.restoring.api_recovery import ApiRecovery
 
-__all__ = ["Session", "intended_steps", "open_kube", "open_renderer", "open_session", "system_clock", "wanted_releases"]
+__all__ = [
+    "Session",
+    "copy_image",
+    "intended_steps",
+    "open_kube",
+    "open_renderer",
+    "open_session",
+    "system_clock",
+    "wanted_releases",
+]
 
 _BRIEF_SECONDS = 3.0
 
@@ -78,6 +89,13 @@ class Session:
         """The same with another target, whatever upgrader.yaml says."""
         return replace(self, settings=replace(self.settings, target=target))
 
+    def with_bundle(self, path: Path | None) -> Session:
+        """The same with images from this bundle; None leaves it as upgrader.yaml has it."""
+        if path is None:
+            return self
+        images = replace(self.settings.images, bundle=path.absolute())
+        return replace(self, settings=replace(self.settings, images=images))
+
     def without_probe(self) -> Session:
         """The same, without requests to the API that only measure it."""
         return replace(self, settings=replace(self.settings, availability=AvailabilitySettings(0.0)))
@@ -88,6 +106,15 @@ class Session:
         if not found:
             raise ApiError("the UID of the namespace kube-system can't be read", remedy="Check the API, and try again.")
         return found
+
+    @contextmanager
+    def bundle(self) -> Iterator[Bundle | None]:
+        """The bundle that images come from, all its checksums compared; None where there is none."""
+        if self.settings.images.bundle is None:
+            yield None
+            return
+        with open_bundle(self.settings.images.bundle) as bundle:
+            yield bundle
 
     def read_health_before(self) -> HealthBefore:
         """How healthy the rest of the cluster is now. Raises ApiError."""

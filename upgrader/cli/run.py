@@ -85,6 +85,13 @@ class Operator:
     help="Run exactly what `upgrader plan --out FILE` saved, to its target, or refuse.",
 )
 @click.option(
+    "--bundle",
+    "bundle_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Import images from this file of `upgrader bundle create` first.",
+)
+@click.option(
     "--max-hops",
     metavar="N",
     type=click.IntRange(min=1),
@@ -106,6 +113,7 @@ def run(
     folder: Path,
     target: KubernetesVersion | None,
     plan_file: Path | None,
+    bundle_file: Path | None,
     max_hops: int | None,
     pause_between: float,
     yes: bool,
@@ -132,6 +140,15 @@ def run(
     def propose(most: int | None) -> AbstractContextManager[ProposedUpgrade]:
         # A lock is taken over from a dead run once, not again from whoever has come between two hops.
         first = take_over and not operator.started
-        return propose_upgrade(folder, target, FRONT_END, take_over=first, skips=skips, saved_in=plan_file, most=most)
+        return propose_upgrade(
+            folder,
+            target,
+            FRONT_END,
+            take_over=first,
+            skips=skips,
+            saved_in=plan_file,
+            most=most,
+            bundled_in=bundle_file,
+        )
 
     run_hops(propose, operator, max_hops)

@@ -128,7 +128,12 @@ def read_folder(
         availability=AvailabilitySettings(
             file.availability.requests_per_second, tuple(file.availability.addresses), limits
         ),
-        images=ImageSettings(file.images.pull, file.images.deadline, file.images.parallel),
+        images=ImageSettings(
+            file.images.pull,
+            file.images.deadline,
+            file.images.parallel,
+            folder / file.images.bundle if file.images.bundle else None,
+        ),
         # With one that is refused, none counts: it may be that of the refusal itself.
         severities={} if refused else dict(file.checks.severities),
         pipeline=tuple(pipeline.steps),

@@ -242,6 +242,11 @@ class ImagesSection(_Model):
     parallel: int = Field(
         default=ImageSettings.parallel, ge=1, le=500, description="How many nodes pull at the same time."
     )
+    bundle: str = Field(
+        default="",
+        description="A file of `upgrader bundle create`, relative to the folder of `upgrader.yaml`: its images are "
+        "imported into the nodes of the inventory first, over SSH. Empty: none. `upgrader run --bundle` overrides it.",
+    )
 
 
 class StepAvailabilitySection(_Model):

@@ -124,7 +124,9 @@ class ImageSettings:
     deadline_seconds: float = 600.0
     """For the images of one node."""
     parallel: int = 10
-    """How many nodes pull at the same time."""
+    """How many nodes pull, or have images imported, at the same time."""
+    bundle: Path | None = None
+    """The file from which images are imported before any node pulls."""
 
 
 @dataclass(frozen=True)

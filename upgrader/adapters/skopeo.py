@@ -1,0 +1,55 @@
+"""Copies images from registries with skopeo, which has this user's logins, mirrors and policies."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from upgrader.errors import UsageError
+from upgrader.model.image_name import full_name
+
+__all__ = ["copy_image"]
+
+_SECONDS = 900.0
+_CONTAINERD = "io.containerd.image.name"
+
+
+def copy_image(image: str, archive: Path) -> None:
+    """Write an image, of this machine's architecture, as an OCI archive that containerd imports under its full name.
+
+    Raises UsageError where skopeo is missing or fails.
+    """
+    program = shutil.which("skopeo")
+    if program is None:
+        raise UsageError(
+            f"{image} is in no archive that was given, and skopeo, which would copy it, is not installed",
+            remedy="Install skopeo; or give a folder with archives: --archives DIR (docker save, ctr images export).",
+        )
+    with TemporaryDirectory(dir=archive.parent) as folder:
+        layout = Path(folder) / "oci"
+        command = [program, "copy", "--quiet", "--preserve-digests", f"docker://{full_name(image)}", f"oci:{layout}"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UsageError(f"skopeo could not copy {image}: {error}") from error
+        if done.returncode:
+            raise UsageError(
+                f"skopeo could not copy {image}: {done.stderr.strip()[-1000:]}",
+                remedy="Log in with `skopeo login`, or check the image's name and the registry.",
+            )
+        _name(layout / "index.json", image)
+        with tarfile.open(archive, "w", format=tarfile.USTAR_FORMAT) as tar:
+            for path in sorted(layout.rglob("*")):
+                if path.is_file():
+                    tar.add(path, str(path.relative_to(layout)))
+
+
+def _name(index: Path, image: str) -> None:
+    content = json.loads(index.read_text())
+    for item in content["manifests"]:
+        item["annotations"] = {_CONTAINERD: full_name(image)}
+    index.write_text(json.dumps(content))

@@ -1,0 +1,69 @@
+"""`upgrader bundle`: images and charts in one file, for sites without a registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from upgrader.app.bundles import create_bundle, verify_bundle
+from upgrader.cli.command_line import TARGET
+from upgrader.model.bundle_index import BundleIndex
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["bundle"]
+
+
+@click.group()
+def bundle() -> None:
+    """Put the images and charts of an upgrade into one file, for sites without a registry."""
+
+
+@bundle.command()
+@click.option(
+    "-o",
+    "--out",
+    "path",
+    metavar="FILE",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write.",
+)
+@TARGET
+@click.option(
+    "--archives",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder with image archives (*.tar, of `docker save` or `ctr images export`).",
+)
+@click.pass_obj
+def create(folder: Path, path: Path, target: KubernetesVersion | None, archives: Path | None) -> None:
+    """Write a bundle for an upgrade of the cluster folder.
+
+    Images come from --archives; those that are in none of them are copied from their registries with `skopeo`, for
+    this machine's architecture. No cluster is asked.
+
+    \b
+    Exit codes: 0 done, 2 wrong usage or files, or an image can't be had.
+    """
+    _show(create_bundle(folder, path, target, archives))
+
+
+@bundle.command()
+@click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+def verify(path: Path) -> None:
+    """Compare a bundle's checksums, and show what it has.
+
+    The checksums find what was damaged. Who made the bundle is told by the SHA-256 of the file itself: compare it.
+
+    \b
+    Exit codes: 0 intact, 2 not intact, or no bundle.
+    """
+    _show(verify_bundle(path))
+
+
+def _show(index: BundleIndex) -> None:
+    click.echo(f"Kubernetes {index.kubernetes_version}, made by upgrader {index.upgrader}")
+    for item in index.images:
+        click.echo(f"{', '.join(item.names)}  ({item.size / 1e6:.1f} MB)")
+    click.echo(f"{len(index.charts)} files of charts; all checksums are right")

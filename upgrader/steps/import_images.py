@@ -1,0 +1,92 @@
+"""The step that imports images from a bundle into the nodes of the inventory, over SSH."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Protocol
+
+from upgrader.errors import HostError, StepFailed, UsageError
+from upgrader.model.bundle_index import BundledImages, BundleIndex
+from upgrader.model.cluster import Host
+from upgrader.model.image_name import full_name
+from upgrader.model.planned_images import PlannedPods
+from upgrader.model.release import RestorePoint
+from upgrader.model.settings import ImageSettings
+from upgrader.ports import Hosts
+
+__all__ = ["ImageSource", "ImportImagesStep"]
+
+_CTR = ("ctr", "-n", "k8s.io", "images")
+_LIST_SECONDS = 30.0
+
+
+class ImageSource(Protocol):
+    """An open bundle."""
+
+    @property
+    def index(self) -> BundleIndex:
+        """What it has."""
+        ...
+
+    def content(self, images: BundledImages) -> Iterator[bytes]:
+        """An image archive, piece by piece. Raises UsageError where it isn't what its checksum says."""
+        ...
+
+
+@dataclass(frozen=True)
+class ImportImagesStep:
+    """Imports what a plan needs and a node lacks. What is there already under an image's name is left as it is."""
+
+    planned: tuple[PlannedPods, ...]
+    bundle: ImageSource
+    hosts: Hosts
+    nodes: tuple[Host, ...]
+    settings: ImageSettings
+
+    NAME = "bundle"
+
+    @property
+    def name(self) -> str:
+        return self.NAME
+
+    def summary(self) -> str:
+        return f"images of the bundle on the {len(self.nodes)} nodes of the inventory"
+
+    def capture(self) -> None:
+        """Nothing to undo."""
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        wanted = {full_name(image.name) for pods in self.planned for image in pods.images}
+        archives = tuple(item for item in self.bundle.index.images if wanted & set(item.names))
+        absent = sorted(wanted - {name for item in archives for name in item.names})
+        if absent:
+            note(f"not in the bundle, so that the nodes must have or pull them: {', '.join(absent)}")
+        with ThreadPoolExecutor(self.settings.parallel) as pool:
+            work = {pool.submit(self._import, node, archives): node for node in self.nodes}
+            try:
+                for done in as_completed(work):
+                    note(f"{work[done].name}: {done.result()} of {len(archives)} image archives imported")
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        """Nothing to undo."""
+
+    def _import(self, node: Host, archives: tuple[BundledImages, ...]) -> int:
+        """How many archives a node lacked. Raises StepFailed."""
+        try:
+            there = set(self.hosts.run(node, [*_CTR, "ls", "-q"], timeout_seconds=_LIST_SECONDS).stdout.split())
+            lacking = [item for item in archives if not there.issuperset(item.names)]
+            for item in lacking:
+                content = b"".join(self.bundle.content(item))
+                self.hosts.run(
+                    node, [*_CTR, "import", "-"], stdin=content, timeout_seconds=self.settings.deadline_seconds
+                )
+        except (HostError, UsageError) as error:
+            what = f"images could not be imported on {node.name}: {error.message}"
+            remedy = error.remedy or "The nodes need containerd with its program ctr, and room on their disks."
+            raise StepFailed(what, remedy=remedy) from error
+        return len(lacking)
