@@ -1,0 +1,89 @@
+"""Ansible module: whether another kubelet would start with the flags and the configuration of this node."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.kubelet_unit import UnitError, complaint, read_unit, trial_command, without_flags
+
+DOCUMENTATION = r"""
+module: kubelet_trial
+short_description: Let another kubelet read this node's flags and configuration
+description:
+  - systemd starts the program as it would start the kubelet, with one more flag that ends it as soon as it has checked
+    its configuration. It never reaches the container runtime or the API. Changes nothing.
+author: [The upgrader authors]
+options:
+  program:
+    description: The other kubelet.
+    type: path
+    required: true
+  unit:
+    description: The unit of the kubelet that runs now.
+    type: str
+    default: kubelet.service
+  without:
+    description: Flags that the other kubelet doesn't have any more, and doesn't need.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Try the new kubelet
+  kubelet_trial:
+    program: /var/lib/upgrader/node-stage/v1.37.1/kubelet
+    without: [pod-infra-container-image]
+  register: tried
+"""
+
+RETURN = r"""
+rewritten:
+  description: Environment files that have one of the flags in `without`, each with its text without them.
+  type: list
+  returned: success
+"""
+
+
+def main() -> None:
+    """Answer Ansible."""
+    arguments = {
+        "program": {"type": "path", "required": True},
+        "unit": {"type": "str", "default": "kubelet.service"},
+        "without": {"type": "list", "elements": "str", "default": []},
+    }
+    module = AnsibleModule(arguments, supports_check_mode=True)
+    program, without = module.params["program"], module.params["without"]
+    try:
+        unit = read_unit(module.params["unit"])
+        rewritten = {}
+        for path, _ in unit.environment_files:
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as stream:
+                    text = stream.read()
+                if without_flags(text, without) != text:
+                    rewritten[path] = without_flags(text, without)
+        with tempfile.TemporaryDirectory(dir="/run", prefix="kubelet-trial-") as folder:
+            replaced = {}
+            for number, (path, text) in enumerate(sorted(rewritten.items())):
+                replaced[path] = os.path.join(folder, f"{number}.env")
+                with open(replaced[path], "w", encoding="utf-8") as stream:
+                    stream.write(text)
+            command = trial_command(unit, program, replaced)
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    except (UnitError, OSError, subprocess.TimeoutExpired) as error:
+        module.fail_json(msg=f"{program} could not be tried: {error}")
+    wrong = complaint(ended)
+    if wrong:
+        module.fail_json(
+            msg=f"{program} would not start on this node: {wrong}. Nothing was changed. Change the flag or the setting"
+            f" where the kubelet gets it: {', '.join(unit.files())}"
+        )
+    module.exit_json(changed=False, rewritten=[{"path": path, "text": text} for path, text in rewritten.items()])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Ansible module: what a node had before its upgrade."""
+
+from __future__ import annotations
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.restore_point import (
+    DONE,
+    KEPT,
+    RESTORED,
+    SWAPPING,
+    UNDOABLE,
+    Unusable,
+    differing,
+    mark,
+    put_back,
+    read,
+    take,
+)
+
+DOCUMENTATION = r"""
+module: node_restore_point
+short_description: Keep what a node has before its upgrade, and put it back
+author: [The upgrader authors]
+options:
+  folder:
+    description: Where it is kept; only root may write there.
+    type: path
+    required: true
+  state:
+    description:
+      - V(kept) keeps what is at O(paths), unless an interrupted upgrade did so already.
+      - V(swapping) says that what is at O(paths) is about to change.
+      - V(done) says that the upgrade has ended well, V(restored) that all is back.
+      - V(put_back) puts every file back that differs.
+      - V(read) only reads.
+    type: str
+    choices: [read, kept, swapping, done, put_back, restored]
+    default: read
+  target:
+    description: The version that the node is upgraded to. With V(put_back) and V(restored) only that upgrade is undone.
+    type: str
+    default: ""
+  paths:
+    description: Files that the upgrade may change. One that doesn't exist is removed when it is put back.
+    type: list
+    elements: path
+    default: []
+  more:
+    description: Facts to keep beside the files.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Keep the kubelet
+  node_restore_point:
+    folder: /var/lib/upgrader/node-restore
+    state: kept
+    target: v1.37.1
+    paths: [/usr/bin/kubelet]
+"""
+
+RETURN = r"""
+point: {description: "Its state, target and other facts; empty without one.", type: dict, returned: success}
+paths: {description: The files that differ from it., type: list, returned: success}
+"""
+
+
+def main() -> None:
+    """Answer Ansible."""
+    module = AnsibleModule(
+        {
+            "folder": {"type": "path", "required": True},
+            "state": {
+                "type": "str",
+                "default": "read",
+                "choices": ["read", KEPT, SWAPPING, DONE, "put_back", RESTORED],
+            },
+            "target": {"type": "str", "default": ""},
+            "paths": {"type": "list", "elements": "path", "default": []},
+            "more": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    asked = module.params
+    folder, state, target, dry = asked["folder"], asked["state"], asked["target"], module.check_mode
+    changed = False
+    paths: list[str] = []
+    try:
+        point = read(folder)
+        if state == KEPT:
+            changed = take(folder, target, asked["paths"], asked["more"], dry=dry)
+        elif point and (not target or point["target"] == target):
+            paths = differing(point) if point["state"] in UNDOABLE else []
+            if state == "put_back" and point["state"] in UNDOABLE:
+                changed = bool(put_back(folder, point, dry=dry))
+            elif state in (SWAPPING, DONE, RESTORED):
+                changed = mark(folder, state, dry=dry)
+        else:
+            point = None
+    except (Unusable, OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    shown = {key: value for key, value in (point or {}).items() if key != "files"}
+    diff = {"before": "", "after": "".join(f"{path}\n" for path in paths)} if state == "put_back" else {}
+    module.exit_json(changed=changed, point=shown, paths=paths, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

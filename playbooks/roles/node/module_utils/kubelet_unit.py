@@ -1,0 +1,131 @@
+"""The kubelet's systemd unit: which files it has, and whether another kubelet would start with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+__all__ = ["Unit", "UnitError", "complaint", "read_unit", "trial_command", "without_flags"]
+
+_SERVICE = "org.freedesktop.systemd1.Service"
+_UNIT = "org.freedesktop.systemd1.Unit"
+_SECONDS = 60
+
+# A kubelet with this flag gets as far as the check of its configuration, says what is wrong with all of it, and ends:
+# it has no dry run of its own (checked in 1.32 to 1.37).
+_ENDS_EARLY = "--max-pods=-1"
+_EXPECTED = "invalid configuration: maxPods (--max-pods) -1 must not be a negative number"
+
+
+class UnitError(Exception):
+    """systemd doesn't say what is asked. The text says what and why."""
+
+
+class Unit(NamedTuple):
+    """How systemd starts the kubelet. Variables in the arguments are not yet replaced."""
+
+    program: str
+    arguments: tuple[str, ...]
+    environment: tuple[str, ...]
+    environment_files: tuple[tuple[str, bool], ...]
+    """Path, and whether it may be missing."""
+    fragments: tuple[str, ...]
+    """The unit's own file and its drop-ins."""
+    process: int
+    """The process that runs, or 0."""
+    started: float
+    """When, in seconds since the epoch."""
+
+    def current(self) -> bool:
+        """Whether the process that runs is the program in place, and was started after the last change of its files."""
+        try:
+            running, there = os.stat(f"/proc/{self.process}/exe"), os.stat(self.program)
+            changed = [os.stat(path).st_mtime for path in self.files() if os.path.exists(path)]
+        except OSError:
+            return False
+        return os.path.samestat(running, there) and all(time <= self.started for time in changed)
+
+    def files(self) -> list[str]:
+        """Everything that an upgrade, or an administrator, might change about how it is started."""
+        return sorted({*self.fragments, *(path for path, _ in self.environment_files), *self.configuration_files()})
+
+    def configuration_files(self) -> list[str]:
+        """The configuration files that are named literally in the unit."""
+        words = [*self.arguments, *(word for text in self.environment for word in text.partition("=")[2].split())]
+        return [word.partition("=")[2] for word in words if word.startswith("--config=/")]
+
+
+def read_unit(name: str) -> Unit:
+    """What systemd knows of a unit. Raises UnitError."""
+    starts, environment, files, process, started = _properties(
+        name, _SERVICE, "ExecStart", "Environment", "EnvironmentFiles", "MainPID", "ExecMainStartTimestamp"
+    )
+    fragment, drop_ins = _properties(name, _UNIT, "FragmentPath", "DropInPaths")
+    if len(starts) != 1:
+        raise UnitError(f"{name} has {len(starts)} ExecStart= commands, and one is needed. Is the kubelet a unit here?")
+    program, arguments = starts[0][0], starts[0][1][1:]
+    if os.path.basename(program) != "kubelet":
+        raise UnitError(f"{name} starts {program} and not a program named kubelet: its flags can't be known")
+    return Unit(
+        program=program,
+        arguments=tuple(arguments),
+        environment=tuple(environment),
+        environment_files=tuple((path, bool(optional)) for path, optional in files),
+        fragments=(fragment, *drop_ins) if fragment else tuple(drop_ins),
+        process=int(process),
+        started=int(started) / 1e6,
+    )
+
+
+def without_flags(text: str, flags: Iterable[str]) -> str:
+    """The text of an environment file without some flags, each with its value."""
+    for flag in flags:
+        text = re.sub(rf"[ \t]*(?<![\w-])--{re.escape(flag)}(?:=[^\s\"']*|[ \t]+(?!-)[^\s\"']+)?(?![\w-])", "", text)
+    return text
+
+
+def trial_command(unit: Unit, program: str, replaced: dict[str, str]) -> list[str]:
+    """The command that lets systemd start another kubelet as the unit would, up to the check of its configuration.
+
+    systemd itself reads the environment files and replaces variables, as only it knows how. `replaced` has other files
+    in place of environment files.
+    """
+    options = ["--quiet", "--wait", "--pipe", "--collect", "--service-type=exec"]
+    options += [f"--property=RuntimeMaxSec={_SECONDS}", "--property=ProtectSystem=strict"]
+    options += [f"--setenv={setting}" for setting in unit.environment]
+    for path, optional in unit.environment_files:
+        options.append(f"--property=EnvironmentFile={'-' if optional else ''}{replaced.get(path, path)}")
+    return ["systemd-run", *options, "--", program, *unit.arguments, _ENDS_EARLY]
+
+
+def complaint(ended: subprocess.CompletedProcess[str]) -> str:
+    """What the tried kubelet doesn't accept, in its words; "" if it is content. Never content without an answer."""
+    text = ended.stderr + "\n" + ended.stdout
+    said = re.search(r"failed to validate kubelet configuration, error: (.*?), path: ", text)
+    if said:
+        rest = said.group(1).replace(_EXPECTED, "", 1).strip("[], ")
+        return rest if said.group(1).count(_EXPECTED) == 1 else said.group(1)
+    patterns = (r'"command failed" err="((?:[^"\\]|\\.)*)"', r"^Error: (.*)$", r"^panic: (.*)$")
+    found = [match.group(1) for pattern in patterns for match in re.finditer(pattern, text, re.MULTILINE)]
+    if found:
+        return found[-1].replace('\\"', '"')
+    last = [line for line in text.splitlines() if line.strip()][-3:]
+    return f"it ended with {ended.returncode}, and said: {' / '.join(last) or 'nothing'}"
+
+
+def _properties(unit: str, interface: str, *names: str) -> list[Any]:
+    escaped = "".join(c if c.isalnum() and c.isascii() else f"_{ord(c):02x}" for c in unit)
+    path = f"/org/freedesktop/systemd1/unit/{escaped}"
+    command = ["busctl", "--json=short", "get-property", "org.freedesktop.systemd1", path, interface, *names]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnitError(f"systemd can't be asked about {unit}: {error}") from error
+    if done.returncode:
+        raise UnitError(f"systemd can't be asked about {unit}: {shlex.join(command)}: {done.stderr.strip()}")
+    return [json.loads(line)["data"] for line in done.stdout.splitlines()]
