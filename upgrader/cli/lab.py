@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 import click
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -20,6 +21,7 @@ from upgrader.errors import Interrupted, UsageError
 from upgrader.lab import Lab, LabSpec
 from upgrader.lab.build_parts import prepare, probably_built
 from upgrader.lab.host_capabilities import host_capabilities, require
+from upgrader.lab.node_source import node_source
 from upgrader.lab.progress_port import LabProgress
 from upgrader.lab.registry import labs
 
@@ -150,6 +152,16 @@ def build(versions: tuple[str, ...]) -> None:
         for version in wanted:
             prepare(version, display)
     click.echo(f"Built: Kubernetes {', '.join(wanted)}.")
+
+
+@lab.command("node-source")
+@click.option("--kubernetes", "version", metavar="vX", default=_KUBERNETES, show_default=True, help="Their version.")
+def node_source_command(version: str) -> None:
+    """Print where kubelet, kubeadm and kubectl of a version are: the variables of playbooks/upgrade-node.yml."""
+    require(host_capabilities(), None, probably_built(version))
+    with _stoppable("lab node-source"), progress() as display:
+        found = node_source(version, display)
+    click.echo(yaml.safe_dump(found.variables(), sort_keys=False), nl=False)
 
 
 def _find(folder: Path, name: str | None, progress: LabProgress | None = None) -> Lab:

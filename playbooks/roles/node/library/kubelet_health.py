@@ -1,0 +1,93 @@
+"""Ansible module: wait until the kubelet is healthy."""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.kubelet_unit import UnitError, read_unit
+
+DOCUMENTATION = r"""
+module: kubelet_health
+short_description: Wait until the kubelet is healthy
+description:
+  - Waits until the program in place is what runs, and says itself that it is healthy. Changes nothing.
+author: [The upgrader authors]
+options:
+  url:
+    description: Where the kubelet says so.
+    type: str
+    required: true
+  seconds:
+    description: For how long this waits.
+    type: int
+    default: 120
+  unit:
+    description: The kubelet's unit.
+    type: str
+    default: kubelet.service
+"""
+
+EXAMPLES = r"""
+- name: Wait until the kubelet is healthy
+  kubelet_health:
+    url: http://127.0.0.1:10248/healthz
+"""
+
+RETURN = r"""
+seconds: {description: How long it took., type: float, returned: success}
+"""
+
+
+def main() -> None:
+    """Answer Ansible."""
+    arguments = {
+        "url": {"type": "str", "required": True},
+        "seconds": {"type": "int", "default": 120},
+        "unit": {"type": "str", "default": "kubelet.service"},
+    }
+    module = AnsibleModule(arguments, supports_check_mode=True)
+    url, unit, begun = module.params["url"], module.params["unit"], time.monotonic()
+    while True:
+        wrong = _wrong(url, unit)
+        waited = time.monotonic() - begun
+        if not wrong:
+            module.exit_json(changed=False, seconds=round(waited, 1))
+        if waited > module.params["seconds"]:
+            break
+        time.sleep(0.5)
+    module.fail_json(msg=f"waited {waited:.0f} s for a healthy kubelet: {wrong}. It said last: {_said(unit)}")
+
+
+def _wrong(url: str, unit: str) -> str:
+    try:
+        if not read_unit(unit).current():
+            return f"{unit} runs nothing, or not the program in place with its files as they are"
+        # Not by a proxy: this is the node's own address.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(url, timeout=5) as answer:
+            return "" if answer.status == 200 else f"{url} answers {answer.status}"
+    except urllib.error.HTTPError as error:
+        return f"{url} answers {error.code}"
+    except (UnitError, OSError, http.client.HTTPException) as error:
+        return f"{url}: {error}"
+
+
+def _said(unit: str) -> str:
+    """The kubelet's last lines that are errors, or its last lines."""
+    command = ["journalctl", "--unit", unit, "--lines=60", "--no-pager", "--output=cat"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"its log can't be read: {error}"
+    lines = [line[:400] for line in done.stdout.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("E", "F", "panic:")) and not line.startswith("Flag ")]
+    return " / ".join((errors or lines)[-2:]) or "nothing"
+
+
+if __name__ == "__main__":
+    main()
