@@ -2,7 +2,8 @@
 
     UpgraderError                 1  a bug, unless a subclass has another code
     ├── UsageError                2  the command line or a file is wrong; nothing was changed
-    │   └── ConfigError           2  …with the file and the line
+    │   ├── ConfigError           2  …with the file and the line
+    │   └── BackupRefused         2  a backup is damaged, or isn't this cluster's
     ├── Inhibited                 3  a check forbids the run; nothing was changed
     ├── LabError                  2  the local lab can't do what was asked
     ├── StepFailed                4  a step did not reach its goal (the engine rolls back)
@@ -31,6 +32,7 @@ __all__ = [
     "ApiError",
     "ApiLost",
     "ApiUnavailable",
+    "BackupRefused",
     "ChangedMeanwhile",
     "ConfigError",
     "GateFailed",
@@ -71,6 +73,10 @@ class UsageError(UpgraderError):
 
 class ConfigError(UsageError):
     """A file of the cluster folder is wrong; the message starts with `FILE:LINE:`."""
+
+
+class BackupRefused(UsageError):
+    """A backup is damaged, incomplete or another cluster's; nothing was changed."""
 
 
 class LabError(UsageError):

@@ -5,11 +5,11 @@ Everything is synchronous. Errors are those of `upgrader.errors`: adapters trans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from upgrader.model.cluster import Host
 from upgrader.model.event import Event
@@ -17,6 +17,7 @@ from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
+    "Age",
     "Clock",
     "CommandResult",
     "Helm",
@@ -191,13 +192,21 @@ class Hosts(Protocol):
         host: Host,
         command: Sequence[str],
         *,
-        stdin: bytes = b"",
+        stdin: bytes | Iterable[bytes] = b"",
         timeout_seconds: float = 30.0,
         check: bool = True,
     ) -> CommandResult:
         """Run a command as root (sudo where the inventory says `ansible_become`).
 
-        With `check`, a non-zero exit raises HostError with the command's stderr.
+        With `check`, a non-zero exit raises HostError with the command's stderr. An input in chunks is sent as they
+        come; an UpgraderError of its own ends the command, and is raised.
+        """
+        ...
+
+    def stream(self, host: Host, command: Sequence[str], *, timeout_seconds: float) -> Iterator[bytes]:
+        """Standard output of a command that is run as root, in chunks as they come: never all of it in memory.
+
+        At its end, a non-zero exit raises HostError with the command's stderr.
         """
         ...
 
@@ -207,6 +216,22 @@ class Hosts(Protocol):
 
     def write(self, host: Host, path: str, content: bytes, *, mode: int = 0o600) -> None:
         """Write a file atomically (temporary file, fsync, rename), owned by root."""
+        ...
+
+
+class Age(Protocol):
+    """Files that only the owner of a key can read (https://age-encryption.org)."""
+
+    def encrypt(self, plain: Iterator[bytes], recipients: Sequence[str], target: BinaryIO) -> None:
+        """Write the encrypted form of a stream. What `plain` raises is raised. Raises UsageError for a recipient."""
+        ...
+
+    def decrypt(self, sealed: BinaryIO, identities: Sequence[str]) -> Iterator[bytes]:
+        """The content, in chunks, each of them authentic.
+
+        Raises UsageError where none of the keys fits, and BackupRefused where the file is damaged or cut off: what came
+        before that must not be used.
+        """
         ...
 
 

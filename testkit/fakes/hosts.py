@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from upgrader.errors import HostError, HostUnreachable
 from upgrader.model.cluster import Host
@@ -31,17 +31,25 @@ class FakeHosts:
         host: Host,
         command: Sequence[str],
         *,
-        stdin: bytes = b"",
+        stdin: bytes | Iterable[bytes] = b"",
         timeout_seconds: float = 30.0,
         check: bool = True,
     ) -> CommandResult:
         self._check(host)
+        stdin = stdin if isinstance(stdin, bytes) else b"".join(stdin)
         self.ran.append((host.name, tuple(command)))
         answer = self.commands.get(command[0], CommandResult(127, "", f"{command[0]}: command not found"))
         result = answer if isinstance(answer, CommandResult) else answer(host, command, stdin)
         if check and result.exit_status:
             raise HostError(f"{host.name}: '{' '.join(command)}' ended with {result.exit_status}: {result.stderr}")
         return result
+
+    def stream(self, host: Host, command: Sequence[str], *, timeout_seconds: float) -> Iterator[bytes]:
+        result = self.run(host, command, check=False)
+        text = result.stdout.encode()
+        yield from (text[start : start + 4096] for start in range(0, len(text), 4096))
+        if result.exit_status:
+            raise HostError(f"{host.name}: '{' '.join(command)}' ended with {result.exit_status}: {result.stderr}")
 
     def read(self, host: Host, path: str) -> bytes | None:
         self._check(host)

@@ -12,7 +12,7 @@ import pytest
 from testkit.fakes.hosts import FakeHosts
 from upgrader.adapters.hosts import SshHosts
 from upgrader.config.inventory import load_hosts
-from upgrader.errors import HostError, HostUnreachable
+from upgrader.errors import BackupRefused, HostError, HostUnreachable
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult, Hosts
 
@@ -39,6 +39,7 @@ def hosts(request: pytest.FixtureRequest) -> Hosts:
     fake = FakeHosts()
     fake.commands = {
         "cat": lambda host, command, stdin: CommandResult(0, stdin.decode(), ""),
+        "echo": lambda host, command, stdin: CommandResult(0, " ".join(command[1:]) + "\n", ""),
         "false": CommandResult(1, "", ""),
         "ls": CommandResult(2, "", "ls: cannot access '/nonsense': No such file or directory"),
     }
@@ -67,6 +68,33 @@ def test_stdin_reaches_the_command(hosts: Hosts, host: Host) -> None:
     """Input larger than any buffer arrives whole."""
     text = "line\n" * 600_000
     assert hosts.run(host, ["cat"], stdin=text.encode()).stdout == text
+
+
+def test_stdin_in_chunks_arrives_as_one(hosts: Hosts, host: Host) -> None:
+    """An input that is made while it is sent arrives whole and in its order."""
+    chunks = (f"line {number}\n".encode() for number in range(20_000))
+    lines = hosts.run(host, ["cat"], stdin=chunks).stdout.splitlines()
+    assert lines == [f"line {number}" for number in range(20_000)]
+
+
+def test_an_input_that_fails_ends_the_command(hosts: Hosts, host: Host) -> None:
+    """A damaged backup is reported as that, and its command doesn't wait for the rest until its deadline."""
+
+    def damaged() -> Iterator[bytes]:
+        yield b"the first part"
+        raise BackupRefused("it is damaged")
+
+    with pytest.raises(BackupRefused, match="damaged"):
+        hosts.run(host, ["cat"], stdin=damaged(), timeout_seconds=60.0)
+    assert hosts.run(host, ["cat"], stdin=b"next").stdout == "next"
+
+
+def test_output_is_streamed(hosts: Hosts, host: Host) -> None:
+    """Output arrives in chunks, complete at the end; a failed command is an error then."""
+    words = ["word" * 20] * 500
+    assert b"".join(hosts.stream(host, ["echo", *words], timeout_seconds=30.0)).decode().split() == words
+    with pytest.raises(HostError, match=r"controller-1: 'ls /nonsense' ended with 2: .*No such file"):
+        list(hosts.stream(host, ["ls", "/nonsense"], timeout_seconds=30.0))
 
 
 def test_failed_command_raises_with_its_words(hosts: Hosts, host: Host) -> None:
@@ -122,6 +150,15 @@ class TestRealOnly:
         """Endless output doesn't extend the deadline."""
         with pytest.raises(HostError, match="did not end within 1 s"):
             ssh.run(machine, ["sh", "-c", "while sleep 0.1; do echo on; done"], timeout_seconds=1.0)
+
+    def test_a_stream_is_bytes_of_any_size(self, ssh: SshHosts, machine: Host) -> None:
+        """Binary output, larger than any buffer, with megabytes on stderr meanwhile; one that is left early ends."""
+        script = "dd if=/dev/zero bs=1M count=4 status=none >&2; dd if=/dev/zero bs=1M count=8 status=none"
+        assert sum(map(len, ssh.stream(machine, ["sh", "-c", script], timeout_seconds=60.0))) == 8 << 20
+        endless = ssh.stream(machine, ["cat", "/dev/zero"], timeout_seconds=60.0)
+        assert next(iter(endless))
+        del endless
+        assert ssh.run(machine, ["echo", "on"]).stdout == "on\n"
 
     def test_both_streams_at_once(self, ssh: SshHosts, machine: Host) -> None:
         """Megabytes on stderr don't block stdout, nor vice versa."""

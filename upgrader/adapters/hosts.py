@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Self
 
 from upgrader.adapters.sshconnect import Connection, connect
 from upgrader.adapters.sshroute import login_command
-from upgrader.errors import HostError
+from upgrader.errors import HostError, UpgraderError
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
 
@@ -74,7 +76,7 @@ class SshHosts:
         host: Host,
         command: Sequence[str],
         *,
-        stdin: bytes = b"",
+        stdin: bytes | Iterable[bytes] = b"",
         timeout_seconds: float = 30.0,
         check: bool = True,
     ) -> CommandResult:
@@ -83,6 +85,34 @@ class SshHosts:
         if check:
             _check(host, status, result.stderr or result.stdout, shlex.join(command))
         return result
+
+    def stream(self, host: Host, command: Sequence[str], *, timeout_seconds: float) -> Iterator[bytes]:
+        what = shlex.join(command)
+        deadline = time.monotonic() + timeout_seconds
+        line, before = _as_root(host, command, b"")
+        with self._translated(host, what, timeout_seconds):
+            channel = self._transport(host).open_session(timeout=timeout_seconds)
+        with channel, ThreadPoolExecutor(1) as pool:
+            try:
+                with self._translated(host, what, timeout_seconds):
+                    channel.settimeout(_left(deadline))
+                    channel.exec_command(line)
+                    stderr = pool.submit(_receive, channel, True, deadline)
+                    _send(channel, before, deadline)
+                while True:
+                    with self._translated(host, what, timeout_seconds):
+                        channel.settimeout(_left(deadline))
+                        chunk = channel.recv(_CHUNK_BYTES)
+                    if not chunk:
+                        break
+                    yield chunk
+                with self._translated(host, what, timeout_seconds):
+                    status, errors = _exit_status(channel, deadline), stderr.result()
+            except BaseException:
+                # Wakes the thread, also where the caller has enough before the end.
+                channel.close()
+                raise
+        _check(host, status, errors.decode(errors="replace"), what)
 
     def read(self, host: Host, path: str) -> bytes | None:
         what = f"read {path}"
@@ -99,18 +129,23 @@ class SshHosts:
         _check(host, status, stderr.decode(errors="replace"), what)
 
     def _run(
-        self, host: Host, command: Sequence[str], stdin: bytes, timeout_seconds: float, what: str
+        self, host: Host, command: Sequence[str], stdin: bytes | Iterable[bytes], timeout_seconds: float, what: str
     ) -> tuple[int, bytes, bytes]:
         """Exit status, stdout, stderr. Raises HostUnreachable, or HostError when the connection breaks."""
+        deadline = time.monotonic() + timeout_seconds
+        line, chunks = _as_root(host, command, stdin)
+        with self._translated(host, what, timeout_seconds):
+            channel = self._transport(host).open_session(timeout=timeout_seconds)
+            with channel:
+                return _talk(channel, line, chunks, deadline)
+
+    @contextmanager
+    def _translated(self, host: Host, what: str, timeout_seconds: float) -> Iterator[None]:
+        """The library's errors as ours. Raises HostError."""
         import paramiko
 
-        deadline = time.monotonic() + timeout_seconds
-        transport = self._transport(host)
-        line, stdin = _as_root(host, command, stdin)
         try:
-            channel = transport.open_session(timeout=timeout_seconds)
-            with channel:
-                return _talk(channel, line, stdin, deadline)
+            yield
         except TimeoutError as error:
             self._forget(host)
             raise HostError(
@@ -141,17 +176,22 @@ class SshHosts:
             connection.close()
 
 
-def _as_root(host: Host, command: Sequence[str], stdin: bytes) -> tuple[str, bytes]:
+def _as_root(host: Host, command: Sequence[str], stdin: bytes | Iterable[bytes]) -> tuple[str, Iterable[bytes]]:
     """The line for the remote shell, and its input: with sudo's password before it, if there is one."""
+    chunks = _sliced(stdin) if isinstance(stdin, bytes) else stdin
     if not host.become:
-        return shlex.join(command), stdin
+        return shlex.join(command), chunks
     if not host.become_password:
-        return shlex.join(["sudo", "-n", "--", *command]), stdin
+        return shlex.join(["sudo", "-n", "--", *command]), chunks
     line = shlex.join(["sudo", "-S", "-p", "", "--", "sh", "-c", _SKIP_PASSWORD, "sh", *command])
-    return line, f"{host.become_password}\n{_INPUT_BEGINS}\n".encode() + stdin
+    return line, chain([f"{host.become_password}\n{_INPUT_BEGINS}\n".encode()], chunks)
 
 
-def _talk(channel: paramiko.Channel, line: str, stdin: bytes, deadline: float) -> tuple[int, bytes, bytes]:
+def _sliced(content: bytes) -> Iterator[bytes]:
+    return (content[start : start + _CHUNK_BYTES] for start in range(0, len(content), _CHUNK_BYTES))
+
+
+def _talk(channel: paramiko.Channel, line: str, stdin: Iterable[bytes], deadline: float) -> tuple[int, bytes, bytes]:
     """Start a command and move all three streams at once: a full one would block the others."""
     channel.settimeout(_left(deadline))
     channel.exec_command(line)
@@ -160,26 +200,34 @@ def _talk(channel: paramiko.Channel, line: str, stdin: bytes, deadline: float) -
             sending = pool.submit(_send, channel, stdin, deadline)
             stderr = pool.submit(_receive, channel, True, deadline)
             stdout = _receive(channel, False, deadline)
-            errors = stderr.result()
             sending.result()
+            errors = stderr.result()
         except BaseException:
             # Wakes the two threads, which the pool would otherwise wait for.
             channel.close()
             raise
+    return _exit_status(channel, deadline), stdout, errors
+
+
+def _exit_status(channel: paramiko.Channel, deadline: float) -> int:
     if not channel.status_event.wait(_left(deadline)):
         raise TimeoutError
     status = channel.recv_exit_status()
     if status < 0:
         raise EOFError("no exit status came back")
-    return status, stdout, errors
+    return status
 
 
-def _send(channel: paramiko.Channel, stdin: bytes, deadline: float) -> None:
+def _send(channel: paramiko.Channel, stdin: Iterable[bytes], deadline: float) -> None:
     try:
-        for start in range(0, len(stdin), _CHUNK_BYTES):
+        for chunk in stdin:
             channel.settimeout(_left(deadline))
-            channel.sendall(stdin[start : start + _CHUNK_BYTES])
+            channel.sendall(chunk)
         channel.shutdown_write()
+    except UpgraderError:
+        # The input itself failed. The command must not take its part for the whole, nor be waited for.
+        channel.close()
+        raise
     except TimeoutError:
         raise
     except OSError:

@@ -165,7 +165,11 @@ def test_sudos_password_never_reaches_the_command(tmp_path: Path, asks: bool) ->
     line, stdin = _as_root(host, ["cat", "-"], b"first\nsecond\x00")
     assert "s3cret" not in line + repr(host)
     done = subprocess.run(
-        ["sh", "-c", line], input=stdin, capture_output=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True
+        ["sh", "-c", line],
+        input=b"".join(stdin),
+        capture_output=True,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        check=True,
     )
     assert done.stdout == b"first\nsecond\x00"
     assert not asks or (tmp_path / "given").read_text() == "s3cret word\n"
