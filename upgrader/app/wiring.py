@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from upgrader.adapters.age import AgeFiles
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.cluster_uid import ClusterUid
 from upgrader.adapters.helm import HelmAdapter
@@ -18,6 +19,7 @@ from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.adapters.skopeo import copy_image
+from upgrader.backup.take import BackupTaker
 from upgrader.bundle.reading import Bundle, open_bundle
 from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
@@ -45,7 +47,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import observe
 from upgrader.pipeline_builder import PipelineBuilder
 from upgrader.planner import IntendedRelease, IntendedStep, emulation_after, plan_run, wanted_steps
-from upgrader.ports import Clock, Helm, Kube, Recovery, Tools
+from upgrader.ports import Age, Clock, Helm, Kube, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.facts.collect import examine_all
@@ -55,6 +57,7 @@ from upgrader.recover.restoring.api_recovery import ApiRecovery
 
 __all__ = [
     "Session",
+    "age_files",
     "copy_image",
     "intended_steps",
     "open_kube",
@@ -84,6 +87,12 @@ class Session:
     def builder(self) -> PipelineBuilder:
         """Builds pipelines for this cluster."""
         return PipelineBuilder(self.settings, self.cluster, self.tools, memory=self.memory)
+
+    @property
+    def backup_taker(self) -> BackupTaker:
+        """Takes backups of this cluster."""
+        tools = self.tools
+        return BackupTaker(tools.hosts, tools.kube, tools.clock, age_files(), self.cluster, self.settings.backup)
 
     def at(self, target: KubernetesVersion) -> Session:
         """The same with another target, whatever upgrader.yaml says."""
@@ -231,6 +240,11 @@ def open_renderer() -> Iterator[Helm]:
             yield helm
         finally:
             helm.close()
+
+
+def age_files() -> Age:
+    """What encrypts and decrypts backups."""
+    return AgeFiles()
 
 
 def system_clock() -> Clock:

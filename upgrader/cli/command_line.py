@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -20,6 +21,7 @@ from upgrader.ui.summary import print_report
 __all__ = [
     "DURATION",
     "FRONT_END",
+    "IDENTITY",
     "REASON",
     "RUN",
     "SKIP",
@@ -89,6 +91,15 @@ SKIP = click.option(
     help="Don't let the check with this id block the run (repeatable); some can't be skipped.",
 )
 REASON = click.option("--reason", metavar="TEXT", help="Why checks are skipped, for the run's journal.")
+
+
+IDENTITY = click.option(
+    "--identity",
+    metavar="FILE",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The private key for the backup, as `age-keygen` writes it. Only its owner may be able to read the file.",
+)
 
 
 def mention_needless(skips: Skips, findings: Sequence[Finding]) -> None:

@@ -25,6 +25,7 @@ _COMMANDS = {
     "rollback": ("upgrader.cli.rollback", "Undo what a run did, newest step first."),
     "finalize": ("upgrader.cli.finalize", "End the emulation of the old minor; the point of no return."),
     "adopt": ("upgrader.cli.adopt", "Move a kubeadm control plane into Helm charts, or back."),
+    "backup": ("upgrader.cli.backup", "Take an encrypted backup of the cluster's data, or verify one."),
     "status": ("upgrader.cli.status", "Show what the newest run is doing, or how it ended."),
     "history": ("upgrader.cli.history", "List the runs of this cluster."),
     "recover": ("upgrader.cli.recover", "Restore an unreachable API server from the checkpoints on the controllers."),

@@ -24,6 +24,7 @@ from upgrader.model.availability import Limits
 from upgrader.model.settings import (
     BUILT_IN_CHARTS,
     AvailabilitySettings,
+    BackupSettings,
     GatePolicy,
     ImageSettings,
     PlaybookSettings,
@@ -133,6 +134,9 @@ def read_folder(
             file.images.deadline,
             file.images.parallel,
             folder / file.images.bundle if file.images.bundle else None,
+        ),
+        backup=BackupSettings(
+            tuple(file.backup.recipients), folder / file.backup.folder, file.backup.keep, file.backup.max_age
         ),
         # With one that is refused, none counts: it may be that of the refusal itself.
         severities={} if refused else dict(file.checks.severities),

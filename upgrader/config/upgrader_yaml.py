@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from upgrader.config.age_recipient import check_recipient
 from upgrader.config.duration import parse_duration
 from upgrader.errors import UsageError
 from upgrader.model.health_before import Share
@@ -17,6 +18,7 @@ from upgrader.model.settings import (
     DEFAULT_LIMITS,
     DEFAULT_UNHEALTHY_WORKERS,
     AvailabilitySettings,
+    BackupSettings,
     GatePolicy,
     ImageSettings,
     OnFailure,
@@ -29,6 +31,7 @@ __all__ = [
     "PLAYBOOK_TAG",
     "RELEASE_TAG",
     "AvailabilitySection",
+    "BackupSection",
     "ChecksSection",
     "ClusterSection",
     "UpgraderYaml",
@@ -87,6 +90,7 @@ Version = Annotated[Any, BeforeValidator(_version, json_schema_input_type=str)]
 NodeShare = Annotated[Any, BeforeValidator(_share, json_schema_input_type=int | str)]
 Workload = Annotated[str, BeforeValidator(_workload)]
 ReleaseName = Annotated[str, BeforeValidator(_release)]
+Recipient = Annotated[str, BeforeValidator(check_recipient)]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -216,6 +220,25 @@ class AvailabilitySection(_Model):
     )
 
 
+class BackupSection(_Model):
+    """Encrypted [backups](../backup.md), taken before a minor upgrade and by `upgrader backup`."""
+
+    recipients: list[Recipient] = Field(
+        default=[],
+        description="Who can read them: age public keys (`age1…`), as `age-keygen` prints them. Empty: no backup is "
+        "taken before a minor upgrade.",
+    )
+    folder: Text = Field(
+        default=str(BackupSettings.folder), description="Where they are written, relative to this file."
+    )
+    keep: int = Field(default=BackupSettings.keep, ge=1, description="How many are kept.")
+    max_age: Duration | None = Field(
+        default=None,
+        description="Older ones are removed when a new one was taken; the newest one never is.",
+        examples=["720h"],
+    )
+
+
 class ChecksSection(_Model):
     """How much the findings of checks count."""
 
@@ -336,6 +359,7 @@ class UpgraderYaml(_Model):
     policy: PolicySection = PolicySection()
     gates: GatesSection = GatesSection()
     availability: AvailabilitySection = AvailabilitySection()
+    backup: BackupSection = BackupSection()
     checks: ChecksSection = ChecksSection()
     images: ImagesSection = ImagesSection()
     pipeline: list[Step] | None = Field(

@@ -18,6 +18,7 @@ __all__ = [
     "DEFAULT_LIMITS",
     "DEFAULT_UNHEALTHY_WORKERS",
     "AvailabilitySettings",
+    "BackupSettings",
     "GatePolicy",
     "ImageSettings",
     "OnFailure",
@@ -130,6 +131,18 @@ class ImageSettings:
 
 
 @dataclass(frozen=True)
+class BackupSettings:
+    """Who can read backups, where they are, and for how long they are kept."""
+
+    recipients: tuple[str, ...] = ()
+    """age public keys; without one, no backup is taken."""
+    folder: Path = Path("backups")
+    keep: int = 5
+    max_age_seconds: float | None = None
+    """The newest one is kept at any age."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """Everything that a command needs to know before it reads the cluster. All paths are absolute."""
 
@@ -157,6 +170,7 @@ class Settings:
     """How many of the workers that were healthy before a run may become unhealthy in it."""
     availability: AvailabilitySettings = AvailabilitySettings()
     images: ImageSettings = ImageSettings()
+    backup: BackupSettings = BackupSettings()
     severities: Mapping[str, Severity] = field(default_factory=dict)
     """Severities of findings, by their ids, that replace the checks' own."""
 

@@ -11,6 +11,7 @@ from upgrader.errors import ConfigError
 from upgrader.model.availability import Limits
 from upgrader.model.settings import (
     BUILT_IN_CHARTS,
+    BackupSettings,
     GatePolicy,
     PlaybookSettings,
     RecoverySettings,
@@ -309,3 +310,30 @@ def test_severities_that_are_refused(folder: Path, entry: str, message: str) -> 
     """The error has the line of the id; what no run gets past can't be lowered, as it can't be skipped."""
     error = refusal(folder, f"{MINIMAL}checks:\n  severities:\n    apis.unavailable: error\n    {entry}\n")
     assert error.message.startswith("upgrader.yaml:5: ") and message in error.message
+
+
+RECIPIENT = "age1spl2swq3ujnctvxrju6yzx2t07qgxzhycum5sg2x9c9lt2kus3vs0xszn0"
+
+
+def test_backups_are_read(folder: Path) -> None:
+    """Who can read them, where they are (below the cluster's folder), and how long they are kept."""
+    backup = f"backup: {{recipients: [{RECIPIENT}], folder: b, keep: 3, maxAge: 720h}}\n"
+    write(folder, "upgrader.yaml", MINIMAL + backup)
+    assert load_settings(folder, {}).backup == BackupSettings((RECIPIENT,), folder / "b", 3, 30 * 86400.0)
+
+
+@pytest.mark.parametrize(
+    ("recipient", "why"),
+    [
+        (RECIPIENT.replace("ujn", "ujm"), "its checksum is wrong"),
+        (RECIPIENT[:-1], "not an age public key"),
+        ("ssh-ed25519 AAAA", "not an age public key"),
+        ("AGE-SECRET-KEY-1QQQQ", "this is an age private key"),
+    ],
+)
+def test_a_wrong_recipient_is_refused_by_its_line(folder: Path, recipient: str, why: str) -> None:
+    """File, line and key; a private key that was put there by mistake is not quoted."""
+    error = refusal(folder, f"{MINIMAL}backup:\n  recipients:\n    - {recipient}\n")
+    assert "upgrader.yaml:4: backup.recipients" in error.message
+    assert why in error.message
+    assert "QQQQ" not in error.message

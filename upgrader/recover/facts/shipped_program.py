@@ -1,4 +1,7 @@
-"""The program that is sent to a host: the modules of `onhost` and of `upgrader.node` as one text, without a file."""
+"""The program that is sent to a host: the modules of `onhost` and of `upgrader.node` as one text, without a file.
+
+Other packages have an `onhost` of their own, whose modules stand on these.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +24,20 @@ class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module):
         exec(compile(SOURCES[module.__name__][1], module.__name__, "exec"), module.__dict__)
 sys.meta_path.insert(0, Sources())
-from upgrader.recover.onhost.{module} import main
+from {module} import main
 main(*sys.argv[1:])
 """
 
 
 @cache
-def program(module: str = "all_facts") -> bytes:
+def program(module: str = "all_facts", package: str = "recover") -> bytes:
     """Python source for the standard input of `python3 -`: a module of `onhost`, whose `main` gets the arguments."""
     # Module → whether it is a package, and its source; the packages around them are empty on a host.
-    sources = {"upgrader": (True, ""), "upgrader.recover": (True, "")}
-    for file in (file for folder in _FOLDERS for file in sorted((_ROOT / folder).rglob("*.py"))):
-        package = file.stem == "__init__"
-        parts = (file.parent if package else file.with_suffix("")).relative_to(_ROOT).parts
-        sources[".".join(("upgrader", *parts))] = (package, file.read_text(encoding="utf-8"))
-    return f"SOURCES = {sources!r}\n{_START.replace('{module}', module)}".encode()
+    folders = dict.fromkeys((*_FOLDERS, f"{package}/onhost"))
+    sources = {"upgrader": (True, ""), "upgrader.recover": (True, ""), f"upgrader.{package}": (True, "")}
+    for file in (file for folder in folders for file in sorted((_ROOT / folder).rglob("*.py"))):
+        is_package = file.stem == "__init__"
+        parts = (file.parent if is_package else file.with_suffix("")).relative_to(_ROOT).parts
+        sources[".".join(("upgrader", *parts))] = (is_package, file.read_text(encoding="utf-8"))
+    main = f"upgrader.{package}.onhost.{module}"
+    return f"SOURCES = {sources!r}\n{_START.replace('{module}', main)}".encode()

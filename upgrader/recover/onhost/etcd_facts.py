@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import re
+import ssl
 from typing import TYPE_CHECKING, Any
 
 from upgrader.recover.onhost.questions import Failed, attempt, read, unknown
@@ -70,7 +71,12 @@ def server(root: str, expected: list[str]) -> dict[str, Any]:
         return waiting
 
 
-def _asked(root: str, flags: dict[str, str], expected: list[str]) -> dict[str, Any]:
+def client(root: str) -> tuple[ssl.SSLContext, str, int]:
+    """How the member on this host is asked: TLS with kubeadm's client certificate, address and port. Raises Failed."""
+    return _client(root, _flags(root))
+
+
+def _client(root: str, flags: dict[str, str]) -> tuple[ssl.SSLContext, str, int]:
     files = {
         "ca": flags.get("trusted-ca-file", _PKI + "/ca.crt"),
         "cert": _PKI + "/healthcheck-client.crt",
@@ -87,6 +93,11 @@ def _asked(root: str, flags: dict[str, str], expected: list[str]) -> dict[str, A
         raise Failed(f"there is no {files['cert']} to ask etcd with")
     tls = context(read(root + files["ca"]).decode())
     tls.load_cert_chain(root + files["cert"], root + files["key"])
+    return tls, address, port
+
+
+def _asked(root: str, flags: dict[str, str], expected: list[str]) -> dict[str, Any]:
+    tls, address, port = _client(root, flags)
 
     def ask(path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         status, text = get(tls, address, port, address, path, None if body is None else json.dumps(body))

@@ -1,0 +1,155 @@
+"""Taking a backup: what is in it, what is on disk afterwards, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyrage
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from tests.unit.backup.test_etcd import HOST, STATUS, YAML
+from upgrader.adapters.age import AgeFiles
+from upgrader.backup.etcd_member import MANIFEST
+from upgrader.backup.take import BackupTaker
+from upgrader.backup.verify import BackupFile
+from upgrader.errors import BackupRefused, HostError, UsageError
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.settings import BackupSettings
+from upgrader.ports import CommandResult
+
+OTHER = Host("controller-2", "10.0.0.12")
+CONTENT = "content of a file on a controller\n" * 1000
+READ = '{"keys": 3, "digest": "d1", "revision": 5, "uid": "uid-1"}'
+
+
+class Lab:
+    """Two controllers in memory, and a key."""
+
+    def __init__(self, folder: Path) -> None:
+        self.hosts, self.kube, self.notes = FakeHosts(), FakeKube(), list[str]()
+        self.kube.raw_answers["/version"] = '{"gitVersion": "v1.36.3"}'
+        self.sent = CONTENT
+        identity = pyrage.x25519.Identity.generate()
+        self.private = str(identity)
+        for host in (HOST, OTHER):
+            self.hosts.files[host.name, MANIFEST] = (YAML % "/var/lib/etcd").encode()
+        self.hosts.commands = {
+            "python3": self._program,
+            "sh": self._shell,
+            "bash": CommandResult(0, "", ""),
+            "cat": lambda host, command, stdin: CommandResult(0, self.sent, ""),
+            "rm": CommandResult(0, "", ""),
+        }
+        cluster = Cluster(folder, folder / "kubeconfig", "", folder / "hosts.yml", (HOST, OTHER))
+        settings = BackupSettings((str(identity.to_public()),), folder / "backups")
+        self.taker = BackupTaker(self.hosts, self.kube, FakeClock(), AgeFiles(), cluster, settings)
+
+    def _program(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        name = stdin.decode().rsplit("upgrader.backup.onhost.", 1)[1].split()[0]
+        answers = {"await_pod": json.dumps({"logs": {"status": STATUS}}), "read_etcd": READ}
+        return CommandResult(0, answers.get(name, "{}"), "")
+
+    def _shell(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        if "sha256sum" in command[2]:
+            return CommandResult(0, f"{len(CONTENT)}\n{hashlib.sha256(CONTENT.encode()).hexdigest()}  path\n", "")
+        if "sed" in command[2]:
+            return CommandResult(0, "", "")
+        return CommandResult(0, "1000000000000\n" if "df" in command[2] else "5000000\n", "")
+
+    def left(self) -> list[str]:
+        """What is in the folder with backups."""
+        folder = self.taker.settings.folder
+        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """Two controllers."""
+    return Lab(tmp_path)
+
+
+def test_a_backup_has_the_snapshot_and_every_controllers_files(lab: Lab) -> None:
+    """It is encrypted, only its owner may read the file, and it verifies with the key."""
+    taken = lab.taker.take(lab.notes.append)
+    assert taken.path.stat().st_mode & 0o777 == 0o600
+    assert taken.path.parent.stat().st_mode & 0o777 == 0o700
+    assert b"content of a file" not in taken.path.read_bytes()
+    manifest = BackupFile(taken.path, (lab.private,), AgeFiles()).read()
+    assert manifest == replace(taken.manifest, taken=manifest.taken)
+    assert [part.name for part in manifest.parts] == [
+        "etcd/snapshot.db",
+        "controllers/controller-1.tar",
+        "controllers/controller-2.tar",
+    ]
+    assert (manifest.cluster_uid, manifest.kubernetes, manifest.keys, manifest.etcd_hash) == ("uid-1", "v1.36.3", 3, 7)
+
+
+def test_nothing_stays_on_the_controllers(lab: Lab) -> None:
+    """The last thing that is done on each is to remove the work folder."""
+    lab.taker.take(lab.notes.append)
+    last = dict(lab.hosts.ran)
+    assert all(command[-1] == "/var/lib/etcd/upgrader" for command in last.values())
+
+
+def test_it_works_without_an_api(lab: Lab) -> None:
+    """The version is unknown then; the cluster is known by its data."""
+    lab.kube.unavailable = True
+    manifest = lab.taker.take(lab.notes.append).manifest
+    assert (manifest.kubernetes, manifest.cluster_uid) == ("", "uid-1")
+
+
+def test_a_controller_without_etcd_is_passed_over(lab: Lab) -> None:
+    """The next one takes the snapshot, and a note says why."""
+    lab.hosts.files[OTHER.name, MANIFEST] = lab.hosts.files.pop((HOST.name, MANIFEST))
+    assert lab.taker.take(lab.notes.append).manifest.member == "controller-2"
+    assert "controller-1: there is no /etc/kubernetes/manifests/etcd.yaml" in lab.notes[0]
+
+
+def test_what_changed_on_its_way_makes_no_backup(lab: Lab) -> None:
+    """Neither a file under its name nor an unfinished one stays."""
+    lab.sent = CONTENT.upper()
+    with pytest.raises(HostError, match="did not arrive as it was"):
+        lab.taker.take(lab.notes.append)
+    assert lab.left() == []
+
+
+def test_an_unreachable_controller_makes_no_backup(lab: Lab) -> None:
+    """A backup that lacks a controller's keys would not be one."""
+    lab.hosts.down.add(OTHER.name)
+    with pytest.raises(HostError, match="controller-2"):
+        lab.taker.take(lab.notes.append)
+    assert lab.left() == []
+
+
+def test_without_recipients_nothing_is_done(lab: Lab) -> None:
+    """The remedy says how to get a key."""
+    with pytest.raises(UsageError, match="names nobody who can read a backup") as caught:
+        replace(lab.taker, settings=BackupSettings()).take(lab.notes.append)
+    assert "age-keygen" in caught.value.remedy
+    assert not lab.hosts.ran
+
+
+def test_a_folder_that_cannot_be_written_is_named(lab: Lab, tmp_path: Path) -> None:
+    """The file's path, and which key of upgrader.yaml it is."""
+    (tmp_path / "backups").write_text("a file")
+    with pytest.raises(UsageError, match=r"backups.*can't be written") as caught:
+        lab.taker.take(lab.notes.append)
+    assert "backup.folder" in caught.value.remedy
+
+
+def test_one_flipped_byte_is_refused(lab: Lab) -> None:
+    """The error names the file, and says that nothing was changed."""
+    path = lab.taker.take(lab.notes.append).path
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(BackupRefused, match=str(path)) as caught:
+        BackupFile(path, (lab.private,), AgeFiles()).read()
+    assert "Nothing was changed" in caught.value.remedy

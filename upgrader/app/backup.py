@@ -1,0 +1,60 @@
+"""`upgrader backup`: take a backup, and verify one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import cluster_lock, locked_folder
+from upgrader.app.wiring import Session, age_files, open_session
+from upgrader.backup.etcd_member import read_member
+from upgrader.backup.etcd_tools import EtcdTools
+from upgrader.backup.identity_file import read_identities
+from upgrader.backup.manifest import BackupManifest
+from upgrader.backup.take import TakenBackup
+from upgrader.backup.verify import BackupFile, prove_on, send_snapshot
+from upgrader.errors import ApiError
+
+__all__ = ["open_backup", "prove_backup", "take_backup", "unless_locked"]
+
+
+def take_backup(folder: Path, front_end: FrontEnd) -> TakenBackup:
+    """Take a backup now. Changes nothing in the cluster; works without an API, too."""
+    with open_session(folder) as session, locked_folder(folder), unless_locked(session, front_end):
+        return session.backup_taker.take(front_end.notify)
+
+
+def open_backup(path: Path, identity: Path) -> BackupFile:
+    """A backup, and the key for it. Raises UsageError for what is wrong with the key."""
+    return BackupFile(path, read_identities(identity), age_files())
+
+
+def prove_backup(folder: Path, backup: BackupFile, front_end: FrontEnd) -> BackupManifest:
+    """Restore it into a scratch etcd on the first controller, and compare what is in it. Raises BackupRefused."""
+    manifest = backup.read()
+    with open_session(folder) as session, locked_folder(folder), unless_locked(session, front_end):
+        hosts = session.tools.hosts
+        member, tools = read_member(hosts, session.cluster.controllers[0]), EtcdTools(hosts)
+        with tools.workspace(member, 2 * manifest.snapshot.bytes):
+            front_end.notify(f"{member.host.name}: sending the snapshot, and reading it from a scratch etcd")
+            send_snapshot(backup, hosts, [member])
+            prove_on(member, manifest, tools)
+    return manifest
+
+
+@contextmanager
+def unless_locked(session: Session, front_end: FrontEnd) -> Iterator[None]:
+    """Hold the cluster's lock, where there is an API to ask for it: backups are needed most where there is none.
+
+    Raises Locked where another process works on the cluster.
+    """
+    try:
+        session.brief_kube.raw("/readyz")
+    except ApiError as error:
+        front_end.notify(f"The API does not answer, so there is no lock to take: {error.message}")
+        yield
+        return
+    with cluster_lock(session, front_end, take_over=False):
+        yield

@@ -1,0 +1,86 @@
+"""etcd's member on a controller, as kubeadm's static pod manifest describes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from upgrader.errors import HostError
+from upgrader.model.cluster import Host
+from upgrader.ports import Hosts
+
+__all__ = ["ASIDE", "MANIFEST", "EtcdMember", "initial_cluster", "read_member"]
+
+MANIFEST = "/etc/kubernetes/manifests/etcd.yaml"
+ASIDE = "/etc/kubernetes/upgrader/restore/etcd.yaml"
+"""Where a restore keeps the manifest while etcd must not start: a reboot meanwhile must not start it either."""
+
+_FLAG = re.compile(r"--([a-z0-9-]+)=(.*)")
+_FOLDER = re.compile(r"/[A-Za-z0-9._/-]+")
+
+
+@dataclass(frozen=True)
+class EtcdMember:
+    """What is needed to talk to a member, and to make its data anew."""
+
+    host: Host
+    image: str
+    name: str
+    peer_url: str
+    client_url: str
+    data_dir: str
+    cluster_token: str
+    """"" where the manifest has none: etcd's own default."""
+
+    @property
+    def work(self) -> str:
+        """The folder of a backup or a restore: root's alone, on etcd's own disk."""
+        return f"{self.data_dir}/upgrader"
+
+
+def read_member(hosts: Hosts, host: Host) -> EtcdMember:
+    """Read it over SSH. Raises HostError where there is none, or it can't be understood."""
+    content = hosts.read(host, MANIFEST)
+    if content is None:
+        content = hosts.read(host, ASIDE)  # a restore was interrupted
+    if content is None:
+        raise HostError(
+            f"{host.name}: there is no {MANIFEST}: etcd is not a static pod of this controller",
+            remedy="Backups are taken of etcd as kubeadm runs it. Back up an external etcd with its own tools.",
+        )
+    try:
+        container = yaml.safe_load(content)["spec"]["containers"][0]
+        words = [*container.get("command", ()), *container.get("args", ())]
+        return _member(host, str(container["image"]), _flags(words))
+    except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise HostError(
+            f"{host.name}: {MANIFEST} can't be understood: {error}", remedy="Compare it with another controller's."
+        ) from error
+
+
+def initial_cluster(members: Sequence[EtcdMember]) -> str:
+    """All members, as etcd's flag names them. A manifest names only those that were there when its member joined."""
+    return ",".join(f"{member.name}={member.peer_url}" for member in members)
+
+
+def _member(host: Host, image: str, flags: Mapping[str, str]) -> EtcdMember:
+    data_dir = flags.get("data-dir", "/var/lib/etcd").rstrip("/")
+    if not _FOLDER.fullmatch(data_dir) or ".." in data_dir:
+        raise ValueError(f"--data-dir={data_dir}")
+    urls = flags.get("listen-client-urls", "https://127.0.0.1:2379").split(",")
+    return EtcdMember(
+        host=host,
+        image=image,
+        name=flags.get("name", host.name),
+        peer_url=flags["initial-advertise-peer-urls"],
+        client_url=next((url for url in urls if "127.0.0.1" in url), urls[0]),
+        data_dir=data_dir,
+        cluster_token=flags.get("initial-cluster-token", ""),
+    )
+
+
+def _flags(words: Sequence[str]) -> dict[str, str]:
+    return {match[1]: match[2] for word in words if (match := _FLAG.fullmatch(word))}
