@@ -1,11 +1,18 @@
-"""The real side of the contracts: a lab's cluster folder."""
+"""The real side of the contracts: a lab's cluster folder, and what tests make in its cluster."""
 
 from __future__ import annotations
 
 import os
+import uuid
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.contract.checking import Make, Status, merge
+from upgrader.adapters.kube import KubeAdapter, _path
+from upgrader.ports import Kind
 
 
 @pytest.fixture
@@ -16,3 +23,39 @@ def lab_folder(request: pytest.FixtureRequest) -> Path:
         return Path(named).resolve()
     folder: Path = request.getfixturevalue("cluster").folder
     return folder
+
+
+@pytest.fixture
+def kube(lab_folder: Path) -> Iterator[KubeAdapter]:
+    """The real API."""
+    adapter = KubeAdapter(lab_folder / "kubeconfig")
+    try:
+        yield adapter
+    finally:
+        adapter.close()
+
+
+@pytest.fixture
+def made(kube: KubeAdapter) -> Iterator[Make]:
+    """Creates objects of a random name, unless they have one, and deletes them afterwards."""
+    created: list[tuple[Kind, str, str]] = []
+
+    def make(kind: Kind, manifest: dict[str, Any], namespace: str = "") -> str:
+        name = manifest["metadata"].setdefault("name", f"upgrader-check-{uuid.uuid4().hex[:6]}")
+        created.append((kind, name, namespace))
+        kube.create(kind, manifest, namespace)
+        return str(name)
+
+    yield make
+    for kind, name, namespace in reversed(created):
+        kube.delete(kind, name, namespace)
+
+
+@pytest.fixture
+def status(kube: KubeAdapter) -> Status:
+    """Sets fields of an object's status, as only its controller does otherwise."""
+
+    def patch(kind: Kind, name: str, namespace: str, fields: Mapping[str, Any]) -> None:
+        merge(kube, f"{_path(kind, namespace, name)}/status", {"status": fields})
+
+    return patch

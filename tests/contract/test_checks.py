@@ -6,7 +6,6 @@ import base64
 import gzip
 import json
 import uuid
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -14,23 +13,15 @@ from typing import Any
 
 import pytest
 
-from testkit.fakes.clock import FakeClock
-from testkit.fakes.helm import FakeHelm
-from testkit.fakes.hosts import FakeHosts
 from testkit.lab_cluster import until
-from upgrader.adapters.clock import SystemClock
+from tests.contract.checking import GROUP, Make, findings, found, merge
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, HelmError
 from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS
-from upgrader.model.cluster import Cluster, Host
-from upgrader.model.finding import Finding
-from upgrader.model.observed import Observed
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind
-from upgrader.preflight.all_checks import Check, run_checks
-from upgrader.preflight.context import NODES, PODS, PreflightContext
+from upgrader.preflight.context import NODES, PODS
 from upgrader.preflight.custom_resources import check_custom_resources
 from upgrader.preflight.disruption_budgets import check_disruption_budgets
 from upgrader.preflight.namespaces import check_namespaces
@@ -45,61 +36,10 @@ DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", names
 BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 SECRETS = Kind("v1", "secrets")
-GROUP = "check.upgrader.example"
 NOBODY = {"namespace": "default", "name": "nobody"}
 
 
-@pytest.fixture
-def kube(lab_folder: Path) -> Iterator[KubeAdapter]:
-    """The real API."""
-    adapter = KubeAdapter(lab_folder / "kubeconfig")
-    try:
-        yield adapter
-    finally:
-        adapter.close()
-
-
-def findings(kube: KubeAdapter, check: Check, *, later: timedelta = timedelta()) -> list[Finding]:
-    """What a check finds on the cluster, whose controllers are those with the label, on a clock that is ahead."""
-    controllers = kube.list(NODES, labels="node-role.kubernetes.io/control-plane")
-    hosts = tuple(Host(node["metadata"]["name"], "") for node in controllers)
-    clock = FakeClock()
-    clock.sleep((SystemClock().now() + later - clock.now()).total_seconds())
-    context = PreflightContext(
-        kube,
-        FakeHosts(),
-        FakeHelm(),
-        clock,
-        Cluster(Path(), Path(), "", Path(), hosts),
-        KubernetesVersion(1, 37, 1),
-        Observed(KubernetesVersion(1, 36, 3), {}, {}),
-        300.0,
-    )
-    return list(run_checks(context, [("family", check)]))
-
-
-def found(kube: KubeAdapter, check: Check, name: str, **more: Any) -> list[str]:
-    """The ids of the findings that name an object."""
-    return [finding.id for finding in findings(kube, check, **more) if name in finding.title]
-
-
-@pytest.fixture
-def made(kube: KubeAdapter) -> Iterator[Callable[[Kind, dict[str, Any]], str]]:
-    """Creates objects of a random name, unless they have one, and deletes them afterwards."""
-    created: list[tuple[Kind, str]] = []
-
-    def make(kind: Kind, manifest: dict[str, Any]) -> str:
-        name = manifest["metadata"].setdefault("name", f"upgrader-check-{uuid.uuid4().hex[:6]}")
-        created.append((kind, name))
-        kube.create(kind, manifest)
-        return str(name)
-
-    yield make
-    for kind, name in reversed(created):
-        kube.delete(kind, name)
-
-
-def test_webhook_without_a_backend(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+def test_webhook_without_a_backend(kube: KubeAdapter, made: Make) -> None:
     """The API server fills in the defaults that make it dangerous: Fail, and every namespace."""
     hook = {
         "name": f"pods.{GROUP}",
@@ -116,7 +56,7 @@ def test_webhook_without_a_backend(kube: KubeAdapter, made: Callable[[Kind, dict
     assert found(kube, check_webhooks, name) == []
 
 
-def test_aggregated_api_without_a_backend(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+def test_aggregated_api_without_a_backend(kube: KubeAdapter, made: Make) -> None:
     """The API server's own verdict on an APIService is the finding; those of a healthy cluster are none."""
     assert [item for item in findings(kube, check_served_apis) if item.id == "apis.unavailable"] == []
     spec = {"group": GROUP, "version": "v1", "service": NOBODY, "groupPriorityMinimum": 1000, "versionPriority": 10}
@@ -170,10 +110,10 @@ def _write_manifest(kube: KubeAdapter, release: str, manifest: str) -> None:
     kube.replace(SECRETS, {**secret, "data": data}, "default")
 
 
-def test_conversion_webhook_without_a_backend(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+def test_conversion_webhook_without_a_backend(kube: KubeAdapter, made: Make) -> None:
     """A definition with two versions and nobody to convert between them."""
     schema = {"openAPIV3Schema": {"type": "object"}}
-    definition = {
+    widgets = {
         "metadata": {"name": f"widgets.{GROUP}"},
         "spec": {
             "group": GROUP,
@@ -190,11 +130,73 @@ def test_conversion_webhook_without_a_backend(kube: KubeAdapter, made: Callable[
         },
     }
     assert found(kube, check_custom_resources, GROUP) == []
-    made(DEFINITIONS, definition)
+    made(DEFINITIONS, widgets)
     assert found(kube, check_custom_resources, GROUP) == ["custom-resources.conversion"]
 
 
-def test_namespace_that_can_not_be_deleted(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+def definition(kind: str, **more: Any) -> dict[str, Any]:
+    """A definition of a kind in the tests' group, stored as v1 unless other versions are given."""
+    plural = f"{kind.lower()}s"
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    spec = {
+        "group": GROUP,
+        "scope": "Cluster",
+        "names": {"plural": plural, "kind": kind},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+    }
+    return {"metadata": {"name": f"{plural}.{GROUP}"}, "spec": {**spec, **more}}
+
+
+def test_definition_whose_names_are_taken(kube: KubeAdapter, made: Make) -> None:
+    """The API server admits it, and says later that it doesn't serve it."""
+    made(DEFINITIONS, definition("Gadget"))
+    until("the first to be served", lambda: _established(kube, f"gadgets.{GROUP}"), timeout_seconds=30)
+    assert found(kube, check_custom_resources, GROUP) == []
+    made(DEFINITIONS, definition("Gizmo", names={"plural": "gizmos", "kind": "Gadget"}))
+    until("the second to be refused", lambda: bool(found(kube, check_custom_resources, "gizmos")), timeout_seconds=30)
+    assert found(kube, check_custom_resources, "gizmos") == ["custom-resources.not-served"]
+    assert found(kube, check_custom_resources, "gadgets") == []
+
+
+def _established(kube: KubeAdapter, name: str) -> bool:
+    conditions = ((kube.get(DEFINITIONS, name) or {}).get("status") or {}).get("conditions") or ()
+    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
+
+
+def test_definition_that_stores_another_version_now(kube: KubeAdapter, made: Make) -> None:
+    """The API server itself remembers that there may be objects of the version before."""
+    name = made(DEFINITIONS, definition("Trinket"))
+    until("it to be served", lambda: _established(kube, name), timeout_seconds=30)
+    assert found(kube, check_custom_resources, name) == []
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    versions = [{"name": v, "served": True, "storage": v == "v2", "schema": schema} for v in ("v1", "v2")]
+    merge(kube, f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", {"spec": {"versions": versions}})
+    until("it to be stored so", lambda: bool(found(kube, check_custom_resources, name)), timeout_seconds=30)
+    assert found(kube, check_custom_resources, name) == ["custom-resources.stored-versions"]
+
+
+def test_definition_that_can_not_be_deleted(kube: KubeAdapter, made: Make) -> None:
+    """An object with a finalizer that nobody removes keeps it."""
+    name = made(DEFINITIONS, definition("Relic"))
+    relics = Kind(f"{GROUP}/v1", "relics", namespaced=False)
+    meta = {"name": "kept", "finalizers": [f"{GROUP}/nobody"]}
+    kept = {"apiVersion": f"{GROUP}/v1", "kind": "Relic", "metadata": meta}
+
+    def created() -> bool:
+        return bool(kube.get(relics, "kept") or kube.create(relics, kept))
+
+    until("it to be served", created, timeout_seconds=30)
+    try:
+        kube.delete(DEFINITIONS, name)
+        assert found(kube, check_custom_resources, name) == []
+        much_later = {"later": timedelta(minutes=11)}
+        assert found(kube, check_custom_resources, name, **much_later) == ["custom-resources.terminating"]
+    finally:
+        merge(kube, f"/apis/{GROUP}/v1/relics/kept", {"metadata": {"finalizers": None}})
+        until("the definition to be gone", lambda: kube.get(DEFINITIONS, name) is None, timeout_seconds=60)
+
+
+def test_namespace_that_can_not_be_deleted(kube: KubeAdapter, made: Make) -> None:
     """A ConfigMap with a finalizer that nobody removes keeps it; the API server says so in its conditions."""
     maps = Kind("v1", "configmaps")
     name = made(NAMESPACES, {"metadata": {}})
@@ -219,7 +221,7 @@ def pod_disruption_budget(name: str, labels: dict[str, str], **spec: Any) -> dic
     return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, **spec}}
 
 
-def test_budget_without_room(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+def test_budget_without_room(kube: KubeAdapter, made: Make) -> None:
     """The numbers that kube-controller-manager computes; a pod that isn't scheduled counts. A lab has none itself."""
     assert findings(kube, check_disruption_budgets) == []
     namespace = made(NAMESPACES, {"metadata": {}})
@@ -273,7 +275,7 @@ def _settled(kube: KubeAdapter, name: str) -> bool:
     return bool((budget.get("status") or {}).get("expectedPods"))
 
 
-def test_service_cidr_within_a_pod_cidr(kube: KubeAdapter, made: Callable[[Kind, dict[str, Any]], str]) -> None:
+def test_service_cidr_within_a_pod_cidr(kube: KubeAdapter, made: Make) -> None:
     """Kubernetes admits it without a word. The lab's own networks, flags and numbers of addresses are no finding."""
     assert findings(kube, check_networks) == []
     cidr = kube.list(NODES)[0]["spec"]["podCIDR"]

@@ -68,6 +68,22 @@ def deployment(name: str, **labels: str) -> dict[str, Any]:
     }
 
 
+def test_rights_of_another_user(kube: Kube) -> None:
+    """A review says what somebody else may do, and stores nothing; whoever is of system:masters may do all."""
+    reviews = Kind("authorization.k8s.io/v1", "subjectaccessreviews", namespaced=False)
+    if isinstance(kube, FakeKube):
+        kube.users["nobody"] = set()
+
+    def may(user: str, *groups: str) -> bool:
+        asked = {"verb": "get", "resource": "nodes", "subresource": "proxy"}
+        spec = {"user": user, "groups": groups, "resourceAttributes": asked}
+        review = {"apiVersion": reviews.api_version, "kind": "SubjectAccessReview", "metadata": {}, "spec": spec}
+        return bool(kube.create(reviews, review)["status"]["allowed"])
+
+    assert may("somebody", "system:masters")
+    assert not may("nobody")
+
+
 def test_missing_object_is_none(kube: Kube, name: str) -> None:
     """A missing object is a result, not an error."""
     assert kube.get(CONFIG_MAPS, name, NAMESPACE) is None

@@ -1,0 +1,209 @@
+"""Checks of nodes and of what runs on them, on a real API server: with nodes that have no machine behind them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.contract.checking import (
+    GROUP,
+    SERVER,
+    TARGET,
+    Make,
+    Status,
+    checked,
+    fake_node,
+    findings,
+    found,
+    ids,
+    merge,
+    waiting_pod,
+)
+from tests.unit.recover.host_facts_json import host_facts
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.model.cluster import Host
+from upgrader.model.host_facts import Examined
+from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.all_checks import run_checks
+from upgrader.preflight.component_skew import check_components
+from upgrader.preflight.context import MIRROR, NODES, PODS
+from upgrader.preflight.control_plane import check_control_plane
+from upgrader.preflight.controller_machines import check_machines, check_ports
+from upgrader.preflight.memory import check_memory
+from upgrader.preflight.networks import check_networks
+from upgrader.preflight.nodes import check_nodes
+from upgrader.preflight.pod_addresses import check_pod_addresses
+from upgrader.preflight.version_skew import check_controller_kubelets, check_version
+
+
+def test_node_that_is_healthy_then_not_ready(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """What its kubelet reports last is the finding; one that never reported is unknown."""
+    name = fake_node(made, status)
+    assert found(kube, check_nodes, name) == []
+    ready = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "PLEG is not healthy"}
+    status(NODES, name, "", {"conditions": [ready]})
+    (finding,) = [item for item in findings(kube, check_nodes) if name in item.title]
+    assert (finding.id, finding.diagnosis) == ("nodes.not-ready", "PLEG is not healthy")
+    status(NODES, name, "", {"conditions": None})
+    assert found(kube, check_nodes, name) == ["nodes.unknown"]
+
+
+def test_node_under_pressure(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """A warning for a worker, an error for a controller."""
+    full = {"type": "DiskPressure", "status": "True", "reason": "KubeletHasDiskPressure", "message": "disk is full"}
+    name = fake_node(made, status)
+    node = kube.get(NODES, name)
+    assert node is not None
+    status(NODES, name, "", {"conditions": [*node["status"]["conditions"], full]})
+    assert found(kube, check_nodes, name) == ["nodes.pressure"]
+
+
+def test_node_that_is_cordoned_or_deleted(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """With a finalizer, the API server keeps a deleted node, and says since when."""
+    cordoned = fake_node(made, status, spec={"unschedulable": True})
+    assert found(kube, check_nodes, cordoned) == ["nodes.cordoned"]
+    name = fake_node(made, status, meta={"finalizers": [f"{GROUP}/nobody"]})
+    try:
+        assert found(kube, check_nodes, name) == []
+        kube.delete(NODES, name)
+        assert found(kube, check_nodes, name) == ["nodes.deleting"]
+    finally:
+        merge(kube, f"/api/v1/nodes/{name}", {"metadata": {"finalizers": None}})
+
+
+def test_inventory_and_nodes_that_differ(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """A controller that is no node, one without the label, and a node with it that the inventory doesn't have."""
+    name = fake_node(made, status)
+    with_label = fake_node(made, status, meta={"labels": {GROUP: "yes"}})
+    manifest = (
+        "{apiVersion: apps/v1, kind: Deployment, metadata: {name: kube-apiserver}, spec: {template: {spec: "
+        f"{{nodeSelector: {{{GROUP}: 'yes'}}, containers: []}}}}}}}}"
+    )
+    planned = {"kube-apiserver": manifest}
+    with_both = ids(kube, check_nodes, controllers=[name, "no-such-node"], planned=planned)
+    assert {"nodes.missing", "nodes.unlabelled", "nodes.unlisted"} <= set(with_both)
+    assert found(kube, check_nodes, with_label, controllers=[with_label], planned=planned) == []
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "expected"),
+    [
+        ("v1.36.0", []),
+        ("v1.37.0", ["version.kubelet-ahead"]),
+        ("v1.38.0", ["version.kubelet-newer"]),
+        ("v1.33.0", ["version.kubelet-older"]),
+    ],
+)
+def test_kubelet_of_another_version(
+    kube: KubeAdapter, made: Make, status: Status, kubelet: str, expected: list[str]
+) -> None:
+    """As the node's status has it, which its kubelet writes."""
+    name = fake_node(made, status, nodeInfo={"kubeletVersion": kubelet})
+    assert found(kube, check_version, name) == expected
+
+
+def test_kubelet_that_can_not_run_the_chart(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """Only a controller's counts."""
+    name = fake_node(made, status, nodeInfo={"kubeletVersion": "v1.34.0"})
+    assert found(kube, check_controller_kubelets, name, controllers=[]) == []
+    assert found(kube, check_controller_kubelets, name, controllers=[name]) == ["kubelets.too-old"]
+
+
+def test_target_that_is_too_far(kube: KubeAdapter) -> None:
+    """From the version that the API server itself tells."""
+    context = checked(kube)
+    for target, expected in (((1, 36, 4), []), ((1, 38, 0), ["version.skip"]), ((1, 35, 9), ["version.downgrade"])):
+        named = replace(context, target=KubernetesVersion(*target), observed=replace(context.observed, kubelets={}))
+        assert [item.id for item in run_checks(named, [("family", check_version)])] == expected
+
+
+def machine(name: str, machine_id: str) -> Examined:
+    """A controller that was examined, and has this machine ID."""
+    return Examined(Host(name, "192.0.2.1"), host_facts({"identity": {"machine_id": machine_id}}))
+
+
+def test_address_of_another_machine(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """By the machine ID that the kubelet wrote into the node's status."""
+    name = fake_node(made, status, nodeInfo={"kubeletVersion": str(SERVER), "machineID": "aaaa"})
+    right, wrong = [machine(name, "aaaa")], [machine(name, "bbbb")]
+    assert ids(kube, check_machines, controllers=[name], examined=right) == []
+    assert ids(kube, check_machines, controllers=[name], examined=wrong) == ["machines.other-node"]
+    assert ids(kube, check_machines, controllers=[name]) == ["machines.not-examined"]
+
+
+def test_components_that_do_not_go_together(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """By the images of the pods on the controllers, and of those only."""
+    one, other = fake_node(made, status), fake_node(made, status)
+
+    def component(node: str, name: str, version: KubernetesVersion | str) -> None:
+        waiting_pod(made, node, {"name": name, "image": f"registry.k8s.io/{name}:{version}"})
+
+    for name in ("kube-apiserver", "kube-scheduler"):
+        component(one, name, SERVER)
+    both = [one, other]
+    assert [item for item in found(kube, check_components, one, controllers=both) if item != "components.mixed"] == []
+    assert "components.mixed" not in ids(kube, check_components, controllers=both)
+    component(other, "kube-apiserver", TARGET)
+    component(other, "kube-scheduler", TARGET)
+    component(other, "kube-controller-manager", "v1.34.1")
+    now = ids(kube, check_components, controllers=both)
+    assert now == ["components.mixed", "components.newer", "components.older"]
+
+
+def test_ports_that_services_may_take(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """By the flags of the running kube-apiserver."""
+    name, other = fake_node(made, status), fake_node(made, status)
+    waiting_pod(made, name, {"name": "kube-apiserver", "args": ["--service-node-port-range=30000-32767"]})
+    assert ids(kube, check_ports, controllers=[name]) == []
+    waiting_pod(made, other, {"name": "kube-apiserver", "args": ["--service-node-port-range=1024-65535"]})
+    assert ids(kube, check_ports, controllers=[other]) == ["ports.node-ports"]
+
+
+def test_memory_of_a_controller(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """What the pods there request is taken off what the kubelet reports as allocatable."""
+    name = fake_node(made, status, allocatable={"memory": "2Gi", "pods": "110"})
+    assert ids(kube, check_memory, controllers=[name]) == []
+    waiting_pod(made, name, {"name": "main", "resources": {"requests": {"memory": "1800Mi"}}})
+    assert ids(kube, check_memory, controllers=[name]) == ["memory.tight"]
+
+
+def test_static_pods_of_kubeadm(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """A mirror pod with the component's label is one, and without the annotation it is none."""
+    name = fake_node(made, status)
+    labels = {"component": "kube-scheduler"}
+    waiting_pod(made, name, {"name": "kube-scheduler"}, labels=labels)
+    assert "control-plane.static" not in ids(kube, check_control_plane, controllers=[name])
+    waiting_pod(made, name, {"name": "kube-scheduler"}, labels=labels, annotations={MIRROR: "x"})
+    assert "control-plane.static" in ids(kube, check_control_plane, controllers=[name])
+
+
+def test_pods_with_addresses_of_another_network(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """Of three nodes whose pods have addresses, one gives others than its pod CIDR."""
+    nodes = [fake_node(made, status, spec={"podCIDR": cidr, "podCIDRs": [cidr]}) for cidr in CIDRS]
+    for node, cidr in zip(nodes, CIDRS, strict=True):
+        _runs_at(made, status, node, cidr.replace(".0/26", ".5"))
+    assert found(kube, check_pod_addresses, "upgrader-check") == []
+    _runs_at(made, status, nodes[2], "172.17.0.3")
+    assert found(kube, check_pod_addresses, nodes[2]) == ["pod-addresses.outside"]
+
+
+CIDRS = ("10.245.1.0/26", "10.245.2.0/26", "10.245.3.0/26")
+
+
+def _runs_at(made: Make, status: Status, node: str, address: str) -> None:
+    # Of all namespaces, those with this name come first in the sample.
+    pod = waiting_pod(made, node, {"name": "main"}, "default")
+    status(PODS, pod, "default", {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]})
+
+
+def test_next_node_gets_no_pod_cidr(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """By the flags of the running kube-controller-manager, and the nodes' pod CIDRs."""
+    controller = fake_node(made, status, spec={"podCIDR": CIDRS[0], "podCIDRs": [CIDRS[0]]})
+    flags = ["--allocate-node-cidrs", "--node-cidr-mask-size=26"]
+    small: dict[str, Any] = {"name": "kube-controller-manager", "args": [*flags, "--cluster-cidr=10.245.1.0/25"]}
+    waiting_pod(made, controller, small)
+    assert "networks.no-pod-room" not in ids(kube, check_networks, controllers=[controller])
+    fake_node(made, status, spec={"podCIDR": "10.245.1.64/26", "podCIDRs": ["10.245.1.64/26"]})
+    assert "networks.no-pod-room" in ids(kube, check_networks, controllers=[controller])

@@ -1,0 +1,110 @@
+"""Checks of what a run would install, on a real API server: what it says of pods that are only tried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from testkit.lab_cluster import until
+from tests.contract.checking import Make, ids
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.ports import Kind
+from upgrader.preflight.admission import check_admission
+from upgrader.preflight.autoscalers import check_autoscalers
+from upgrader.preflight.component_resources import check_resources
+from upgrader.preflight.control_plane import check_control_plane
+
+NAMESPACES = Kind("v1", "namespaces", namespaced=False)
+DEPLOYMENTS = Kind("apps/v1", "deployments")
+ACCOUNTS = Kind("v1", "serviceaccounts")
+
+
+def deployment(namespace: str, *, replicas: int = 0, name: str = "web", **container: Any) -> dict[str, Any]:
+    """A Deployment of a container that requests what it needs."""
+    needed = {"requests": {"cpu": "10m", "memory": "10Mi"}}
+    spec = {"containers": [{"name": "main", "image": "nothing.example/nothing", "resources": needed, **container}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": spec},
+        },
+    }
+
+
+def namespace(kube: KubeAdapter, made: Make, **labels: str) -> str:
+    """A namespace in which pods can be made."""
+    name = made(NAMESPACES, {"metadata": {"labels": labels}})
+    until("a ServiceAccount", lambda: kube.get(ACCOUNTS, "default", name) is not None, timeout_seconds=30)
+    return name
+
+
+def of_plan(kube: KubeAdapter, item: dict[str, Any]) -> list[str]:
+    """What the check of admission finds for a release of this one object."""
+    return ids(kube, check_admission, planned={"web": yaml.safe_dump(item)})
+
+
+def test_limits_that_a_limit_range_adds(kube: KubeAdapter, made: Make) -> None:
+    """The API server puts them into the pod that it would admit."""
+    name = namespace(kube, made)
+    assert of_plan(kube, deployment(name)) == []
+    limits = {"type": "Container", "default": {"memory": "64Mi"}}
+    made(Kind("v1", "limitranges"), {"metadata": {}, "spec": {"limits": [limits]}}, name)
+    until("it to hold", lambda: of_plan(kube, deployment(name)) != [], timeout_seconds=15)
+    assert of_plan(kube, deployment(name)) == ["admission.limits"]
+
+
+def test_pods_that_a_quota_refuses(kube: KubeAdapter, made: Make) -> None:
+    """Nothing of them is made: the quota alone would refuse the run's pods."""
+    name = namespace(kube, made)
+    assert of_plan(kube, deployment(name)) == []
+    made(Kind("v1", "resourcequotas"), {"metadata": {}, "spec": {"hard": {"pods": "0"}}}, name)
+    until("it to hold", lambda: of_plan(kube, deployment(name)) != [], timeout_seconds=15)
+    assert of_plan(kube, deployment(name)) == ["admission.refused"]
+
+
+def test_pods_that_pod_security_refuses(kube: KubeAdapter, made: Make) -> None:
+    """The namespace's label decides."""
+    privileged: dict[str, Any] = {"securityContext": {"privileged": True}}
+    assert of_plan(kube, deployment(namespace(kube, made), **privileged)) == []
+    strict = namespace(kube, made, **{"pod-security.kubernetes.io/enforce": "baseline"})
+    assert of_plan(kube, deployment(strict, **privileged)) == ["admission.refused"]
+
+
+def test_namespace_that_the_run_brings(kube: KubeAdapter) -> None:
+    """In it, nothing can be tried."""
+    brought = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "upgrader-check-not-yet"}}
+    both = yaml.safe_dump_all([brought, deployment("upgrader-check-not-yet")])
+    assert ids(kube, check_admission, planned={"web": both}) == ["admission.untested"]
+
+
+def test_number_of_pods_that_another_client_set(kube: KubeAdapter, made: Make) -> None:
+    """The API server keeps who set it; a Deployment as its release has it is no finding."""
+    name = namespace(kube, made)
+    made(DEPLOYMENTS, deployment(name, replicas=0), name)
+    same, other = deployment(name, replicas=0), deployment(name, replicas=3)
+    assert ids(kube, check_autoscalers, planned={"web": yaml.safe_dump(same)}) == []
+    assert ids(kube, check_autoscalers, planned={"web": yaml.safe_dump(other)}) == ["autoscalers.reset"]
+
+
+def test_kube_apiserver_that_is_planned(kube: KubeAdapter) -> None:
+    """Its requests, limits and instances; the cluster isn't asked for any of it."""
+
+    def planned(replicas: int = 1, **resources: Any) -> dict[str, str]:
+        item = deployment("kube-system", name="kube-apiserver", replicas=replicas)
+        container = item["spec"]["template"]["spec"]["containers"][0]
+        container["name"] = "kube-apiserver"
+        container["resources"] = {**container["resources"], **resources}
+        return {"kube-apiserver": yaml.safe_dump(item)}
+
+    assert ids(kube, check_resources, planned=planned()) == []
+    assert ids(kube, check_resources, planned=planned(requests={"cpu": "1"})) == ["resources.no-request"]
+    assert ids(kube, check_resources, planned=planned(limits={"cpu": "1"})) == ["resources.cpu-limit"]
+    assert ids(kube, check_resources, planned=planned(limits={"memory": "1Mi"})) == ["resources.memory-limit"]
+    one = {"controllers": ["one"]}
+    assert "control-plane.replicas" not in ids(kube, check_control_plane, planned=planned(), **one)
+    assert "control-plane.replicas" in ids(kube, check_control_plane, planned=planned(replicas=3), **one)
