@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from testkit.lab_cluster import until
-from tests.contract.checking import GROUP, Make, findings, found, merge
+from tests.contract.checking import GROUP, Make, Status, fake_node, findings, found, merge, waiting_pod
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, HelmError
-from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS
+from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS, SERVICES
 from upgrader.model.release import ReleaseSpec
 from upgrader.ports import Kind
 from upgrader.preflight.context import NODES, PODS
@@ -36,6 +36,8 @@ DEFINITIONS = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions", names
 BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
 NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 SECRETS = Kind("v1", "secrets")
+ACCOUNTS = Kind("v1", "serviceaccounts")
+SLICES = Kind("discovery.k8s.io/v1", "endpointslices")
 NOBODY = {"namespace": "default", "name": "nobody"}
 
 
@@ -54,6 +56,30 @@ def test_webhook_without_a_backend(kube: KubeAdapter, made: Make) -> None:
     assert found(kube, check_webhooks, name) == ["webhooks.no-backend", "webhooks.slow"]
     kube.delete(VALIDATING, name)
     assert found(kube, check_webhooks, name) == []
+
+
+def test_webhook_over_the_control_plane(kube: KubeAdapter, made: Make) -> None:
+    """With a backend that is ready, it is in the way all the same; with failurePolicy Ignore, it isn't."""
+    service = made(SERVICES, {"metadata": {}, "spec": {"ports": [{"port": 443}]}}, "default")
+    slice_ = {
+        "metadata": {"name": service, "labels": {"kubernetes.io/service-name": service}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["192.0.2.9"], "conditions": {"ready": True}}],
+    }
+    made(SLICES, slice_, "default")
+    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"]}
+    hook = {
+        "name": f"daemonsets.{GROUP}",
+        "clientConfig": {"service": {"namespace": "default", "name": service}},
+        "rules": [{**rule, "resources": ["daemonsets"]}],
+        "objectSelector": {"matchLabels": {GROUP: "nothing-has-this"}},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+    }
+    name = made(VALIDATING, {"metadata": {}, "webhooks": [{**hook, "failurePolicy": "Ignore"}]})
+    assert found(kube, check_webhooks, name) == []
+    other = made(VALIDATING, {"metadata": {}, "webhooks": [hook]})
+    assert found(kube, check_webhooks, other) == ["webhooks.catches-control-plane"]
 
 
 def test_aggregated_api_without_a_backend(kube: KubeAdapter, made: Make) -> None:
@@ -248,6 +274,34 @@ def _created(kube: KubeAdapter, namespace: str, spec: dict[str, Any]) -> bool:
     if kube.get(PODS, "web", namespace) is None:
         kube.create(PODS, {"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": spec}, namespace)
     return True
+
+
+def test_budget_whose_pods_are_not_ready(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """One of two must stay, and none is Ready: nothing may be evicted now, though it may later."""
+    node, labels = fake_node(made, status), {"app": "web"}
+    namespace = made(NAMESPACES, {"metadata": {}})
+    kube.create(BUDGETS, pod_disruption_budget("web", labels, minAvailable=1), namespace)
+    until("a ServiceAccount", lambda: kube.get(ACCOUNTS, "default", namespace) is not None, timeout_seconds=30)
+    pods = [waiting_pod(made, node, {"name": "main"}, namespace, labels=labels) for _ in range(2)]
+    until("the budget to count them", lambda: bool(_budgets(kube, namespace)), timeout_seconds=30)
+    assert _budgets(kube, namespace) == ["disruption-budgets.unhealthy"]
+    ready = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady")]
+    for pod in pods:
+        status(PODS, pod, namespace, {"phase": "Running", "conditions": ready})
+    until("the budget to be met", lambda: _budgets(kube, namespace) == [], timeout_seconds=30)
+
+
+def test_budget_that_can_not_be_computed(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """With maxUnavailable, pods need a controller whose size is known; kube-controller-manager says that it isn't."""
+    node, labels = fake_node(made, status), {"app": "web"}
+    namespace = made(NAMESPACES, {"metadata": {}})
+    until("a ServiceAccount", lambda: kube.get(ACCOUNTS, "default", namespace) is not None, timeout_seconds=30)
+    kube.create(BUDGETS, pod_disruption_budget("web", labels, maxUnavailable=1), namespace)
+    until("the budget to be observed", lambda: _budgets(kube, namespace) == [], timeout_seconds=30)
+    owner = {"apiVersion": f"{GROUP}/v1", "kind": "Nothing", "name": "x", "uid": str(uuid.uuid4()), "controller": True}
+    waiting_pod(made, node, {"name": "main"}, namespace, labels=labels, ownerReferences=[owner])
+    until("it to fail", lambda: bool(_budgets(kube, namespace)), timeout_seconds=60)
+    assert _budgets(kube, namespace) == ["disruption-budgets.not-computed"]
 
 
 def test_two_budgets_over_one_pod(kube: KubeAdapter) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from testkit.lab_cluster import until
 from tests.contract.checking import (
     GROUP,
     SERVER,
@@ -28,9 +30,10 @@ from upgrader.model.host_facts import Examined
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.component_skew import check_components
-from upgrader.preflight.context import MIRROR, NODES, PODS
+from upgrader.preflight.context import DEPLOYMENTS, MIRROR, NODES, PODS
 from upgrader.preflight.control_plane import check_control_plane
 from upgrader.preflight.controller_machines import check_machines, check_ports
+from upgrader.preflight.critical_pods import check_critical_pods
 from upgrader.preflight.memory import check_memory
 from upgrader.preflight.networks import check_networks
 from upgrader.preflight.nodes import check_nodes
@@ -207,3 +210,39 @@ def test_next_node_gets_no_pod_cidr(kube: KubeAdapter, made: Make, status: Statu
     assert "networks.no-pod-room" not in ids(kube, check_networks, controllers=[controller])
     fake_node(made, status, spec={"podCIDR": "10.245.1.64/26", "podCIDRs": ["10.245.1.64/26"]})
     assert "networks.no-pod-room" in ids(kube, check_networks, controllers=[controller])
+
+
+def test_etcd_that_is_not_ready(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """By the condition of its pod on a controller, which its kubelet writes."""
+    name = fake_node(made, status)
+    pod = waiting_pod(made, name, {"name": "etcd"}, labels={"component": "etcd"})
+    (finding,) = [item for item in findings(kube, check_critical_pods, controllers=[name]) if name in item.title]
+    assert finding.id == "etcd.not-ready"
+    ready = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady")]
+    status(PODS, pod, "kube-system", {"phase": "Running", "conditions": ready})
+    assert "etcd.not-ready" not in ids(kube, check_critical_pods, controllers=[name])
+
+
+def test_critical_workload_that_is_not_ready(kube: KubeAdapter, made: Make) -> None:
+    """By its priority class; its pod can't be placed anywhere."""
+    name = f"upgrader-check-{uuid.uuid4().hex[:6]}"
+    labels = {"app": name}
+    spec = {
+        "containers": [{"name": "main", "image": "nothing.example/nothing"}],
+        "nodeSelector": {GROUP: "no-node-has-this"},
+        "priorityClassName": "system-cluster-critical",
+    }
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    wanted = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    assert found(kube, check_critical_pods, name) == []
+    made(DEPLOYMENTS, {"metadata": {"name": name}, "spec": wanted}, "kube-system")
+    until("it to be observed", lambda: found(kube, check_critical_pods, name) != [], timeout_seconds=30)
+    assert found(kube, check_critical_pods, name) == ["critical-pods.not-ready"]
+
+
+def test_controller_without_a_controller_manager(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """Nothing shows its flags, so that nothing is known of the pod CIDRs that are left."""
+    name = fake_node(made, status)
+    assert "networks.pod-room-unknown" in ids(kube, check_networks, controllers=[name])
+    waiting_pod(made, name, {"name": "kube-controller-manager", "args": ["--allocate-node-cidrs=false"]})
+    assert "networks.pod-room-unknown" not in ids(kube, check_networks, controllers=[name])

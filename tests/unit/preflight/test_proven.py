@@ -1,0 +1,179 @@
+"""Which findings were seen on a real API server, a real etcd or a real kernel; and, by name, which were not.
+
+Each test that is named here makes its findings fire, and asserts that the same cluster is silent without their cause.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from upgrader.model.check_ids import READ_BY_CHECKS_ONLY, WORST_SEVERITY
+from upgrader.preflight.all_checks import CHECKS
+
+CONTRACTS = Path(__file__).parents[2] / "contract"
+
+PROVEN: dict[str, tuple[str, ...]] = {
+    "test_checks.py::test_webhook_without_a_backend": ("webhooks.no-backend", "webhooks.slow"),
+    "test_checks.py::test_webhook_over_the_control_plane": ("webhooks.catches-control-plane",),
+    "test_checks.py::test_aggregated_api_without_a_backend": ("apis.unavailable",),
+    "test_checks.py::test_deprecated_api_that_was_used": ("apis.requested-deprecated",),
+    "test_checks.py::test_release_with_an_api_that_is_gone": ("removed-apis.others",),
+    "test_checks.py::test_conversion_webhook_without_a_backend": ("custom-resources.conversion",),
+    "test_checks.py::test_definition_whose_names_are_taken": ("custom-resources.not-served",),
+    "test_checks.py::test_definition_that_stores_another_version_now": ("custom-resources.stored-versions",),
+    "test_checks.py::test_definition_that_can_not_be_deleted": ("custom-resources.terminating",),
+    "test_checks.py::test_namespace_that_can_not_be_deleted": ("namespaces.terminating",),
+    "test_checks.py::test_budget_without_room": ("disruption-budgets.no-room",),
+    "test_checks.py::test_budget_whose_pods_are_not_ready": ("disruption-budgets.unhealthy",),
+    "test_checks.py::test_budget_that_can_not_be_computed": ("disruption-budgets.not-computed",),
+    "test_checks.py::test_two_budgets_over_one_pod": ("disruption-budgets.overlap",),
+    "test_checks.py::test_service_cidr_within_a_pod_cidr": ("networks.overlap",),
+    "test_checks_of_controllers.py::test_clock_that_is_off": ("clocks.apart", "clocks.off"),
+    "test_checks_of_controllers.py::test_disk_of_etcd": (
+        "disks.full",
+        "disks.no-inodes",
+        "disks.read-only",
+        "disks.scarce",
+    ),
+    "test_checks_of_controllers.py::test_keys_of_two_controllers": ("keys.differ", "keys.other-issuer"),
+    "test_checks_of_controllers.py::test_ports_of_outgoing_connections": ("ports.ephemeral",),
+    "test_checks_of_credentials.py::test_certificate_that_nobody_issues": ("signing-requests.pending",),
+    "test_checks_of_credentials.py::test_credentials_without_rights": (
+        "access.missing",
+        "apis.forbidden",
+        "namespaces.forbidden",
+        "tokens.forbidden",
+    ),
+    "test_checks_of_credentials.py::test_rights_of_kube_apiserver_at_kubelets": (
+        "kubelet-access.refused",
+        "kubelet-access.unread",
+    ),
+    "test_checks_of_credentials.py::test_token_that_never_expires": ("tokens.long-lived",),
+    "test_checks_of_etcd.py::test_database_at_its_quota": ("etcd-members.nearly-full", "etcd.alarm"),
+    "test_checks_of_etcd.py::test_database_with_holes": ("etcd-members.fragmented",),
+    "test_checks_of_etcd.py::test_member_that_is_down": ("etcd-members.no-spare", "etcd-members.unread"),
+    "test_checks_of_etcd.py::test_member_that_never_joined": ("etcd-members.astray", "etcd-members.learner"),
+    "test_checks_of_etcd.py::test_members_that_are_the_controllers": (
+        "etcd-members.astray",
+        "etcd-members.elsewhere",
+        "etcd-members.missing",
+    ),
+    "test_checks_of_etcd.py::test_planned_addresses": ("planned-etcd.unanswered", "planned-etcd.unread"),
+    "test_checks_of_nodes.py::test_address_of_another_machine": ("machines.not-examined", "machines.other-node"),
+    "test_checks_of_nodes.py::test_components_that_do_not_go_together": (
+        "components.mixed",
+        "components.newer",
+        "components.older",
+    ),
+    "test_checks_of_nodes.py::test_controller_without_a_controller_manager": ("networks.pod-room-unknown",),
+    "test_checks_of_nodes.py::test_critical_workload_that_is_not_ready": ("critical-pods.not-ready",),
+    "test_checks_of_nodes.py::test_etcd_that_is_not_ready": ("etcd.not-ready",),
+    "test_checks_of_nodes.py::test_inventory_and_nodes_that_differ": (
+        "nodes.missing",
+        "nodes.unlabelled",
+        "nodes.unlisted",
+    ),
+    "test_checks_of_nodes.py::test_kubelet_of_another_version": (
+        "version.kubelet-ahead",
+        "version.kubelet-newer",
+        "version.kubelet-older",
+    ),
+    "test_checks_of_nodes.py::test_kubelet_that_can_not_run_the_chart": ("kubelets.too-old",),
+    "test_checks_of_nodes.py::test_memory_of_a_controller": ("memory.tight",),
+    "test_checks_of_nodes.py::test_next_node_gets_no_pod_cidr": ("networks.no-pod-room",),
+    "test_checks_of_nodes.py::test_node_that_is_cordoned_or_deleted": ("nodes.cordoned", "nodes.deleting"),
+    "test_checks_of_nodes.py::test_node_that_is_healthy_then_not_ready": ("nodes.not-ready", "nodes.unknown"),
+    "test_checks_of_nodes.py::test_node_under_pressure": ("nodes.pressure",),
+    "test_checks_of_nodes.py::test_pods_with_addresses_of_another_network": ("pod-addresses.outside",),
+    "test_checks_of_nodes.py::test_ports_that_services_may_take": ("ports.node-ports",),
+    "test_checks_of_nodes.py::test_static_pods_of_kubeadm": ("control-plane.static",),
+    "test_checks_of_nodes.py::test_target_that_is_too_far": ("version.downgrade", "version.skip"),
+    "test_checks_of_plans.py::test_kube_apiserver_that_is_planned": (
+        "control-plane.replicas",
+        "resources.cpu-limit",
+        "resources.memory-limit",
+        "resources.no-request",
+    ),
+    "test_checks_of_plans.py::test_limits_that_a_limit_range_adds": ("admission.limits",),
+    "test_checks_of_plans.py::test_namespace_that_the_run_brings": ("admission.untested",),
+    "test_checks_of_plans.py::test_number_of_pods_that_another_client_set": ("autoscalers.reset",),
+    "test_checks_of_plans.py::test_pods_that_a_quota_refuses": ("admission.refused",),
+    "test_checks_of_releases.py::test_release_that_failed": ("releases.last-failed", "releases.never-worked"),
+    "test_checks_of_releases.py::test_release_that_was_interrupted": (
+        "releases.busy",
+        "releases.pending",
+        "releases.stuck",
+    ),
+}
+"""A test in tests/contract → the findings that it makes fire, and silent."""
+
+_OF_FILES = "It reads files, charts and tables, and asks no cluster."
+_OF_SSH = "It needs a controller that SSH doesn't reach, or reaches otherwise."
+_OF_OTHERS = "It needs another version of etcd, which no lab has."
+_OF_THE_LAB = "To make it fire, the tests' own control plane would have to break."
+UNIT_TESTS_ONLY: dict[str, str] = {
+    **dict.fromkeys(("charts.dependency", "charts.refused", "charts.remote", "files.invalid"), _OF_FILES),
+    **dict.fromkeys(("files.not-opened", "flags.deprecated", "flags.no-data", "flags.removed"), _OF_FILES),
+    **dict.fromkeys(("flags.unread", "feature-gates.deprecated", "feature-gates.locked"), _OF_FILES),
+    **dict.fromkeys(("feature-gates.no-data", "feature-gates.removed", "feature-gates.unsure"), _OF_FILES),
+    **dict.fromkeys(("helm.version", "removed-apis.planned", "removed-apis.deprecated"), _OF_FILES),
+    **dict.fromkeys(("releases.removed-apis", "version.not-known", "version.too-old"), _OF_FILES),
+    **dict.fromkeys(("control-plane.endpoints",), _OF_FILES),
+    **dict.fromkeys(("hosts.command", "hosts.not-root", "hosts.unreachable"), _OF_SSH),
+    **dict.fromkeys(("certificates.expired", "certificates.expiring", "certificates.unknown"), _OF_SSH),
+    **dict.fromkeys(("certificates.not-yet-valid", "disks.unread"), _OF_SSH),
+    **dict.fromkeys(("etcd-members.behind", "etcd-members.old-version", "etcd-members.versions-differ"), _OF_OTHERS),
+    **dict.fromkeys(("control-plane.astray", "control-plane.leftover", "control-plane.missing"), _OF_THE_LAB),
+    **dict.fromkeys(("control-plane.not-ready", "checkpointer.down", "checkpointer.missing"), _OF_THE_LAB),
+    **dict.fromkeys(("checkpointer.not-ready", "etcd.unhealthy", "etcd.unknown"), _OF_THE_LAB),
+    **dict.fromkeys(("instances.proxied", "instances.unreachable"), _OF_THE_LAB),
+    **dict.fromkeys(("networks.service-room", "networks.service-room-unknown"), _OF_THE_LAB),
+    "apis.requested-removed": "It needs an API that the next minor removes; at times there is none.",
+    "apis.requests-unknown": "It needs credentials that may list APIServices, and may not read /metrics.",
+    "removed-apis.damaged": "It needs a record that Helm never writes.",
+    "removed-apis.unread": "It needs an API that answers other questions only.",
+}
+"""Finding → why only unit tests, with fakes, have it."""
+
+
+def _of_every_family() -> set[str]:
+    """What `run_checks` itself makes of an API that doesn't answer, or refuses: the same for every family."""
+    unknown = {f"{family}.unknown" for family, _ in CHECKS}
+    return unknown | {f"{family}.forbidden" for family in READ_BY_CHECKS_ONLY}
+
+
+def test_every_finding_is_proven_or_named_as_not() -> None:
+    """Whoever adds a finding adds a test that makes it fire on something real, or says why there is none."""
+    proven = set(chain.from_iterable(PROVEN.values()))
+    assert proven.isdisjoint(UNIT_TESTS_ONLY), "it is proven by now"
+    assert proven | UNIT_TESTS_ONLY.keys() | _of_every_family() == WORST_SEVERITY.keys()
+
+
+@pytest.mark.parametrize("test", PROVEN)
+def test_the_tests_that_prove_it_are_there(test: str) -> None:
+    """Each is a function of that file, and its file names the finding."""
+    file, _, name = test.partition("::")
+    text, functions = _read(file)
+    assert name in functions
+    assert [id_ for id_ in PROVEN[test] if f'"{id_}"' not in text] == []
+
+
+@cache
+def _read(file: str) -> tuple[str, frozenset[str]]:
+    text = (CONTRACTS / file).read_text()
+    tree = ast.parse(text)
+    return text, frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+@pytest.mark.parametrize("id_", UNIT_TESTS_ONLY)
+def test_what_is_not_proven_has_a_unit_test(id_: str) -> None:
+    """At least fakes make it fire."""
+    texts = (
+        path.read_text() for path in (CONTRACTS.parent / "unit").rglob("test_*.py") if path.name != "test_proven.py"
+    )
+    assert any(f'"{id_}"' in text for text in texts), id_
