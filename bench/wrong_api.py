@@ -104,7 +104,7 @@ def _try(cluster: LabCluster, name: str, wrong: WrongApi) -> Row:
     # A standby pod that still drains, of a boot or of the row before, can't be started again until it has ended.
     cluster.wait_until_settled(OLD)
     cluster.change_values("kube-apiserver", wrong.values)
-    ended = cluster.run(OLD)
+    ended = cluster.run(OLD, skip=wrong.told)
     try:
         cluster.wait_healthy(OLD)
         healthy = ""

@@ -35,6 +35,8 @@ class WrongApi:
     """Whether it changes nothing for any client, so that the run succeeds."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """Other values than `extraArgs`."""
+    told: str = ""
+    """The finding that blocks such a run before it changes anything; "" where no check can tell."""
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -96,7 +98,9 @@ def _pod_security(cluster: LabCluster) -> None:
 
 WRONG: Mapping[str, WrongApi] = {
     "issuer": WrongApi({"service-account-issuer": "https://other.example"}, names=("service-account-issuer",)),
-    "dead etcd": WrongApi({"etcd-servers": "https://127.0.0.1:2999"}, 45.0, ("127.0.0.1:2999",)),
+    "dead etcd": WrongApi(
+        {"etcd-servers": "https://127.0.0.1:2999"}, 45.0, ("127.0.0.1:2999",), told="planned-etcd.unanswered"
+    ),
     "other etcd prefix": WrongApi({"etcd-prefix": "/other"}),
     "client CA": WrongApi({"client-ca-file": _OTHER_CA}, prepare=_other_ca),
     # It never becomes Ready, so that the old instance serves on: only the deadline of its gate ends it.

@@ -124,6 +124,8 @@ def test_credentials_without_rights(kube: KubeAdapter, stranger: KubeAdapter) ->
     def of_stranger(check: Check, family: str) -> list[str]:
         return [item.id for item in run_checks(replace(checked(kube), kube=stranger), [(family, check)])]
 
+    for check in (check_namespaces, check_tokens, check_served_apis):
+        assert "family.unknown" not in ids(kube, check)
     assert of_stranger(check_access, "access") == ["access.missing"]
     assert of_stranger(check_namespaces, "namespaces") == ["namespaces.forbidden"]
     assert of_stranger(check_tokens, "tokens") == ["tokens.forbidden"]

@@ -166,6 +166,7 @@ def test_members_that_are_the_controllers(new_etcd: Callable[..., Etcd]) -> None
 def test_member_that_is_down(new_etcd: Callable[..., Etcd]) -> None:
     """It doesn't answer, and the other two have no spare."""
     etcd = new_etcd(*NAMES)
+    assert etcd.ids(check_etcd_members, *NAMES) == []
     etcd.members[NAMES[2]].kill()
     etcd.members[NAMES[2]].wait()
     assert etcd.ids(check_etcd_members, *NAMES) == ["etcd-members.no-spare", "etcd-members.unread"]

@@ -57,6 +57,7 @@ def test_node_under_pressure(kube: KubeAdapter, made: Make, status: Status) -> N
     """A warning for a worker, an error for a controller."""
     full = {"type": "DiskPressure", "status": "True", "reason": "KubeletHasDiskPressure", "message": "disk is full"}
     name = fake_node(made, status)
+    assert found(kube, check_nodes, name) == []
     node = kube.get(NODES, name)
     assert node is not None
     status(NODES, name, "", {"conditions": [*node["status"]["conditions"], full]})

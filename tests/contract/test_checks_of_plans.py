@@ -78,6 +78,8 @@ def test_pods_that_pod_security_refuses(kube: KubeAdapter, made: Make) -> None:
 def test_namespace_that_the_run_brings(kube: KubeAdapter) -> None:
     """In it, nothing can be tried."""
     brought = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "upgrader-check-not-yet"}}
+    known = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+    assert ids(kube, check_admission, planned={"web": yaml.safe_dump_all([known, deployment("default")])}) == []
     both = yaml.safe_dump_all([brought, deployment("upgrader-check-not-yet")])
     assert ids(kube, check_admission, planned={"web": both}) == ["admission.untested"]
 

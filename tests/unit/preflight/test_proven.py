@@ -1,6 +1,7 @@
 """Which findings were seen on a real API server, a real etcd or a real kernel; and, by name, which were not.
 
 Each test that is named here makes its findings fire, and asserts that the same cluster is silent without their cause.
+Only `apis.requested-deprecated` is never silent there again: an API server counts such requests until it ends.
 """
 
 from __future__ import annotations
@@ -173,7 +174,5 @@ def _read(file: str) -> tuple[str, frozenset[str]]:
 @pytest.mark.parametrize("id_", UNIT_TESTS_ONLY)
 def test_what_is_not_proven_has_a_unit_test(id_: str) -> None:
     """At least fakes make it fire."""
-    texts = (
-        path.read_text() for path in (CONTRACTS.parent / "unit").rglob("test_*.py") if path.name != "test_proven.py"
-    )
-    assert any(f'"{id_}"' in text for text in texts), id_
+    others = (path for path in (CONTRACTS.parent / "unit").rglob("test_*.py") if path.name != Path(__file__).name)
+    assert any(f'"{id_}"' in path.read_text() for path in others), id_
