@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from upgrader.model.cluster import Host
 from upgrader.model.etcd_client import EtcdClient
 from upgrader.model.finding import Finding
 from upgrader.preflight.context import PreflightContext
@@ -15,36 +16,46 @@ __all__ = ["check_planned_etcd"]
 def check_planned_etcd(context: PreflightContext) -> Iterator[Finding]:
     """Asked over SSH; a kube-apiserver that can't reach etcd ends again and again."""
     for command in planned_commands(context):
-        client = _client(command) if command.component == "kube-apiserver" else None
-        for host in context.cluster.controllers if client else ():
-            if host.name not in context.facts or client is None:
-                continue  # why it can't be examined is another finding
-            answers = context.ask_etcd(host, client)
-            if answers is None:
-                yield Finding(
-                    "planned-etcd.unread",
-                    "info",
-                    f"{host.name}: whether etcd answers the planned kube-apiserver was not tried",
-                    f"Its certificates are not on the controller ({client.certificate}).",
-                )
-                continue
-            silent = {url: why for url, why in answers.items() if why}
-            if silent:
-                yield Finding(
-                    "planned-etcd.unanswered",
-                    "warning" if len(silent) < len(answers) else "error",
-                    f"{host.name}: no etcd answers the planned kube-apiserver at {', '.join(silent)}",
-                    "\n".join(f"{url}: {why}" for url, why in silent.items()),
-                    f"Correct etcd.servers, or what extraArgs sets of etcd, in the values of release "
-                    f"{command.release.name}.",
-                )
+        groups = _groups(command) if command.component == "kube-apiserver" else ()
+        # Why a controller can't be examined is another finding.
+        for host in context.cluster.controllers if groups else ():
+            if host.name in context.facts:
+                yield from _asked(context, host, command, groups)
 
 
-def _client(command: PlannedCommand) -> EtcdClient | None:
-    """All addresses of its flags, those of single resources, too; None where there are none."""
-    servers = (command.value("etcd-servers") or "").split(",")
-    for override in (command.value("etcd-servers-overrides") or "").split(","):
-        servers += override.partition("#")[2].split(";")
-    named = tuple(dict.fromkeys(each.strip() for each in servers if each.strip()))
+def _asked(
+    context: PreflightContext, host: Host, command: PlannedCommand, groups: Sequence[Sequence[str]]
+) -> Iterator[Finding]:
     files = (command.value(flag) or "" for flag in ("etcd-cafile", "etcd-certfile", "etcd-keyfile"))
-    return EtcdClient(named, *files) if named else None
+    client = EtcdClient(tuple(dict.fromkeys(url for group in groups for url in group)), *files)
+    answers = context.ask_etcd(host, client)
+    if answers is None:
+        yield Finding(
+            "planned-etcd.unread",
+            "info",
+            f"{host.name}: whether etcd answers the planned kube-apiserver was not tried",
+            f"Its certificates are not on the controller ({client.certificate}).",
+        )
+        return
+    silent = {url: why for url, why in answers.items() if why}
+    if silent:
+        lost = any(all(url in silent for url in group) for group in groups)
+        yield Finding(
+            "planned-etcd.unanswered",
+            "error" if lost else "warning",
+            f"{host.name}: no etcd answers the planned kube-apiserver at {', '.join(silent)}",
+            "\n".join(f"{url}: {why}" for url, why in silent.items()),
+            f"Correct etcd.servers, or what extraArgs sets of etcd, in the values of release {command.release.name}.",
+        )
+
+
+def _groups(command: PlannedCommand) -> tuple[tuple[str, ...], ...]:
+    """The addresses of each etcd that its flags name: that of all objects, then those of single resources.
+
+    Of each, one address has to answer.
+    """
+    overrides = (command.value("etcd-servers-overrides") or "").split(",")
+    named = [(command.value("etcd-servers") or "").split(",")]
+    named += [override.partition("#")[2].split(";") for override in overrides]
+    groups = (tuple(url.strip() for url in group if url.strip()) for group in named)
+    return tuple(group for group in groups if group)

@@ -129,6 +129,15 @@ def test_address_at_which_no_etcd_answers(world: World) -> None:
     assert found.severity == "error" and "https://10.0.0.3:2379: refused" in found.diagnosis
 
 
+def test_etcd_of_events_that_does_not_answer(world: World) -> None:
+    """kube-apiserver needs each of them: that the other one answers is no comfort."""
+    plan(world, ETCD, "--etcd-servers-overrides=/events#https://10.0.0.2:2381;https://10.0.0.3:2381", *FILES)
+    world.etcd = dict.fromkeys(("https://10.0.0.2:2379", "https://10.0.0.3:2379"), "")
+    assert world.find(check_planned_etcd)["planned-etcd.unanswered"].severity == "error"
+    world.etcd["https://10.0.0.3:2381"] = ""
+    assert world.find(check_planned_etcd)["planned-etcd.unanswered"].severity == "warning"
+
+
 def test_etcd_that_can_not_be_asked(world: World) -> None:
     """Files that are in a Secret are on no controller: what wasn't tried is said."""
     plan(world, ETCD, *FILES)
