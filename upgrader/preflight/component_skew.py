@@ -44,16 +44,20 @@ def check_components(context: PreflightContext) -> Iterator[Finding]:
     older = {
         name: version
         for name, version in others.items()
-        if context.target.minors_after(version) > (KUBELET_MINORS if name == _PROXY else 2)
+        if (
+            context.target.minors_after(version) > KUBELET_MINORS
+            if name == _PROXY
+            else server.minors_after(version) > 1
+        )
     }
     if older:
         yield Finding(
             "components.older",
             "warning",
-            f"{', '.join(sorted(older))}: too old for {context.target}",
-            _listed(older) + f"\nBeside {context.target}, kube-proxy may be {KUBELET_MINORS} minor versions older, "
-            "kube-controller-manager and kube-scheduler one, and for the moment of a step two.",
-            "Upgrade them to the running API server's version first.",
+            f"{', '.join(sorted(older))}: too old to go from {server} to {context.target}",
+            _listed(older) + f"\nkube-controller-manager and kube-scheduler may be one minor version older than the "
+            f"running kube-apiserver, and kube-proxy {KUBELET_MINORS} than {context.target}.",
+            f"Upgrade them to {server} first.",
         )
 
 
