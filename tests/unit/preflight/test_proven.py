@@ -134,7 +134,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
     **dict.fromkeys(("checkpointer.not-ready", "etcd.unhealthy", "etcd.unknown"), _OF_THE_LAB),
     **dict.fromkeys(("instances.proxied", "instances.unreachable"), _OF_THE_LAB),
     **dict.fromkeys(("networks.service-room", "networks.service-room-unknown"), _OF_THE_LAB),
-    "version.emulating": "It needs a control plane that emulates another minor; tests/e2e and tests/soak run one.",
+    "version.emulating": "It needs a control plane that emulates another minor.",
     "apis.requested-removed": "It needs an API that the next minor removes; at times there is none.",
     "apis.requests-unknown": "It needs credentials that may list APIServices, and may not read /metrics.",
     "removed-apis.damaged": "It needs a record that Helm never writes.",
