@@ -26,8 +26,11 @@ _OF_CONTROLLERS = ("managedFields", "resourceVersion", "generation", "annotation
 
 
 def stored_kinds(kube: Kube) -> Mapping[str, Kind]:
-    """Every kind that can be created and listed, by its name, in the version that the server prefers."""
-    groups = json.loads(kube.raw("/apis"))["groups"]
+    """Every kind that can be created and listed, by its name, in the version that the server prefers.
+
+    Without those of the test's own CustomResourceDefinitions.
+    """
+    groups = [group for group in json.loads(kube.raw("/apis"))["groups"] if not group["name"].endswith(".example")]
     versions = ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
     found: dict[str, Kind] = {}
     for version in versions:
