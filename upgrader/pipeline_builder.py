@@ -9,6 +9,7 @@ from pathlib import Path
 from upgrader.engine.history.named_changes import check_named
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.bake_gate import BAKE
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.gates.workload_watcher import watch_workloads
@@ -24,6 +25,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.planner import IntendedStep, plan_run
 from upgrader.ports import Tools
+from upgrader.steps.bake import BakeStep
 from upgrader.steps.free_release import FreeReleaseStep
 from upgrader.steps.helm_release import ChartStep
 from upgrader.steps.import_images import ImageSource, ImportImagesStep
@@ -71,12 +73,20 @@ class PipelineBuilder:
     def upgrade(
         self, plan: Plan, planned: Collection[str] | None = None, bundle: ImageSource | None = None
     ) -> Pipeline:
-        """The same, behind the steps that prepare it; `bundle` is where images come from that a node lacks.
+        """The same, behind the steps that prepare it, and with its bake.
 
-        `planned` are the names of a run's steps that is resumed: it keeps those that prepare it, whatever the settings
-        say now.
+        `bundle` is where images come from that a node lacks. `planned` are the names of a run's steps that is resumed:
+        it keeps those that prepare it, whatever the settings say now.
         """
-        return Pipeline((*self._preparations(plan, planned, bundle), *self.forward(plan).steps))
+        return Pipeline((*self._preparations(plan, planned, bundle), *self.with_bake(self.forward(plan)).steps))
+
+    def with_bake(self, pipeline: Pipeline) -> Pipeline:
+        """The pipeline with a bake at its end, where the settings want one and something changes."""
+        if not self.settings.bake_seconds or not any(item.changes for item in pipeline.steps):
+            return pipeline
+        gates = {run.gate.name: run for item in pipeline.steps for run in item.gates}
+        step = BakeStep(BAKE, self.settings.bake_seconds)
+        return Pipeline((*pipeline.steps, PipelineStep(step, tuple(gates.values()), ())))
 
     def helm_seconds(self, *manifests: str) -> float:
         """Helm's timeout for a release: as configured, or longer where a DaemonSet needs it for all nodes."""

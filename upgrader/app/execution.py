@@ -26,6 +26,7 @@ from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed, UpgraderError
+from upgrader.gates.bake_gate import baked_together
 from upgrader.gates.continuity.continuity import Continuity, removed_by_plan
 from upgrader.model.emulation import minor_text
 from upgrader.model.event import (
@@ -206,6 +207,7 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
             pipeline = guarded(pipeline, probe.counts, settings.limits)
         if compares:
             pipeline = compares.around(pipeline)
+        pipeline = baked_together(pipeline, settings.bake_seconds, tools.clock)
         with probing(probe, reporter):
             result = job.work(runner, pipeline)
         for warning in cordoned(tools.kube):

@@ -38,10 +38,11 @@ class ProposedFinalize:
         self.checked.refuse_if_blocked()
         plan, session = self.checked.plan, self.session
         health_before = session.read_health_before()
+        builder = session.builder.since(health_before)
         return execute_run(
             session,
             self.front_end,
-            session.builder.since(health_before).forward(plan),
+            builder.with_bake(builder.forward(plan)),
             kind=RunKind.FINALIZE,
             plan=plan,
             health_before=health_before,

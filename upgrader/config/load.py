@@ -121,6 +121,7 @@ def read_folder(
         helm_timeout_seconds=file.helm.timeout,
         on_failure=file.policy.on_failure,
         emulation=file.policy.emulation,
+        bake_seconds=file.policy.bake or 0.0,
         keep_runs=file.policy.keep_runs,
         through=tuple(file.through),
         recovery=RecoverySettings(file.policy.recovery.enabled, file.policy.recovery.after),

@@ -164,6 +164,12 @@ class PolicySection(_Model):
         description="Whether a run to the next minor can be taken back later: the new kube-apiserver, "
         "kube-controller-manager and kube-scheduler emulate the old minor until `upgrader finalize`.",
     )
+    bake: Duration | None = Field(
+        default=None,
+        description="How long a run that changed something, or `upgrader finalize`, holds all its gates at its end. "
+        "A gate that stays unmet for longer than its deadline fails the run. Empty: not at all.",
+        examples=["10m"],
+    )
     recovery: RecoverySection = RecoverySection()
     keep_runs: int = Field(
         default=Settings.keep_runs,

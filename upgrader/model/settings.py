@@ -162,6 +162,8 @@ class Settings:
     on_failure: OnFailure = "rollback-run"
     emulation: bool = False
     """Whether a run to the next minor first has the new components emulate the old one."""
+    bake_seconds: float = 0.0
+    """How long a run that changed something holds all its gates at its end; 0: not at all."""
     keep_runs: int = 20
     """How many past runs are kept when a new one starts."""
     recovery: RecoverySettings = RecoverySettings()

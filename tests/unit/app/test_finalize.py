@@ -23,8 +23,11 @@ from upgrader.app.upgrade import propose_upgrade
 from upgrader.app.wiring import Session
 from upgrader.engine.locks.fence import Fence
 from upgrader.errors import HelmError, Inhibited, UsageError
+from upgrader.gates.bake_gate import BAKE
+from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
+from upgrader.model.outcome import Verdict, broken
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import (
@@ -49,6 +52,7 @@ class Place:
     folder: Path
     emulation: bool = True
     on_failure: OnFailure = "rollback-run"
+    bake_seconds: float = 0.0
     values: dict[str, dict[str, Any]] = field(default_factory=lambda: {name: {} for name in WORKLOADS})
 
     @property
@@ -66,6 +70,7 @@ class Place:
             steps,
             emulation=self.emulation,
             on_failure=self.on_failure,
+            bake_seconds=self.bake_seconds,
             availability=AvailabilitySettings(0.0),
         )
 
@@ -237,3 +242,33 @@ def test_new_run_does_not_end_an_emulation_that_a_finalize_left_half_ended(place
     place.world.kube.raw_answers["/version"] = json.dumps(told)
     with propose_upgrade(place.folder, TO, FrontEnd(), take_over=False) as proposed:
         assert proposed.checked.plan.emulated == (1, 36)
+
+
+def test_run_bakes_at_its_end(place: Place) -> None:
+    """All gates are held for the time, after the upgrade and after the finalize; a run that changes nothing doesn't."""
+    place.bake_seconds = 600.0
+    before = place.world.clock.monotonic()
+    upgraded = place.upgrade()
+    assert upgraded.error is None and place.world.clock.monotonic() - before > 600
+    last = upgraded.state.steps[-1]
+    assert (last.name, [gate.name for gate in last.gates]) == (BAKE, ["bake"])
+    finished = place.finalize()
+    assert finished is not None and finished.state.steps[-1].name == BAKE
+
+
+def test_gate_that_fails_in_the_bake_rolls_the_run_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes wrong after minutes is undone by the run that caused it."""
+    place.bake_seconds = 600.0
+    begun = place.world.clock.monotonic()
+    good = RolloutGate.check
+
+    def later(gate: RolloutGate) -> Verdict:
+        leaks = place.world.clock.monotonic() - begun > 300 and str(TO) in place.flags("kubernetes")
+        return broken("it leaks") if leaks else good(gate)
+
+    monkeypatch.setattr(RolloutGate, "check", later)
+    finished = place.upgrade()
+    assert finished.state.outcome == "rolled-back"
+    assert finished.state.failure is not None and finished.state.failure.name == BAKE
+    assert "it leaks" in finished.state.reason
+    assert all(str(FROM) in place.flags(release) for release in WORKLOADS)
