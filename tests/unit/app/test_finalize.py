@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from upgrader.app import existing_run, finalize, upgrade
 from upgrader.app.execution import FinishedRun
 from upgrader.app.finalize import propose_finalize
 from upgrader.app.front_end import FrontEnd
+from upgrader.app.resume import resumable_run
 from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.upgrade import propose_upgrade
 from upgrader.app.wiring import Session
@@ -153,6 +154,22 @@ def test_emulated_upgrade_can_be_rolled_back_and_repeated(place: Place) -> None:
     with run_to_roll_back(place.folder, None, FrontEnd(), take_over=False) as found:
         assert found.propose("").execute().error is None
     assert all(str(FROM) in place.flags(release) for release in WORKLOADS)
+
+
+def test_resumed_run_emulates_what_its_journal_says(place: Place) -> None:
+    """Another process continues as the run began, whatever upgrader.yaml and the instances say by then."""
+    place.on_failure = "stop"
+    place.world.helm.fail_upgrade["kubernetes"] = HelmError("timed out")
+    stopped = place.upgrade()
+    place.emulation = False
+    place.world.kube.raw_answers["/version"] = json.dumps({"gitVersion": str(TO)})
+    place.world.helm.fail_upgrade.clear()
+    with resumable_run(place.folder, None, FrontEnd(), take_over=False) as found:
+        assert found.prepare(accept_changes=False).execute().error is None
+    assert "--emulated-version=1.36" in place.flags("kubernetes")
+    odd = replace(found, resumed=replace(found.resumed, emulated="1.x"))
+    with pytest.raises(UsageError, match=stopped.state.run):
+        odd.prepare(accept_changes=False)
 
 
 def test_finalize_ends_it_and_the_way_back(place: Place) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,15 @@ def test_only_finalize_ends_an_emulation(
     """A run to the next minor begins it where it is asked for; later runs keep it, even where it isn't any more."""
     observed = Observed(server, {}, {}, emulates)
     assert emulation_after(settings(emulation=asked, target=target), observed) == then
+
+
+def test_only_the_last_of_several_hops_emulates() -> None:
+    """The next hop would need a finalize first, which nobody but an operator decides."""
+    wanted = settings(emulation=True)
+    assert emulation_after(wanted, Observed(V136, {}, {}), last=False) is None
+    emulates = Observed(V137, {}, {}, (1, 36))
+    later = replace(wanted, target=KubernetesVersion(1, 38, 0))
+    assert emulation_after(later, emulates, last=False) == (1, 36)
 
 
 def test_charts_are_told_what_to_emulate() -> None:
