@@ -80,19 +80,28 @@ def test_what_is_left_is_for_root_alone(prepared: Path) -> None:
 
 
 def test_an_interrupted_copy_is_made_again(tmp_path: Path) -> None:
-    """A copy that a power cut left incomplete isn't used."""
-    (tmp_path / "shell.new").mkdir()
-    (tmp_path / "shell.new" / "sh").write_text("half")
+    """What a power cut left incomplete is made again, whether it has its last name already or not."""
+    for name in ("files.new", "files"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sh").write_text("")
     assert _prepare(tmp_path).returncode == 0
-    assert not (tmp_path / "shell.new").exists()
-    assert (tmp_path / "shell" / "sh").read_bytes() == Path("/bin/sh").read_bytes()
+    assert not (tmp_path / "files.new").exists()
+    assert (tmp_path / "files" / "sh").read_bytes() == Path("/bin/sh").read_bytes()
+
+
+def test_a_pod_keeps_the_files_that_it_began_with(prepared: Path) -> None:
+    """An upgrade changes the ConfigMap before the next pod is ready: the probes of the old one mustn't run its files."""
+    assert (prepared / "files" / "proxy.sh").read_text() == SCRIPT.with_name("proxy.sh").read_text()
+    (prepared / "files" / "proxy.sh").write_text("of before")
+    assert _prepare(prepared).returncode == 0
+    assert (prepared / "files" / "proxy.sh").read_text() == "of before"
 
 
 def test_a_shell_that_can_not_be_copied_says_why(tmp_path: Path) -> None:
     """Without `ldd`, or with a shell without a loader, the init container fails and names both possible causes."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name in ("cp", "mv", "rm", "mkdir", "dirname", "grep", "od", "tr"):
+    for name in ("cp", "mv", "rm", "mkdir", "dirname", "grep", "od", "tr", "sync"):
         (programs / name).symlink_to(f"/usr/bin/{name}")
     done = _prepare(tmp_path, PATH=str(programs))
     assert done.returncode == 1

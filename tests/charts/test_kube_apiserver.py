@@ -280,7 +280,7 @@ def test_only_the_files_that_a_flag_names_are_mounted(render: Render) -> None:
     }
     assert not any(path.endswith(("ca.key", "/pki", "/kubernetes")) for path in pki)
     proxy = {m["mountPath"] for m in rendered.container(*NAME, "haproxy")["volumeMounts"]}
-    assert proxy == {"/run/kube-apiserver", "/run/kube-apiserver-proxy", "/etc/kube-apiserver-proxy"}
+    assert proxy == {"/run/kube-apiserver", "/run/kube-apiserver-proxy"}
 
 
 def test_a_file_that_the_operator_mounts_is_not_mounted_twice(render: Render) -> None:

@@ -108,6 +108,16 @@ def test_a_successor_on_an_ipv6_address(listeners: int, another: bool) -> None:
         assert node.holds("succeeded") is another
 
 
+def test_pod_of_an_earlier_chart_understands_the_script(node: Node) -> None:
+    """Its volume gets the new script, and its probes run it, while the next pod isn't ready: its address is in its
+    environment, and its listener's state where it was.
+    """
+    command = ["bash", "-c", f'source "{SCRIPT}" true; echo "$PRIVATE_ADDRESS $opened"']
+    environment = {"HOST_IP": NODE, "PRIVATE_ADDRESS": PRIVATE, "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{PRIVATE} /run/kube-apiserver/open\n"
+
+
 def test_unknown_is_no_reason_to_close(node: Node) -> None:
     """A checker that doesn't answer closes no listener, even beside another instance."""
     node.listen(PRIVATE)

@@ -4,12 +4,16 @@
 #   proxy.sh ready   exit 0 when the listener is open and the last check succeeded (readiness probe)
 #   proxy.sh live    end a kube-apiserver whose /livez has failed for too long (liveness probe)
 set -u
-source "$ADDRESS_FILE" # what address.sh chose
-export PRIVATE_ADDRESS
+opened=/run/kube-apiserver/open # exists while the listener is open; holds its process id
+# A pod of an earlier chart, whose volume gets this file too, has the address in its environment.
+if [[ ${ADDRESS_FILE-} ]]; then
+  source "$ADDRESS_FILE" # what address.sh chose
+  export PRIVATE_ADDRESS
+  opened=/run/kube-apiserver-proxy/open
+fi
 export ANY_ADDRESS=0.0.0.0
 if [[ $HOST_IP == *:* ]]; then ANY_ADDRESS=::; fi
-config=/etc/kube-apiserver-proxy
-opened=/run/kube-apiserver-proxy/open # exists while the listener is open; holds its process id
+config=$(dirname "${BASH_SOURCE[0]}")
 
 # Sets STATUS (UP, DOWN…), CHECK (result of the last check) and LASTS (for how many seconds) of a backend. Fails when
 # the checker doesn't answer.

@@ -120,10 +120,10 @@ into a flag, and kubelets before v1.35 can't (`fileKeyRef`): a shell with its li
 kube-apiserver. The schema refuses another bind-address.
 */}}
 {{- define "kube-apiserver.command" -}}
-- /run/kube-apiserver/shell/loader
+- /run/kube-apiserver/files/loader
 - --library-path
-- /run/kube-apiserver/shell
-- /run/kube-apiserver/shell/sh
+- /run/kube-apiserver/files
+- /run/kube-apiserver/files/sh
 - -c
 - . /run/kube-apiserver/address.env && exec "$0" "$@" --bind-address="$PRIVATE_ADDRESS"
 - kube-apiserver
