@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testkit.command import upgrader
-from testkit.lab_cluster import OLD, LabCluster, until
+from testkit.lab_cluster import OLD, TARGET, LabCluster, until
 
 _NODE_LOGIN = "/var/lib/kubelet/config.json"
 
@@ -48,3 +48,30 @@ def test_pods_with_a_login_of_their_own_are_refused(private: LabCluster) -> None
     assert refused.exit_code == 4, refused
     assert "give the node credentials" in refused.stderr, refused
     until("kubeadm's control plane", lambda: not private.unready(), timeout_seconds=120)
+
+
+def test_images_are_pulled_before_the_run_changes_anything(private: LabCluster) -> None:
+    """Each node pulls as its kubelet would for the workloads: here with the node's own login. What is then on the nodes
+    has the registry's digest, and the upgrade that follows pulls nothing more.
+    """
+    assert private.upgrader("adopt", "--yes").exit_code == 0
+    private.wait_healthy(OLD)
+    ended = private.run()
+    assert ended.exit_code == 0, ended
+    notes = [record["data"]["text"] for record in private.journal() if record["type"] == "Note"]
+    assert any(f"kube-apiserver:{TARGET} is sha256:" in note for note in notes), notes
+    assert "all images are on their nodes; 1 node asked for some" in notes
+    private.wait_healthy(TARGET)
+
+
+def test_images_need_the_workloads_own_login(private: LabCluster) -> None:
+    """Without the node's login, and without pull secrets, nothing can be pulled: the run ends with nothing changed."""
+    assert private.upgrader("adopt", "--yes").exit_code == 0
+    private.wait_healthy(OLD)
+    before = private.releases()
+    private.on_controller("rm", _NODE_LOGIN)
+    private.change_settings({"images": {"deadline": "30s"}})
+    refused = private.run()
+    assert refused.exit_code == 4, refused
+    assert "before it changed anything" in refused.stderr, refused
+    assert private.releases() == before

@@ -20,10 +20,25 @@ LABELS = {"app.kubernetes.io/name": "upgrader-image-puller", "app.kubernetes.io/
 
 _COMMAND = "/upgrader-only-pulls-this-image"
 
-_BEFORE = frozenset({"", "ContainerCreating", "PodInitializing"})
-_FAILING = frozenset({"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"})
+_FAILING = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}
+)
 """The kubelet tries again after these."""
-_FAILED = frozenset({"ErrImageNeverPull", "InvalidImageName", "SignatureValidationFailed"})
+_FAILED = frozenset({"ErrImageNeverPull", "InvalidImageName"})
+_AFTER = frozenset(
+    {
+        "CreateContainerConfigError",
+        "PreCreateHookError",
+        "CreateContainerError",
+        "PreStartHookError",
+        "RunContainerError",
+        "PostStartHookError",
+        "CrashLoopBackOff",
+    }
+)
+"""The kubelet gets as far as these only with the image (`startContainer` in its source)."""
+_NEVER_SEEN = "ContainerStatusUnknown"
+"""How the kubelet ends containers of a pod that it gives up, also those that it never created."""
 
 _RESOURCES = {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}}
 """Both, as a quota may demand them."""
@@ -105,19 +120,19 @@ def image_statuses(pod: PullerPod, found: KubeObject) -> Iterator[ImageStatus]:
 
 def _status(image: str, container: Mapping[str, Any]) -> ImageStatus:
     state = container.get("state") or {}
-    if state.get("terminated") or state.get("running"):
+    terminated = state.get("terminated") or {}
+    if state.get("running") or (terminated and terminated.get("reason") != _NEVER_SEEN):
         return ImageStatus(image, "there", image_id=str(container.get("imageID") or ""))
     waiting = state.get("waiting") or {}
     reason = str(waiting.get("reason") or "")
     message = ": ".join(filter(None, (reason, waiting.get("message"))))
-    if reason in _BEFORE:
-        return ImageStatus(image, "pulling", message)
     if reason in _FAILED:
         return ImageStatus(image, "failed", message)
     if reason in _FAILING:
         return ImageStatus(image, "failing", message)
-    # Whatever else keeps it from starting comes after the pull.
-    return ImageStatus(image, "there", image_id=str(container.get("imageID") or ""))
+    if reason in _AFTER:
+        return ImageStatus(image, "there", image_id=str(container.get("imageID") or ""))
+    return ImageStatus(image, "pulling", message)
 
 
 def _container(number: int, image: WantedImage) -> dict[str, Any]:

@@ -260,6 +260,16 @@ def test_node_that_refuses_the_pod() -> None:
     assert "n1 refused to pull images: OutOfpods: Node didn't have enough resource" in fail(kube).message
 
 
+@pytest.mark.parametrize(
+    "status", [{"state": {"terminated": {"reason": "ContainerStatusUnknown"}}}, waiting("SomethingNew", "who knows")]
+)
+def test_what_proves_nothing_is_not_taken_for_an_image(status: dict[str, Any]) -> None:
+    """A container that the kubelet gave up may never have had its image; nor does an unknown reason say so."""
+    kube = Kubelets("n1")
+    kube.answer = lambda node, image: status
+    assert "n1 has not pulled r.io/kube-proxy:v2 within 600 s" in fail(kube).message
+
+
 def test_pods_that_are_not_admitted() -> None:
     """A quota, a policy or a webhook may refuse them: in the API server's own words, with what to allow."""
     kube = Kubelets("n1")
