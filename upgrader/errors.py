@@ -28,6 +28,9 @@ An error states what happened to which object (`message`), and what to do next (
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 __all__ = [
     "ApiError",
     "ApiLost",
@@ -159,9 +162,13 @@ class HostUnreachable(HostError):
 
 
 class PlaybookError(UpgraderError):
-    """A playbook failed; the message names the hosts and tasks."""
+    """A playbook failed; the message names the hosts and tasks, `hosts` has what failed on each of them."""
 
     exit_code = 5
+
+    def __init__(self, message: str, *, remedy: str = "", hosts: Mapping[str, str] = MappingProxyType({})) -> None:
+        super().__init__(message, remedy=remedy)
+        self.hosts = hosts
 
 
 class JournalError(UpgraderError):

@@ -144,8 +144,23 @@ class Kube(Protocol):
         """Replace an existing object with the manifest (PUT), regardless of field ownership."""
         ...
 
+    def patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
+        """Change an existing object by a merge patch (RFC 7386): maps are merged, None removes a key.
+
+        With a `resourceVersion` in `changes`, ApiError (409) where the object has changed since.
+        """
+        ...
+
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         """Delete an object; one that isn't there is fine."""
+        ...
+
+    def evict(self, pod: str, namespace: str, *, uid: str) -> None:
+        """Evict a pod, as its disruption budgets allow; one that isn't there any more is fine, and so is another one
+        in its place.
+
+        Raises ApiError with status 429 where a budget doesn't allow it now, 500 where several select the pod.
+        """
         ...
 
     def logs(self, namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:

@@ -11,11 +11,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.model.workload import selects
 from upgrader.ports import Kind, KubeObject
 
 __all__ = ["FakeKube"]
 
 _HEARTBEATS = "kube-node-lease"
+_PODS = Kind("v1", "pods")
 
 RawAnswer = str | Exception
 
@@ -40,6 +42,8 @@ class FakeKube:
         """The nodes whose kubelets don't renew their Leases; all others do, before every read. None: none does."""
         self.refuses_dry_run: ApiError | None = None
         """What a dry run of a creation raises, as from admission."""
+        self.lingering: set[str] = set()
+        """Pods that don't end once they are evicted."""
         self._version = 0
         self._objects: dict[tuple[str, str, str, str], dict[str, Any]] = {}
         self._tokens: dict[str, tuple[tuple[str, str, str, str], str]] = {}
@@ -127,6 +131,37 @@ class FakeKube:
             error.status = 409
             raise error
         return self._store(kind, dict(manifest), namespace)
+
+    def patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
+        self._check(f"patch {kind.plural} {name}")
+        old = self._objects.get(self._key(kind, name, namespace))
+        if old is None:
+            raise _error(404, f"{kind.plural} {name} not found")
+        read_at = (changes.get("metadata") or {}).get("resourceVersion")
+        if read_at and read_at != old["metadata"]["resourceVersion"]:
+            raise _error(409, f"{kind.plural} {name}: the object has been modified")
+        return self._store(kind, _patched(old, changes), namespace)
+
+    def evict(self, pod: str, namespace: str, *, uid: str) -> None:
+        self._check(f"evict pod {namespace}/{pod}")
+        key = self._key(_PODS, pod, namespace)
+        found = self._objects.get(key)
+        if found is None or found["metadata"]["uid"] != uid:
+            return
+        labels = found["metadata"].get("labels") or {}
+        budgets = [
+            item
+            for (_, plural, where, _), item in self._objects.items()
+            if plural == "poddisruptionbudgets" and where == namespace and selects(item["spec"]["selector"], labels)
+        ]
+        if len(budgets) > 1:
+            raise _error(500, "This pod has more than one PodDisruptionBudget")
+        if budgets and not budgets[0]["status"]["disruptionsAllowed"]:
+            raise _error(429, "Cannot evict pod as it would violate the pod's disruption budget.")
+        if pod in self.lingering:
+            found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+            return
+        self.delete(_PODS, pod, namespace)
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         self._check(f"delete {kind.plural} {name}")
@@ -266,6 +301,26 @@ def _merged(old: KubeObject, new: KubeObject) -> dict[str, Any]:
         before = result.get(key)
         result[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
     return result
+
+
+def _patched(old: KubeObject, changes: KubeObject) -> dict[str, Any]:
+    """RFC 7386: maps are merged, None removes a key, everything else is replaced."""
+    result = dict(old)
+    for key, value in changes.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            before = result.get(key)
+            result[key] = _patched(before if isinstance(before, dict) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _error(status: int, message: str) -> ApiError:
+    error = ApiError(message)
+    error.status = status
+    return error
 
 
 def _matches(labels: dict[str, str], selector: str) -> bool:

@@ -17,6 +17,7 @@ from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.ports import Kind, Kube
 from upgrader.wait_and_retry import wait_until
 
+BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
 CONFIG_MAPS = Kind("v1", "configmaps")
 DEPLOYMENTS = Kind("apps/v1", "deployments")
 PODS = Kind("v1", "pods")
@@ -45,7 +46,7 @@ def name(kube: Kube) -> Iterator[str]:
     """A name that no other test uses; its object is removed afterwards."""
     name = f"contract-{uuid.uuid4().hex[:8]}"
     yield name
-    for kind in (CONFIG_MAPS, DEPLOYMENTS, SECRETS, SERVICE_ACCOUNTS):
+    for kind in (CONFIG_MAPS, DEPLOYMENTS, PODS, SECRETS, SERVICE_ACCOUNTS):
         kube.delete(kind, name, NAMESPACE)
 
 
@@ -136,6 +137,47 @@ def test_replace_of_what_has_changed_is_refused(kube: Kube, name: str) -> None:
     assert caught.value.status == 409
     found = kube.get(CONFIG_MAPS, name, NAMESPACE)
     assert found is not None and found["data"] == {"key": "2"}
+
+
+def test_patch_merges(kube: Kube, name: str) -> None:
+    """A patch changes what it names, removes what it has as None, and leaves all else; a missing object is an error."""
+    with pytest.raises(ApiError) as caught:
+        kube.patch(CONFIG_MAPS, name, {"data": {"key": "2"}}, NAMESPACE)
+    assert caught.value.status == 404
+    kube.create(CONFIG_MAPS, config_map(name, annotations={"a": "1", "b": "1"}), NAMESPACE)
+    changes = {"metadata": {"annotations": {"a": None, "c": "3"}}, "data": {"more": "2"}}
+    found = kube.patch(CONFIG_MAPS, name, changes, NAMESPACE)
+    assert found["data"] == {"key": "1", "more": "2"}
+    assert found["metadata"]["annotations"] == {"b": "1", "c": "3"}
+
+
+def test_patch_of_what_has_changed_is_refused(kube: Kube, name: str) -> None:
+    """A patch with a resource version is refused where the object has changed since, and changes nothing."""
+    read = kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)["metadata"]["resourceVersion"]
+    changes = {"metadata": {"resourceVersion": read}, "data": {"key": "2"}}
+    assert kube.patch(CONFIG_MAPS, name, changes, NAMESPACE)["data"] == {"key": "2"}
+    with pytest.raises(ApiError) as caught:
+        kube.patch(CONFIG_MAPS, name, {**changes, "data": {"key": "3"}}, NAMESPACE)
+    assert caught.value.status == 409
+    found = kube.get(CONFIG_MAPS, name, NAMESPACE)
+    assert found is not None and found["data"] == {"key": "2"}
+
+
+def pod(name: str) -> dict[str, Any]:
+    """A pod that no node takes."""
+    container = {"name": "main", "image": "registry.k8s.io/pause"}
+    spec = {"nodeSelector": {"contract": "nowhere"}, "containers": [container], "automountServiceAccountToken": False}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": spec}
+
+
+def test_evicted_pod_goes(kube: Kube, name: str) -> None:
+    """A pod is evicted once; one that isn't there any more, or another one of its name, is fine, and stays."""
+    kube.evict(name, NAMESPACE, uid="none")
+    first = kube.create(PODS, pod(name), NAMESPACE)["metadata"]["uid"]
+    kube.evict(name, NAMESPACE, uid="another")
+    assert kube.get(PODS, name, NAMESPACE) is not None
+    kube.evict(name, NAMESPACE, uid=first)
+    assert wait_until(SystemClock(), lambda: "there" if kube.get(PODS, name, NAMESPACE) else "", seconds=30.0) == ""
 
 
 def test_delete_is_idempotent(kube: Kube, name: str) -> None:
@@ -306,6 +348,21 @@ class TestRealOnly:
         """Direct requests verify TLS too: an address that the certificate lacks is refused."""
         with pytest.raises(ApiUnavailable, match=r"can't be trusted|did not answer"):
             real.raw("/readyz", server="https://127.0.0.2:6443")
+
+    def test_budget_refuses_an_eviction(self, real: KubeAdapter) -> None:
+        """An eviction that a budget doesn't allow is 429, and the pod stays as it is."""
+        name = f"contract-{uuid.uuid4().hex[:8]}"
+        found = next(iter(real.list(PODS, "kube-system", labels="k8s-app=kube-dns")))["metadata"]
+        spec = {"maxUnavailable": 0, "selector": {"matchLabels": {"k8s-app": "kube-dns"}}}
+        real.create(BUDGETS, {"metadata": {"name": name}, "spec": spec}, "kube-system")
+        try:
+            with pytest.raises(ApiError) as caught:
+                real.evict(found["name"], "kube-system", uid=found["uid"])
+            assert caught.value.status == 429
+            left = real.get(PODS, found["name"], "kube-system")
+            assert left is not None and "deletionTimestamp" not in left["metadata"]
+        finally:
+            real.delete(BUDGETS, name, "kube-system")
 
     def test_forbidden_is_an_answer(self, real: KubeAdapter) -> None:
         """A kind that isn't served is an error that names the request's method and path."""

@@ -21,6 +21,7 @@ __all__ = ["FIELD_MANAGER", "KubeAdapter"]
 
 FIELD_MANAGER = "upgrader"
 
+_PODS = Kind("v1", "pods")
 _LOG_BYTES = 65536
 _PAGE = 500
 """Objects in one answer: each has the whole deadline, and thousands of pods in one would take longer."""
@@ -130,6 +131,13 @@ class KubeAdapter:
         what = _what("replace", kind, namespace, name)
         return self._json("PUT", _path(kind, namespace, name), what, {"fieldManager": FIELD_MANAGER}, manifest)
 
+    def patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
+        what = _what("patch", kind, namespace, name)
+        query = {"fieldManager": FIELD_MANAGER}
+        return self._json(
+            "PATCH", _path(kind, namespace, name), what, query, changes, content_type="application/merge-patch+json"
+        )
+
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         try:
             self._json("DELETE", _path(kind, namespace, name), _what("delete", kind, namespace, name))
@@ -137,11 +145,27 @@ class KubeAdapter:
             if error.status != 404:
                 raise
 
+    def evict(self, pod: str, namespace: str, *, uid: str) -> None:
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        path = _path(_PODS, namespace, pod) + "/eviction"
+        # Not tried again at once: a budget's 429 lasts until another pod is Ready.
+        request = self._request("POST", path, f"evict pod {namespace}/{pod}", body=body, retry=False)
+        try:
+            self._client.send(request)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+
     def logs(self, namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
         query = {"container": container, "tailLines": str(lines), "limitBytes": str(_LOG_BYTES)}
         if previous:
             query["previous"] = "true"
-        path = _path(Kind("v1", "pods"), namespace, pod) + "/log"
+        path = _path(_PODS, namespace, pod) + "/log"
         what = f"logs {namespace}/{pod} -c {container}"
         try:
             text = self._client.send(self._request("GET", path, what, query)).decode(errors="replace")

@@ -117,7 +117,7 @@ def _result(playbook: Path, status: str, events: _Events, output: list[str], tim
         raise PlaybookError(f"playbook {playbook.name} was ended", remedy="Run it again; it must be idempotent.")
     if failed:
         lines = [f"playbook {playbook.name} failed on {len(failed)} of the hosts:"]
-        raise PlaybookError("\n".join([*lines, *(f"  {host}: {why}" for host, why in failed.items())]))
+        raise PlaybookError("\n".join([*lines, *(f"  {host}: {why}" for host, why in failed.items())]), hosts=failed)
     if status != "successful":
         raise PlaybookError(f"playbook {playbook.name} could not be run ({status}):\n" + "\n".join(output))
     tasks = {host: tuple(names) for host, names in sorted(events.changes.items())}
