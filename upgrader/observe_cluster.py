@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from upgrader.errors import ApiError
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import ServerVersion, emulated_in, minor_of
-from upgrader.model.observed import Observed, ObservedRelease
+from upgrader.model.node_mark import NodeMark
+from upgrader.model.observed import Observed, ObservedNode, ObservedRelease
 from upgrader.model.release import ReleaseSpec, last_good
 from upgrader.model.version import KubernetesVersion
-from upgrader.ports import Helm, Kind, Kube
+from upgrader.ports import Helm, Kind, Kube, KubeObject
 
 __all__ = ["kubelet_versions", "observe", "observe_release"]
 
@@ -25,18 +26,19 @@ def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec]) -> Observed
         # In parallel: both mostly wait for other processes.
         versions = pool.submit(_versions, kube)
         found = {spec.name: observe_release(helm, spec) for spec in releases}
-        server, kubelets = versions.result()
-    return Observed(server.binary, kubelets, found, _emulated(server, found))
+        server, nodes = versions.result()
+    observed = {node["metadata"]["name"]: _observed_node(node) for node in nodes}
+    return Observed(server.binary, _kubelets(nodes), found, _emulated(server, found), observed)
 
 
-def _versions(kube: Kube) -> tuple[ServerVersion, dict[str, KubernetesVersion]]:
-    """The API server's version, and each node's kubelet's."""
+def _versions(kube: Kube) -> tuple[ServerVersion, tuple[KubeObject, ...]]:
+    """The API server's version, and the nodes."""
     try:
         server = ServerVersion.parse(kube.raw("/version"))
     except ValueError as error:
         remedy = "Check what answers there: kubectl get --raw /version"
         raise ApiError(f"the API server's version can't be read: {error}", remedy=remedy) from error
-    return server, kubelet_versions(kube)
+    return server, kube.list(NODES)
 
 
 def _emulated(server: ServerVersion, releases: Mapping[str, ObservedRelease]) -> Minor | None:
@@ -48,11 +50,19 @@ def _emulated(server: ServerVersion, releases: Mapping[str, ObservedRelease]) ->
     return min(found, default=None)
 
 
+def _observed_node(node: KubeObject) -> ObservedNode:
+    return ObservedNode(node["metadata"].get("labels") or {}, unfinished=NodeMark.of(node) is not None)
+
+
 def kubelet_versions(kube: Kube) -> dict[str, KubernetesVersion]:
     """Each node's kubelet's version, by the node's name."""
+    return _kubelets(kube.list(NODES))
+
+
+def _kubelets(nodes: Iterable[KubeObject]) -> dict[str, KubernetesVersion]:
     return {
         node["metadata"]["name"]: KubernetesVersion.parse(node["status"]["nodeInfo"]["kubeletVersion"])
-        for node in kube.list(NODES)
+        for node in nodes
     }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from upgrader.engine.history.named_changes import check_named
 from upgrader.engine.state.run_state import RunState, StepState
+from upgrader.errors import UsageError
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.bake_gate import BAKE
 from upgrader.gates.gate_memory import GateMemory
@@ -17,11 +18,12 @@ from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease, PlannedStep
+from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.rollout_time import rollout_seconds
 from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.model.version import KubernetesVersion
+from upgrader.nodes_builder import NodesBuilder
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.planner import IntendedStep, plan_run
 from upgrader.ports import Tools
@@ -67,8 +69,12 @@ class PipelineBuilder:
         extra = {item.name: tuple(map(self.gates.of_workload, item.gates)) for item in self.settings.pipeline}
         wraps = wrap or {}
         freed = [self._free(step, plan) for step in plan.steps if isinstance(step, PlannedRelease) and step.pending]
-        steps = [self._planned(step, plan, extra[step.name], wraps.get(step.name, _as_it_is)) for step in plan.steps]
-        return Pipeline((*freed, *_gates_behind_the_first_change(steps)))
+        steps = [
+            self._planned(step, plan, extra.get(step.name, ()), wraps.get(step.name, _as_it_is)) for step in plan.steps
+        ]
+        has_nodes = any(isinstance(step, PlannedNodes) for step in plan.steps)
+        staged = [self._nodes.stage(plan)] if has_nodes else []
+        return Pipeline((*staged, *freed, *_gates_behind_the_first_change(steps)))
 
     def upgrade(
         self, plan: Plan, planned: Collection[str] | None = None, bundle: ImageSource | None = None
@@ -102,7 +108,18 @@ class PipelineBuilder:
         Built from the journal and Helm's own records: edited values or a removed chart don't matter. But what is undone
         must be named in upgrader.yaml: raises UsageError for anything else.
         """
-        return Pipeline(tuple(self._undo(step, state.current) for step in state.rollback_order if step.to_undo))
+        steps = (step for step in state.rollback_order if step.to_undo)
+        return Pipeline(tuple(self._undo(step, state.current, state.target) for step in steps))
+
+    def plan(self, intended: Sequence[IntendedStep], observed: Observed, emulated: Minor | None = None) -> Plan:
+        """What a run would change: the pipeline, and then the nodes, if upgrader.yaml has them upgraded.
+
+        While the API server is to emulate an older minor, no kubelet gets ahead of that: the run may be undone later.
+        """
+        target = self.settings.target
+        plan = plan_run(intended, observed, target, emulated)
+        nodes = self.nodes.plan(observed, target) if self.nodes and emulated is None else ()
+        return replace(plan, steps=(*plan.steps, *nodes))
 
     def replan(
         self, state: RunState, intended: Sequence[IntendedStep], observed: Observed, emulated: Minor | None = None
@@ -112,14 +129,16 @@ class PipelineBuilder:
         Steps that have begun are planned from their restore points. Raises HelmError when Helm no longer has such a
         revision.
         """
-        now = plan_run(intended, observed, self.settings.target, emulated)
+        now = self.plan(intended, observed, emulated)
         steps = tuple(self._as_planned(step, state) for step in now.steps)
         return replace(now, current=state.current or observed.server, steps=steps)
 
     def _as_planned(self, step: PlannedStep, state: RunState) -> PlannedStep:
+        begun = state.step(step.name)
         if isinstance(step, PlannedPlaybook):
             return step
-        begun = state.step(step.name)
+        if isinstance(step, PlannedNodes):
+            return self._nodes.replan(step, begun)
         if begun is not None and begun.restore_point is not None:
             check_named(begun, self.settings.pipeline)
         step = replace(step, pending=FreeReleaseStep.name_for(step.name) in state.planned)
@@ -151,6 +170,8 @@ class PipelineBuilder:
     ) -> PipelineStep:
         if isinstance(step, PlannedPlaybook):
             return self._playbook(step, extra)
+        if isinstance(step, PlannedNodes):
+            return self._nodes.forward(step)
         gates = self._release_gates(step.spec, step.after, plan.target) + extra
         undo_gates = self._undo_gates(step.spec, step.before, plan.current)
         if step.action == "unchanged":
@@ -166,9 +187,13 @@ class PipelineBuilder:
             undo_watched=lambda check: wrap(chart.undo_watched(check)),
         )
 
-    def _undo(self, step: StepState, current: KubernetesVersion | None) -> PipelineStep:
+    def _undo(
+        self, step: StepState, current: KubernetesVersion | None, target: KubernetesVersion | None
+    ) -> PipelineStep:
         point = step.restore_point
         assert point is not None
+        if point.nodes:
+            return self._undo_nodes(step, target or self.settings.target)
         item = check_named(step, self.settings.pipeline)
         if isinstance(item, PlaybookSettings):
             return self._playbook(PlannedPlaybook(item.playbook, item.undo), ())
@@ -177,6 +202,28 @@ class PipelineBuilder:
         seconds, undo_gates = self.helm_seconds(before), self._undo_gates(spec, before, current)
         chart = self._chart(spec, step.summary, "", seconds)
         return PipelineStep(chart, (), undo_gates, self._inspector(spec, seconds), undo_watched=chart.undo_watched)
+
+    @property
+    def nodes(self) -> NodesBuilder | None:
+        """Builds the steps of nodes; None where upgrader.yaml has no `nodes`."""
+        settings = self.settings
+        if settings.nodes is None:
+            return None
+        patience = settings.recovery.patience_seconds
+        return NodesBuilder(settings.nodes, self.cluster, self.tools, self.gates, patience)
+
+    @property
+    def _nodes(self) -> NodesBuilder:
+        assert self.nodes is not None, "only the section `nodes` makes such steps"
+        return self.nodes
+
+    def _undo_nodes(self, step: StepState, target: KubernetesVersion) -> PipelineStep:
+        if self.nodes is None:
+            raise UsageError(
+                f"the run's journal restores nodes in step {step.name!r}, and upgrader.yaml has no section `nodes`",
+                remedy="Restore the section, and repeat this.",
+            )
+        return self.nodes.undo(step, target)
 
     def _free(self, step: PlannedRelease, plan: Plan) -> PipelineStep:
         """Free a release, with the gates of the revision that it rolls back to."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from upgrader.model.images import images_in
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.masked_manifest import masked
 from upgrader.model.observed import Observed, ObservedRelease
-from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedRelease, PlannedStep
+from upgrader.model.plan import Action, ObjectChange, Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
 from upgrader.model.release import ReleaseSpec, Revision, last_good
 from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.model.version import KubernetesVersion
@@ -129,16 +129,19 @@ def _minors(manifest: str) -> Mapping[tuple[str, str], tuple[int, int]]:
 
 
 def observed_after(plan: Plan, before: Observed) -> Observed:
-    """What would be observed once the plan was run; without the kubelets, which no release changes."""
-    releases = dict(before.releases)
+    """What would be observed once the plan was run."""
+    releases, kubelets = dict(before.releases), dict(before.kubelets)
     for step in plan.steps:
-        if isinstance(step, PlannedRelease) and step.action != "unchanged":
+        if isinstance(step, PlannedNodes):
+            kubelets |= {node.node: node.after for node in step.nodes}
+        elif isinstance(step, PlannedRelease) and step.action != "unchanged":
             history = before.releases[step.name].history
             newest = history[-1].number if history else 0
             # A pending one is rolled back first, which is a revision of its own.
             deployed = Revision(newest + (2 if step.pending else 1), "deployed")
             releases[step.name] = ObservedRelease((*history, deployed), step.after)
-    return Observed(plan.target, before.kubelets, releases, plan.emulated)
+    nodes = {name: replace(node, unfinished=False) for name, node in before.nodes.items()}
+    return Observed(plan.target, kubelets, releases, plan.emulated, nodes)
 
 
 def _plan_release(item: IntendedRelease, now: ObservedRelease) -> PlannedRelease:

@@ -20,7 +20,7 @@ from upgrader.config.kubeconfig import named_files
 from upgrader.engine.execution.input_files import canonical, file_digests, identity, unique
 from upgrader.errors import UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
-from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
+from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook, PlannedRelease
 from upgrader.model.saved_plan import BoundInput, BoundRelease
 from upgrader.model.settings import Settings
 from upgrader.ports import Kube
@@ -134,6 +134,8 @@ def _named(settings: Settings, plan: Plan) -> Iterator[tuple[str, Path]]:
             yield f"the playbook of {step.name}", step.playbook
             if step.undo is not None:
                 yield f"the undo of {step.name}", step.undo
+        elif isinstance(step, PlannedNodes):
+            yield f"the playbooks of {step.name}", step.playbooks
         else:
             yield f"the chart of {step.name}", step.spec.chart
 
@@ -141,7 +143,7 @@ def _named(settings: Settings, plan: Plan) -> Iterator[tuple[str, Path]]:
 def _elsewhere(settings: Settings, plan: Plan) -> Iterator[tuple[str, Path]]:
     """The roots that may lie outside of the cluster folder. Ansible looks beside a file where a link to it leads."""
     for name, path in _named(settings, plan):
-        if name.startswith("the chart"):
+        if name.startswith(("the chart", "the playbooks")):
             yield name, path
         else:
             yield f"beside {name}", path.parent

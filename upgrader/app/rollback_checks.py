@@ -39,10 +39,16 @@ def check_unchanged(helm: Helm, steps: Iterable[StepState]) -> None:
 
 
 def check_kubelets(kube: Kube, current: KubernetesVersion | None, steps: Iterable[StepState]) -> None:
-    """Raise Inhibited where kube-apiserver would return to a version that is older than a kubelet's."""
-    if current is None or not any(step.restore_point and step.restore_point.release == _API_SERVER for step in steps):
+    """Raise Inhibited where kube-apiserver would return to a version that is older than a kubelet's.
+
+    The kubelets that the run has upgraded return before it does.
+    """
+    points = [step.restore_point for step in steps if step.restore_point]
+    if current is None or not any(point.release == _API_SERVER for point in points):
         return
-    newer = {name: kubelet for name, kubelet in kubelet_versions(kube).items() if current.minors_after(kubelet) < 0}
+    returning = {item.node: item.version for point in points for item in point.nodes}
+    kubelets = {**kubelet_versions(kube), **returning}
+    newer = {name: kubelet for name, kubelet in kubelets.items() if current.minors_after(kubelet) < 0}
     if newer:
         named = ", ".join(f"{name} ({kubelet})" for name, kubelet in sorted(newer.items()))
         raise Inhibited(

@@ -20,7 +20,7 @@ from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import Inhibited, StepFailed, UsageError
 from upgrader.model.json_values import from_json, to_json
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
+from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
 from upgrader.model.plan_document import FORMAT_VERSION, PlanDocument
 from upgrader.model.release import last_good
 from upgrader.model.saved_plan import BoundInput, BoundRelease, PlanBinding, SavedPlan
@@ -99,9 +99,16 @@ def _binding(session: Session, observed: Observed, plan: Plan) -> PlanBinding:
         session.cluster_uid(),
         plan.current,
         plan.target,
-        tuple(f"{'playbook' if isinstance(step, PlannedPlaybook) else 'release'} {step.name}" for step in plan.steps),
+        tuple(map(_described, plan.steps)),
         tuple(_release(step, observed) for step in plan.steps if isinstance(step, PlannedRelease)),
     )
+
+
+def _described(step: PlannedStep) -> str:
+    """A step, and of nodes which ones from which version to which."""
+    if isinstance(step, PlannedNodes):
+        return f"nodes {step.name}: {', '.join(map(str, step.nodes)) or 'none'}"
+    return f"{'playbook' if isinstance(step, PlannedPlaybook) else 'release'} {step.name}"
 
 
 def _bound(session: Session, plan: Plan, binding: PlanBinding, file: Path, salt: str) -> BoundPlan:

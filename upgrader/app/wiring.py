@@ -46,7 +46,7 @@ from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import observe
 from upgrader.pipeline_builder import PipelineBuilder
-from upgrader.planner import IntendedRelease, IntendedStep, emulation_after, plan_run, wanted_steps
+from upgrader.planner import IntendedRelease, IntendedStep, emulation_after, wanted_steps
 from upgrader.ports import Age, Clock, Helm, Kube, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
@@ -139,7 +139,7 @@ class Session:
         `last`: whether the run is the last of several hops.
         """
         emulated = emulation_after(self.settings, observed, last=last)
-        return plan_run(self.intended(emulated), observed, self.settings.target, emulated)
+        return self.builder.plan(self.intended(emulated), observed, emulated)
 
     def intended(self, emulated: Minor | None) -> tuple[IntendedStep, ...]:
         """The pipeline as it should be at the target, each chart rendered; `emulated`: the minor that it emulates."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from upgrader.config.nodes_section import nodes_settings
 from upgrader.config.partial_validation import validate
 from upgrader.config.severity_policy import severity_problems
 from upgrader.config.strange_folder import NotOpened, StrangeFolder
@@ -142,6 +143,7 @@ def read_folder(
         # With one that is refused, none counts: it may be that of the refusal itself.
         severities={} if refused else dict(file.checks.severities),
         pipeline=tuple(pipeline.steps),
+        nodes=nodes_settings(file.nodes, folder) if file.nodes else None,
     )
     return Reading(settings, (*valid.problems, *refused, *pipeline.problems), valid.cluster_valid)
 

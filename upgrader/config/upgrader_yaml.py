@@ -6,14 +6,12 @@ import re
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
-from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from upgrader.config.age_recipient import check_recipient
-from upgrader.config.duration import parse_duration
-from upgrader.errors import UsageError
-from upgrader.model.health_before import Share
+from upgrader.config.nodes_yaml import NodesSection
+from upgrader.config.section import Duration, NodeShare, Text, Version
+from upgrader.config.section import Section as _Model
 from upgrader.model.settings import (
     DEFAULT_LIMITS,
     DEFAULT_UNHEALTHY_WORKERS,
@@ -50,13 +48,6 @@ RELEASE_TAG, PLAYBOOK_TAG = "(release)", "(playbook)"
 """Names that pydantic puts into error locations; in brackets, so that they can't be confused with keys."""
 
 
-def _version(text: object) -> KubernetesVersion:
-    try:
-        return KubernetesVersion.parse(str(text))
-    except UsageError as error:
-        raise ValueError(f"{error.message}; write it like v1.37.1") from error
-
-
 def _workload(text: object) -> str:
     parts = text.split("/") if isinstance(text, str) else []
     if len(parts) != 2 or not all(parts):
@@ -78,35 +69,9 @@ def _release(text: object) -> str:
     return text
 
 
-def _share(value: object) -> Share:
-    try:
-        return Share.parse(value if isinstance(value, int | str) and not isinstance(value, bool) else str(value))
-    except UsageError as error:
-        raise ValueError(error.message) from error
-
-
-Duration = Annotated[float, BeforeValidator(parse_duration, json_schema_input_type=str)]
-Version = Annotated[Any, BeforeValidator(_version, json_schema_input_type=str)]
-NodeShare = Annotated[Any, BeforeValidator(_share, json_schema_input_type=int | str)]
 Workload = Annotated[str, BeforeValidator(_workload)]
 ReleaseName = Annotated[str, BeforeValidator(_release)]
 Recipient = Annotated[str, BeforeValidator(check_recipient)]
-Text = Annotated[str, Field(min_length=1)]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, data: Any) -> Any:
-        # pydantic's own message for an unknown key doesn't list the known ones
-        if isinstance(data, dict):
-            allowed = [field.alias or name for name, field in cls.model_fields.items()]
-            for key in data:
-                if key not in allowed:
-                    raise PydanticCustomError("unknown_key", "unknown key", {"key": str(key), "allowed": allowed})
-        return data
 
 
 class ClusterSection(_Model):
@@ -372,6 +337,9 @@ class UpgraderYaml(_Model):
         default=None,
         min_length=1,
         description=_PIPELINE,
+    )
+    nodes: NodesSection | None = Field(
+        default=None, description="How nodes are upgraded. Without this section, a run leaves them as they are."
     )
 
     @field_validator("through")

@@ -8,7 +8,7 @@ from math import ceil
 
 from upgrader.errors import UsageError
 
-__all__ = ["NONE", "HealthBefore", "Share"]
+__all__ = ["NONE", "ONE", "HealthBefore", "Share"]
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,15 @@ class Share:
         wanted = ceil(total * self.percent / 100) if self.percent else self.count
         return max(0, min(wanted, total - 1))
 
+    def at_once(self, total: int) -> int:
+        """How many of `total` may be worked on at once: rounded down, as Kubernetes does, but at least one."""
+        return max(1, min(total * self.percent // 100 if self.percent else self.count, total))
+
     def __str__(self) -> str:
         return f"{self.percent}%" if self.percent else str(self.count)
 
 
 NONE = Share()
 """No node at all."""
+ONE = Share(count=1)
+"""One node."""

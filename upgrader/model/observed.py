@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import minor_of
 from upgrader.model.release import Revision
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["Observed", "ObservedRelease"]
+__all__ = ["Observed", "ObservedNode", "ObservedRelease"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,15 @@ class ObservedRelease:
 
 
 @dataclass(frozen=True)
+class ObservedNode:
+    """What a node's object says, besides its kubelet's version."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    unfinished: bool = False
+    """Whether it has the mark of an upgrade that was interrupted."""
+
+
+@dataclass(frozen=True)
 class Observed:
     """The running API server's version, each node's kubelet, and the releases of the pipeline by name."""
 
@@ -40,6 +49,8 @@ class Observed:
     releases: Mapping[str, ObservedRelease]
     emulated: Minor | None = None
     """The older minor that the API server emulates, or is to emulate by its release; None: none."""
+    nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
+    """By name."""
 
     @property
     def minor(self) -> Minor:

@@ -9,10 +9,20 @@ from typing import Literal
 
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.masked_manifest import masked_text
+from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["Action", "ObjectChange", "Plan", "PlannedPlaybook", "PlannedRelease", "PlannedStep"]
+__all__ = [
+    "Action",
+    "NodeChange",
+    "ObjectChange",
+    "Plan",
+    "PlannedNodes",
+    "PlannedPlaybook",
+    "PlannedRelease",
+    "PlannedStep",
+]
 
 Action = Literal["install", "upgrade", "unchanged"]
 
@@ -66,7 +76,51 @@ class PlannedPlaybook:
         return str(self.playbook)
 
 
-PlannedStep = PlannedRelease | PlannedPlaybook
+@dataclass(frozen=True)
+class NodeChange:
+    """One node, and its kubelet's version before and after."""
+
+    node: str
+    before: KubernetesVersion
+    after: KubernetesVersion
+
+    def __str__(self) -> str:
+        return f"{self.node} {self.before} → {self.after}"
+
+
+@dataclass(frozen=True)
+class PlannedNodes:
+    """The nodes of one pool that change."""
+
+    pool: NodePool
+    nodes: tuple[NodeChange, ...]
+    target: KubernetesVersion
+    source: NodeSource
+    ready_seconds: float
+    at_once: int
+    """How many are upgraded at once."""
+    playbooks: Path
+    """The folder of the playbooks that change them."""
+    changes: tuple[ObjectChange, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.pool.step
+
+    @property
+    def action(self) -> Action:
+        return "upgrade" if self.nodes else "unchanged"
+
+    @property
+    def summary(self) -> str:
+        if not self.nodes:
+            return "nothing to change"
+        before = ", ".join(sorted({str(node.before) for node in self.nodes}))
+        count = len(self.nodes)
+        return f"{count} node{'s' if count > 1 else ''}: {before} → {self.target}"
+
+
+PlannedStep = PlannedRelease | PlannedPlaybook | PlannedNodes
 
 
 @dataclass(frozen=True)
@@ -88,6 +142,8 @@ class Plan:
         parts = [str(self.current), str(self.target)]
         for step in self.steps:
             parts.append(step.name)
-            if not isinstance(step, PlannedPlaybook):
+            if isinstance(step, PlannedNodes):
+                parts += map(str, step.nodes)
+            elif isinstance(step, PlannedRelease):
                 parts += [masked_text(step.before), masked_text(step.after)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

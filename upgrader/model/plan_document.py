@@ -10,7 +10,7 @@ from typing import Literal, Self
 from upgrader.model.emulation import minor_of, minor_text
 from upgrader.model.finding import Finding
 from upgrader.model.images import ImageChange, image_changes
-from upgrader.model.plan import Action, ObjectChange, Plan, PlannedPlaybook, PlannedStep
+from upgrader.model.plan import Action, NodeChange, ObjectChange, Plan, PlannedNodes, PlannedPlaybook, PlannedStep
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
@@ -32,7 +32,7 @@ FORMAT_VERSION: Literal["1.2"] = "1.2"
 class Undo:
     """What rolls a step back. `none`: nothing does, so the run can't get back to before it."""
 
-    how: Literal["rollback", "uninstall", "playbook", "none", "not-needed"]
+    how: Literal["rollback", "uninstall", "playbook", "nodes", "none", "not-needed"]
     revision: int | None = None
     """The release's revision that a `rollback` returns to."""
     playbook: str | None = None
@@ -44,6 +44,8 @@ class Undo:
             return cls("playbook", playbook=step.undo.name) if step.undo else cls("none")
         if step.action == "unchanged":
             return cls("not-needed")
+        if isinstance(step, PlannedNodes):
+            return cls("nodes")
         return cls("rollback", step.revision) if step.revision is not None else cls("uninstall")
 
     def __str__(self) -> str:
@@ -52,6 +54,8 @@ class Undo:
                 return f"rollback to revision {self.revision}"
             case "playbook":
                 return f"playbook {self.playbook}"
+            case "nodes":
+                return "each node gets back what it had"
             case _:
                 return self.how.replace("-", " ")
 
@@ -85,11 +89,11 @@ class HostChanges:
 class StepDocument:
     """One step of a run. `usual_seconds` is its median in earlier runs of this folder; null where there are none.
 
-    `hosts` is what a playbook would change; null for a release.
+    `hosts` is what a playbook would change, `nodes` which nodes of a pool are upgraded; null for other kinds.
     """
 
     name: str
-    kind: Literal["release", "playbook"]
+    kind: Literal["release", "playbook", "nodes"]
     action: Action | Literal["playbook"]
     summary: str
     undo: Undo
@@ -97,6 +101,7 @@ class StepDocument:
     images: tuple[ImageChange, ...]
     changes: tuple[ObjectChange, ...]
     hosts: HostChanges | None = None
+    nodes: tuple[NodeChange, ...] | None = None
 
     @classmethod
     def of(cls, step: PlannedStep, usual_seconds: float | None, hosts: HostChanges | None = None) -> StepDocument:
@@ -105,6 +110,8 @@ class StepDocument:
         if isinstance(step, PlannedPlaybook):
             return cls(step.name, "playbook", step.action, step.playbook.name, undo, usual_seconds, (), (), hosts)
         seconds = usual_seconds if step.action != "unchanged" else None
+        if isinstance(step, PlannedNodes):
+            return cls(step.name, "nodes", step.action, step.summary, undo, seconds, (), (), nodes=step.nodes)
         images = image_changes(step.before, step.after)
         return cls(step.name, "release", step.action, step.summary, undo, seconds, images, step.changes)
 

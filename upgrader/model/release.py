@@ -9,7 +9,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from upgrader.model.version import KubernetesVersion
+
 __all__ = [
+    "NodeBefore",
     "ReleaseSpec",
     "RestorePoint",
     "Revision",
@@ -96,11 +99,20 @@ def abandoned_after(helm_timeout_seconds: float) -> float:
 
 
 @dataclass(frozen=True)
+class NodeBefore:
+    """A node, and its kubelet's version before the step."""
+
+    node: str
+    version: KubernetesVersion
+
+
+@dataclass(frozen=True)
 class RestorePoint:
     """The state to which a rollback returns a step.
 
     For a release, its last good revision; None when it did not exist: a rollback uninstalls it then.
     For a playbook (`release` ""), the name of the playbook that undoes it; "" when there was none.
+    For a pool of nodes, the `nodes` that change.
     """
 
     release: str = ""
@@ -109,8 +121,11 @@ class RestorePoint:
     playbook: str = ""
     begun: int = 0
     """How often the step's own playbook had been started before, by the controllers' markers."""
+    nodes: tuple[NodeBefore, ...] = ()
 
     def __str__(self) -> str:
+        if self.nodes:
+            return f"kubelet {', '.join(sorted({str(node.version) for node in self.nodes}))}"
         if not self.release:
             return self.playbook or "the previous state"
         return f"revision {self.revision}" if self.revision is not None else "not installed"

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from upgrader.model.availability import Limits
 from upgrader.model.finding import Severity
 from upgrader.model.health_before import Share
+from upgrader.model.node_settings import NodesSettings
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
@@ -173,6 +174,8 @@ class Settings:
     availability: AvailabilitySettings = AvailabilitySettings()
     images: ImageSettings = ImageSettings()
     backup: BackupSettings = BackupSettings()
+    nodes: NodesSettings | None = None
+    """How nodes are upgraded; None: they are not."""
     severities: Mapping[str, Severity] = field(default_factory=dict)
     """Severities of findings, by their ids, that replace the checks' own."""
 

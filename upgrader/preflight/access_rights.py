@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from upgrader.errors import ApiError, UpgraderError
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
 from upgrader.model.finding import Finding
+from upgrader.model.plan import PlannedNodes
 from upgrader.ports import Kind
 from upgrader.preflight.context import SYSTEM, PreflightContext
 
@@ -64,22 +65,37 @@ _NEEDED = (
 )
 
 
+_OF_NODES = (
+    _Right("patch", "nodes", namespace="", why="cordons"),
+    _Right("create", "pods/eviction", namespace="", why="drains"),
+    _Right("delete", "pods", namespace="", why="drains by force"),
+    _Right("list", "poddisruptionbudgets", "policy", "", "drains"),
+)
+"""Only where the plan upgrades nodes."""
+
+
 def check_access(context: PreflightContext) -> Iterator[Finding]:
     """Ask the API server itself; whoever may do everything is asked one question."""
     if _allowed(context, _EVERYTHING):
         return
-    missing = [right for right in _NEEDED if not _allowed(context, right)]
+    needed = (*_NEEDED, *_OF_NODES) if _upgrades_nodes(context) else _NEEDED
+    missing = [right for right in needed if not _allowed(context, right)]
     if missing:
         reasons = ", ".join(dict.fromkeys(right.why for right in missing))
         yield Finding(
             "access.missing",
             "error",
             f"the kubeconfig's user may not {', '.join(map(str, missing[:4]))}{' …' if len(missing) > 4 else ''}",
-            f"{len(missing)} of {len(_NEEDED)} rights are missing, needed for: {reasons}. A failed run could not be "
+            f"{len(missing)} of {len(needed)} rights are missing, needed for: {reasons}. A failed run could not be "
             "rolled back.",
             "Use credentials of cluster-admin: pods with hostPath volumes and role bindings amount to that anyway "
             "(docs/security.md). Check with: kubectl auth can-i --list -n kube-system",
         )
+
+
+def _upgrades_nodes(context: PreflightContext) -> bool:
+    steps = context.plan.steps if context.plan else ()
+    return any(isinstance(step, PlannedNodes) and step.nodes for step in steps)
 
 
 def missing_right(family: str, error: UpgraderError) -> Finding | None:

@@ -9,6 +9,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.manifest import objects_in
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.node_upgrades import check_node_upgrades
 
 __all__ = ["check_nodes"]
 
@@ -16,7 +17,9 @@ _CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
 
 
 def check_nodes(context: PreflightContext) -> Iterator[Finding]:
-    """Every node is Ready and not being deleted, and every controller of the inventory is a node."""
+    """Every node is Ready and not being deleted, every controller of the inventory is a node, and those that are
+    upgraded can be.
+    """
     nodes = context.nodes
     for host in context.cluster.controllers:
         if host.name not in nodes:
@@ -31,6 +34,7 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
     yield from _labels(context, controllers)
     for name, node in sorted(nodes.items()):
         yield from _node(name, node, controller=name in controllers)
+    yield from check_node_upgrades(context)
 
 
 def _labels(context: PreflightContext, controllers: set[str]) -> Iterator[Finding]:

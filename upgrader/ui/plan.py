@@ -77,6 +77,7 @@ def _steps(plan: HopDocument) -> RenderableType:
 def _more(step: StepDocument) -> Iterator[str]:
     """What a run would want to know of a step that it carries out."""
     yield from distinct_images(step)
+    yield from map(str, step.nodes or ())
     if step.hosts is not None:
         yield f"would change {step.hosts}"
     if step.action != "unchanged":

@@ -47,6 +47,7 @@ def _row(step: StepDocument) -> tuple[str, ...]:
     images = "<br>".join(map(code, distinct_images(step)))
     took = duration(step.usual_seconds) if step.usual_seconds is not None else ""
     change = code(step.summary) + (f"<br>would change {code(str(step.hosts))}" if step.hosts is not None else "")
+    change += "".join(f"<br>{code(str(node))}" for node in step.nodes or ())
     return code(step.name), step.action, change, images, code(str(step.undo)), took
 
 

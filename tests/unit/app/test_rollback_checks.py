@@ -17,7 +17,7 @@ from upgrader.app.rollback_checks import check_kubelets, check_unchanged
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import ChangedMeanwhile, Inhibited
 from upgrader.gates.kubernetes_kinds import NODES
-from upgrader.model.release import RestorePoint
+from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.model.version import KubernetesVersion
 
 OLD = KubernetesVersion(1, 36, 3)
@@ -90,6 +90,17 @@ def test_api_server_does_not_return_below_a_kubelet(kubelet: str, allowed: bool)
         check_kubelets(kube, OLD, [step()])
     check_kubelets(kube, OLD, [StepState("app", "passed", restore_point=RestorePoint("app", "default", 1))])
     check_kubelets(kube, None, [step()])
+
+
+def test_kubelets_that_the_rollback_returns_are_no_obstacle() -> None:
+    """Nodes are undone before the API server: only those that stay newer are in its way."""
+    kube = FakeKube()
+    nodes = StepState("nodes-workers", "passed", restore_point=RestorePoint(nodes=(NodeBefore("worker-1", OLD),)))
+    kube.put(NODES, {"metadata": {"name": "worker-1"}, "status": {"nodeInfo": {"kubeletVersion": "v1.37.1"}}})
+    check_kubelets(kube, OLD, [nodes, step()])
+    kube.put(NODES, {"metadata": {"name": "worker-2"}, "status": {"nodeInfo": {"kubeletVersion": "v1.37.1"}}})
+    with pytest.raises(Inhibited, match=r"newer: worker-2 \(v1\.37\.1\)"):
+        check_kubelets(kube, OLD, [nodes, step()])
 
 
 def _proposed(helm: FakeHelm, kube: FakeKube, current: KubernetesVersion) -> object:

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from upgrader.model.masked_manifest import masked_text
+from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.observed import Observed, ObservedRelease
-from upgrader.model.plan import PlannedRelease
+from upgrader.model.plan import NodeChange, Plan, PlannedNodes, PlannedRelease
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.settings import ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.planner import IntendedRelease, emulation_after, object_changes, plan_run, wanted_steps
+from upgrader.planner import IntendedRelease, emulation_after, object_changes, observed_after, plan_run, wanted_steps
 
 V136, V137 = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 
@@ -232,3 +233,13 @@ def test_charts_are_told_what_to_emulate() -> None:
 
     assert told((1, 36)) == ["1.36", "1.36", None]
     assert told(None) == [None, None, None]
+
+
+def test_forecast_knows_the_kubelets_that_a_hop_upgrades() -> None:
+    """The next hop's checks of the skew ask about the kubelets as they will be then."""
+    old, new = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
+    step = PlannedNodes(
+        NodePool("workers"), (NodeChange("worker-1", old, new),), new, NodeSource("packages"), 60.0, 1, Path("/p")
+    )
+    before = Observed(old, {"worker-1": old, "worker-2": old}, {})
+    assert observed_after(Plan(old, new, (step,)), before).kubelets == {"worker-1": new, "worker-2": old}

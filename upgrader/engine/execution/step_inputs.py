@@ -8,7 +8,7 @@ from pathlib import Path
 
 from upgrader.engine.execution.input_files import canonical, file_digests
 from upgrader.model.event import StepInput
-from upgrader.model.plan import Plan, PlannedPlaybook
+from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook
 
 __all__ = ["changed_inputs", "step_inputs"]
 
@@ -35,7 +35,8 @@ _ROLE = ("tasks", "handlers", "defaults", "vars", "meta", "library")
 
 
 def step_inputs(plan: Plan) -> tuple[StepInput, ...]:
-    """The input of each step: chart, namespace and values of a release; a playbook and what Ansible reads beside it.
+    """The input of each step: chart, namespace and values of a release; a playbook and what Ansible reads beside it;
+    what a pool's nodes get, and by which playbooks.
 
     The same on every machine with the same files, in whatever folder they are. Raises UsageError for what can't be
     read.
@@ -44,6 +45,8 @@ def step_inputs(plan: Plan) -> tuple[StepInput, ...]:
     for step in plan.steps:
         if isinstance(step, PlannedPlaybook):
             parts = _of_playbook(step.playbook)
+        elif isinstance(step, PlannedNodes):
+            parts = {**file_digests(step.playbooks, "playbooks"), "source": canonical(step.source.at(step.target))}
         else:
             values = canonical(step.spec.values)
             parts = {**file_digests(step.spec.chart, "chart"), "namespace": step.spec.namespace, "values": values}

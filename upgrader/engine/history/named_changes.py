@@ -10,9 +10,11 @@ from collections.abc import Iterable
 
 from upgrader.engine.state.run_state import StepState
 from upgrader.errors import UsageError
+from upgrader.model.cluster import Cluster
+from upgrader.model.node_settings import CONTROLLERS, NodePool, NodesSettings
 from upgrader.model.settings import BUILT_IN_CHARTS, PlaybookSettings, ReleaseSettings, StepSettings
 
-__all__ = ["check_named"]
+__all__ = ["check_named", "check_named_nodes"]
 
 _NEVER_UNINSTALLED = BUILT_IN_CHARTS
 """A run upgrades them, with whatever chart; `adopt` installs them, and only `adopt --undo` removes them."""
@@ -40,6 +42,28 @@ def check_named(step: StepState, pipeline: Iterable[StepSettings]) -> StepSettin
             "the run really installed it, keep it.",
         )
     return item
+
+
+def check_named_nodes(step: StepState, nodes: NodesSettings, cluster: Cluster) -> NodePool:
+    """The pool of `upgrader.yaml` that a journal's step is. Raises UsageError where there is none, or where the journal
+    names a node that isn't the inventory's.
+    """
+    point = step.restore_point
+    assert point is not None, "asked of a step with something to undo"
+    pool = next((item for item in nodes.pools if item.step == step.name), None)
+    if pool is None:
+        raise UsageError(
+            f"the run's journal restores nodes in step {step.name!r}, and upgrader.yaml has no such pool",
+            remedy="Restore `nodes.pools` in upgrader.yaml, and repeat this.",
+        )
+    hosts = cluster.controllers if pool.name == CONTROLLERS else cluster.workers
+    strangers = [item.node for item in point.nodes if item.node not in {host.name for host in hosts}]
+    if strangers:
+        raise UsageError(
+            f"the run's journal restores {', '.join(strangers)} in step {step.name!r}, and the inventory lacks them",
+            remedy="Add these nodes to the inventory, in the group they belong to, and repeat this.",
+        )
+    return pool
 
 
 def _by_hand(release: str) -> str:

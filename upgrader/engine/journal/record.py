@@ -38,6 +38,7 @@ _NAMES = frozenset(
         "kind",
         "folder",
         "step",
+        "node",
         "steps",
         "gate",
         "outcome",

@@ -1,0 +1,82 @@
+"""The section `nodes` of `upgrader.yaml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from upgrader.config.load import load_settings
+from upgrader.errors import ConfigError
+from upgrader.model.health_before import Share
+from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource, NodesSettings
+
+SUM = "a" * 64
+
+
+def load(folder: Path, nodes: str) -> NodesSettings | None:
+    """The settings of a file with that section."""
+    (folder / "upgrader.yaml").write_text("kubernetesVersion: v1.37.1\n" + nodes)
+    return load_settings(folder, {}).nodes
+
+
+def test_without_the_section_nodes_stay_as_they_are(tmp_path: Path) -> None:
+    """Nobody's kubelets are upgraded unasked."""
+    assert load(tmp_path, "") is None
+
+
+def test_source_is_enough(tmp_path: Path) -> None:
+    """Controllers and workers are pools of their own, one node at a time, of which none may fail."""
+    found = load(tmp_path, "nodes: {source: {kind: packages}}\n")
+    assert found == NodesSettings(NodeSource("packages"), (NodePool("controllers"), NodePool("workers")), 300.0)
+
+
+def test_every_key_is_read(tmp_path: Path) -> None:
+    """A pool's own drain replaces the section's; `workers` comes last wherever the file has it."""
+    found = load(
+        tmp_path,
+        f"""nodes:
+  source: {{kind: folder, path: "bin/{{version}}", sha256: {{v1.37.1: {{kubelet: {SUM}}}}}}}
+  readyDeadline: 2m
+  drain: {{deadline: 90s, onBlocked: skip-node}}
+  pools:
+    - {{name: workers, maxUnavailable: 10%}}
+    - {{name: gpu, selector: {{pool: gpu}}, maxUnavailable: 2, maxFailed: 1, drain: {{onBlocked: force}}}}
+""",
+    )
+    skip = DrainPolicy(90.0, "skip-node")
+    assert found == NodesSettings(
+        NodeSource("folder", str(tmp_path / "bin/{version}"), sha256={"v1.37.1": {"kubelet": SUM}}),
+        (
+            NodePool("controllers", drain=skip),
+            NodePool("gpu", {"pool": "gpu"}, Share(count=2), 1, DrainPolicy(300.0, "force")),
+            NodePool("workers", {}, Share(percent=10), drain=skip),
+        ),
+        120.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        ("nodes: {}", "source"),
+        ("nodes: {source: {kind: floppy}}", "kind"),
+        ("nodes: {source: {kind: folder}}", "a source of kind 'folder' needs key 'path'"),
+        ("nodes: {source: {kind: url, url: 'http://x'}}", "no address that starts with https://"),
+        ("nodes: {source: {kind: packages, url: 'https://x'}}", "a source of kind 'packages' has no key 'url'"),
+        ("nodes: {source: {kind: packages, sha256: {v1.37.1: {kubelet: abc}}}}", "is not a SHA-256"),
+        ("nodes: {source: {kind: packages, sha256: {new: {}}}}", "not a Kubernetes version"),
+        ("nodes: {source: {kind: packages}, pools: [{name: gpu}]}", "pool 'gpu' needs a key 'selector'"),
+        ("nodes: {source: {kind: packages}, pools: [{name: Gpu}]}", "is not a pool's name"),
+        ("nodes: {source: {kind: packages}, pools: [{name: workers, selector: {a: b}}]}", "has no key 'selector'"),
+        ("nodes: {source: {kind: packages}, pools: [{name: controllers, selector: {a: b}}]}", "one at a time"),
+        ("nodes: {source: {kind: packages}, pools: [{name: workers}, {name: workers}]}", "two pools are named"),
+        ("nodes: {source: {kind: packages}, drain: {onBlocked: pray}}", "onBlocked"),
+    ],
+)
+def test_bad_input_is_told_with_its_line(tmp_path: Path, nodes: str, told: str) -> None:
+    """The message has the file, the line and what is wrong."""
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, nodes + "\n")
+    assert told in caught.value.message
+    assert "upgrader.yaml:2" in caught.value.message

@@ -1,0 +1,81 @@
+"""Whether a node is back with a kubelet that was just started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testkit.fakes.kube import FakeKube
+from tests.unit.gates.builders import add_pod, waiting
+from upgrader.gates.kubernetes_kinds import LEASES, NODES
+from upgrader.gates.node_return import NodeReturn
+from upgrader.model.version import KubernetesVersion
+
+NEW = KubernetesVersion(1, 37, 1)
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    """One worker with a live kubelet of the new version."""
+    kube = FakeKube()
+    kube.silent_kubelets = set()
+    put(kube)
+    lease: dict[str, Any] = {"metadata": {"name": "worker-1"}, "spec": {"renewTime": "2026-01-01T00:00:00+00:00"}}
+    kube.put(LEASES, lease, "kube-node-lease")
+    return kube
+
+
+def put(kube: FakeKube, version: str = "v1.37.1", ready: str = "True") -> None:
+    """The node's status."""
+    conditions = [{"type": "Ready", "status": ready, "message": "says the kubelet"}]
+    status = {"nodeInfo": {"kubeletVersion": version}, "conditions": conditions}
+    kube.put(NODES, {"metadata": {"name": "worker-1"}, "status": status})
+
+
+def asked(kube: FakeKube, times: int = 5, unready: tuple[str, ...] = ()) -> list[str]:
+    """What is missing, each time that it is asked."""
+    missing = NodeReturn(kube, unready).back("worker-1", NEW)
+    return [missing() for _ in range(times)]
+
+
+def test_live_node_is_back_after_two_heartbeats(kube: FakeKube) -> None:
+    """The first reading may be of a heartbeat from before the restart: two later ones count."""
+    first, second, third, *_ = asked(kube)
+    assert first == "its kubelet has renewed its Lease 0 of 2 times"
+    assert second == "its kubelet has renewed its Lease 1 of 2 times"
+    assert third == ""
+
+
+def test_ready_node_with_a_dead_kubelet_is_not_back(kube: FakeKube) -> None:
+    """`Ready` outlives a kubelet for 40 s: without a heartbeat that changes it says nothing."""
+    kube.silent_kubelets = {"worker-1"}
+    assert set(asked(kube)) == {"its kubelet has renewed its Lease 0 of 2 times"}
+
+
+def test_old_version_is_not_back(kube: FakeKube) -> None:
+    """The old kubelet that was started again is not the new one."""
+    put(kube, "v1.36.3")
+    assert asked(kube)[-1] == "its kubelet reports v1.36.3"
+
+
+def test_node_that_is_not_ready_says_why(kube: FakeKube) -> None:
+    """In the words of its own condition."""
+    put(kube, ready="False")
+    assert asked(kube)[-1] == "it is not Ready (False): says the kubelet"
+    assert NodeReturn(kube).problem("worker-1") == "is not Ready (False): says the kubelet"
+
+
+def test_missing_node_is_not_back(kube: FakeKube) -> None:
+    """A node that was deleted doesn't count as healthy."""
+    kube.delete(NODES, "worker-1")
+    assert asked(kube)[-1] == "it is not in the cluster"
+    assert NodeReturn(kube).problem("worker-1") == "is not in the cluster"
+
+
+def test_critical_pods_of_the_node_must_be_ready(kube: FakeKube) -> None:
+    """A node whose pod network doesn't work is not back; what wasn't Ready before the run isn't asked for."""
+    critical = {"node": "worker-1", "daemon": True, "priority_class": "system-node-critical"}
+    name = add_pod(kube, "cilium", waiting("CrashLoopBackOff"), **critical)  # type: ignore[arg-type]
+    assert asked(kube)[-1] == f"its critical pods are not Ready: {name}"
+    assert asked(kube, unready=("DaemonSet cilium",))[-1] == ""

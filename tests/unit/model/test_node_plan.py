@@ -1,0 +1,71 @@
+"""Which nodes a run upgrades, in which step, and how many at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from upgrader.model.health_before import Share
+from upgrader.model.node_plan import NodePlanner
+from upgrader.model.node_settings import NodePool, NodeSource, NodesSettings
+from upgrader.model.observed import Observed, ObservedNode
+from upgrader.model.plan import PlannedNodes
+from upgrader.model.version import KubernetesVersion
+
+OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
+GPU = {"pool": "gpu"}
+
+
+def planned(*pools: NodePool, **nodes: ObservedNode | KubernetesVersion) -> tuple[PlannedNodes, ...]:
+    """The steps of a cluster with controller `c1` and these nodes, all of the old version unless one is given."""
+    settings = NodesSettings(NodeSource("packages"), (NodePool("controllers"), *pools, NodePool("workers")))
+    kubelets = {name: node if isinstance(node, KubernetesVersion) else OLD for name, node in nodes.items()}
+    found = {name: node if isinstance(node, ObservedNode) else ObservedNode() for name, node in nodes.items()}
+    return NodePlanner(settings, {"c1"}, NEW, Path("/playbooks")).plan(Observed(NEW, kubelets, {}, nodes=found))
+
+
+def shown(steps: tuple[PlannedNodes, ...]) -> dict[str, list[str]]:
+    """Step → its nodes."""
+    return {step.name: [str(node) for node in step.nodes] for step in steps}
+
+
+def test_controllers_come_first_and_other_workers_last() -> None:
+    """A worker is in the first pool whose labels it has; a controller is never in a pool of workers."""
+    gpu = NodePool("gpu", GPU)
+    found = planned(gpu, c1=ObservedNode(GPU), w1=ObservedNode({**GPU, "zone": "a"}), w2=ObservedNode())
+    assert list(shown(found)) == ["nodes-controllers", "nodes-gpu", "nodes-workers"]
+    assert shown(found)["nodes-controllers"] == ["c1 v1.36.3 → v1.37.1"]
+    assert shown(found)["nodes-gpu"] == ["w1 v1.36.3 → v1.37.1"]
+    assert shown(found)["nodes-workers"] == ["w2 v1.36.3 → v1.37.1"]
+
+
+def test_upgraded_nodes_are_left_alone() -> None:
+    """A pool of which all have the target, or a newer patch of it, is unchanged; its step is there all the same."""
+    controllers, workers = planned(c1=NEW, w1=KubernetesVersion(1, 37, 2), w2=OLD)
+    assert (controllers.action, controllers.summary) == ("unchanged", "nothing to change")
+    assert (workers.action, workers.summary) == ("upgrade", "1 node: v1.36.3 → v1.37.1")
+    assert [node.node for node in workers.nodes] == ["w2"]
+
+
+def test_node_that_was_left_in_the_middle_is_upgraded_whatever_it_reports() -> None:
+    """Its kubelet may be new, and the node still cordoned."""
+    settings = NodesSettings(NodeSource("packages"), (NodePool("controllers"), NodePool("workers")))
+    observed = Observed(NEW, {"w1": NEW}, {}, nodes={"w1": ObservedNode(unfinished=True)})
+    _, workers = NodePlanner(settings, {"c1"}, NEW, Path("/playbooks")).plan(observed)
+    assert [node.node for node in workers.nodes] == ["w1"]
+
+
+@pytest.mark.parametrize(
+    ("share", "at_once"), [(Share(count=1), 1), (Share(count=3), 3), (Share(percent=20), 2), (Share(percent=5), 1)]
+)
+def test_number_at_once_is_of_the_whole_pool(share: Share, at_once: int) -> None:
+    """A percentage is of all nodes of the pool, upgraded or not, rounded down, and at least one."""
+    nodes = {f"w{number}": ObservedNode(GPU) for number in range(9)}
+    steps = planned(NodePool("gpu", GPU, share), **nodes, w9=ObservedNode(GPU))
+    assert steps[1].at_once == at_once
+
+
+def test_share_never_exceeds_what_there_is() -> None:
+    """Nor is it nothing."""
+    assert (Share(count=5).at_once(3), Share(count=0).at_once(3), Share(percent=100).at_once(3)) == (3, 1, 3)

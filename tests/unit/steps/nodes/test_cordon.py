@@ -1,0 +1,67 @@
+"""Cordons and marks: one request each, whoever else changes the node."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.steps.nodes.fleet import Fleet
+from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.gates.kubernetes_kinds import NODES
+from upgrader.model.node_mark import Phase
+from upgrader.steps.nodes.cordon import Cordons
+
+
+def test_cordon_of_somebody_else_in_between_is_not_ours() -> None:
+    """Whoever cordons a node between our reading and our writing keeps that cordon: the write is repeated."""
+    fleet = Fleet("worker-1")
+    cordons = Cordons(fleet.kube, fleet.clock)
+    requests = 0
+
+    def cordon_first() -> None:
+        nonlocal requests
+        requests += 1
+        if requests == 2:  # between the first reading and the write
+            node = dict(fleet.node("worker-1"))
+            fleet.kube.put(NODES, {**node, "spec": {"unschedulable": True}})
+
+    fleet.kube.watchers.append(cordon_first)
+    cordons.cordon("worker-1", "drain")
+    cordons.release("worker-1")
+    assert fleet.node("worker-1")["spec"] == {"unschedulable": True}
+
+
+def test_phase_keeps_whose_cordon_it_is() -> None:
+    """Later phases don't forget that the first one found the node uncordoned."""
+    fleet = Fleet("worker-1")
+    cordons = Cordons(fleet.kube, fleet.clock)
+    phases: tuple[Phase, ...] = ("drain", "swap", "back")
+    for phase in phases:
+        cordons.cordon("worker-1", phase, "why")
+    now = cordons.read("worker-1")
+    assert now and now.mark and now.mark.cordoned and now.mark.phase == "back" and now.mark.why == "why"
+    cordons.release("worker-1")
+    assert not fleet.node("worker-1")["spec"] and not fleet.node("worker-1")["metadata"]["annotations"]
+
+
+def test_api_that_stays_away_is_an_error() -> None:
+    """The wait has an end."""
+    fleet = Fleet("worker-1")
+    fleet.kube.unavailable = True
+    with pytest.raises(ApiUnavailable):
+        Cordons(fleet.kube, fleet.clock).cordon("worker-1", "drain")
+    assert 100 < fleet.clock.monotonic() < 200
+
+
+def test_refusal_is_not_repeated() -> None:
+    """What the API refuses for another reason than a conflict is an error at once."""
+    fleet = Fleet("worker-1")
+
+    def forbid() -> None:
+        error = ApiError("may not")
+        error.status = 403
+        raise error
+
+    fleet.kube.watchers.append(forbid)
+    with pytest.raises(ApiError, match="may not"):
+        Cordons(fleet.kube, fleet.clock).cordon("worker-1", "drain")
+    assert fleet.clock.monotonic() == 0

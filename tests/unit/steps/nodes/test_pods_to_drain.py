@@ -1,0 +1,71 @@
+"""Which pods leave a node that is drained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from upgrader.steps.nodes.pods_to_drain import DrainedPods, pods_to_drain
+
+
+def pod(name: str = "web", owner: str = "ReplicaSet", *, namespace: str = "default", **more: Any) -> dict[str, Any]:
+    """A pod; `owner` is the kind of its controller."""
+    owners = [{"kind": owner, "name": "its", "controller": True}] if owner else []
+    meta = {"name": name, "namespace": namespace, "uid": name, "ownerReferences": owners, **more.pop("meta", {})}
+    return {"metadata": meta, "spec": more.pop("spec", {}), "status": {"phase": more.pop("phase", "Running")}}
+
+
+def names(found: DrainedPods) -> list[str]:
+    """All that leave."""
+    return [item.name for item in (*found.owned, *found.bare)]
+
+
+@pytest.mark.parametrize(
+    "stays",
+    [
+        pod(owner="DaemonSet"),
+        pod(owner="Job", phase="Succeeded"),
+        pod(owner="", phase="Failed"),
+        pod(owner="Node", meta={"annotations": {"kubernetes.io/config.mirror": "x"}}),
+    ],
+    ids=["daemon", "ended", "failed", "static"],
+)
+def test_pods_that_stay(stays: dict[str, Any]) -> None:
+    """A DaemonSet would make its pod again, a static pod has no owner in the API, and what has ended needs no node."""
+    assert not pods_to_drain([stays], controller=False)
+
+
+def test_pods_without_a_controller_are_kept_apart() -> None:
+    """Nobody makes them again."""
+    found = pods_to_drain([pod("web"), pod("alone", "")], controller=False)
+    assert [item.name for item in found.owned] == ["web"]
+    assert [item.name for item in found.bare] == ["alone"]
+
+
+def test_pod_with_an_owner_that_is_no_controller_is_bare() -> None:
+    """An owner only deletes it with itself."""
+    owned = pod(owner="", meta={"ownerReferences": [{"kind": "ConfigMap", "name": "x"}]})
+    assert pods_to_drain([owned], controller=False).bare
+
+
+PINNED = {"nodeSelector": {"node-role.kubernetes.io/control-plane": ""}}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        pod("kube-apiserver-x", namespace="kube-system", spec=PINNED),
+        pod("anything", namespace="kube-system", spec=PINNED),
+        pod("scheduler", namespace="kube-system", meta={"labels": {"app.kubernetes.io/name": "kube-scheduler"}}),
+    ],
+)
+def test_control_plane_is_never_drained(own: dict[str, Any]) -> None:
+    """On a controller, its pods stay: evicted, they would have nowhere to go, or one instance less would serve."""
+    assert not pods_to_drain([own], controller=True)
+
+
+def test_other_pods_of_a_controller_are_drained() -> None:
+    """Users' pods leave it, pinned or not; CoreDNS does, too."""
+    pods = [pod("web", spec=PINNED), pod("coredns", namespace="kube-system")]
+    assert names(pods_to_drain(pods, controller=True)) == ["web", "coredns"]

@@ -1,0 +1,360 @@
+"""The step that upgrades a pool's nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from tests.unit.steps.nodes.fleet import NEW, OLD, Fleet, Killed
+from upgrader.errors import GateFailed, RollbackFailed, StepFailed
+from upgrader.gates.kubernetes_kinds import NODES
+from upgrader.model.node_settings import DrainPolicy
+from upgrader.model.release import NodeBefore, RestorePoint
+from upgrader.steps.nodes.step import NodesInspector
+
+DONE, AS_BEFORE = str(NEW), str(OLD)
+
+
+def test_nodes_are_upgraded_one_after_the_other() -> None:
+    """Each is cordoned, drained, upgraded and uncordoned before the next one, with the gates in between."""
+    fleet = Fleet("worker-1", "worker-2")
+    fleet.step().apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": DONE, "worker-2": DONE}
+    assert fleet.ran == ["upgrade-node.yml worker-1", "upgrade-node.yml worker-2"]
+    assert fleet.pods() == set(), "a controller makes them again elsewhere"
+    assert fleet.most_cordoned == 1
+    assert fleet.notes.index("gates") > fleet.notes.index(f"worker-1: Ready with kubelet {NEW}; uncordoned")
+    assert fleet.notes.index("gates") < fleet.notes.index("worker-2: cordoned, and being drained")
+
+
+def test_batch_is_upgraded_together() -> None:
+    """As many at once as the pool allows, and no more."""
+    fleet = Fleet("worker-1", "worker-2", "worker-3")
+    fleet.step(at_once=2).apply(fleet.notes.append)
+    assert set(fleet.state().values()) == {DONE}
+    assert fleet.ran == ["upgrade-node.yml worker-1,worker-2", "upgrade-node.yml worker-3"]
+    assert fleet.most_cordoned == 2
+
+
+def test_cordon_of_somebody_else_stays() -> None:
+    """A node that an administrator has cordoned is upgraded, and is still cordoned afterwards."""
+    fleet = Fleet("worker-1")
+    fleet.kube.patch(NODES, "worker-1", {"spec": {"unschedulable": True}})
+    fleet.step().apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": f"{NEW} cordoned"}
+
+
+def test_budget_that_blocks_is_named() -> None:
+    """After the drain's deadline the node is uncordoned as it was, and the error names budget, pod and node."""
+    fleet = Fleet("worker-1", "worker-2")
+    fleet.add_budget()
+    with pytest.raises(StepFailed) as caught:
+        fleet.step(drain=DrainPolicy(30.0)).apply(fleet.notes.append)
+    told = caught.value.message
+    assert "worker-1: it was not drained within 30 s" in told
+    assert "PodDisruptionBudget default/web (minAvailable 3; 3 of 3 pods are healthy)" in told
+    assert "pod default/web-worker-1" in told
+    assert "1 of 2 nodes of the pool workers failed, and none may" in told
+    assert fleet.state() == {"worker-1": AS_BEFORE, "worker-2": AS_BEFORE}
+    assert fleet.ran == [] and fleet.pods() == {"web-worker-1", "web-worker-2"}
+
+
+def test_waiting_for_a_budget_is_told_once() -> None:
+    """While it waits, the operator is told which budget it waits for, and not again every two seconds."""
+    fleet = Fleet("worker-1")
+    fleet.add_budget()
+    with pytest.raises(StepFailed):
+        fleet.step(drain=DrainPolicy(30.0)).apply(fleet.notes.append)
+    assert len([note for note in fleet.notes if note.endswith("; waiting")]) == 1
+
+
+def test_budget_that_opens_lets_the_drain_go_on() -> None:
+    """A refused eviction is tried again until the budget allows it."""
+    fleet = Fleet("worker-1")
+    fleet.add_budget()
+
+    def open_it() -> None:
+        if fleet.clock.monotonic() > 10:
+            fleet.add_budget(1)
+
+    fleet.kube.watchers.append(open_it)
+    fleet.step().apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": DONE}
+
+
+def test_skipped_node_is_no_failure() -> None:
+    """`onBlocked: skip-node`: the node keeps its version, and the others are upgraded."""
+    fleet = Fleet("worker-1", "worker-2")
+    fleet.add_pod("alone", "worker-1")
+    fleet.step(drain=DrainPolicy(30.0, "skip-node")).apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": AS_BEFORE, "worker-2": DONE}
+    assert any("worker-1: skipped: pod default/alone" in note for note in fleet.notes)
+    assert "alone" in fleet.pods()
+
+
+def test_force_deletes_what_a_budget_keeps() -> None:
+    """`onBlocked: force`: after the deadline, pods are deleted whatever their budgets say, and those without a
+    controller are evicted.
+    """
+    fleet = Fleet("worker-1")
+    fleet.add_budget()
+    fleet.add_pod("alone", "worker-1")
+    fleet.step(drain=DrainPolicy(30.0, "force")).apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": DONE}
+    assert fleet.pods() == set()
+    assert fleet.clock.monotonic() > 30
+
+
+def test_pod_without_a_controller_is_never_evicted_unasked() -> None:
+    """It would be gone for good: the node fails at once, without a wait and without an eviction."""
+    fleet = Fleet("worker-1")
+    fleet.add_pod("alone", "worker-1")
+    with pytest.raises(StepFailed, match=r"pod default/alone on it has no controller"):
+        fleet.step().apply(fleet.notes.append)
+    assert fleet.pods() == {"alone", "web-worker-1"}
+    assert fleet.clock.monotonic() < 30
+    assert fleet.state() == {"worker-1": AS_BEFORE}
+
+
+def test_pod_that_does_not_end_is_named() -> None:
+    """An evicted pod that doesn't end is what the message says."""
+    fleet = Fleet("worker-1")
+    fleet.kube.lingering.add("web-worker-1")
+    with pytest.raises(StepFailed, match=r"these pods have not ended: default/web-worker-1"):
+        fleet.step(drain=DrainPolicy(30.0)).apply(fleet.notes.append)
+
+
+def test_node_that_loses_power_in_its_drain_is_the_cause() -> None:
+    """Its pods never end; the message says that the node no longer answers, and it is uncordoned for when it does."""
+    fleet = Fleet("worker-1")
+    fleet.kube.lingering.add("web-worker-1")
+
+    def cut_power() -> None:
+        if fleet.clock.monotonic() > 10:
+            fleet.kube.watchers.pop()
+            fleet.set_node("worker-1", OLD, ready=False)
+
+    fleet.kube.watchers.append(cut_power)
+    with pytest.raises(StepFailed, match=r"node worker-1 is not Ready \(False\): kubelet says no"):
+        fleet.step(drain=DrainPolicy(30.0)).apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": AS_BEFORE}
+    assert fleet.ran == []
+
+
+def test_node_that_is_never_ready_is_put_back() -> None:
+    """It gets its old programs, is uncordoned once it is Ready with them, and the message has its kubelet's words."""
+    fleet = Fleet("worker-1", "worker-2")
+    fleet.never_ready.add("worker-1")
+    with pytest.raises(StepFailed) as caught:
+        fleet.step().apply(fleet.notes.append)
+    told = caught.value.message
+    assert f"node worker-1 was not Ready with kubelet {NEW} within 60 s: it is not Ready (False)" in told
+    assert "its kubelet: E0101 no such flag" in told
+    assert f"its old programs were put back: it is at {OLD}, and Ready" in told
+    assert fleet.state() == {"worker-1": AS_BEFORE, "worker-2": AS_BEFORE}
+    assert fleet.ran == ["upgrade-node.yml worker-1", "restore-node.yml worker-1"]
+
+
+def test_playbook_that_fails_on_one_node_fails_that_one() -> None:
+    """The others of its batch are upgraded; what failed is put back."""
+    fleet = Fleet("worker-1", "worker-2")
+    fleet.fails["worker-2"] = "task 'Restart the kubelet': timed out"
+    with pytest.raises(StepFailed, match=r"worker-2: playbook upgrade-node\.yml: task 'Restart the kubelet'"):
+        fleet.step(at_once=2).apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": DONE, "worker-2": AS_BEFORE}
+
+
+def test_node_that_can_not_be_put_back_stays_cordoned() -> None:
+    """Nothing is placed on it, and the message says so."""
+    fleet = Fleet("worker-1")
+    fleet.never_ready.add("worker-1")
+    fleet.irreparable.add("worker-1")
+    with pytest.raises(StepFailed, match=r"it could not be put back to v1\.36\.3, and stays cordoned: .*disk full"):
+        fleet.step().apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": f"{NEW} cordoned marked"}
+
+
+def test_as_many_as_allowed_may_fail() -> None:
+    """With `maxFailed: 1`, one that fails is put back and the rest is upgraded; a second one fails the step."""
+    fleet = Fleet("worker-1", "worker-2", "worker-3")
+    fleet.never_ready.add("worker-1")
+    fleet.step(max_failed=1).apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": AS_BEFORE, "worker-2": DONE, "worker-3": DONE}
+    assert "worker-1: it failed, and keeps its old version (maxFailed: 1)" in fleet.notes
+
+    fleet = Fleet("worker-1", "worker-2", "worker-3")
+    fleet.never_ready |= {"worker-1", "worker-2"}
+    with pytest.raises(StepFailed, match="2 of 3 nodes of the pool workers failed, and 1 may"):
+        fleet.step(max_failed=1).apply(fleet.notes.append)
+    assert fleet.state()["worker-3"] == AS_BEFORE
+
+
+def test_gate_between_batches_ends_the_step() -> None:
+    """A cluster that isn't healthy after a batch loses no further node."""
+    fleet = Fleet("worker-1", "worker-2")
+
+    def unhealthy() -> None:
+        raise GateFailed("gate critical-pods failed", remedy="look")
+
+    with pytest.raises(GateFailed):
+        fleet.step(hold_gates=unhealthy).apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": DONE, "worker-2": AS_BEFORE}
+
+
+def test_check_ends_a_wait() -> None:
+    """What watches the API's clients ends a drain that disturbs them; undoing the step uncordons the node."""
+    fleet = Fleet("worker-1")
+    fleet.add_budget()
+
+    def disturbed() -> None:
+        raise StepFailed("clients are disturbed")
+
+    step = fleet.step().watched(disturbed)
+    with pytest.raises(StepFailed, match="disturbed"):
+        step.apply(fleet.notes.append)
+    fleet.step().undo(step.capture(), fleet.notes.append)
+    assert fleet.state() == {"worker-1": AS_BEFORE}
+
+
+def test_node_that_left_the_cluster_is_no_failure() -> None:
+    """A node that was removed since the plan is told of, and left out."""
+    fleet = Fleet("worker-1", "worker-2")
+    fleet.kube.delete(NODES, "worker-1")
+    fleet.names = ("worker-2",)
+    step = fleet.step()
+    fleet.names = ("worker-1", "worker-2")
+    wanted = fleet.step()
+    fleet.names = ("worker-2",)
+    wanted.apply(fleet.notes.append)
+    assert "worker-1: it is no node of the cluster any more" in fleet.notes
+    assert NodesInspector(step).inspect(None).applied
+
+
+def test_undo_returns_every_node_newest_first() -> None:
+    """Each is drained, put back and uncordoned; a node that never changed is left alone."""
+    fleet = Fleet("worker-1", "worker-2", "worker-3")
+    step = fleet.step()
+    point = step.capture()
+    assert str(point) == f"kubelet {OLD}"
+    step.apply(fleet.notes.append)
+    fleet.set_node("worker-3", OLD)
+    fleet.ran.clear()
+    step.undo(point, fleet.notes.append)
+    assert set(fleet.state().values()) == {AS_BEFORE}
+    assert fleet.ran == ["restore-node.yml worker-2", "restore-node.yml worker-1"]
+
+
+def test_undo_is_not_stopped_by_a_budget() -> None:
+    """A kubelet can be replaced under running pods: what keeps them doesn't keep the node from its old version."""
+    fleet = Fleet("worker-1")
+    step = fleet.step(drain=DrainPolicy(30.0))
+    step.apply(fleet.notes.append)
+    fleet.add_pod("web-again", "worker-1", owner="ReplicaSet")
+    fleet.add_budget()
+    step.undo(step.capture(), fleet.notes.append)
+    assert fleet.state() == {"worker-1": AS_BEFORE}
+    assert any("its old programs are put back beside the pods that are left" in note for note in fleet.notes)
+
+
+def test_undo_goes_on_past_a_node_that_fails() -> None:
+    """All that can be put back are; the error names the one that can't."""
+    fleet = Fleet("worker-1", "worker-2")
+    step = fleet.step()
+    step.apply(fleet.notes.append)
+    fleet.irreparable.add("worker-2")
+    with pytest.raises(RollbackFailed, match=r"1 of 2 nodes are not as they were:\n  worker-2: .*disk full"):
+        step.undo(step.capture(), fleet.notes.append)
+    assert fleet.state()["worker-1"] == AS_BEFORE
+
+
+def test_unreachable_api_is_waited_for() -> None:
+    """The API that is away for a while, as while its own node's kubelet is replaced, costs the step nothing."""
+    fleet = Fleet("worker-1")
+
+    def away() -> None:
+        fleet.kube.unavailable = 5 < fleet.clock.monotonic() < 40
+
+    fleet.kube.watchers.append(away)
+    fleet.kube.lingering.add("web-worker-1")
+
+    def end_the_pod() -> None:
+        if fleet.clock.monotonic() > 45:
+            fleet.kube._objects.pop(("v1", "pods", "default", "web-worker-1"), None)
+
+    fleet.kube.watchers.append(end_the_pod)
+    fleet.step().apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": DONE}
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_killed_at_any_request_it_is_completed(at_once: int) -> None:
+    """Wherever the process dies, another one completes the step: all upgraded, uncordoned, and no mark left."""
+    for lives in range(1000):
+        fleet = Fleet("worker-1", "worker-2")
+        if not dies(fleet, lives, at_once):
+            break
+        again = fleet.step(at_once=at_once)
+        if not NodesInspector(again).inspect(again.capture()).applied:
+            again.apply(fleet.notes.append)
+        assert fleet.state() == {"worker-1": DONE, "worker-2": DONE}, f"killed at request {lives}"
+        assert fleet.most_cordoned <= at_once, f"killed at request {lives}"
+    assert lives > 20
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_killed_at_any_request_it_is_undone(at_once: int) -> None:
+    """Wherever the process dies, its undo returns every node, even if it dies once in the middle as well."""
+    for lives in range(1000):
+        fleet = Fleet("worker-1", "worker-2")
+        died = dies(fleet, lives, at_once)
+        point = RestorePoint(nodes=(NodeBefore("worker-1", OLD), NodeBefore("worker-2", OLD)))
+        fleet.kube.lives = lives % 17
+        try:
+            fleet.step(at_once=at_once).undo(point, fleet.notes.append)
+        except Killed:
+            fleet.kube.lives = -1
+            fleet.step(at_once=at_once).undo(point, fleet.notes.append)
+        assert fleet.state() == {"worker-1": AS_BEFORE, "worker-2": AS_BEFORE}, f"killed at request {lives}"
+        if not died:
+            break
+
+
+def test_failure_is_completed_after_a_kill() -> None:
+    """A process that dies while it puts a failed node back leaves a mark: the next one puts it back, and says why."""
+    for lives in range(1000):
+        fleet = Fleet("worker-1")
+        fleet.never_ready.add("worker-1")
+        fleet.kube.lives = lives
+        step = fleet.step()
+        try:
+            step.apply(fleet.notes.append)
+        except Killed:
+            fleet.kube.lives = -1
+            with pytest.raises(StepFailed, match=r"was not Ready with kubelet"):
+                fleet.step().apply(fleet.notes.append)
+        except StepFailed:
+            break
+        assert fleet.state() == {"worker-1": AS_BEFORE}, f"killed at request {lives}"
+
+
+def dies(fleet: Fleet, lives: int, at_once: int) -> bool:
+    """Whether the process that applies the step dies at its nth request."""
+    fleet.kube.lives = lives
+    try:
+        fleet.step(at_once=at_once).apply(fleet.notes.append)
+    except Killed:
+        return True
+    finally:
+        fleet.kube.lives = -1
+    return False
+
+
+def test_inspection_says_how_far_it_got() -> None:
+    """What an interrupted step left is told by node and phase."""
+    fleet = Fleet("worker-1", "worker-2", "worker-3")
+    assert isinstance(fleet.clock, FakeClock)
+    fleet.set_node("worker-1", NEW)
+    fleet.step().batch.cordons.cordon("worker-2", "swap")
+    found = NodesInspector(fleet.step()).inspect(None)
+    assert not found.applied
+    assert found.found == "1 of 3 nodes are upgraded; left: worker-2 swap, worker-3 not begun"

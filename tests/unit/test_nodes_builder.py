@@ -1,0 +1,131 @@
+"""The steps of pools of nodes in a run: forward, resumed, and undone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from testkit.fakes.playbooks import FakePlaybooks
+from upgrader.engine.execution.step_inputs import step_inputs
+from upgrader.engine.state.run_state import RunState, StepState
+from upgrader.errors import UsageError
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.node_settings import NodePool, NodeSource, NodesSettings
+from upgrader.model.observed import Observed, ObservedNode
+from upgrader.model.plan import PlannedNodes
+from upgrader.model.release import NodeBefore, RestorePoint
+from upgrader.model.settings import Settings
+from upgrader.model.version import KubernetesVersion
+from upgrader.pipeline import Pipeline
+from upgrader.pipeline_builder import PipelineBuilder
+from upgrader.ports import Tools
+
+OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
+NODES = NodesSettings(NodeSource("packages"), (NodePool("controllers"), NodePool("workers")))
+POINT = RestorePoint(nodes=(NodeBefore("worker-1", OLD),))
+
+
+def builder(nodes: NodesSettings | None = NODES) -> PipelineBuilder:
+    """Of a cluster with a controller and a worker, and no releases."""
+    settings = Settings(Path("/c"), NEW, Path("/c/kubeconfig"), Path("/c/hosts.yml"), (), nodes=nodes)
+    hosts = (Host("controller-1", "10.0.0.2"),), (Host("worker-1", "10.0.0.3"),)
+    cluster = Cluster(Path("/c"), Path("/c/kubeconfig"), "demo", Path("/c/hosts.yml"), *hosts)
+    return PipelineBuilder(settings, cluster, Tools(FakeHelm(), FakeKube(), FakePlaybooks(), FakeClock(), FakeHosts()))
+
+
+def observed(controller: KubernetesVersion = OLD, worker: KubernetesVersion = OLD) -> Observed:
+    """The nodes' kubelets."""
+    kubelets = {"controller-1": controller, "worker-1": worker}
+    return Observed(NEW, kubelets, {}, nodes=dict.fromkeys(kubelets, ObservedNode()))
+
+
+def names(pipeline: Pipeline) -> list[str]:
+    """Its steps."""
+    return [item.step.name for item in pipeline.steps]
+
+
+def state(*steps: StepState) -> RunState:
+    """A run that has begun these."""
+    return RunState(steps=steps, target=NEW, current=OLD, rollback_to="")
+
+
+def test_without_the_section_there_are_no_such_steps() -> None:
+    """A run is what it was before."""
+    one = builder(None)
+    assert names(one.forward(one.plan((), observed()))) == []
+
+
+def test_programs_are_staged_before_any_change() -> None:
+    """Then the controllers, then the workers, each with the gates of the cluster."""
+    one = builder()
+    pipeline = one.forward(one.plan((), observed()))
+    assert names(pipeline) == ["stage-nodes", "nodes-controllers", "nodes-workers"]
+    assert [item.changes for item in pipeline.steps] == [False, True, True]
+    assert [run.gate.name for run in pipeline.steps[1].gates] == ["nodes", "critical-pods"]
+    assert pipeline.steps[1].step.capture() == RestorePoint(nodes=(NodeBefore("controller-1", OLD),))
+
+
+def test_pool_with_nothing_to_change_is_only_verified() -> None:
+    """A repeated run has the same steps, and changes nothing."""
+    one = builder()
+    pipeline = one.forward(one.plan((), observed(NEW, NEW)))
+    assert names(pipeline) == ["stage-nodes", "nodes-controllers", "nodes-workers"]
+    assert [item.changes for item in pipeline.steps] == [False, False, False]
+    assert [item.step.capture() for item in pipeline.steps] == [None, None, None]
+
+
+def test_resumed_run_has_the_nodes_that_it_had() -> None:
+    """A node that got its new kubelet before the interruption may still be cordoned: its step goes on."""
+    one = builder()
+    begun = StepState("nodes-workers", "applying", restore_point=POINT)
+    ended = StepState("nodes-controllers", "passed")
+    plan = one.replan(state(ended, begun), (), observed(OLD, NEW))
+    found = {step.name: [str(node) for node in step.nodes] for step in plan.steps if isinstance(step, PlannedNodes)}
+    assert found == {"nodes-controllers": [], "nodes-workers": ["worker-1 v1.36.3 → v1.37.1"]}
+
+
+def test_rollback_returns_the_nodes_of_the_journal() -> None:
+    """By the settings of the pool that upgrader.yaml has now."""
+    pipeline = builder().rollback(state(StepState("nodes-workers", "passed", restore_point=POINT)))
+    assert names(pipeline) == ["nodes-workers"]
+    assert [run.gate.name for run in pipeline.steps[0].undo_gates] == ["nodes", "critical-pods"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "step", "node", "told"),
+    [
+        (None, "nodes-workers", "worker-1", "no section `nodes`"),
+        (NODES, "nodes-gpu", "worker-1", "no such pool"),
+        (NODES, "nodes-workers", "elsewhere", "the inventory lacks them"),
+        (NODES, "nodes-workers", "controller-1", "the inventory lacks them"),
+    ],
+)
+def test_journal_is_only_followed_where_the_folder_says_the_same(
+    nodes: NodesSettings | None, step: str, node: str, told: str
+) -> None:
+    """A journal of the cluster can't have machines changed that upgrader.yaml and the inventory don't name."""
+    point = RestorePoint(nodes=(NodeBefore(node, OLD),))
+    with pytest.raises(UsageError, match=told):
+        builder(nodes).rollback(state(StepState(step, "passed", restore_point=point)))
+
+
+def test_inputs_of_a_pool_are_its_source_and_the_playbooks() -> None:
+    """A run that is resumed with other programs, or other playbooks, says so."""
+    plan = builder().plan((), observed())
+    other = replace(NODES, source=NodeSource("url", url="https://x"))
+    digests = {item.step: item.digest for item in step_inputs(plan)}
+    changed = {item.step: item.digest for item in step_inputs(builder(other).plan((), observed()))}
+    assert set(digests) == {"nodes-controllers", "nodes-workers"}
+    assert all(digests[name] != changed[name] for name in digests)
+
+
+def test_digest_of_a_plan_tells_nodes_apart() -> None:
+    """Equal digests mean the same run from the same start."""
+    one = builder()
+    assert one.plan((), observed()).digest != one.plan((), observed(NEW)).digest

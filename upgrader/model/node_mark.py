@@ -1,0 +1,57 @@
+"""The mark of a node that is being upgraded: how far it got, in an annotation of its own Node.
+
+It is written with the cordon in one request, and removed with it in one, so that whoever finds a node knows whether it
+was cordoned for its upgrade, and what is left to do, without a memory of the run that began it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+__all__ = ["MARK", "NodeMark", "Phase"]
+
+MARK = "upgrader.io/node-upgrade"
+"""The annotation."""
+
+Phase = Literal["drain", "swap", "back"]
+"""`drain`: cordoned, nothing of it is changed. `swap`: its programs may be the old or the new ones. `back`: it failed,
+and the old ones are put back.
+"""
+_WHY_CHARACTERS = 1000
+
+
+@dataclass(frozen=True)
+class NodeMark:
+    """How far the upgrade of a node got."""
+
+    phase: Phase
+    cordoned: bool
+    """Whether the upgrade cordoned it; False: it was cordoned before, and stays so."""
+    why: str = ""
+    """Why it failed; only of `back`."""
+
+    def text(self) -> str:
+        """As the annotation has it."""
+        fields = {"phase": self.phase, "cordoned": self.cordoned}
+        return json.dumps({**fields, "why": self.why[:_WHY_CHARACTERS]} if self.why else fields)
+
+    @classmethod
+    def of(cls, node: Mapping[str, Any]) -> NodeMark | None:
+        """A node's; None where it has none.
+
+        One that can't be read says only that its upgrade has begun: it is begun again, and a cordon that nobody can be
+        asked about stays.
+        """
+        text = (node["metadata"].get("annotations") or {}).get(MARK)
+        if text is None:
+            return None
+        try:
+            found = json.loads(text)
+            if found["phase"] in get_args(Phase):
+                return cls(found["phase"], found["cordoned"] is True, str(found.get("why", "")))
+        except (ValueError, KeyError, TypeError):
+            pass
+        return cls("drain", cordoned=False)

@@ -1,0 +1,62 @@
+"""Which nodes a run upgrades: each pool's, from the versions that their kubelets report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.model.node_settings import CONTROLLERS, WORKERS, NodePool, NodesSettings
+from upgrader.model.observed import Observed, ObservedNode
+from upgrader.model.plan import NodeChange, PlannedNodes
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["NodePlanner"]
+
+
+@dataclass(frozen=True)
+class NodePlanner:
+    """Plans the steps of all pools. `controllers`: the inventory's; `playbooks`: the folder of the built-in ones."""
+
+    settings: NodesSettings
+    controllers: Collection[str]
+    target: KubernetesVersion
+    playbooks: Path
+
+    def plan(self, observed: Observed) -> tuple[PlannedNodes, ...]:
+        """A step for each pool, also for one in which nothing changes: a run that is resumed has the same steps.
+
+        A node that an interrupted run left in the middle is upgraded again, whatever version it has.
+        """
+        members = self._members(observed.nodes)
+        return tuple(self._step(pool, members[pool.name], observed) for pool in self.settings.pools)
+
+    def _members(self, nodes: Mapping[str, ObservedNode]) -> Mapping[str, list[str]]:
+        """Pool → its nodes, by name; the first pool whose labels a node has is its own."""
+        members: dict[str, list[str]] = {pool.name: [] for pool in self.settings.pools}
+        for name, node in sorted(nodes.items()):
+            members[self._pool_of(name, node)].append(name)
+        return members
+
+    def _pool_of(self, name: str, node: ObservedNode) -> str:
+        if name in self.controllers:
+            return CONTROLLERS
+        pools = (pool for pool in self.settings.pools if pool.selector)
+        return next((pool.name for pool in pools if pool.selector.items() <= node.labels.items()), WORKERS)
+
+    def _changes(self, names: list[str], observed: Observed) -> Iterator[NodeChange]:
+        for name in names:
+            before, unfinished = observed.kubelets[name], observed.nodes[name].unfinished
+            if before < self.target or unfinished:
+                yield NodeChange(name, before, self.target)
+
+    def _step(self, pool: NodePool, names: list[str], observed: Observed) -> PlannedNodes:
+        return PlannedNodes(
+            pool,
+            tuple(self._changes(names, observed)),
+            self.target,
+            self.settings.source,
+            self.settings.ready_seconds,
+            pool.max_unavailable.at_once(len(names)),
+            self.playbooks,
+        )

@@ -1,0 +1,87 @@
+"""How a run upgrades nodes: the section `nodes` of `upgrader.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from upgrader.model.health_before import ONE, Share
+from upgrader.model.version import KubernetesVersion
+
+__all__ = [
+    "CONTROLLERS",
+    "WORKERS",
+    "DrainPolicy",
+    "NodePool",
+    "NodeSource",
+    "NodesSettings",
+    "OnBlocked",
+]
+
+CONTROLLERS, WORKERS = "controllers", "workers"
+"""The pools that always exist: the controllers, first and one at a time, and the workers that no other pool has."""
+
+OnBlocked = Literal["fail", "skip-node", "force"]
+"""What a drain that doesn't end leads to: the node has failed; it keeps its version; or its pods are deleted."""
+
+
+@dataclass(frozen=True)
+class DrainPolicy:
+    """How long a drain may take, and what follows if it takes longer."""
+
+    deadline_seconds: float = 300.0
+    on_blocked: OnBlocked = "fail"
+
+
+@dataclass(frozen=True)
+class NodePool:
+    """Nodes that are upgraded in one step, a batch at a time."""
+
+    name: str
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """The labels that its nodes have; `controllers` and `workers` have none."""
+    max_unavailable: Share = ONE
+    """How many of its nodes are upgraded at once."""
+    max_failed: int = 0
+    """How many of its nodes may fail, and stay at their old version, without failing the run."""
+    drain: DrainPolicy = DrainPolicy()
+
+    @property
+    def step(self) -> str:
+        """The name of its step."""
+        return f"nodes-{self.name}"
+
+
+@dataclass(frozen=True)
+class NodeSource:
+    """Where nodes get their programs from. `path` and `url` may contain `{version}`."""
+
+    kind: Literal["packages", "folder", "url"]
+    path: str = ""
+    """The folder on this machine, absolute; only of `folder`."""
+    url: str = ""
+    sha256: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Version → program → SHA-256; only of `folder` and `url`."""
+
+    def knows(self, version: KubernetesVersion) -> bool:
+        """Whether it has a kubelet of that version that can be verified; programs without a SHA-256 are left alone."""
+        return self.kind == "packages" or "kubelet" in self.sha256.get(str(version), {})
+
+    def at(self, version: KubernetesVersion) -> Mapping[str, Any]:
+        """As the playbooks take it."""
+        if self.kind == "packages":
+            return {"kind": self.kind}
+        key, place = ("path", self.path) if self.kind == "folder" else ("url", self.url)
+        sums = dict(self.sha256.get(str(version), {}))
+        return {"kind": self.kind, key: place.replace("{version}", str(version)), "sha256": sums}
+
+
+@dataclass(frozen=True)
+class NodesSettings:
+    """The pools in the order of their steps: `controllers` first, `workers` last."""
+
+    source: NodeSource
+    pools: tuple[NodePool, ...]
+    ready_seconds: float = 300.0
+    """How long a node may take to be Ready with its new kubelet."""

@@ -1,0 +1,122 @@
+"""Builds the steps of the pools of nodes, forward from a plan and backward from a journal."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from upgrader.config.playbooks import playbooks_folder
+from upgrader.engine.execution.gatekeeper import hold_all
+from upgrader.engine.history.named_changes import check_named_nodes
+from upgrader.engine.state.run_state import StepState
+from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.node_return import NodeReturn
+from upgrader.gates.release_gates import GateCatalog
+from upgrader.model.cluster import Cluster
+from upgrader.model.event import Event
+from upgrader.model.node_plan import NodePlanner
+from upgrader.model.node_settings import NodeSource, NodesSettings
+from upgrader.model.observed import Observed
+from upgrader.model.plan import NodeChange, Plan, PlannedNodes
+from upgrader.model.version import KubernetesVersion
+from upgrader.pipeline import PipelineStep
+from upgrader.ports import Tools
+from upgrader.steps.nodes.batch import Batch
+from upgrader.steps.nodes.cordon import Cordons
+from upgrader.steps.nodes.drain import Drain
+from upgrader.steps.nodes.kubelet_log import KubeletLog
+from upgrader.steps.nodes.node_playbooks import NodePlaybooks
+from upgrader.steps.nodes.stage import StageNodesStep
+from upgrader.steps.nodes.step import NodesInspector, NodesStep
+from upgrader.steps.verify import VerifyStep
+
+__all__ = ["NodesBuilder"]
+
+
+class _Unheard:
+    """Between two batches, only a gate that fails is told of."""
+
+    def emit(self, event: Event) -> None:
+        """Nobody listens."""
+
+
+@dataclass(frozen=True)
+class NodesBuilder:
+    """Builds the steps of one cluster's pools."""
+
+    settings: NodesSettings
+    cluster: Cluster
+    tools: Tools
+    gates: GateCatalog
+    patience_seconds: float
+    """How long an API that doesn't answer is waited for between two batches."""
+
+    def plan(self, observed: Observed, target: KubernetesVersion) -> tuple[PlannedNodes, ...]:
+        """A step for each pool."""
+        return NodePlanner(self.settings, self._controllers, target, playbooks_folder()).plan(observed)
+
+    def replan(self, planned: PlannedNodes, begun: StepState | None) -> PlannedNodes:
+        """The same step, of the nodes that it had when it began."""
+        if begun is None:
+            return planned
+        if begun.restore_point is None:
+            return replace(planned, nodes=())
+        check_named_nodes(begun, self.settings, self.cluster)
+        nodes = (NodeChange(item.node, item.version, planned.target) for item in begun.restore_point.nodes)
+        return replace(planned, nodes=tuple(nodes))
+
+    def stage(self, plan: Plan) -> PipelineStep:
+        """What comes before every change, for all pools; a run that is resumed has it, too, whatever is left."""
+        nodes = [node.node for step in plan.steps if isinstance(step, PlannedNodes) for node in step.nodes]
+        playbooks = self._playbooks(self.settings.source, plan.target)
+        return PipelineStep(StageNodesStep(playbooks, nodes), (), (), changes=False)
+
+    def forward(self, planned: PlannedNodes) -> PipelineStep:
+        """The step of a pool, with the gates of the cluster."""
+        if planned.action == "unchanged":
+            return PipelineStep(VerifyStep(planned.name), self.gates.of_cluster(), (), changes=False)
+        step = self._step(planned)
+        return PipelineStep(
+            step, self.gates.of_cluster(), self.gates.of_controllers(), NodesInspector(step), watched=step.watched
+        )
+
+    def undo(self, begun: StepState, target: KubernetesVersion) -> PipelineStep:
+        """The same, of which only the undo is left. Raises UsageError where upgrader.yaml has no such pool."""
+        pool = check_named_nodes(begun, self.settings, self.cluster)
+        assert begun.restore_point is not None
+        nodes = tuple(NodeChange(item.node, item.version, target) for item in begun.restore_point.nodes)
+        at_once = pool.max_unavailable.at_once(len(nodes))
+        settings = self.settings
+        step = self._step(
+            PlannedNodes(pool, nodes, target, settings.source, settings.ready_seconds, at_once, playbooks_folder())
+        )
+        return PipelineStep(step, (), self.gates.of_controllers(), NodesInspector(step))
+
+    @property
+    def _controllers(self) -> Collection[str]:
+        return frozenset(host.name for host in self.cluster.controllers)
+
+    def _step(self, planned: PlannedNodes) -> NodesStep:
+        tools = self.tools
+        before = self.gates.health_before
+        watch = NodeReturn(tools.kube, before.unready if before else ())
+        machines = {host.name: host for host in (*self.cluster.controllers, *self.cluster.workers)}
+        batch = Batch(
+            cordons=Cordons(tools.kube, tools.clock),
+            drain=Drain(
+                tools.kube, tools.clock, planned.pool.drain, self._controllers, watch.problem, check=lambda: None
+            ),
+            playbooks=self._playbooks(planned.source, planned.target),
+            watch=watch,
+            log=KubeletLog(tools.hosts, machines).last_errors,
+            clock=tools.clock,
+            ready_seconds=planned.ready_seconds,
+        )
+        return NodesStep(planned, batch, lambda: self._hold(planned.name))
+
+    def _playbooks(self, source: NodeSource, target: KubernetesVersion) -> NodePlaybooks:
+        return NodePlaybooks(self.tools.playbooks, playbooks_folder(), self.cluster.inventory, source, target)
+
+    def _hold(self, step: str) -> None:
+        absence = ApiAbsence(self.tools.kube, self.tools.clock, self.patience_seconds)
+        hold_all(step, self.gates.of_cluster(), clock=self.tools.clock, reporter=_Unheard(), absence=absence)

@@ -1,0 +1,153 @@
+"""The nodes of the plan can be upgraded: the inventory lists them, their programs are known, nothing blocks a drain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from upgrader.model.finding import Finding
+from upgrader.model.node_settings import CONTROLLERS
+from upgrader.model.plan import PlannedNodes
+from upgrader.model.workload import selects
+from upgrader.ports import KubeObject
+from upgrader.preflight.context import PODS, PreflightContext
+from upgrader.preflight.first_few import first_few
+from upgrader.steps.nodes.kinds import BUDGETS
+from upgrader.steps.nodes.pods_to_drain import DrainedPod, pods_to_drain
+
+__all__ = ["check_node_upgrades"]
+
+_POLICY = "`nodes.drain.onBlocked` in upgrader.yaml says what a run does then"
+
+
+@dataclass
+class _Blocked:
+    """What the drain of one pool's nodes meets."""
+
+    step: PlannedNodes
+    never: dict[str, str] = field(default_factory=dict)
+    """Budget that allows no eviction, however healthy its pods are → one of its pods, and its node."""
+    now: dict[str, str] = field(default_factory=dict)
+    """The same of a budget that allows none now."""
+    bare: list[str] = field(default_factory=list)
+
+    @property
+    def fails(self) -> bool:
+        """Whether the run would fail by it."""
+        return self.step.pool.drain.on_blocked == "fail"
+
+
+def check_node_upgrades(context: PreflightContext) -> Iterator[Finding]:
+    """Nothing where the run upgrades no nodes."""
+    steps = [step for step in (context.plan.steps if context.plan else ()) if isinstance(step, PlannedNodes)]
+    changing = [step for step in steps if step.nodes]
+    if not changing:
+        return
+    yield from _inventory(context, changing)
+    yield from _source(changing[0])
+    for blocked in _blocked(context, changing):
+        yield from _drains(blocked)
+
+
+def _inventory(context: PreflightContext, steps: list[PlannedNodes]) -> Iterator[Finding]:
+    cluster = context.cluster
+    for step in steps:
+        group, hosts = ("controllers", cluster.controllers)
+        if step.pool.name != CONTROLLERS:
+            group, hosts = ("workers", cluster.workers)
+        listed = {host.name for host in hosts}
+        missing = [node.node for node in step.nodes if node.node not in listed]
+        if missing:
+            yield Finding(
+                "nodes.not-in-inventory",
+                "error",
+                f"{first_few(missing)}: a node that is upgraded, and the inventory doesn't list it",
+                "Ansible can't change its programs.",
+                f"Add it to the group `{group}` of the inventory, by the name of its node.",
+            )
+
+
+def _source(step: PlannedNodes) -> Iterator[Finding]:
+    source, target = step.source, step.target
+    if not source.knows(target):
+        yield Finding(
+            "nodes.source",
+            "error",
+            f"`nodes.source` has no SHA-256 of the kubelet {target}",
+            "A program is only installed when its checksum is known.",
+            f"Add `sha256: {{{target}: {{kubelet: …}}}}` to `nodes.source` in upgrader.yaml.",
+        )
+    elif source.kind == "folder":
+        wanted = source.at(target)
+        missing = [name for name in wanted["sha256"] if not Path(wanted["path"], name).is_file()]
+        if missing:
+            yield Finding(
+                "nodes.source",
+                "error",
+                f"{wanted['path']} has no file {', '.join(missing)}",
+                "The nodes get their programs from there.",
+                "Put the files there, or correct `nodes.source.path` in upgrader.yaml.",
+            )
+
+
+def _blocked(context: PreflightContext, steps: list[PlannedNodes]) -> tuple[_Blocked, ...]:
+    """What each pool's drain meets, by one reading of the budgets and of all pods."""
+    found = tuple(_Blocked(step) for step in steps)
+    pools = {node.node: blocked for blocked in found for node in blocked.step.nodes}
+    controllers = {host.name for host in context.cluster.controllers}
+    budgets: dict[str, list[KubeObject]] = {}
+    for budget in context.kube.each(BUDGETS, at_once=500):
+        if not (budget.get("status") or {}).get("disruptionsAllowed"):
+            budgets.setdefault(budget["metadata"]["namespace"], []).append(budget)
+    for pod in context.kube.each(PODS, at_once=500):
+        node = (pod.get("spec") or {}).get("nodeName", "")
+        if node in pools:
+            drained = pods_to_drain((pod,), controller=node in controllers)
+            pools[node].bare += [f"{each} on {node}" for each in drained.bare]
+            for each in drained.owned:
+                _note_budgets(pools[node], each, node, pod, budgets)
+    return found
+
+
+def _note_budgets(
+    blocked: _Blocked, pod: DrainedPod, node: str, found: KubeObject, budgets: Mapping[str, list[KubeObject]]
+) -> None:
+    if pod.ending or (found.get("status") or {}).get("phase") != "Running":
+        return
+    for budget in budgets.get(pod.namespace, ()):
+        selector, status = budget["spec"].get("selector"), budget.get("status") or {}
+        if selector is not None and selects(selector, pod.labels):
+            never = status.get("expectedPods", 0) and status.get("desiredHealthy", 0) >= status["expectedPods"]
+            name = f"{pod.namespace}/{budget['metadata']['name']}"
+            (blocked.never if never else blocked.now).setdefault(name, f"{name} (pod {pod} on {node})")
+
+
+def _drains(blocked: _Blocked) -> Iterator[Finding]:
+    pool = blocked.step.pool
+    waits = f"The drain of a node of the pool {pool.name} ends after {pool.drain.deadline_seconds:.0f} s; {_POLICY}."
+    if blocked.never:
+        yield Finding(
+            "nodes.drain-blocked",
+            "error" if blocked.fails else "warning",
+            f"these PodDisruptionBudgets never allow the drain of a node: {first_few(list(blocked.never.values()))}",
+            f"As many pods must be Ready as there are. {waits}",
+            "Set maxUnavailable to at least 1, or minAvailable to less than the number of pods, or run more of them.",
+        )
+    if blocked.now:
+        yield Finding(
+            "nodes.drain-waits",
+            "warning",
+            f"these PodDisruptionBudgets allow no eviction now: {first_few(list(blocked.now.values()))}",
+            f"Too few of their pods are Ready, or kube-controller-manager hasn't counted them. {waits}",
+            "Repair the pods that aren't Ready: kubectl get poddisruptionbudgets -A",
+        )
+    if blocked.bare:
+        lost = pool.drain.on_blocked == "force"
+        yield Finding(
+            "nodes.bare-pods",
+            "error" if blocked.fails else "warning",
+            f"pods without a controller are on nodes that are upgraded: {first_few(blocked.bare)}",
+            f"Evicted, they are gone for good. {'The policy allows that' if lost else _POLICY}.",
+            "Delete them, or have a Deployment, StatefulSet or Job make them.",
+        )

@@ -1,0 +1,165 @@
+"""Takes a batch of nodes from cordon to uncordon, and those that fail back to where they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from upgrader.model.node_mark import Phase
+from upgrader.model.node_settings import OnBlocked
+from upgrader.model.plan import NodeChange
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import Clock
+from upgrader.steps.nodes.cordon import Cordons, NodeNow
+from upgrader.steps.nodes.decision import Todo, backward, forward
+from upgrader.steps.nodes.drain import Drain
+from upgrader.steps.nodes.node_playbooks import NodePlaybooks
+from upgrader.steps.nodes.node_watch import NodeWatch
+from upgrader.wait_and_retry import wait_until
+
+__all__ = ["Batch"]
+
+Note = Callable[[str], None]
+Problems = dict[str, str]
+"""Node → why it failed."""
+
+_POLL_SECONDS = 1.0
+_INTERRUPTED = "its upgrade had failed before the run was interrupted"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The nodes of a batch go through each phase together; Ansible works on them in parallel."""
+
+    cordons: Cordons
+    drain: Drain
+    playbooks: NodePlaybooks
+    watch: NodeWatch
+    log: Callable[[str], str]
+    """What a node's kubelet wrote last."""
+    clock: Clock
+    ready_seconds: float
+
+    def upgrade(self, nodes: Sequence[NodeChange], note: Note) -> Problems:
+        """Upgrade nodes, from wherever each of them is. Those that fail are put back, and returned.
+
+        Raises ApiError where the API doesn't answer for long.
+        """
+        changes = {item.node: item for item in nodes}
+        todo = self._todo(changes, lambda now: forward(now.mark, now.version, changes[now.name].after), note)
+        before = {name: item.before for name, item in changes.items()}
+        problems = self._put_back({name: self._why(name) for name in _having(todo, "put-back")}, before, note)
+
+        drained, blocked = self._drained(_having(todo, "drain"), note)
+        problems |= self._undrained(blocked, before, note)
+        going = [*drained, *_having(todo, "swap")]
+        broken = self._swapped(going, {name: changes[name].after for name in going}, note)
+        return problems | self._put_back(broken, before, note)
+
+    def put_back(self, before: Mapping[str, KubernetesVersion], note: Note) -> Problems:
+        """Return nodes to these versions, from wherever each of them is. Those that can't be are returned.
+
+        What keeps a node from being drained doesn't keep it from this: a kubelet may be replaced under running pods.
+        """
+        todo = self._todo(before, lambda now: backward(now.mark, now.version, before[now.name]), note)
+        for name in _having(todo, "release"):
+            self.cordons.release(name)
+            note(f"{name}: nothing of it was changed; uncordoned")
+        drained, blocked = self._drained(_having(todo, "drain"), note)
+        for name, why in blocked.items():
+            note(f"{name}: {why}; its old programs are put back beside the pods that are left")
+        names = [*drained, *blocked, *_having(todo, "put-back")]
+        return self._restored(dict.fromkeys(names, "the run is rolled back"), before, note)
+
+    def _todo(self, names: Mapping[str, object], decide: Callable[[NodeNow], Todo], note: Note) -> Mapping[str, Todo]:
+        found: dict[str, Todo] = {}
+        for name in names:
+            now = self.cordons.read(name)
+            if now is None:
+                note(f"{name}: it is no node of the cluster any more")
+            else:
+                found[name] = decide(now)
+        return found
+
+    def _why(self, name: str) -> str:
+        now = self.cordons.read(name)
+        return (now.mark.why if now and now.mark else "") or _INTERRUPTED
+
+    def _drained(self, names: Sequence[str], note: Note) -> tuple[list[str], Mapping[str, str]]:
+        """Cordon and drain; returns those that are drained, and the others with why."""
+        self._enter(names, "drain", note, "cordoned, and being drained")
+        blocked = self.drain.run(names, note) if names else {}
+        return [name for name in names if name not in blocked], blocked
+
+    def _undrained(self, blocked: Mapping[str, str], before: Mapping[str, KubernetesVersion], note: Note) -> Problems:
+        """Nothing of them was changed, so that they only have to be uncordoned."""
+        problems = {}
+        policy: OnBlocked = self.drain.policy.on_blocked
+        for name, why in blocked.items():
+            self.cordons.release(name)
+            text = f"{why}; nothing of it was changed, and it is uncordoned again, at {before[name]}"
+            if policy == "skip-node":
+                note(f"{name}: skipped: {text}")
+            else:
+                note(f"{name}: {text}")
+                problems[name] = text
+        return problems
+
+    def _swapped(self, names: Sequence[str], after: Mapping[str, KubernetesVersion], note: Note) -> Mapping[str, str]:
+        """Swap the programs of drained nodes, and uncordon those that are back; returns the others with why."""
+        self._enter(names, "swap", note, "its programs are being replaced")
+        broken = self.playbooks.upgrade(names)
+        waiting = {name: after[name] for name in names if name not in broken}
+        late = self._await(waiting, note)
+        return {**broken, **{name: f"{why}\n    its kubelet: {self.log(name)}" for name, why in late.items()}}
+
+    def _put_back(self, broken: Mapping[str, str], before: Mapping[str, KubernetesVersion], note: Note) -> Problems:
+        for name, why in broken.items():
+            note(f"{name}: {why}; its old programs are put back")
+        kept = self._restored(broken, before, note)
+        back = {name: f"its old programs were put back: it is at {before[name]}, and Ready" for name in broken}
+        return {name: f"{why}\n    {kept.get(name, back[name])}" for name, why in broken.items()}
+
+    def _restored(self, names: Mapping[str, str], before: Mapping[str, KubernetesVersion], note: Note) -> Problems:
+        """Put the old programs back (`names`: why), and uncordon the nodes that are Ready with them; returns the others
+        with what keeps them.
+        """
+        for name, why in names.items():
+            self.cordons.cordon(name, "back", why)
+        broken = self.playbooks.restore(tuple(names))
+        late = self._await({name: before[name] for name in names if name not in broken}, note)
+        return {
+            name: f"it could not be put back to {before[name]}, and stays cordoned: {problem}"
+            for name, problem in {**broken, **late}.items()
+        }
+
+    def _enter(self, names: Sequence[str], phase: Phase, note: Note, text: str) -> None:
+        for name in names:
+            self.cordons.cordon(name, phase)
+            note(f"{name}: {text}")
+
+    def _await(self, versions: Mapping[str, KubernetesVersion], note: Note) -> Problems:
+        """Uncordon each node as soon as it is back; returns those that are not in time, with what is missing."""
+        questions = {name: self.watch.back(name, version) for name, version in versions.items()}
+        left = dict.fromkeys(versions, "")
+
+        def missing() -> str:
+            self.drain.check()
+            for name in tuple(left):
+                left[name] = questions[name]()
+                if not left[name]:
+                    self.cordons.release(name)
+                    del left[name]
+                    note(f"{name}: Ready with kubelet {versions[name]}; uncordoned")
+            return "; ".join(left.values())
+
+        why = wait_until(self.clock, missing, seconds=self.ready_seconds, interval_seconds=_POLL_SECONDS)
+        return {
+            name: f"node {name} was not Ready with kubelet {versions[name]} within {self.ready_seconds:.0f} s: "
+            f"{problem or why}"
+            for name, problem in left.items()
+        }
+
+
+def _having(todo: Mapping[str, Todo], what: Todo) -> list[str]:
+    return [name for name, item in todo.items() if item == what]

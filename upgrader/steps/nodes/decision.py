@@ -1,0 +1,46 @@
+"""What is to be done with a node, by its mark and its kubelet's version. Pure.
+
+Why an interruption loses nothing: a node's mark is written before the first change of each phase, and every phase can
+be repeated. So the mark names a phase that was reached, and whatever that phase left undone is done by doing it again.
+A mark is removed, with the cordon, in one request and only when the node is Ready: a node without one is either as it
+was before, or upgraded, and its version says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeVar
+
+from upgrader.model.node_mark import NodeMark
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["Todo", "backward", "batches", "forward"]
+
+T = TypeVar("T")
+
+Todo = Literal["nothing", "drain", "swap", "put-back", "release"]
+"""`drain` and `swap`: go on from there. `release`: nothing of it was changed: uncordon it."""
+
+
+def forward(mark: NodeMark | None, version: KubernetesVersion, target: KubernetesVersion) -> Todo:
+    """On the way to `target`."""
+    if mark is None:
+        return "nothing" if version >= target else "drain"
+    steps: dict[str, Todo] = {"drain": "drain", "swap": "swap", "back": "put-back"}
+    return steps[mark.phase]
+
+
+def backward(mark: NodeMark | None, version: KubernetesVersion, before: KubernetesVersion) -> Todo:
+    """On the way back to the version `before`."""
+    if mark is None:
+        return "nothing" if version == before else "drain"
+    if mark.phase != "drain":
+        return "put-back"
+    # A drain comes first both ways: forward, the node still has its old version.
+    return "release" if version == before else "drain"
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The items in their order, `size` at a time."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

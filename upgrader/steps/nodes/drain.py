@@ -1,0 +1,140 @@
+"""Drains nodes by the eviction API, which honours disruption budgets; with a deadline, and a policy for after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from upgrader.errors import ApiError
+from upgrader.model.node_settings import DrainPolicy
+from upgrader.ports import Clock, Kube
+from upgrader.steps.nodes.budgets import why_refused
+from upgrader.steps.nodes.kinds import PODS
+from upgrader.steps.nodes.pods_to_drain import DrainedPod, DrainedPods, pods_to_drain
+from upgrader.wait_and_retry import wait_until
+
+__all__ = ["Drain"]
+
+Note = Callable[[str], None]
+
+_POLL_SECONDS = 2.0
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Drain:
+    """Drains several nodes at once."""
+
+    kube: Kube
+    clock: Clock
+    policy: DrainPolicy
+    controllers: Collection[str]
+    problem: Callable[[str], str]
+    """What a node's conditions say against it, "" when nothing does."""
+    check: Callable[[], None]
+    """Called while it waits; ends it by raising StepFailed."""
+
+    def run(self, nodes: Sequence[str], note: Note) -> Mapping[str, str]:
+        """Drain nodes that are cordoned. Returns those that could not be drained, with why."""
+        rounds = _Rounds(self, note)
+        undrained = rounds.until_deadline(nodes)
+        if self.policy.on_blocked == "force" and undrained:
+            for name in undrained:
+                try:
+                    rounds.force(name)
+                except ApiError as error:  # what is left is told at the end of the second wait
+                    note(f"{name}: {error.message}")
+            undrained = rounds.until_deadline(tuple(undrained))
+        return undrained
+
+
+@dataclass
+class _Rounds:
+    """One drain: each round asks for the eviction of what is left."""
+
+    drain: Drain
+    note: Note
+    told: set[tuple[str, str]] = field(default_factory=set)
+    """(Node, why it waits) of what was noted, so that it is noted once."""
+
+    def until_deadline(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Those that are not drained at the deadline, or can't be, with why."""
+        drain, left, blocked = self.drain, dict.fromkeys(nodes, ""), dict[str, str]()
+
+        def missing() -> str:
+            drain.check()
+            for name in tuple(left):
+                try:
+                    pods = self._pods(name)
+                    if pods.bare and drain.policy.on_blocked != "force":
+                        blocked[name] = _bare(pods)
+                        del left[name]
+                    else:
+                        left[name] = self._round(name, pods)
+                except ApiError as error:
+                    left[name] = error.message
+                if not left.get(name, "left"):
+                    self.note(f"{name}: drained")
+                    del left[name]
+            return "; ".join(left.values())
+
+        seconds = drain.policy.deadline_seconds
+        wait_until(drain.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
+        late = f"it was not drained within {seconds:.0f} s"
+        return blocked | {name: f"{late}: {self._cause(name, why)}" for name, why in left.items()}
+
+    def force(self, name: str) -> None:
+        """Delete what could not be evicted: no budget is asked."""
+        pods = self._pods(name)
+        for pod in (*pods.owned, *pods.bare):
+            if not pod.ending:
+                self.note(f"{name}: deleting pod {pod}, which could not be evicted (onBlocked: force)")
+                self.drain.kube.delete(PODS, pod.name, pod.namespace)
+
+    def _pods(self, name: str) -> DrainedPods:
+        found = self.drain.kube.list(PODS, fields=f"spec.nodeName={name}")
+        return pods_to_drain(found, controller=name in self.drain.controllers)
+
+    def _round(self, name: str, pods: DrainedPods) -> str:
+        """Evict what may go; returns what the node still waits for."""
+        refused, ending = [], []
+        for pod in (*pods.owned, *pods.bare):
+            why = "" if pod.ending else self._evict(pod)
+            if why:
+                refused.append(why)
+            else:
+                ending.append(str(pod))
+        for why in refused:
+            if (name, why) not in self.told:
+                self.told.add((name, why))
+                self.note(f"{name}: {why}; waiting")
+        ends = [f"these pods have not ended: {', '.join(ending[:_SHOWN])}{_more(ending)}"] if ending else []
+        return "; ".join([*refused[:_SHOWN], *ends])
+
+    def _evict(self, pod: DrainedPod) -> str:
+        """Why it can't be evicted now; "" when it was."""
+        try:
+            self.drain.kube.evict(pod.name, pod.namespace, uid=pod.uid)
+        except ApiError as error:
+            return why_refused(self.drain.kube, pod, error)
+        return ""
+
+    def _cause(self, name: str, why: str) -> str:
+        """A node that no longer answers is the cause of pods that don't end."""
+        try:
+            problem = self.drain.problem(name)
+        except ApiError as error:
+            problem = error.message
+        return f"node {name} {problem}; {why}" if problem else why
+
+
+def _bare(pods: DrainedPods) -> str:
+    names = [str(pod) for pod in pods.bare]
+    return (
+        f"pod {', '.join(names[:_SHOWN])}{_more(names)} on it has no controller: evicted, it would be gone for good "
+        "(`onBlocked: force` allows that)"
+    )
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

@@ -1,0 +1,25 @@
+"""What the step asks about a node, besides its mark; the gates' own readings answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["NodeWatch"]
+
+
+class NodeWatch(Protocol):
+    """Readings of nodes. Every one raises ApiError."""
+
+    def problem(self, name: str) -> str:
+        """What a node's conditions say against it; "" when nothing does."""
+        ...
+
+    def back(self, name: str, version: KubernetesVersion) -> Callable[[], str]:
+        """Asks what is missing until a node is back with a kubelet of this version that was just started; "": nothing.
+
+        Only heartbeats that come after this call count.
+        """
+        ...

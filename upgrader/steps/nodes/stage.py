@@ -1,0 +1,35 @@
+"""The step that brings the new programs to all nodes of a plan, before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from upgrader.model.release import RestorePoint
+from upgrader.steps.nodes.node_playbooks import NodePlaybooks
+
+__all__ = ["StageNodesStep"]
+
+
+@dataclass(frozen=True)
+class StageNodesStep:
+    """A node that Ansible can't reach, or a program with a wrong checksum, ends the run before its first change."""
+
+    playbooks: NodePlaybooks
+    nodes: Sequence[str]
+    name: str = "stage-nodes"
+
+    def summary(self) -> str:
+        count = len(self.nodes)
+        if not count:
+            return "nothing to change"
+        return f"bring the programs of {self.playbooks.target} to {count} node{'s' if count > 1 else ''}"
+
+    def capture(self) -> None:
+        """Nothing that runs is changed."""
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        self.playbooks.stage(self.nodes)
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        """Nothing to undo."""

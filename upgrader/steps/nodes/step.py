@@ -1,0 +1,98 @@
+"""The step that upgrades the nodes of one pool, a batch at a time, and puts them back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from upgrader.errors import RollbackFailed, StepFailed
+from upgrader.model.plan import PlannedNodes
+from upgrader.model.release import NodeBefore, RestorePoint
+from upgrader.pipeline import Inspection
+from upgrader.steps.nodes.batch import Batch
+from upgrader.steps.nodes.decision import batches, forward
+
+__all__ = ["NodesInspector", "NodesStep"]
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class NodesStep:
+    """What is left to do is read from the nodes themselves: it can be repeated from any state."""
+
+    planned: PlannedNodes
+    batch: Batch
+    hold_gates: Callable[[], None]
+    """Waits until the cluster is healthy between two batches. Raises StepFailed."""
+
+    @property
+    def name(self) -> str:
+        return self.planned.name
+
+    def summary(self) -> str:
+        return self.planned.summary
+
+    def watched(self, check: Callable[[], None]) -> NodesStep:
+        """The same step, with a check while it waits; it ends the step by raising StepFailed."""
+        batch = self.batch
+        return replace(self, batch=replace(batch, drain=replace(batch.drain, check=check)))
+
+    def capture(self) -> RestorePoint:
+        return RestorePoint(nodes=tuple(NodeBefore(item.node, item.before) for item in self.planned.nodes))
+
+    def apply(self, note: Note) -> None:
+        failed: dict[str, str] = {}
+        for number, group in enumerate(batches(self.planned.nodes, self.planned.at_once)):
+            if number:
+                self.hold_gates()
+            failed |= self.batch.upgrade(group, note)
+            self._refuse(failed)
+        for name in failed:
+            note(f"{name}: it failed, and keeps its old version (maxFailed: {self.planned.pool.max_failed})")
+
+    def undo(self, point: RestorePoint, note: Note) -> None:
+        before = {item.node: item.version for item in point.nodes}
+        failed: dict[str, str] = {}
+        for group in batches(tuple(reversed(before)), self.planned.at_once):
+            failed |= self.batch.put_back({name: before[name] for name in group}, note)
+        if failed:
+            raise RollbackFailed(
+                f"{len(failed)} of {len(before)} nodes are not as they were:\n{_listed(failed)}",
+                remedy="Repair these nodes, then: upgrader resume. See: journalctl -u kubelet, on the node.",
+            )
+
+    def _refuse(self, failed: Mapping[str, str]) -> None:
+        pool = self.planned.pool
+        if len(failed) > pool.max_failed:
+            raise StepFailed(
+                f"{len(failed)} of {len(self.planned.nodes)} nodes of the pool {pool.name} failed, and "
+                f"{pool.max_failed or 'none'} may:\n{_listed(failed)}",
+                remedy=f"Repair what keeps {', '.join(failed)} from being upgraded, then run again; "
+                "or see `nodes.pools` in upgrader.yaml: `maxFailed`, `drain.onBlocked`.",
+            )
+
+
+@dataclass(frozen=True)
+class NodesInspector:
+    """How far an interrupted step got, by its nodes' marks and versions."""
+
+    step: NodesStep
+
+    def await_idle(self, point: RestorePoint | None, note: Note) -> None:
+        """Nothing is under way: Ansible ends with the process that started it."""
+
+    def inspect(self, point: RestorePoint | None) -> Inspection:
+        found = []
+        for item in self.step.planned.nodes:
+            now = self.step.batch.cordons.read(item.node)
+            if now is not None and forward(now.mark, now.version, item.after) != "nothing":
+                found.append(f"{item.node} {now.mark.phase if now.mark else 'not begun'}")
+        total = len(self.step.planned.nodes)
+        if not found:
+            return Inspection(True, f"all {total} nodes are upgraded")
+        return Inspection(False, f"{total - len(found)} of {total} nodes are upgraded; left: {', '.join(found)}")
+
+
+def _listed(failed: Mapping[str, str]) -> str:
+    return "\n".join(f"  {name}: {why}" for name, why in failed.items())
