@@ -22,7 +22,7 @@ from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook, PlannedRele
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.rollout_time import rollout_seconds
 from upgrader.model.settings import PlaybookSettings, Settings
-from upgrader.model.version import KubernetesVersion
+from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
 from upgrader.nodes_builder import NodesBuilder
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.planner import IntendedStep, plan_run
@@ -111,14 +111,23 @@ class PipelineBuilder:
         steps = (step for step in state.rollback_order if step.to_undo)
         return Pipeline(tuple(self._undo(step, state.current, state.target) for step in steps))
 
-    def plan(self, intended: Sequence[IntendedStep], observed: Observed, emulated: Minor | None = None) -> Plan:
+    def plan(
+        self,
+        intended: Sequence[IntendedStep],
+        observed: Observed,
+        emulated: Minor | None = None,
+        then: KubernetesVersion | None = None,
+    ) -> Plan:
         """What a run would change: the pipeline, and then the nodes, if upgrader.yaml has them upgraded.
 
         While the API server is to emulate an older minor, no kubelet gets ahead of that: the run may be undone later.
+        `then`: the version of the next of several hops; nodes are drained before that only where it needs it.
         """
         target = self.settings.target
         plan = plan_run(intended, observed, target, emulated)
         nodes = self.nodes.plan(observed, target) if self.nodes and emulated is None else ()
+        if then is not None and all(then.minors_after(each) <= KUBELET_MINORS for each in observed.kubelets.values()):
+            nodes = ()
         return replace(plan, steps=(*plan.steps, *nodes))
 
     def replan(
@@ -130,7 +139,9 @@ class PipelineBuilder:
         revision.
         """
         now = self.plan(intended, observed, emulated)
-        steps = tuple(self._as_planned(step, state) for step in now.steps)
+        # A hop that left the nodes to a later one leaves them where it is resumed, too.
+        meant = (step for step in now.steps if not isinstance(step, PlannedNodes) or step.name in state.planned)
+        steps = tuple(self._as_planned(step, state) for step in meant)
         return replace(now, current=state.current or observed.server, steps=steps)
 
     def _as_planned(self, step: PlannedStep, state: RunState) -> PlannedStep:

@@ -90,7 +90,7 @@ def test_an_interrupted_copy_is_made_again(tmp_path: Path) -> None:
 
 
 def test_a_pod_keeps_the_files_that_it_began_with(prepared: Path) -> None:
-    """An upgrade changes the ConfigMap before the next pod is ready: the probes of the old one mustn't run its files."""
+    """An upgrade changes the ConfigMap before the next pod is ready: the old one's probes mustn't run its files."""
     assert (prepared / "files" / "proxy.sh").read_text() == SCRIPT.with_name("proxy.sh").read_text()
     (prepared / "files" / "proxy.sh").write_text("of before")
     assert _prepare(prepared).returncode == 0

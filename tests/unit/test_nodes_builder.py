@@ -52,7 +52,8 @@ def names(pipeline: Pipeline) -> list[str]:
 
 def state(*steps: StepState) -> RunState:
     """A run that has begun these."""
-    return RunState(steps=steps, target=NEW, current=OLD, rollback_to="")
+    planned = tuple(step.name for step in steps)
+    return RunState(steps=steps, planned=planned, target=NEW, current=OLD, rollback_to="")
 
 
 def test_without_the_section_there_are_no_such_steps() -> None:
@@ -129,3 +130,21 @@ def test_digest_of_a_plan_tells_nodes_apart() -> None:
     """Equal digests mean the same run from the same start."""
     one = builder()
     assert one.plan((), observed()).digest != one.plan((), observed(NEW)).digest
+
+
+def test_hop_on_the_way_leaves_the_nodes_to_a_later_one() -> None:
+    """Nodes are drained where the next hop would leave a kubelet too far behind, and at the end; not for each minor."""
+    one = builder()
+
+    def drained(then: KubernetesVersion | None) -> bool:
+        return any(isinstance(step, PlannedNodes) for step in one.plan((), observed(), then=then).steps)
+
+    assert OLD.minor == 36
+    assert [drained(KubernetesVersion(1, minor, 0)) for minor in (38, 39, 40)] == [False, False, True]
+    assert drained(None)
+
+
+def test_resumed_hop_leaves_the_nodes_as_it_did_before() -> None:
+    """What comes after a hop isn't in its journal: which steps it had, is."""
+    begun = replace(state(), planned=("kube-apiserver",), rollback_to=None)
+    assert builder().replan(begun, (), observed()).steps == ()

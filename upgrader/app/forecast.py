@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from upgrader.app.wiring import Session
 from upgrader.errors import HelmError
@@ -36,11 +37,11 @@ def forecast(
 ) -> Iterator[Forecast]:
     """The hops after `first`, each from what the one before it leaves behind. Raises HelmError or ApiError."""
     plan = first
-    for version in later:
+    for version, then in zip_longest(later, later[1:]):
         observed = observed_after(plan, observed)
         there = session.at(version)
         try:
-            plan = there.plan(observed, last=version == later[-1])
+            plan = there.plan(observed, then)
         except HelmError as error:
             raise type(error)(
                 f"the hop to {version}, after {plan.target}, can't be planned: {error.message}",

@@ -205,7 +205,7 @@ class _Planned:
             path = (observed.server, *path)
         first, *later = path[:most]
         there = session.at(first)
-        return cls(there, observed, there.plan(observed, last=not later), tuple(later))
+        return cls(there, observed, there.plan(observed, later[0] if later else None), tuple(later))
 
     def checked(self, skips: Skips) -> CheckedPlan:
         """With what every check finds, and what is known of the later hops."""

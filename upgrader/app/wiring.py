@@ -133,13 +133,13 @@ class Session:
         """Read from the cluster what the pipeline needs to know."""
         return observe(self.tools.kube, self.tools.helm, wanted_releases(self.settings))
 
-    def plan(self, observed: Observed, *, last: bool = True) -> Plan:
+    def plan(self, observed: Observed, then: KubernetesVersion | None = None) -> Plan:
         """What a run would change. Raises HelmError for values that a chart's schema refuses.
 
-        `last`: whether the run is the last of several hops.
+        `then`: the version of the hop after it; None: it is the last one.
         """
-        emulated = emulation_after(self.settings, observed, last=last)
-        return self.builder.plan(self.intended(emulated), observed, emulated)
+        emulated = emulation_after(self.settings, observed, last=then is None)
+        return self.builder.plan(self.intended(emulated), observed, emulated, then)
 
     def intended(self, emulated: Minor | None) -> tuple[IntendedStep, ...]:
         """The pipeline as it should be at the target, each chart rendered; `emulated`: the minor that it emulates."""

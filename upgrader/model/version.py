@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from upgrader.errors import UsageError
 
-__all__ = ["KubernetesVersion"]
+__all__ = ["KUBELET_MINORS", "KubernetesVersion"]
+
+KUBELET_MINORS = 3
+"""How many minor versions a kubelet may be behind the API server."""
 
 _PATTERN = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:[-+].*)?")
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from upgrader.errors import UpgraderError
 from upgrader.model.finding import Finding
-from upgrader.model.version import KubernetesVersion
+from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
 from upgrader.model.workload import Pod
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import COMPONENTS, DAEMONSETS, SYSTEM, PreflightContext
-from upgrader.preflight.version_skew import KUBELET_MINORS
 
 __all__ = ["check_components"]
 

@@ -7,13 +7,10 @@ from collections.abc import Iterator
 from upgrader.model.api_lifecycle import newest_known
 from upgrader.model.emulation import minor_text
 from upgrader.model.finding import Finding
-from upgrader.model.version import KubernetesVersion
+from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 
-__all__ = ["KUBELET_MINORS", "OLDEST", "check_controller_kubelets", "check_target", "check_version"]
-
-KUBELET_MINORS = 3
-"""How many minor versions a kubelet may be behind the API server."""
+__all__ = ["OLDEST", "check_controller_kubelets", "check_target", "check_version"]
 
 OLDEST = KubernetesVersion(1, 32, 0)
 """The oldest version that upgrader and its charts are made for, also of the controllers' kubelets."""
