@@ -38,9 +38,18 @@ class Bundle:
     _entries: dict[str, Entry]
 
     def content(self, images: BundledImages) -> Iterator[bytes]:
-        """An image archive, piece by piece. Raises UsageError at its end where the file was changed meanwhile."""
+        """An image archive, piece by piece. Raises UsageError, at its end at the latest, where the file has changed."""
         digest = hashlib.sha256()
-        for chunk in _chunks(self._file, self._entries[images.file]):
+        chunks = _chunks(self._file, self._entries[images.file])
+        while True:
+            try:
+                chunk = next(chunks, b"")
+            except (NotATar, OSError) as error:
+                raise UsageError(
+                    f"{self.path}: {images.file} can't be read any more: {error}", remedy=_REMEDY
+                ) from error
+            if not chunk:
+                break
             digest.update(chunk)
             yield chunk
         if digest.hexdigest() != images.sha256:

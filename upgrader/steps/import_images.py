@@ -81,10 +81,8 @@ class ImportImagesStep:
             there = set(self.hosts.run(node, [*_CTR, "ls", "-q"], timeout_seconds=_LIST_SECONDS).stdout.split())
             lacking = [item for item in archives if not there.issuperset(item.names)]
             for item in lacking:
-                content = b"".join(self.bundle.content(item))
-                self.hosts.run(
-                    node, [*_CTR, "import", "-"], stdin=content, timeout_seconds=self.settings.deadline_seconds
-                )
+                content, seconds = self.bundle.content(item), self.settings.deadline_seconds
+                self.hosts.run(node, [*_CTR, "import", "-"], stdin=content, timeout_seconds=seconds)
         except (HostError, UsageError) as error:
             what = f"images could not be imported on {node.name}: {error.message}"
             remedy = error.remedy or "The nodes need containerd with its program ctr, and room on their disks."

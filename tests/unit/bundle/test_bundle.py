@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import re
 import tarfile
 from collections.abc import Callable
@@ -114,6 +115,14 @@ def test_changed_while_it_is_read(bundle: Path) -> None:
         with bundle.open("r+b") as file:
             file.write(content)
         with pytest.raises(UsageError, match="was changed while it was read"):
+            b"".join(found.content(found.index.images[0]))
+
+
+def test_cut_off_while_it_is_read(bundle: Path) -> None:
+    """Whoever receives the archive must not take a part for the whole."""
+    with open_bundle(bundle) as found:
+        os.truncate(bundle, 600)
+        with pytest.raises(UsageError, match="can't be read any more"):
             b"".join(found.content(found.index.images[0]))
 
 
