@@ -117,6 +117,7 @@ _OF_FILES = "It reads files, charts and tables, and asks no cluster."
 _OF_SSH = "It needs a controller that SSH doesn't reach, or reaches otherwise."
 _OF_OTHERS = "It needs another version of etcd, which no lab has."
 _OF_THE_LAB = "To make it fire, the tests' own control plane would have to break."
+_OF_WORKERS = "It needs a worker that a plan upgrades, and the contract tests' lab has none."
 UNIT_TESTS_ONLY: dict[str, str] = {
     **dict.fromkeys(("charts.dependency", "charts.refused", "charts.remote", "files.invalid"), _OF_FILES),
     **dict.fromkeys(("files.not-opened", "flags.deprecated", "flags.no-data", "flags.removed"), _OF_FILES),
@@ -134,6 +135,8 @@ UNIT_TESTS_ONLY: dict[str, str] = {
     **dict.fromkeys(("checkpointer.not-ready", "etcd.unhealthy", "etcd.unknown"), _OF_THE_LAB),
     **dict.fromkeys(("instances.proxied", "instances.unreachable"), _OF_THE_LAB),
     **dict.fromkeys(("networks.service-room", "networks.service-room-unknown"), _OF_THE_LAB),
+    **dict.fromkeys(("nodes.bare-pods", "nodes.drain-blocked", "nodes.drain-waits"), _OF_WORKERS),
+    **dict.fromkeys(("nodes.not-in-inventory", "nodes.source"), _OF_WORKERS),
     "version.emulating": "It needs a control plane that emulates another minor.",
     "apis.requested-removed": "It needs an API that the next minor removes; at times there is none.",
     "apis.requests-unknown": "It needs credentials that may list APIServices, and may not read /metrics.",
