@@ -18,6 +18,8 @@ _EVENTS = Kind("v1", "events")
 _SELECTOR = ",".join(f"{key}={value}" for key, value in LABELS.items())
 
 _POLL_SECONDS = 1.0
+_LEFT_BEHIND_SECONDS = 60.0
+"""How much longer than the step waits a pod may live: a kubelet that ended it first would hide what it waited for."""
 _RETRY_SECONDS = 2.0
 _NOTE_SECONDS = 15.0
 _GIVE_UP_SECONDS = 60.0
@@ -91,7 +93,7 @@ class ImagePulls:
         return done
 
     def _create(self, pull: _NodePull) -> None:
-        seconds = self.settings.deadline_seconds
+        seconds = self.settings.deadline_seconds + _LEFT_BEHIND_SECONDS
         for pod in pull.pods:
             try:
                 retry(
