@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from upgrader.ports import Kind
 _PODS = Kind("v1", "pods")
 _PULLERS = "app.kubernetes.io/name=upgrader-image-puller"
 _CTR = ("ctr", "-n", "k8s.io", "images")
-_IMAGE = "upgrader.test/bundled:1"
+_IMAGE = f"upgrader.test/bundled:{secrets.token_hex(3)}"
+"""Of its own for each run of the tests: a node's list of images is up to 10 s old."""
 _EXPORTED = "/root/bundled.tar"
 _DEPLOYMENT = f"""apiVersion: apps/v1
 kind: Deployment
