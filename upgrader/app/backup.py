@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
@@ -46,15 +46,13 @@ def prove_backup(folder: Path, backup: BackupFile, front_end: FrontEnd) -> Backu
 
 @contextmanager
 def unless_locked(session: Session, front_end: FrontEnd) -> Iterator[None]:
-    """Hold the cluster's lock, where there is an API to ask for it: backups are needed most where there is none.
+    """Hold the cluster's lock, where there is an API that gives it: backups are needed most where there is none.
 
     Raises Locked where another process works on the cluster.
     """
-    try:
-        session.brief_kube.raw("/readyz")
-    except ApiError as error:
-        front_end.notify(f"The API does not answer, so there is no lock to take: {error.message}")
-        yield
-        return
-    with cluster_lock(session, front_end, take_over=False):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(cluster_lock(session, front_end, take_over=False))
+        except ApiError as error:
+            front_end.notify(f"Working without the cluster's lock, as the API can't give it: {error.message}")
         yield

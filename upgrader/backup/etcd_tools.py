@@ -62,6 +62,17 @@ class EtcdTools:
 
         What an interrupted backup left is removed first.
         """
+        self.prepare(member, needed)
+        try:
+            yield
+        except BaseException:
+            with suppress(UpgraderError):  # the error that ended it matters more; the next one cleans up
+                self.clean(member)
+            raise
+        self.clean(member)
+
+    def prepare(self, member: EtcdMember, needed: int) -> None:
+        """Make the empty work folder, with room for `needed` bytes. What was left there is removed first."""
         self.clean(member)
         free = int(self.hosts.run(member.host, ["sh", "-c", _MAKE, "sh", member.work]).stdout)
         if free < needed + _MARGIN_BYTES:
@@ -71,13 +82,11 @@ class EtcdTools:
                 "needed; nothing was changed",
                 remedy="Free some space on that disk, or defragment etcd (etcdctl defrag).",
             )
-        try:
-            yield
-        except BaseException:
-            with suppress(UpgraderError):  # the error that ended it matters more; the next one cleans up
-                self.clean(member)
-            raise
-        self.clean(member)
+
+    def stop_control_plane(self, host: Host) -> list[str]:
+        """Stop etcd, kube-apiserver and all that would start it; the kubelet must be stopped. Returns the pods."""
+        answer = self._program(host, "stop_control_plane", seconds=_CLEAN_SECONDS)
+        return [str(name) for name in answer.get("stopped", ())]
 
     def clean(self, member: EtcdMember, *, keep_folder: bool = False) -> None:
         """End our pods, and remove the work folder."""
@@ -106,9 +115,14 @@ class EtcdTools:
         self.clean(member, keep_folder=True)
         return status, summary
 
-    def read(self, member: EtcdMember, socket: str = "", revision: int = 0) -> DataSummary:
-        """All that an etcd stores at a revision (0: now); `socket` "": the member itself, waiting for it."""
-        words = (socket, str(revision), str(_ANSWER_SECONDS))
+    def read(
+        self, member: EtcdMember, socket: str = "", *, revision: int = 0, seconds: float = _ANSWER_SECONDS
+    ) -> DataSummary:
+        """All that an etcd stores at a revision (0: now); `socket` "": the member itself.
+
+        It is waited for at most that many seconds.
+        """
+        words = (socket, str(revision), str(seconds))
         answer = self._program(member.host, "read_etcd", *words, seconds=_READ_SECONDS)
         return DataSummary(int(answer["keys"]), str(answer["digest"]), int(answer["revision"]), str(answer["uid"]))
 

@@ -17,6 +17,7 @@ class RunKind(StrEnum):
     ADOPT = "adopt"
     ADOPT_UNDO = "adopt-undo"
     RECOVER = "recover"
+    RESTORE = "restore"
 
     @property
     def command(self) -> str:
@@ -27,6 +28,7 @@ class RunKind(StrEnum):
             RunKind.ADOPT: "upgrader adopt",
             RunKind.ADOPT_UNDO: "upgrader adopt --undo",
             RunKind.RECOVER: "upgrader recover",
+            RunKind.RESTORE: "upgrader restore",
         }[self]
 
 

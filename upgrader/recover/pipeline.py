@@ -18,7 +18,7 @@ from upgrader.recover.steps.release_gate import ReleaseGate
 from upgrader.recover.steps.release_recovery import ReleaseRecoveryStep
 from upgrader.wait_and_retry import wait_until
 
-__all__ = ["ApiStep", "RecoverTools", "recover_pipeline", "recovered"]
+__all__ = ["ApiStep", "RecoverTools", "hand_over", "recover_pipeline", "recovered"]
 
 _NAMESPACE = "kube-system"
 _HEARTBEAT_SECONDS = 20.0
@@ -78,7 +78,18 @@ def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
         api_was_away=not seen.serves,
         wrong=seen.wrong,
     )
-    hand_over = HandOverStep(
+    return Pipeline(
+        (
+            PipelineStep(ApiStep(tools.recovery, seen), (), ()),
+            PipelineStep(release, (), ()),
+            hand_over(tools, replaced_wrong=bool(seen.wrong)),
+        )
+    )
+
+
+def hand_over(tools: RecoverTools, *, replaced_wrong: bool = False) -> PipelineStep:
+    """From the standby pods to kube-apiserver's own pods, and the gates behind it."""
+    step = HandOverStep(
         hosts=tools.hosts,
         helm=tools.helm,
         kube=tools.kube,
@@ -86,15 +97,9 @@ def recover_pipeline(seen: Diagnosis, tools: RecoverTools) -> Pipeline:
         cluster=tools.cluster,
         examine=tools.examine,
         recovery=tools.recovery,
-        replaced_wrong=bool(seen.wrong),
+        replaced_wrong=replaced_wrong,
     )
-    return Pipeline(
-        (
-            PipelineStep(ApiStep(tools.recovery, seen), (), ()),
-            PipelineStep(release, (), ()),
-            PipelineStep(hand_over, _gates(tools), ()),
-        )
-    )
+    return PipelineStep(step, _gates(tools), ())
 
 
 def recovered(tools: RecoverTools) -> str:

@@ -13,6 +13,7 @@ from upgrader.recover.onhost import container_facts
 from upgrader.recover.onhost.questions import Failed
 
 _MANIFESTS = "/etc/kubernetes/manifests"
+_KUBELET_SECONDS = 10.0
 _SECONDS = 60.0
 
 
@@ -22,7 +23,12 @@ def main(prefix: str, folder: str) -> None:
     try:
         for path in glob.glob(os.path.join(_MANIFESTS, glob.escape(prefix) + "*.json")):
             os.unlink(path)
-        runtime = container_facts.runtime(container_facts.socket_path(""))
+        runtime = container_facts.runtime(container_facts.socket_path(""), _SECONDS)
+        if not gone(runtime, prefix, _KUBELET_SECONDS):
+            # A kubelet that has heard of no API since its start ends no pod. Nor does it start this one again.
+            for pod in runtime.sandboxes():
+                if pod.ready and pod.name.startswith(prefix):
+                    runtime.stop(pod.id)
         if not gone(runtime, prefix, _SECONDS):
             answer["failed"] = f"the pods {prefix}… did not end within {_SECONDS:.0f} s"
         elif folder and os.path.lexists(folder):

@@ -1,0 +1,95 @@
+"""`upgrader restore`: replace a cluster's data by that of a backup."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.app.backup import open_backup, unless_locked
+from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import locked_folder
+from upgrader.app.wiring import Session, open_session
+from upgrader.backup.etcd_member import EtcdMember, read_member
+from upgrader.backup.etcd_tools import EtcdTools
+from upgrader.backup.manifest import BackupManifest
+from upgrader.backup.restore import Restoration
+from upgrader.backup.take import AUTHORITY
+from upgrader.errors import ApiError, BackupRefused, HostError
+from upgrader.model.run_kind import RunKind
+from upgrader.pipeline import Pipeline
+
+__all__ = ["ProposedRestore", "propose_restore"]
+
+_GLANCE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class ProposedRestore:
+    """A backup that was read and is this cluster's, and what a restore would do."""
+
+    manifest: BackupManifest
+    pipeline: Pipeline
+    session: Session
+    front_end: FrontEnd
+
+    def execute(self) -> FinishedRun:
+        """Execute it. The cluster's lock is held as long as there is an API to hold it in."""
+        session = self.session.without_probe()  # requests are expected to fail
+        with unless_locked(session, self.front_end):
+            # The restored lock is another one, and losing that must not stop the run in its middle.
+            return execute_run(
+                session, self.front_end, self.pipeline, kind=RunKind.RESTORE, on_failure="stop", held=None
+            )
+
+
+@contextmanager
+def propose_restore(
+    folder: Path, path: Path, identity: Path, front_end: FrontEnd, *, other_cluster: bool
+) -> Iterator[ProposedRestore]:
+    """Read the whole backup, and compare whose it is. Changes nothing.
+
+    Raises UsageError for a wrong key or file, BackupRefused where it is damaged or another cluster's.
+    """
+    backup = open_backup(path, identity)
+    manifest = backup.read()
+    with open_session(folder) as session, locked_folder(folder):
+        hosts = session.tools.hosts
+        members = tuple(read_member(hosts, host) for host in session.cluster.controllers)
+        if not other_cluster:
+            _check_cluster(session, members[0], manifest)
+        restoration = Restoration(backup, manifest, members, session.recover_tools())
+        yield ProposedRestore(manifest, restoration.pipeline(), session, front_end)
+
+
+def _check_cluster(session: Session, member: EtcdMember, manifest: BackupManifest) -> None:
+    """By the UID of kube-system, or where neither the API nor etcd tells it, by the cluster's CA."""
+    uid = _uid(session, member)
+    if uid and uid != manifest.cluster_uid:
+        raise BackupRefused(
+            f"the backup is of cluster {manifest.cluster_uid or 'unknown'}, and this is cluster {uid}; nothing was "
+            "changed",
+            remedy="Check the folder and the file. A cluster that was made anew after it lost its data has another "
+            "UID: if that is so, add --other-cluster.",
+        )
+    authority = hashlib.sha256(session.tools.hosts.read(member.host, AUTHORITY) or b"").hexdigest()
+    if not uid and authority != manifest.authority:
+        raise BackupRefused(
+            f"the backup is of a cluster with another CA than {member.host.name}'s {AUTHORITY}; nothing was changed",
+            remedy="Check the folder and the file; if they are right, add --other-cluster.",
+        )
+
+
+def _uid(session: Session, member: EtcdMember) -> str:
+    """ "" where it can't be known."""
+    try:
+        return session.cluster_uid()
+    except ApiError:
+        pass
+    try:
+        return EtcdTools(session.tools.hosts).read(member, seconds=_GLANCE_SECONDS).uid
+    except HostError:
+        return ""  # its data may be what was lost

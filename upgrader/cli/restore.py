@@ -1,0 +1,39 @@
+"""`upgrader restore`: replace the cluster's data by that of a backup."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from upgrader.app.restore import propose_restore
+from upgrader.cli.command_line import FRONT_END, IDENTITY, YES, conclude, confirm
+from upgrader.ui.backups import describe_backup
+from upgrader.ui.proposed_steps import print_steps
+
+__all__ = ["restore"]
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@IDENTITY
+@click.option("--other-cluster", is_flag=True, help="Also if the backup is of a cluster with another UID or CA.")
+@YES
+@click.pass_obj
+def restore(folder: Path, file: Path, identity: Path, other_cluster: bool, yes: bool) -> None:
+    """Replace the cluster's data by that of a backup, on all controllers. Everything since then is lost.
+
+    First the whole file is read, and its data is put on every controller beside the current and read there; until then
+    nothing is changed. Then kube-apiserver and etcd are stopped, the data is exchanged, and everything starts again:
+    the API is away for about a minute. The old data stays on the controllers. If it is interrupted, run it again. Works
+    without an API, and without etcd's data.
+
+    \b
+    Exit codes: 0 restored and healthy, 2 wrong usage or files, a damaged backup, or another cluster's, 3 a controller
+    could not be reached, 5 manual action required, 6 another run holds the lock, 130 interrupted.
+    """
+    with propose_restore(folder, file, identity, FRONT_END, other_cluster=other_cluster) as proposed:
+        click.echo(describe_backup(proposed.manifest), err=True)
+        print_steps(proposed.pipeline)
+        confirm("Replace all of this cluster's data by that backup?", yes=yes)
+        conclude(proposed.execute())
