@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from upgrader.backup.step import BackupStep, takes_backup
+from upgrader.backup.take import BackupTaker
 from upgrader.engine.history.named_changes import check_named
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import UsageError
@@ -52,6 +54,8 @@ class PipelineBuilder:
     health_before: HealthBefore | None = None
     """The cluster before the run; None where nothing is known of it."""
     memory: GateMemory = field(default_factory=GateMemory)
+    backup_taker: BackupTaker | None = None
+    """None where a minor upgrade begins without a backup."""
 
     @property
     def gates(self) -> GateCatalog:
@@ -163,6 +167,8 @@ class PipelineBuilder:
     def _preparations(
         self, plan: Plan, planned: Collection[str] | None, bundle: ImageSource | None
     ) -> Iterator[PipelineStep]:
+        if self.backup_taker is not None and takes_backup(self.backup_taker, plan, planned):
+            yield PipelineStep(BackupStep(self.backup_taker), (), (), changes=False, prepares=True)
         images = PullImagesStep.of(plan, self.tools.kube, self.tools.clock, self.settings.images)
         if images is None:
             return

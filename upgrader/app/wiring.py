@@ -86,7 +86,9 @@ class Session:
     @property
     def builder(self) -> PipelineBuilder:
         """Builds pipelines for this cluster."""
-        return PipelineBuilder(self.settings, self.cluster, self.tools, memory=self.memory)
+        return PipelineBuilder(
+            self.settings, self.cluster, self.tools, memory=self.memory, backup_taker=self.backup_taker
+        )
 
     @property
     def backup_taker(self) -> BackupTaker:
@@ -171,6 +173,7 @@ class Session:
             unreachable=self.memory.unreachable,
             examine=partial(examine_all, self.tools.hosts, self.cluster),
             ask_etcd=partial(ask_etcd, self.tools.hosts),
+            takes_backups=bool(self.settings.backup.recipients),
         )
 
     def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:

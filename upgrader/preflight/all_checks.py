@@ -9,6 +9,7 @@ from upgrader.model.finding import Finding
 from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.admission import check_admission
 from upgrader.preflight.autoscalers import check_autoscalers
+from upgrader.preflight.backups import check_backups
 from upgrader.preflight.certificates import check_certificates
 from upgrader.preflight.cluster_credentials import check_signing_requests, check_tokens
 from upgrader.preflight.component_resources import check_resources
@@ -47,6 +48,7 @@ Check = Callable[[PreflightContext], Iterator[Finding]]
 
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("version", check_version),
+    ("backup", check_backups),
     ("access", check_access),
     ("hosts", check_hosts),
     ("nodes", check_nodes),

@@ -54,6 +54,8 @@ class PreflightContext:
     """Asks each controller over SSH for what only itself knows."""
     ask_etcd: Callable[[Host, EtcdClient], Mapping[str, str] | None] = _nobody
     """Asks etcd's servers from a controller: why each isn't healthy, "" for one that is. None: it lacks the files."""
+    takes_backups: bool = False
+    """Whether a minor upgrade begins with a backup."""
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)
 
     @property

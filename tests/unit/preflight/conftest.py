@@ -109,6 +109,7 @@ class World:
             Plan(self.observed.server, self.target, tuple(map(self._planned, self.manifests)), self.emulated),
             examine=self.examine,
             ask_etcd=self.ask_etcd,
+            takes_backups=True,
         )
 
     def _planned(self, name: str) -> PlannedRelease:

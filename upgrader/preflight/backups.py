@@ -1,0 +1,24 @@
+"""A minor upgrade begins with a backup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.model.finding import Finding
+from upgrader.preflight.context import PreflightContext
+
+__all__ = ["check_backups"]
+
+
+def check_backups(context: PreflightContext) -> Iterator[Finding]:
+    """Somebody is named who can read the backup that is taken before a minor upgrade."""
+    server = context.observed.server
+    if context.takes_backups or server is None or context.target.minors_after(server) == 0:
+        return
+    yield Finding(
+        "backup.none",
+        "warning",
+        "no backup is taken before this minor upgrade",
+        "A rollback of the releases doesn't bring back what the new minor has rewritten in etcd.",
+        "Make a key pair with `age-keygen -o key.txt`, and name the public key in upgrader.yaml: backup.recipients.",
+    )
