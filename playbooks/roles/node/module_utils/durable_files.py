@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
@@ -23,6 +22,9 @@ __all__ = [
 
 _BESIDE = ".upgrader-new"
 """The suffix of a file that is being written. systemd reads no drop-in of that name."""
+
+_AT_ONCE = 4 << 20
+"""Bytes."""
 
 
 class Owner(NamedTuple):
@@ -106,11 +108,18 @@ def text_writer(text: str) -> Callable[[BinaryIO], None]:
 
 
 def copier(source: str) -> Callable[[BinaryIO], None]:
-    """Writes what is in another file, for `replace`."""
+    """Writes what is in another file, for `replace`.
+
+    A little at a time to the disk: etcd, on the same one, waits for its own few bytes until all that was written before
+    them is there, and answers nobody meanwhile.
+    """
 
     def write(stream: BinaryIO) -> None:
         with open(source, "rb") as content:
-            shutil.copyfileobj(content, stream, 1 << 20)
+            for block in iter(lambda: content.read(_AT_ONCE), b""):
+                stream.write(block)
+                stream.flush()
+                os.fdatasync(stream.fileno())
 
     return write
 
