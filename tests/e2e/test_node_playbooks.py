@@ -14,10 +14,11 @@ from testkit.node_playbooks import NodePlaybooks
 def node(upgraded_cluster: LabCluster) -> Iterator[NodePlaybooks]:
     """The controller of an upgraded cluster, whose kubelet is still the old one; it is so again afterwards."""
     playbooks = NodePlaybooks(upgraded_cluster)
-    before = playbooks.files()
+    before, etcd = playbooks.files(), upgraded_cluster.on_controller("pidof", "etcd")
     assert playbooks.kubelet() == OLD
     yield playbooks
     assert playbooks.files() == before
+    assert upgraded_cluster.on_controller("pidof", "etcd") == etcd, "no kubelet has restarted etcd"
     until("the old kubelet to report", lambda: playbooks.kubelet() == OLD, timeout_seconds=60)
 
 
