@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from testkit.fakes.kube import FakeKube
+from testkit.lab_cluster import until
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, ApiUnavailable, ConfigError
-from upgrader.ports import Kind, Kube
+from upgrader.lab.image_catalog import IMAGE_VERSIONS
+from upgrader.ports import Kind, Kube, KubeObject
 from upgrader.wait_and_retry import wait_until
 
 BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
@@ -352,22 +354,40 @@ class TestRealOnly:
     def test_budget_refuses_an_eviction(self, real: KubeAdapter) -> None:
         """An eviction that a budget doesn't allow is 429, and the pod stays as it is."""
         name = f"contract-{uuid.uuid4().hex[:8]}"
-        found = next(iter(real.list(PODS, "kube-system", labels="k8s-app=kube-dns")))["metadata"]
-        spec = {"maxUnavailable": 0, "selector": {"matchLabels": {"k8s-app": "kube-dns"}}}
-        real.create(BUDGETS, {"metadata": {"name": name}, "spec": spec}, "kube-system")
+        labels = {"contract": name}
+        container = {
+            "name": "web",
+            "image": f"upgrader.lab/tools:{IMAGE_VERSIONS['tools']}",
+            "command": ["sleep", "600"],
+        }
+        # Several budgets of one pod are an error of their own: so it is a pod that no other one selects.
+        pod = {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
+        }
+        spec = {"minAvailable": 1, "selector": {"matchLabels": labels}}
+        created = real.create(PODS, pod, "default")
         try:
+            until("the pod to be Ready", lambda: _is_ready(real.get(PODS, name, "default")), timeout_seconds=60)
+            real.create(BUDGETS, {"metadata": {"name": name}, "spec": spec}, "default")
             with pytest.raises(ApiError) as caught:
-                real.evict(found["name"], "kube-system", uid=found["uid"])
-            assert caught.value.status == 429
-            left = real.get(PODS, found["name"], "kube-system")
+                real.evict(name, "default", uid=created["metadata"]["uid"])
+            assert caught.value.status == 429, caught.value.message
+            left = real.get(PODS, name, "default")
             assert left is not None and "deletionTimestamp" not in left["metadata"]
         finally:
-            real.delete(BUDGETS, name, "kube-system")
+            real.delete(BUDGETS, name, "default")
+            real.delete(PODS, name, "default")
 
     def test_forbidden_is_an_answer(self, real: KubeAdapter) -> None:
         """A kind that isn't served is an error that names the request's method and path."""
         with pytest.raises(ApiError, match="list nonsenses kube-system"):
             real.list(Kind("v1", "nonsenses"), "kube-system")
+
+
+def _is_ready(pod: KubeObject | None) -> bool:
+    conditions = ((pod or {}).get("status") or {}).get("conditions") or ()
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 
 def test_missing_kubeconfig_is_named(tmp_path: Path) -> None:
