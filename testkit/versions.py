@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 from upgrader.ports import Kind, Kube, KubeObject
 
-__all__ = ["COMPONENTS", "OLDER", "OLDER_TARGET", "running_versions"]
+__all__ = ["COMPONENTS", "OLDER", "OLDER_TARGET", "PATH", "running_versions"]
 
 OLDER, OLDER_TARGET = "v1.33.13", "v1.34.4"
 """The hop of tests/soak/test_older_versions.py: to build them takes half an hour."""
-
+PATH = ("v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3", "v1.37.1")
+"""The versions of tests/soak/test_several_minors.py, each a minor after the one before."""
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 _PODS = Kind("v1", "pods")
