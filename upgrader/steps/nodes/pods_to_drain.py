@@ -37,7 +37,7 @@ class DrainedPods:
     """The pods of a node that have to leave it."""
 
     owned: tuple[DrainedPod, ...] = ()
-    """Those that a controller makes again on another node."""
+    """Those that a controller makes again on another node, and those that are ending anyway."""
     bare: tuple[DrainedPod, ...] = ()
     """Those that nobody makes again: once evicted, they are gone."""
 
@@ -64,7 +64,8 @@ def pods_to_drain(pods: Iterable[KubeObject], *, controller: bool) -> DrainedPod
             meta.get("labels") or {},
             ending="deletionTimestamp" in meta,
         )
-        (owned if _owner(meta) else bare).append(drained)
+        # Nobody decides any more about one that is ending: it only has to be waited for.
+        (owned if _owner(meta) or drained.ending else bare).append(drained)
     return DrainedPods(tuple(owned), tuple(bare))
 
 

@@ -49,6 +49,12 @@ def test_pod_with_an_owner_that_is_no_controller_is_bare() -> None:
     assert pods_to_drain([owned], controller=False).bare
 
 
+def test_pod_without_a_controller_that_is_ending_is_waited_for() -> None:
+    """Somebody has deleted it already: there is nothing left to ask about."""
+    found = pods_to_drain([pod("alone", "", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})], controller=False)
+    assert [item.name for item in found.owned] == ["alone"] and not found.bare
+
+
 PINNED = {"nodeSelector": {"node-role.kubernetes.io/control-plane": ""}}
 
 
