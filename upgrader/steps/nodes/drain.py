@@ -10,7 +10,7 @@ from upgrader.model.node_settings import DrainPolicy
 from upgrader.ports import Clock, Kube
 from upgrader.steps.nodes.budgets import why_refused
 from upgrader.steps.nodes.kinds import PODS
-from upgrader.steps.nodes.pods_to_drain import DrainedPod, DrainedPods, pods_to_drain
+from upgrader.steps.nodes.pods_to_drain import DrainedPod, DrainedPods, pods_to_drain, tolerates_cordon
 from upgrader.wait_and_retry import wait_until
 
 __all__ = ["Drain"]
@@ -56,6 +56,8 @@ class _Rounds:
     note: Note
     told: set[tuple[str, str]] = field(default_factory=set)
     """(Node, why it waits) of what was noted, so that it is noted once."""
+    first: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Node → the uids of the pods that were on it at first."""
 
     def until_deadline(self, nodes: Sequence[str]) -> dict[str, str]:
         """Those that are not drained at the deadline, or can't be, with why."""
@@ -93,7 +95,10 @@ class _Rounds:
 
     def _pods(self, name: str) -> DrainedPods:
         found = self.drain.kube.list(PODS, fields=f"spec.nodeName={name}")
-        return pods_to_drain(found, controller=name in self.drain.controllers)
+        first = self.first.setdefault(name, frozenset(pod["metadata"]["uid"] for pod in found))
+        # Those that tolerate a cordon are evicted once: where they come back here, they would for ever.
+        left = (pod for pod in found if pod["metadata"]["uid"] in first or not tolerates_cordon(pod))
+        return pods_to_drain(left, controller=name in self.drain.controllers)
 
     def _round(self, name: str, pods: DrainedPods) -> str:
         """Evict what may go; returns what the node still waits for."""

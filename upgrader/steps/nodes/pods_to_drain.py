@@ -8,9 +8,11 @@ from typing import Any
 
 from upgrader.ports import KubeObject
 
-__all__ = ["DrainedPod", "DrainedPods", "pods_to_drain"]
+__all__ = ["DrainedPod", "DrainedPods", "pods_to_drain", "tolerates_cordon"]
 
 _MIRROR = "kubernetes.io/config.mirror"
+_CORDON = "node.kubernetes.io/unschedulable"
+"""The taint of a cordoned node; its effect is NoSchedule."""
 _SYSTEM = "kube-system"
 _ROLE = "node-role.kubernetes.io/"
 _COMPONENTS = frozenset({"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"})
@@ -67,6 +69,16 @@ def pods_to_drain(pods: Iterable[KubeObject], *, controller: bool) -> DrainedPod
         # Nobody decides any more about one that is ending: it only has to be waited for.
         (owned if _owner(meta) or drained.ending else bare).append(drained)
     return DrainedPods(tuple(owned), tuple(bare))
+
+
+def tolerates_cordon(pod: KubeObject) -> bool:
+    """Whether it may be placed on a cordoned node."""
+    return any(
+        (not item.get("key") or item["key"] == _CORDON)
+        and item.get("effect", "") in ("", "NoSchedule")
+        and (item.get("operator") == "Exists" or (bool(item.get("key")) and not item.get("value")))
+        for item in (pod.get("spec") or {}).get("tolerations") or ()
+    )
 
 
 def _stays(pod: KubeObject) -> bool:

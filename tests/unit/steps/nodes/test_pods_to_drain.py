@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from upgrader.steps.nodes.pods_to_drain import DrainedPods, pods_to_drain
+from upgrader.steps.nodes.pods_to_drain import DrainedPods, pods_to_drain, tolerates_cordon
 
 
 def pod(name: str = "web", owner: str = "ReplicaSet", *, namespace: str = "default", **more: Any) -> dict[str, Any]:
@@ -53,6 +53,24 @@ def test_pod_without_a_controller_that_is_ending_is_waited_for() -> None:
     """Somebody has deleted it already: there is nothing left to ask about."""
     found = pods_to_drain([pod("alone", "", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})], controller=False)
     assert [item.name for item in found.owned] == ["alone"] and not found.bare
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerates"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}, True),
+        ({"key": "node.kubernetes.io/unschedulable"}, True),
+        ({"key": "node.kubernetes.io/unschedulable", "value": "x"}, False),
+        ({"key": "node.kubernetes.io/not-ready", "operator": "Exists"}, False),
+    ],
+)
+def test_toleration_of_a_cordon(toleration: dict[str, str], tolerates: bool) -> None:
+    """As the scheduler matches the taint, which has no value."""
+    assert tolerates_cordon(pod(spec={"tolerations": [toleration]})) == tolerates
+    assert not tolerates_cordon(pod())
 
 
 PINNED = {"nodeSelector": {"node-role.kubernetes.io/control-plane": ""}}

@@ -116,6 +116,23 @@ def test_pod_without_a_controller_is_never_evicted_unasked() -> None:
     assert fleet.state() == {"worker-1": AS_BEFORE}
 
 
+def test_pod_that_tolerates_the_cordon_is_evicted_once() -> None:
+    """It may come back on the same node, as often as it is evicted: that doesn't keep the node from its upgrade."""
+    fleet = Fleet("worker-1")
+    made: list[str] = []
+
+    def make_again() -> None:
+        if not made or made[-1] not in fleet.pods():
+            made.append(f"operator-{len(made)}")
+            tolerant = {"tolerations": [{"operator": "Exists"}]}
+            fleet.add_pod(made[-1], "worker-1", owner="ReplicaSet", spec=tolerant)
+
+    fleet.kube.watchers.append(make_again)
+    fleet.step().apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": DONE}
+    assert made == ["operator-0", "operator-1"]
+
+
 def test_pod_that_does_not_end_is_named() -> None:
     """An evicted pod that doesn't end is what the message says."""
     fleet = Fleet("worker-1")
