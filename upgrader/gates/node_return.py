@@ -30,8 +30,8 @@ class NodeReturn:
         node = self.kube.get(NODES, name)
         return condition_problem(node) if node is not None else "is not in the cluster"
 
-    def back(self, name: str, version: KubernetesVersion) -> Callable[[], str]:
-        """Asks what is still missing; "": nothing.
+    def back(self, name: str, version: KubernetesVersion, *, with_pods: bool = True) -> Callable[[], str]:
+        """Asks what is still missing; "": nothing. Without `with_pods`, its critical pods don't count.
 
         `Ready` outlives a kubelet, and the first heartbeat that is read may be from before it was restarted. So only
         heartbeats count that are seen to change.
@@ -54,6 +54,8 @@ class NodeReturn:
                 return f"its kubelet reports {reported}"
             if len(seen) <= _BEATS:
                 return f"its kubelet has renewed its Lease {max(0, len(seen) - 1)} of {_BEATS} times"
+            if not with_pods:
+                return ""
             unready = [pod for pod in critical_pods_on(self.kube, name) if not pod.ready]
             waiting = [pod.name for pod in unready if pod.workload not in self.unready_before]
             return f"its critical pods are not Ready: {', '.join(waiting)}" if waiting else ""

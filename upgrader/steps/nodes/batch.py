@@ -60,6 +60,7 @@ class Batch:
         """Return nodes to these versions, from wherever each of them is. Those that can't be are returned.
 
         What keeps a node from being drained doesn't keep it from this: a kubelet may be replaced under running pods.
+        Nor do its critical pods: what makes them Ready again may be the releases, which are undone after the nodes.
         """
         todo = self._todo(before, lambda now: backward(now.mark, now.version, before[now.name]), note)
         for name in _having(todo, "release"):
@@ -69,7 +70,7 @@ class Batch:
         for name, why in blocked.items():
             note(f"{name}: {why}; its old programs are put back beside the pods that are left")
         names = [*drained, *blocked, *_having(todo, "put-back")]
-        return self._restored(dict.fromkeys(names, "the run is rolled back"), before, note)
+        return self._restored(dict.fromkeys(names, "the run is rolled back"), before, note, with_pods=False)
 
     def _todo(self, names: Mapping[str, object], decide: Callable[[NodeNow], Todo], note: Note) -> Mapping[str, Todo]:
         found: dict[str, Todo] = {}
@@ -120,14 +121,16 @@ class Batch:
         back = {name: f"its old programs were put back: it is at {before[name]}, and Ready" for name in broken}
         return {name: f"{why}\n    {kept.get(name, back[name])}" for name, why in broken.items()}
 
-    def _restored(self, names: Mapping[str, str], before: Mapping[str, KubernetesVersion], note: Note) -> Problems:
+    def _restored(
+        self, names: Mapping[str, str], before: Mapping[str, KubernetesVersion], note: Note, *, with_pods: bool = True
+    ) -> Problems:
         """Put the old programs back (`names`: why), and uncordon the nodes that are Ready with them; returns the others
         with what keeps them.
         """
         for name, why in names.items():
             self.cordons.cordon(name, "back", why)
         broken = self.playbooks.restore(tuple(names))
-        late = self._await({name: before[name] for name in names if name not in broken}, note)
+        late = self._await({name: before[name] for name in names if name not in broken}, note, with_pods=with_pods)
         return {
             name: f"it could not be put back to {before[name]}, and stays cordoned: {problem}"
             for name, problem in {**broken, **late}.items()
@@ -138,9 +141,9 @@ class Batch:
             self.cordons.cordon(name, phase)
             note(f"{name}: {text}")
 
-    def _await(self, versions: Mapping[str, KubernetesVersion], note: Note) -> Problems:
+    def _await(self, versions: Mapping[str, KubernetesVersion], note: Note, *, with_pods: bool = True) -> Problems:
         """Uncordon each node as soon as it is back; returns those that are not in time, with what is missing."""
-        questions = {name: self.watch.back(name, version) for name, version in versions.items()}
+        questions = {name: self.watch.back(name, version, with_pods=with_pods) for name, version in versions.items()}
         left = dict.fromkeys(versions, "")
 
         def missing() -> str:

@@ -273,6 +273,17 @@ def test_undo_is_not_stopped_by_a_budget() -> None:
     assert any("its old programs are put back beside the pods that are left" in note for note in fleet.notes)
 
 
+def test_undo_is_not_stopped_by_critical_pods() -> None:
+    """A broken release may be why the run is rolled back, and it is only undone once the nodes are back."""
+    fleet = Fleet("worker-1")
+    step = fleet.step()
+    step.apply(fleet.notes.append)
+    critical = {"priorityClassName": "system-node-critical"}
+    fleet.add_pod("kube-proxy-x", "worker-1", owner="DaemonSet", namespace="kube-system", spec=critical)
+    step.undo(step.capture(), fleet.notes.append)
+    assert fleet.state() == {"worker-1": AS_BEFORE}
+
+
 def test_undo_goes_on_past_a_node_that_fails() -> None:
     """All that can be put back are; the error names the one that can't."""
     fleet = Fleet("worker-1", "worker-2")
