@@ -22,6 +22,8 @@ class FakePlaybooks:
     """Playbook's file name → the error that it ends in."""
     ran: list[tuple[str, dict[str, Any], str, bool]] = field(default_factory=list)
     """(File name, variables, limit, check mode) of each run."""
+    seconds: list[float] = field(default_factory=list)
+    """How long each run might have taken."""
     meanwhile: Callable[[], None] = lambda: None
     """What happens while a playbook runs."""
     tasks: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -41,6 +43,7 @@ class FakePlaybooks:
         cancelled: Callable[[], bool] = lambda: False,
     ) -> PlaybookResult:
         self.ran.append((playbook.name, dict(variables), limit, check))
+        self.seconds.append(timeout_seconds)
         self.meanwhile()
         while self.endless and not cancelled():
             time.sleep(0.001)  # for another thread of this process

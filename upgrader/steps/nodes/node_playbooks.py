@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ STAGE, UPGRADE, RESTORE = "stage-node.yml", "upgrade-node.yml", "restore-node.ym
 _RESTORE_FOLDER = "/var/lib/upgrader/node-restore"
 """Where a node keeps what it had before."""
 _SECONDS = 900.0
-"""For one playbook: a download of 200 MB over a slow line, or packages."""
+"""For one node: a download of 200 MB over a slow line, or packages."""
+_FORKS = 5
+"""On how many nodes Ansible works at once, unless an ansible.cfg says more."""
 
 
 @dataclass(frozen=True)
@@ -74,5 +77,5 @@ class NodePlaybooks:
                 inventory=self.inventory,
                 variables=variables,
                 limit=",".join(nodes),
-                timeout_seconds=_SECONDS,
+                timeout_seconds=_SECONDS * ceil(len(nodes) / _FORKS),
             )

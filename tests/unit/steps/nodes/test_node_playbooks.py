@@ -69,6 +69,14 @@ def test_staging_is_one_run_on_all_nodes() -> None:
     assert (nothing.summary(), len(fake.ran)) == ("nothing to change", 1)
 
 
+def test_more_nodes_may_take_longer() -> None:
+    """Ansible works on five at once; each of them gets the time of one."""
+    fake = FakePlaybooks()
+    for count in (1, 5, 6, 200):
+        playbooks(fake).stage([f"worker-{number}" for number in range(count)])
+    assert fake.seconds == [900.0, 900.0, 1800.0, 36000.0]
+
+
 def test_node_that_can_not_be_reached_ends_the_run_before_it_changes_anything() -> None:
     """The message says which, and that nothing was changed."""
     error = PlaybookError("stage-node.yml failed: worker-1: unreachable", hosts={"worker-1": "unreachable"})
