@@ -54,7 +54,7 @@ class Batch:
         problems |= self._undrained(blocked, before, note)
         going = [*drained, *_having(todo, "swap")]
         broken = self._swapped(going, {name: changes[name].after for name in going}, note)
-        return problems | self._put_back(broken, before, note)
+        return problems | self._put_back(self._still_there(broken, note), before, note)
 
     def put_back(self, before: Mapping[str, KubernetesVersion], note: Note) -> Problems:
         """Return nodes to these versions, from wherever each of them is. Those that can't be are returned.
@@ -81,6 +81,13 @@ class Batch:
             else:
                 found[name] = decide(now)
         return found
+
+    def _still_there(self, broken: Mapping[str, str], note: Note) -> Mapping[str, str]:
+        """Those that failed because they are gone are no failures."""
+        gone = [name for name in broken if self.cordons.read(name) is None]
+        for name in gone:
+            note(f"{name}: it is no node of the cluster any more")
+        return {name: why for name, why in broken.items() if name not in gone}
 
     def _why(self, name: str) -> str:
         now = self.cordons.read(name)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from testkit.fakes.clock import FakeClock
 from tests.unit.steps.nodes.fleet import NEW, OLD, Fleet, Killed
-from upgrader.errors import GateFailed, RollbackFailed, StepFailed
+from upgrader.errors import GateFailed, PlaybookError, RollbackFailed, StepFailed
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.node_settings import DrainPolicy
 from upgrader.model.release import NodeBefore, RestorePoint
+from upgrader.ports import PlaybookResult
 from upgrader.steps.nodes.step import NodesInspector
 
 DONE, AS_BEFORE = str(NEW), str(OLD)
@@ -245,6 +249,27 @@ def test_node_that_left_the_cluster_is_no_failure() -> None:
     wanted.apply(fleet.notes.append)
     assert "worker-1: it is no node of the cluster any more" in fleet.notes
     assert NodesInspector(step).inspect(None).applied
+
+
+def test_node_that_leaves_the_cluster_in_its_upgrade_is_no_failure() -> None:
+    """An autoscaler may remove the one that was just drained: its machine is gone, and so is what could be put back."""
+    fleet = Fleet("worker-1", "worker-2")
+    step = fleet.step()
+    fleet.names = ("worker-2",)
+    run = fleet.run
+
+    def without_machine(playbook: Path, *, limit: str = "", **more: Any) -> PlaybookResult:
+        if limit == "worker-1":
+            fleet.ran.append(f"{playbook.name} {limit}")
+            fleet.kube.delete(NODES, "worker-1")
+            raise PlaybookError("unreachable", hosts={"worker-1": "unreachable"})
+        return run(playbook, limit=limit, **more)
+
+    fleet.run = without_machine  # type: ignore[method-assign]
+    step.apply(fleet.notes.append)
+    assert fleet.state() == {"worker-2": DONE}
+    assert fleet.ran == ["upgrade-node.yml worker-1", "upgrade-node.yml worker-2"]
+    assert "worker-1: it is no node of the cluster any more" in fleet.notes
 
 
 def test_undo_returns_every_node_newest_first() -> None:
