@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from upgrader.errors import RollbackFailed, StepFailed
-from upgrader.model.plan import PlannedNodes
+from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.pipeline import Inspection
 from upgrader.steps.nodes.batch import Batch
@@ -43,9 +43,13 @@ class NodesStep:
 
     def apply(self, note: Note) -> None:
         failed: dict[str, str] = {}
-        for number, group in enumerate(batches(self.planned.nodes, self.planned.at_once)):
-            if number:
+        left, begun = self._left()
+        done = len(left) < len(self.planned.nodes)
+        for group in batches(left, self.planned.at_once):
+            # No gate holds while a node of an interrupted batch is cordoned: that one is completed first.
+            if done and not any(item.node in begun for item in group):
                 self.hold_gates()
+            done = True
             failed |= self.batch.upgrade(group, note)
             self._refuse(failed)
         for name in failed:
@@ -61,6 +65,17 @@ class NodesStep:
                 f"{len(failed)} of {len(before)} nodes are not as they were:\n{_listed(failed)}",
                 remedy="Repair these nodes, then: upgrader resume. See: journalctl -u kubelet, on the node.",
             )
+
+    def _left(self) -> tuple[list[NodeChange], Collection[str]]:
+        """The nodes with something left to do, those first that an interruption left in the middle; and their names."""
+        left, begun = [], set()
+        for item in self.planned.nodes:
+            now = self.batch.cordons.read(item.node)
+            if now is None or forward(now.mark, now.version, item.after) != "nothing":
+                left.append(item)
+            if now is not None and now.mark is not None:
+                begun.add(item.node)
+        return sorted(left, key=lambda item: item.node not in begun), begun
 
     def _refuse(self, failed: Mapping[str, str]) -> None:
         pool = self.planned.pool

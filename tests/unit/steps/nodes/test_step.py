@@ -355,6 +355,35 @@ def test_killed_at_any_request_it_is_completed(at_once: int) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
+def test_resumed_step_asks_no_gate_that_its_own_cordon_breaks(at_once: int) -> None:
+    """The gate `nodes` doesn't hold while a controller is cordoned: what was interrupted is completed before it."""
+    for lives in range(1000):
+        fleet = Fleet("worker-1", "worker-2", "worker-3")
+        died = dies(fleet, lives, at_once)
+
+        def hold(fleet: Fleet = fleet) -> None:
+            cordoned = [name for name, found in fleet.state().items() if "cordoned" in found]
+            if cordoned:
+                raise GateFailed(f"{cordoned} is cordoned", remedy="")
+
+        fleet.step(at_once=at_once, hold_gates=hold).apply(fleet.notes.append)
+        assert set(fleet.state().values()) == {DONE}, f"killed at request {lives}"
+        assert fleet.most_cordoned <= at_once, f"killed at request {lives}"
+        if not died:
+            break
+
+
+def test_resumed_step_holds_its_gates_only_before_what_is_left() -> None:
+    """Not for each batch that was done before: of hundreds of nodes, that would take hours."""
+    fleet = Fleet("worker-1", "worker-2", "worker-3", "worker-4")
+    for name in ("worker-1", "worker-2", "worker-3"):
+        fleet.set_node(name, NEW)
+    fleet.step().apply(fleet.notes.append)
+    assert fleet.notes.count("gates") == 1
+    assert set(fleet.state().values()) == {DONE}
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
 def test_killed_at_any_request_it_is_undone(at_once: int) -> None:
     """Wherever the process dies, its undo returns every node, even if it dies once in the middle as well."""
     for lives in range(1000):
