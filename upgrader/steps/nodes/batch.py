@@ -46,8 +46,10 @@ class Batch:
         Raises ApiError where the API doesn't answer for long.
         """
         changes = {item.node: item for item in nodes}
-        todo = self._todo(changes, lambda now: forward(now.mark, now.version, changes[now.name].after), note)
         before = {name: item.before for name, item in changes.items()}
+        todo = self._todo(
+            changes, lambda now: forward(now.mark, now.version, changes[now.name].after, before[now.name]), note
+        )
         problems = self._put_back({name: self._why(name) for name in _having(todo, "put-back")}, before, note)
 
         drained, blocked = self._drained(_having(todo, "drain"), note)

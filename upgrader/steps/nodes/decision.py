@@ -22,10 +22,18 @@ Todo = Literal["nothing", "drain", "swap", "put-back", "release"]
 """`drain` and `swap`: go on from there. `release`: nothing of it was changed: uncordon it."""
 
 
-def forward(mark: NodeMark | None, version: KubernetesVersion, target: KubernetesVersion) -> Todo:
-    """On the way to `target`."""
+def forward(
+    mark: NodeMark | None,
+    version: KubernetesVersion,
+    target: KubernetesVersion,
+    before: KubernetesVersion | None = None,
+) -> Todo:
+    """On the way to `target`; `before` is the version that the run found."""
     if mark is None:
         return "nothing" if version >= target else "drain"
+    if mark.phase == "back" and before is not None and before >= target:
+        # An earlier run could not put it back: this one doesn't know to which version, and goes on.
+        return "swap"
     steps: dict[str, Todo] = {"drain": "drain", "swap": "swap", "back": "put-back"}
     return steps[mark.phase]
 

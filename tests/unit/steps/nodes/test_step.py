@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.unit.steps.nodes.fleet import NEW, OLD, Fleet, Killed
 from upgrader.errors import GateFailed, PlaybookError, RollbackFailed, StepFailed
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.node_settings import DrainPolicy
+from upgrader.model.plan import NodeChange
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.ports import PlaybookResult
 from upgrader.steps.nodes.step import NodesInspector
@@ -193,6 +195,23 @@ def test_node_that_can_not_be_put_back_stays_cordoned() -> None:
     with pytest.raises(StepFailed, match=r"it could not be put back to v1\.36\.3, and stays cordoned: .*disk full"):
         fleet.step().apply(fleet.notes.append)
     assert fleet.state() == {"worker-1": f"{NEW} cordoned marked"}
+
+
+def test_new_run_completes_a_node_that_could_not_be_put_back() -> None:
+    """It was repaired, with the new kubelet in place: a new run finds no other version to return it to."""
+    fleet = Fleet("worker-1")
+    fleet.never_ready.add("worker-1")
+    fleet.irreparable.add("worker-1")
+    with pytest.raises(StepFailed):
+        fleet.step().apply(fleet.notes.append)
+    fleet.never_ready.clear()
+    fleet.irreparable.clear()
+    fleet.ran.clear()
+    step = fleet.step()
+    planned = replace(step.planned, nodes=(NodeChange("worker-1", NEW, NEW),))
+    replace(step, planned=planned).apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": DONE}
+    assert fleet.ran == ["upgrade-node.yml worker-1"]
 
 
 def test_as_many_as_allowed_may_fail() -> None:
