@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from upgrader.errors import ApiError, ApiUnavailable, StepFailed
 from upgrader.model.settings import ImageSettings
 from upgrader.ports import Clock, Kind, Kube, KubeObject
-from upgrader.steps.puller_pod import LABELS, ImageStatus, PullerPod, image_statuses, manifest, refusal
+from upgrader.steps.node_images import not_ready
+from upgrader.steps.puller_pod import LABELS, ImageStatus, PullerPod, has_no_place, image_statuses, manifest, refusal
 from upgrader.wait_and_retry import retry
 
 __all__ = ["ImagePulls", "remove_pullers"]
 
 PODS = Kind("v1", "pods")
+_NODES = Kind("v1", "nodes", namespaced=False)
 _EVENTS = Kind("v1", "events")
 _SELECTOR = ",".join(f"{key}={value}" for key, value in LABELS.items())
 
@@ -49,6 +51,8 @@ class _NodePull:
     failing_since: dict[tuple[str, str], float] = field(default_factory=dict)
     """(Pod, image) → when its pull was first seen to fail."""
     last: dict[tuple[str, str], ImageStatus] = field(default_factory=dict)
+    skipped: str = ""
+    """Why the node is asked no more, which says nothing of its images; "" while it is asked."""
 
     def missing(self) -> list[ImageStatus]:
         """What is not there yet."""
@@ -67,6 +71,7 @@ class ImagePulls:
     def run(self, nodes: Mapping[str, tuple[PullerPod, ...]]) -> list[tuple[str, ImageStatus]]:
         """What each node says of each image, by its name. Raises StepFailed when one can't be pulled.
 
+        A node that goes away meanwhile, or has no place for the pod, is noted, and says nothing.
         Leaves no pod behind, but where the API doesn't answer: `remove_pullers` finds those.
         """
         waiting, active, done = list(nodes.items())[::-1], dict[str, _NodePull](), list[tuple[str, ImageStatus]]()
@@ -84,6 +89,10 @@ class ImagePulls:
                     self._remove(pull.pods)
                     del active[pull.node]
                 self._fail_late(active)
+                for pull in [pull for pull in active.values() if pull.skipped]:
+                    self.note(f"{pull.node} {pull.skipped}: it pulls its images when its pods start")
+                    self._remove(pull.pods)
+                    del active[pull.node]
                 if active and self.clock.monotonic() - noted >= _NOTE_SECONDS:
                     noted = self.clock.monotonic()
                     self.note(_progress(len(nodes) - len(waiting) - len(active), len(nodes), active.values()))
@@ -129,6 +138,9 @@ class ImagePulls:
 
     def _judge(self, pull: _NodePull, pod: PullerPod, found: KubeObject | None) -> None:
         if found is None:
+            pull.skipped = pull.skipped or self._gone(pull.node)
+            if pull.skipped:
+                return
             what = f"pod {pod.namespace}/{pod.name} was deleted before {pod.node} had pulled its images"
             raise StepFailed(what, remedy="Find out who deleted it (the API's audit log), and run again.")
         now = self.clock.monotonic()
@@ -145,18 +157,35 @@ class ImagePulls:
             pull.last[key] = status
         refused = refusal(found)
         if refused and any(pull.last[pod.name, image.name].state != "there" for image in pod.images):
+            if has_no_place(found):
+                pull.skipped = f"has no place for a pod that pulls ({refused})"
+                return
             raise StepFailed(f"{pod.node} refused to pull images: {refused}", remedy=_NODE_REMEDY)
 
     def _fail_late(self, active: Mapping[str, _NodePull]) -> None:
         """Raise StepFailed for the first pull that has failed, or is over its deadline."""
         now = self.clock.monotonic()
         for pull in active.values():
+            if pull.skipped:
+                continue
             for (pod, image), status in pull.last.items():
                 failing = now - pull.failing_since.get((pod, image), now)
                 if status.state == "failed" or (status.state == "failing" and failing >= _GIVE_UP_SECONDS):
                     raise self._failed(pull, pod, status, active)
             if now - pull.begun >= self.settings.deadline_seconds:
-                raise self._overdue(pull)
+                pull.skipped = self._gone(pull.node)
+                if not pull.skipped:
+                    raise self._overdue(pull)
+
+    def _gone(self, name: str) -> str:
+        """What became of a node that no longer does anything, such as one that an autoscaler removes; "" if nothing."""
+        try:
+            node = self.kube.get(_NODES, name)
+        except ApiError:
+            return ""  # not known
+        if node is None:
+            return "was removed"
+        return "is no longer Ready" if not_ready(node) else ""
 
     def _failed(self, pull: _NodePull, pod: str, status: ImageStatus, active: Mapping[str, _NodePull]) -> StepFailed:
         others = sorted(

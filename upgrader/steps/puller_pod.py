@@ -14,7 +14,7 @@ from typing import Any, Literal
 from upgrader.model.planned_images import WantedImage
 from upgrader.ports import KubeObject
 
-__all__ = ["LABELS", "ImageStatus", "PullerPod", "image_statuses", "manifest", "refusal"]
+__all__ = ["LABELS", "ImageStatus", "PullerPod", "has_no_place", "image_statuses", "manifest", "refusal"]
 
 LABELS = {"app.kubernetes.io/name": "upgrader-image-puller", "app.kubernetes.io/managed-by": "upgrader"}
 
@@ -37,6 +37,8 @@ _AFTER = frozenset(
     }
 )
 """The kubelet gets as far as these only with the image (`startContainer` in its source)."""
+_NO_PLACE = frozenset({"NodeAffinity", "NodeShutdown", "Preempting", "Terminated"})
+"""Why a kubelet refuses a pod, or ends it, whatever its images are; beside `OutOfcpu`, `OutOfpods` and so on."""
 _NEVER_SEEN = "ContainerStatusUnknown"
 """How the kubelet ends containers of a pod that it gives up, also those that it never created."""
 
@@ -109,6 +111,15 @@ def refusal(found: KubeObject) -> str:
     if status.get("phase") != "Failed" or not status.get("reason"):
         return ""
     return f"{status['reason']}: {status.get('message') or 'the kubelet gave no reason'}"
+
+
+def has_no_place(found: KubeObject) -> bool:
+    """Whether a refusal is about the node alone: it is full, shuts down, or isn't for pods of this kind.
+
+    The workload's own pod gets its place from the older one that it replaces, or by its priority; this one has neither.
+    """
+    reason = str((found.get("status") or {}).get("reason"))
+    return reason.startswith("OutOf") or reason in _NO_PLACE
 
 
 def image_statuses(pod: PullerPod, found: KubeObject) -> Iterator[ImageStatus]:

@@ -246,18 +246,58 @@ def test_kubelet_that_has_said_nothing() -> None:
     assert "n1 has not pulled r.io/kube-proxy:v2 within 600 s" in fail(kube).message
 
 
-def test_node_that_refuses_the_pod() -> None:
-    """A node without room for one more pod, or that evicts it, says so."""
-    kube = Kubelets("n1")
-    kube.answer = lambda node, image: None
+def refuse_pods(kube: Kubelets, node: str, reason: str) -> None:
+    """Have a node's kubelet refuse all pods."""
+    kube.answer = lambda name, image: None if name == node else pulled(image)
     real = kube.create
 
     def create(kind: Kind, manifest: KubeObject, namespace: str = "", **options: bool) -> KubeObject:
-        status = {"phase": "Failed", "reason": "OutOfpods", "message": "Node didn't have enough resource: pods"}
-        return real(kind, {**manifest, "status": status}, namespace, **options)
+        status = {"phase": "Failed", "reason": reason, "message": "as the kubelet says"}
+        mine = manifest["spec"]["nodeName"] == node
+        return real(kind, {**manifest, "status": status} if mine else manifest, namespace, **options)
 
     kube.create = create  # type: ignore[method-assign]
-    assert "n1 refused to pull images: OutOfpods: Node didn't have enough resource" in fail(kube).message
+
+
+def test_node_that_refuses_the_pod() -> None:
+    """A node whose disk has no room for the images says so."""
+    kube = Kubelets("n1")
+    refuse_pods(kube, "n1", "Evicted")
+    assert "n1 refused to pull images: Evicted: as the kubelet says" in fail(kube).message
+
+
+@pytest.mark.parametrize("reason", ["OutOfpods", "OutOfcpu", "NodeAffinity", "NodeShutdown", "Preempting"])
+def test_node_without_a_place_for_one_more_pod(reason: str) -> None:
+    """A full node is an ordinary one: the workload's own pod takes the place of an older one there."""
+    kube = Kubelets("n1", "n2")
+    refuse_pods(kube, "n1", reason)
+    notes = apply(kube)
+    assert any(note.startswith(f"n1 has no place for a pod that pulls ({reason}: ") for note in notes)
+    assert f"r.io/kube-proxy:v2 is {DIGEST} (1 node)" in notes
+    assert not kube.list(PODS)
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_node_that_goes_away_meanwhile(removed: bool) -> None:
+    """An autoscaler removes nodes at any time; the cluster then removes their pods, or they stay as they were."""
+    kube, clock = Kubelets("n1", "n2"), FakeClock()
+    kube.answer = lambda name, image: None if name == "n1" else pulled(image)
+    real = kube.create
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str = "", **options: bool) -> KubeObject:
+        done = real(kind, manifest, namespace, **options)
+        if manifest["spec"]["nodeName"] == "n1" and removed:
+            kube.delete(Kind("v1", "nodes", namespaced=False), "n1")
+            kube.delete(kind, manifest["metadata"]["name"], namespace)
+        elif manifest["spec"]["nodeName"] == "n1":
+            kube.add_node("n1", ready="Unknown")
+        return done
+
+    kube.create = create  # type: ignore[method-assign]
+    notes = apply(kube, clock=clock)
+    assert any(note.startswith(f"n1 {'was removed' if removed else 'is no longer Ready'}: ") for note in notes)
+    assert not kube.list(PODS)
+    assert removed == (clock.monotonic() < 60)
 
 
 @pytest.mark.parametrize(
