@@ -23,9 +23,12 @@ _POLL_SECONDS = 1.0
 _LEFT_BEHIND_SECONDS = 60.0
 """How much longer than the step waits a pod may live: a kubelet that ended it first would hide what it waited for."""
 _RETRY_SECONDS = 2.0
+_CONFLICT, _SERVER_ERROR = 409, 500
 _NOTE_SECONDS = 15.0
 _GIVE_UP_SECONDS = 60.0
-"""How long a pull may fail before it counts as failed: by then the kubelet has tried it three times."""
+"""How long a pull may fail before it counts as failed: by then the kubelet has tried it three times.
+
+So long an API that answers may refuse a pod for what may pass, too."""
 
 _PULL_REMEDY = (
     "Check the image's name, the registry, the node's way to it and its credentials (imagePullSecrets). Where the "
@@ -102,13 +105,18 @@ class ImagePulls:
         return done
 
     def _create(self, pull: _NodePull) -> None:
-        seconds = self.settings.deadline_seconds + _LEFT_BEHIND_SECONDS
+        seconds, begun = self.settings.deadline_seconds + _LEFT_BEHIND_SECONDS, self.clock.monotonic()
+
+        def pause(error: Exception) -> float | None:
+            lasts = not isinstance(error, ApiUnavailable) and self.clock.monotonic() - begun >= _GIVE_UP_SECONDS
+            return _RETRY_SECONDS if _may_pass(error) and not lasts else None
+
         for pod in pull.pods:
             try:
                 retry(
                     self.clock,
                     lambda pod=pod: self._create_one(pod, seconds),  # type: ignore[misc]
-                    pause=lambda error: _RETRY_SECONDS if isinstance(error, ApiUnavailable) else None,
+                    pause=pause,
                     seconds=seconds,
                 )
             except ApiError as error:
@@ -119,7 +127,8 @@ class ImagePulls:
         try:
             self.kube.create(PODS, manifest(pod, seconds=seconds), pod.namespace)
         except ApiError as error:
-            if error.status != 409:  # created by an attempt whose answer was lost
+            # Created by an attempt whose answer was lost; or a quota's count was changed by somebody else just now.
+            if error.status != _CONFLICT or self.kube.get(PODS, pod.name, pod.namespace) is None:
                 raise
 
     def _read(self, active: Mapping[str, _NodePull]) -> None:
@@ -130,8 +139,10 @@ class ImagePulls:
                 for namespace in sorted({pod.namespace for pull in active.values() for pod in pull.pods})
                 for item in self.kube.list(PODS, namespace, labels=_SELECTOR)
             }
-        except ApiUnavailable:
-            return
+        except ApiError as error:
+            if _may_pass(error):
+                return
+            raise
         for pull in active.values():
             for pod in pull.pods:
                 self._judge(pull, pod, found.get(pod.name))
@@ -223,6 +234,12 @@ class ImagePulls:
                 self.kube.delete(PODS, pod.name, pod.namespace)
             except ApiError as error:
                 self.note(f"pod {pod.namespace}/{pod.name} is removed by the next run: {error.message}")
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the API may answer otherwise in a moment: it, its etcd or a webhook is away, or somebody was faster."""
+    unwell = isinstance(error, ApiError) and (error.status >= _SERVER_ERROR or error.status == _CONFLICT)
+    return unwell or isinstance(error, ApiUnavailable)
 
 
 def remove_pullers(kube: Kube) -> None:

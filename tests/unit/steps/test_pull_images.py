@@ -358,6 +358,45 @@ def test_api_that_is_away_for_a_moment_is_waited_for() -> None:
     assert apply(kube, clock=clock)[-1].startswith("all images are on their nodes")
 
 
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (409, 'Operation cannot be fulfilled on resourcequotas "all": the object has been modified'),
+        (500, "failed calling webhook: connection refused"),
+        (500, "etcdserver: leader changed"),
+    ],
+)
+def test_refusal_that_passes_is_waited_for(status: int, words: str) -> None:
+    """A quota that somebody else counted up at that moment, a webhook that restarts, an etcd that elects a leader."""
+    kube, clock = Kubelets("n1"), FakeClock()
+    real_create, real_list = kube.create, kube.list
+    refused = ApiError(words)
+    refused.status = status
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str = "", **options: bool) -> KubeObject:
+        if clock.monotonic() < 10:
+            raise refused
+        return real_create(kind, manifest, namespace, **options)
+
+    def read(kind: Kind, namespace: str = "", **selectors: str) -> tuple[KubeObject, ...]:
+        if namespace and status == 500 and 10 < clock.monotonic() < 20:
+            raise refused
+        return real_list(kind, namespace, **selectors)
+
+    kube.create, kube.list = create, read  # type: ignore[method-assign]
+    assert apply(kube, clock=clock)[-1].startswith("all images are on their nodes")
+    assert clock.monotonic() > 10
+
+
+def test_refusal_that_lasts_fails() -> None:
+    """A webhook that is gone refuses for more than a minute."""
+    kube, clock = Kubelets("n1"), FakeClock()
+    kube.refuses_pods = ApiError("failed calling webhook: connection refused")
+    kube.refuses_pods.status = 500
+    assert "failed calling webhook" in fail(kube, clock=clock).message
+    assert 60 <= clock.monotonic() < 65
+
+
 def test_pods_of_an_interrupted_run_are_removed() -> None:
     """A killed run can't remove its own."""
     kube = Kubelets()
