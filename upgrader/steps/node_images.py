@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from upgrader.model.image_name import digest_in, full_name
+from upgrader.model.image_name import digest_in, full_name, repository
 from upgrader.model.planned_images import PlannedPods
 from upgrader.model.pod_placement import may_run_on
 from upgrader.ports import KubeObject
@@ -18,26 +18,27 @@ __all__ = ["FoundImages", "NodeNeeds", "needs_of", "not_ready"]
 class FoundImages:
     """Under which digests each image is on which nodes, as far as their container runtimes say.
 
-    A runtime names a digest of the registry, or the image's own ID; the latter differs between architectures.
+    A runtime names a digest of the registry, or the image's own ID. Both may differ between architectures: some name
+    the manifest of their own instead of the index's. A digest of another repository is another one with the same
+    content: where the image was imported (`import-2026-11-23@sha256:…`), or pulled by way of a mirror.
     """
 
-    digests: dict[tuple[str, str], dict[str, frozenset[str]]] = field(default_factory=dict)
-    """(Image, kind of digest) → node → digests."""
+    digests: dict[tuple[str, str, bool], dict[str, frozenset[str]]] = field(default_factory=dict)
+    """(Image, architecture, whether they are the registry's) → node → digests."""
 
     def add(self, image: str, node: KubeObject, names: Iterable[str]) -> None:
         """What a node has under an image's name: names with digests, or an ID."""
         for name in names:
             digest = digest_in(name)
-            kind = "" if digest else _architecture(node)
-            if not digest and not name.startswith("sha256:"):
+            if repository(name) != repository(image) if digest else not name.startswith("sha256:"):
                 continue
-            nodes = self.digests.setdefault((image, kind), {})
+            nodes = self.digests.setdefault((image, _architecture(node), bool(digest)), {})
             known = nodes.get(node["metadata"]["name"], frozenset())
             nodes[node["metadata"]["name"]] = known | {digest or name}
 
     def differing(self) -> Iterator[str]:
         """A line for each image of which two nodes have different content."""
-        for (image, _), nodes in sorted(self.digests.items()):
+        for (image, _, _), nodes in sorted(self.digests.items()):
             groups: list[tuple[frozenset[str], list[str]]] = []
             for node, digests in sorted(nodes.items()):
                 same = next((names for known, names in groups if known & digests), None)
@@ -51,10 +52,12 @@ class FoundImages:
 
     def known(self) -> Iterator[str]:
         """A line for each image whose digest in the registry is known."""
-        for (image, kind), nodes in sorted(self.digests.items()):
-            if not kind:
-                digests = sorted(frozenset().union(*nodes.values()))
-                yield f"{image} is {', '.join(digests)} ({_nodes(len(nodes))})"
+        known: dict[str, list[frozenset[str]]] = {}
+        for (image, _, of_registry), nodes in sorted(self.digests.items()):
+            if of_registry:
+                known.setdefault(image, []).extend(nodes.values())
+        for image, found in known.items():
+            yield f"{image} is {', '.join(sorted(frozenset().union(*found)))} ({_nodes(len(found))})"
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,8 @@ def needs_of(node: KubeObject, planned: Iterable[PlannedPods], found: FoundImage
         if not may_run_on(each.spec, node):
             continue
         for image in each.images:
-            found.add(image.name, node, listed.get(full_name(image.name), ()))
+            if not _always(image):  # whatever it has of those, it will ask the registry for what the name is by then
+                found.add(image.name, node, listed.get(full_name(image.name), ()))
         missing = tuple(image for image in each.images if _always(image) or full_name(image.name) not in listed)
         if missing:
             pods.append(replace(each, images=missing))

@@ -449,6 +449,38 @@ def _status(kube: Kubelets, name: str) -> dict[str, Any]:
     return dict(found["status"])
 
 
+@pytest.mark.parametrize("other", ["docker.io/library/import-2026-11-23", "mirror.corp/kube-proxy"])
+def test_digests_of_other_repositories_are_not_compared(other: str) -> None:
+    """What was imported, or came by way of a mirror, has the same content under another digest."""
+    kube = Kubelets("n1")
+    kube.add_node("n2", [f"{other}@{OTHER}", "r.io/kube-proxy:v2"])
+    assert f"r.io/kube-proxy:v2 is {DIGEST} (1 node)" in apply(kube)
+    kube = Kubelets("n1", "n2")
+    kube.answer = lambda node, image: (
+        pulled(image) if node == "n1" else {**pulled(image), "imageID": f"{other}@{OTHER}"}
+    )
+    assert f"r.io/kube-proxy:v2 is {DIGEST} (1 node)" in apply(kube)
+
+
+def test_digests_are_compared_within_an_architecture() -> None:
+    """A runtime may name the manifest of its own architecture instead of the index."""
+    kube = Kubelets("n1")
+    kube.put(
+        Kind("v1", "nodes", namespaced=False),
+        {"metadata": {"name": "n2"}, "status": {**_status(kube, "n1"), "nodeInfo": {"architecture": "arm64"}}},
+    )
+    kube.answer = lambda node, image: pulled(image, OTHER if node == "n2" else DIGEST)
+    assert f"r.io/kube-proxy:v2 is {DIGEST}, {OTHER} (2 nodes)" in apply(kube)
+
+
+def test_old_content_of_what_is_always_pulled_is_not_compared() -> None:
+    """A tag that is meant to move: a node that is away still has what it was before."""
+    kube = Kubelets("n1")
+    kube.add_node("n2", ["r.io/tool:latest", f"r.io/tool@{OTHER}"], ready="Unknown")
+    notes = apply(kube, PROXY.replace("kube-proxy:v2", "tool:latest"))
+    assert f"r.io/tool:latest is {DIGEST} (1 node)" in notes
+
+
 def test_progress_is_noted_now_and_then() -> None:
     """Whoever waits sees for what; a thousand nodes don't fill the journal."""
     kube, clock = Kubelets("n1", "n2"), FakeClock()
