@@ -77,13 +77,14 @@ def propose_finalize(folder: Path, front_end: FrontEnd, *, take_over: bool) -> I
 
 
 def _built_in(session: Session) -> Session:
-    """With the built-in charts alone: nothing else emulates, and playbooks are a run's."""
+    """With the built-in charts alone: nothing else emulates, and playbooks and images are a run's."""
     pipeline = tuple(
         item
         for item in session.settings.pipeline
         if isinstance(item, ReleaseSettings) and item.chart is None and item.name in BUILT_IN_CHARTS
     )
-    return replace(session, settings=replace(session.settings, pipeline=pipeline))
+    images = replace(session.settings.images, pull=False)
+    return replace(session, settings=replace(session.settings, pipeline=pipeline, images=images))
 
 
 def _emulated(session: Session, observed: Observed) -> Minor | None:

@@ -174,6 +174,7 @@ class Session:
             examine=partial(examine_all, self.tools.hosts, self.cluster),
             ask_etcd=partial(ask_etcd, self.tools.hosts),
             takes_backups=bool(self.settings.backup.recipients),
+            pulls_images=self.settings.images.pull,
         )
 
     def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:

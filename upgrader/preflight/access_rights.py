@@ -58,12 +58,14 @@ _NEEDED = (
     _Right("patch", "poddisruptionbudgets", "policy", why="the releases' workloads"),
     _Right("update", "leases", "coordination.k8s.io", why="the cluster's lock"),
     _Right("list", "pods", namespace="", why="the gates"),
-    *(_Right(verb, "pods", why="the step images") for verb in ("create", "delete")),
     _Right("get", "pods/log", why="the cause of a failure"),
     _Right("list", "events", namespace="", why="the cause of a failure"),
     _Right("list", "nodes", namespace="", why="the gates"),
 )
 
+
+_OF_IMAGES = tuple(_Right(verb, "pods", why="the step images") for verb in ("create", "delete"))
+"""Only where the nodes pull images first."""
 
 _OF_NODES = (
     _Right("patch", "nodes", namespace="", why="cordons"),
@@ -78,7 +80,8 @@ def check_access(context: PreflightContext) -> Iterator[Finding]:
     """Ask the API server itself; whoever may do everything is asked one question."""
     if _allowed(context, _EVERYTHING):
         return
-    needed = (*_NEEDED, *_OF_NODES) if _upgrades_nodes(context) else _NEEDED
+    images = _OF_IMAGES if context.pulls_images else ()
+    needed = (*_NEEDED, *images, *(_OF_NODES if _upgrades_nodes(context) else ()))
     missing = [right for right in needed if not _allowed(context, right)]
     if missing:
         reasons = ", ".join(dict.fromkeys(right.why for right in missing))

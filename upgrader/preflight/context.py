@@ -56,6 +56,8 @@ class PreflightContext:
     """Asks etcd's servers from a controller: why each isn't healthy, "" for one that is. None: it lacks the files."""
     takes_backups: bool = False
     """Whether a minor upgrade begins with a backup."""
+    pulls_images: bool = True
+    """Whether a run begins with the step `images`."""
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,16 @@ def test_missing_rights_block_the_run(world: World) -> None:
     assert "create secrets in kube-system" in found.title and "escalate clusterroles" in found.title
     assert "Helm keeps releases in Secrets" in found.diagnosis and "rolled back" in found.diagnosis
     assert "cluster-admin" in found.remedy and "docs/security.md" in found.remedy
+
+
+@pytest.mark.parametrize("pulls", [True, False])
+def test_pods_are_created_only_for_images(world: World, pulls: bool) -> None:
+    """Where no image is pulled, a run works as it did without that right."""
+    world.kube.denied = {("create", "pods"), ("delete", "pods")}
+    context = replace(world.context(), pulls_images=pulls)
+    assert [found.title for found in check_access(context)] == (
+        ["the kubeconfig's user may not create pods in kube-system, delete pods in kube-system"] if pulls else []
+    )
 
 
 def test_a_list_that_is_long_is_cut(world: World) -> None:
