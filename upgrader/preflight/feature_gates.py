@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from upgrader.model.emulation import emulated_by
 from upgrader.model.finding import Finding
+from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.first_few import first_few
 from upgrader.preflight.flag_lifecycle import GateStage, fate, judged_by, known_gates
@@ -44,7 +46,8 @@ def _judged(command: PlannedCommand, gates: Mapping[str, str]) -> Iterator[Findi
     locked: dict[str, str] = {}
     deprecated: dict[str, str] = {}
     # It has the gates of its own version, in the stages that they had in the emulated one.
-    emulates = command.value("emulated-version") is not None
+    emulated = emulated_by([f"--emulated-version={command.value('emulated-version')}"])
+    as_in = KubernetesVersion(*emulated, 0) if emulated else command.version
     read = judged_by(command.version)
     for gate, text in gates.items():
         known = known_gates().get(gate)
@@ -53,9 +56,15 @@ def _judged(command: PlannedCommand, gates: Mapping[str, str]) -> Iterator[Findi
             # Patches take no gate away, but bring some: to go back from a change that breaks something.
             brought = (known is None or known.removed is None) and read is not None and read < command.version
             (unsure if brought else unknown)[gate] = fate(known, command.version)
-        elif stage.locked is not None and _VALUES.get(text, stage.locked) is not stage.locked and not emulates:
+            continue
+        if known is None or judged_by(as_in) is None:
+            continue  # of the emulated minor nothing is known
+        stage = known.stage_at(as_in)
+        if stage is None:
+            unknown[gate] = f"{fate(known, as_in)}, and v{as_in.major}.{as_in.minor} is emulated"
+        elif stage.locked is not None and _VALUES.get(text, stage.locked) is not stage.locked:
             locked[f"{gate}={text}"] = f"locked to {str(stage.locked).lower()}"
-        elif stage.name in _STAGES and not emulates:
+        elif stage.name in _STAGES and not emulated:
             deprecated[gate] = _why(stage)
     if unknown:
         yield Finding(

@@ -121,8 +121,25 @@ def test_emulated_version_unlocks(world: World) -> None:
     """A component that emulates an older version has its own gates, with that one's locks."""
     start(world, "--emulated-version=1.35", "--feature-gates=InOrderInformers=false")
     assert world.find(check_feature_gates) == {}
+    start(world, "--emulated-version=1.31", "--feature-gates=InOrderInformers=false")
+    assert world.find(check_feature_gates) == {}, "nothing is known of v1.31"
     start(world, "--emulated-version=1.36", "--feature-gates=SidecarContainers=true")
     assert set(world.find(check_feature_gates)) == {"feature-gates.removed"}
+
+
+@pytest.mark.parametrize(
+    ("emulated", "gates", "why"),
+    [
+        ("1.36", "EtcdRangeStream=true", "EtcdRangeStream: comes with v1.37, and v1.36 is emulated"),
+        ("kube=1.36", "EtcdRangeStream=false", "EtcdRangeStream: comes with v1.37, and v1.36 is emulated"),
+        ("1.36", "InOrderInformers=false", "InOrderInformers=false: locked to true"),
+    ],
+)
+def test_gates_are_judged_as_in_the_emulated_version(world: World, emulated: str, gates: str, why: str) -> None:
+    """A component refuses what comes later than what it emulates, and what is locked there already."""
+    start(world, f"--emulated-version={emulated}", f"--feature-gates={gates}")
+    (found,) = world.find(check_feature_gates).values()
+    assert found.inhibits and found.diagnosis.startswith(f"{why}\n")
 
 
 def test_configuration_of_kube_proxy_is_read(world: World) -> None:
