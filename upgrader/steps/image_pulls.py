@@ -86,12 +86,12 @@ class ImagePulls:
                     active[node] = _NodePull(node, pods, self.clock.monotonic())
                     self._create(active[node])
                 self.clock.sleep(_POLL_SECONDS)
-                self._read(active)
+                read = self._read(active)
                 for pull in [pull for pull in active.values() if not pull.missing() and pull.last]:
                     done += [(pull.node, status) for status in pull.last.values()]
                     self._remove(pull.pods)
                     del active[pull.node]
-                self._fail_late(active)
+                self._fail_late(active, read=read)
                 for pull in [pull for pull in active.values() if pull.skipped]:
                     self.note(f"{pull.node} {pull.skipped}: it pulls its images when its pods start")
                     self._remove(pull.pods)
@@ -131,8 +131,8 @@ class ImagePulls:
             if error.status != _CONFLICT or self.kube.get(PODS, pod.name, pod.namespace) is None:
                 raise
 
-    def _read(self, active: Mapping[str, _NodePull]) -> None:
-        """Read all pods; an API that doesn't answer is waited for as long as the nodes are."""
+    def _read(self, active: Mapping[str, _NodePull]) -> bool:
+        """Read all pods; an API that doesn't answer is waited for as long as the nodes are. Whether it did."""
         try:
             found = {
                 item["metadata"]["name"]: item
@@ -141,11 +141,12 @@ class ImagePulls:
             }
         except ApiError as error:
             if _may_pass(error):
-                return
+                return False
             raise
         for pull in active.values():
             for pod in pull.pods:
                 self._judge(pull, pod, found.get(pod.name))
+        return True
 
     def _judge(self, pull: _NodePull, pod: PullerPod, found: KubeObject | None) -> None:
         if found is None:
@@ -173,15 +174,19 @@ class ImagePulls:
                 return
             raise StepFailed(f"{pod.node} refused to pull images: {refused}", remedy=_NODE_REMEDY)
 
-    def _fail_late(self, active: Mapping[str, _NodePull]) -> None:
-        """Raise StepFailed for the first pull that has failed, or is over its deadline."""
+    def _fail_late(self, active: Mapping[str, _NodePull], *, read: bool) -> None:
+        """Raise StepFailed for the first pull that has failed, or is over its deadline.
+
+        What failed when the API last answered (not `read`) may be there by now.
+        """
         now = self.clock.monotonic()
         for pull in active.values():
             if pull.skipped:
                 continue
             for (pod, image), status in pull.last.items():
                 failing = now - pull.failing_since.get((pod, image), now)
-                if status.state == "failed" or (status.state == "failing" and failing >= _GIVE_UP_SECONDS):
+                given_up = status.state == "failing" and failing >= _GIVE_UP_SECONDS and read
+                if status.state == "failed" or given_up:
                     raise self._failed(pull, pod, status, active)
             if now - pull.begun >= self.settings.deadline_seconds:
                 pull.skipped = self._gone(pull.node)

@@ -388,6 +388,21 @@ def test_refusal_that_passes_is_waited_for(status: int, words: str) -> None:
     assert clock.monotonic() > 10
 
 
+def test_failure_that_nobody_could_look_at_is_looked_at_again() -> None:
+    """A registry may be back before the API is: what was last seen is not what is."""
+    kube, clock = Kubelets("n1"), FakeClock()
+    kube.answer = lambda node, image: waiting("ErrImagePull", "timeout") if clock.monotonic() < 5 else pulled(image)
+    real_list = kube.list
+
+    def read(kind: Kind, namespace: str = "", **selectors: str) -> tuple[KubeObject, ...]:
+        if namespace and 3 < clock.monotonic() < 75:
+            raise ApiUnavailable("timed out")
+        return real_list(kind, namespace, **selectors)
+
+    kube.list = read  # type: ignore[method-assign]
+    assert apply(kube, clock=clock)[-1].startswith("all images are on their nodes")
+
+
 def test_refusal_that_lasts_fails() -> None:
     """A webhook that is gone refuses for more than a minute."""
     kube, clock = Kubelets("n1"), FakeClock()
