@@ -235,10 +235,7 @@ class ImagePulls:
 
     def _remove(self, pods: Iterable[PullerPod]) -> None:
         for pod in pods:
-            try:
-                self.kube.delete(PODS, pod.name, pod.namespace)
-            except ApiError as error:
-                self.note(f"pod {pod.namespace}/{pod.name} is removed by the next run: {error.message}")
+            _remove(self.kube, pod.name, pod.namespace, self.note)
 
 
 def _may_pass(error: Exception) -> bool:
@@ -247,10 +244,17 @@ def _may_pass(error: Exception) -> bool:
     return unwell or isinstance(error, ApiUnavailable)
 
 
-def remove_pullers(kube: Kube) -> None:
-    """Remove what an interrupted run left. Raises ApiError."""
+def remove_pullers(kube: Kube, note: Callable[[str], None]) -> None:
+    """Remove what an interrupted run left; what can't be removed is noted. Raises ApiError."""
     for item in kube.list(PODS, labels=_SELECTOR):
-        kube.delete(PODS, item["metadata"]["name"], item["metadata"]["namespace"])
+        _remove(kube, item["metadata"]["name"], item["metadata"]["namespace"], note)
+
+
+def _remove(kube: Kube, name: str, namespace: str, note: Callable[[str], None]) -> None:
+    try:
+        kube.delete(PODS, name, namespace)
+    except ApiError as error:
+        note(f"pod {namespace}/{name} is removed by the next run: {error.message}")
 
 
 def _progress(done: int, all_of_them: int, active: Iterable[_NodePull]) -> str:

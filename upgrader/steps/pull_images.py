@@ -58,7 +58,7 @@ class PullImagesStep:
         """Nothing to undo."""
 
     def apply(self, note: Callable[[str], None]) -> None:
-        remove_pullers(self.kube)
+        remove_pullers(self.kube, note)
         planned = [known for pods in self.planned if (known := self._possible(pods, note)) is not None]
         found = FoundImages()
         lacking, away = self._lacking(planned, found)
