@@ -149,7 +149,7 @@ PROXY = "{kind: DaemonSet, metadata: {name: kube-proxy}, spec: {template: {spec:
 def with_images(action: Action) -> Plan:
     """The plan of a release that has an image."""
     spec = ReleaseSpec("kubernetes", "kube-system", Path("/charts/kubernetes"))
-    return Plan(OLD, NEW, (PlannedRelease(spec, action, "change", PROXY, PROXY, ()),))
+    return Plan(OLD, NEW, (PlannedRelease(spec, action, "change", PROXY.replace(":2", ":1"), PROXY, ()),))
 
 
 def names(pipeline: Pipeline) -> list[str]:

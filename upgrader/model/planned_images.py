@@ -42,12 +42,21 @@ class PlannedPods:
 
 
 def planned_pods(plan: Plan) -> tuple[PlannedPods, ...]:
-    """The pods of each workload in the releases that a run installs or changes, in the plan's order."""
+    """The pods of each workload that a run installs or changes, in the plan's order.
+
+    One whose spec stays as it is keeps its pods, and starts none: whatever its image is by now, this run needs it
+    nowhere.
+    """
     changed = [step for step in plan.steps if isinstance(step, PlannedRelease) and step.action != "unchanged"]
-    objects = [(step.spec.namespace, item) for step in changed for item in objects_in(step.after).values()]
-    accounts = {_place(item, default): _secrets(item) for default, item in objects if item["kind"] == "ServiceAccount"}
-    secrets = {_place(item, default) for default, item in objects if item["kind"] == "Secret"}
-    return tuple(_pods(objects, accounts, secrets))
+    objects = [
+        (step.spec.namespace, item, before.get(key, {}).get("spec") == item.get("spec"))
+        for step in changed
+        for before in (objects_in(step.before),)
+        for key, item in objects_in(step.after).items()
+    ]
+    accounts = {_place(item, home): _secrets(item) for home, item, _ in objects if item["kind"] == "ServiceAccount"}
+    secrets = {_place(item, home) for home, item, _ in objects if item["kind"] == "Secret"}
+    return tuple(_pods([(home, item) for home, item, stays in objects if not stays], accounts, secrets))
 
 
 def _pods(

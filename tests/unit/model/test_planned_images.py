@@ -38,10 +38,10 @@ spec: {jobTemplate: {spec: {template: {spec: {imagePullSecrets: [{name: mine}], 
 """
 
 
-def plan(action: Action) -> Plan:
+def plan(action: Action, before: str = "") -> Plan:
     """One release, and a playbook."""
     version = KubernetesVersion(1, 37, 1)
-    release = PlannedRelease(ReleaseSpec("app", "apps", Path("/chart")), action, "change", "", APP, ())
+    release = PlannedRelease(ReleaseSpec("app", "apps", Path("/chart")), action, "change", before, APP, ())
     return Plan(version, version, (release, PlannedPlaybook(Path("/play.yml"))))
 
 
@@ -59,3 +59,12 @@ def test_images_with_what_they_are_pulled_with() -> None:
 def test_release_that_stays_needs_nothing() -> None:
     """What isn't changed starts no pods."""
     assert planned_pods(plan("unchanged")) == ()
+
+
+def test_workload_that_stays_needs_nothing() -> None:
+    """Its pods are not started again, so that no node needs its image: the registry may have lost it since."""
+    before = APP.replace("job:3", "job:2").replace("{name: app}", "{name: app, labels: {version: old}}", 1)
+    (job,) = planned_pods(plan("upgrade", before))
+    assert job.workload == "CronJob other/nightly"
+    assert len(planned_pods(plan("upgrade", before.replace("app:1", "app:0")))) == 2
+    assert planned_pods(plan("upgrade", APP)) == ()
