@@ -18,6 +18,9 @@ __all__ = ["LABELS", "ImageStatus", "PullerPod", "has_no_place", "image_statuses
 
 LABELS = {"app.kubernetes.io/name": "upgrader-image-puller", "app.kubernetes.io/managed-by": "upgrader"}
 
+_NO_MESH = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled"}
+"""As labels and as annotations: which of them a service mesh reads differs. What it adds would have to start first."""
+
 _COMMAND = "/upgrader-only-pulls-this-image"
 
 _FAILING = frozenset(
@@ -101,7 +104,7 @@ def manifest(pod: PullerPod, *, seconds: float) -> KubeObject:
         spec["hostNetwork"] = True
     if pod.runtime_class:
         spec["runtimeClassName"] = pod.runtime_class
-    meta = {"name": pod.name, "namespace": pod.namespace, "labels": LABELS}
+    meta = {"name": pod.name, "namespace": pod.namespace, "labels": {**LABELS, **_NO_MESH}, "annotations": _NO_MESH}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 

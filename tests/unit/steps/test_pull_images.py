@@ -112,6 +112,8 @@ def test_pods_are_harmless() -> None:
     assert (spec["nodeName"], spec["tolerations"]) == ("n1", [{"operator": "Exists"}])
     assert (spec["restartPolicy"], spec["activeDeadlineSeconds"]) == ("Never", 660), "later than the step gives up"
     assert pod["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "upgrader"
+    for marks in (pod["metadata"]["labels"], pod["metadata"]["annotations"]):
+        assert (marks["sidecar.istio.io/inject"], marks["linkerd.io/inject"]) == ("false", "disabled")
     assert spec["hostNetwork"], "as the DaemonSet's own pods: a node without free addresses pulls as well"
 
 
