@@ -35,7 +35,8 @@ def _names(file: int, found: dict[str, Entry]) -> Iterator[str]:
         if isinstance(name, str):
             yield name
     for item in _list({"images": _json(file, found.get("manifest.json"))}, "images"):
-        yield from (tag for tag in item.get("RepoTags") or () if isinstance(tag, str))
+        tags = item.get("RepoTags")
+        yield from (tag for tag in (tags if isinstance(tags, list) else ()) if isinstance(tag, str))
 
 
 def _list(document: Any, key: str) -> list[dict[str, Any]]:

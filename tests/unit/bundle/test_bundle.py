@@ -268,3 +268,11 @@ def test_bundle_that_can_not_be_written(bundle: Path) -> None:
     with pytest.raises(UsageError, match="can't be written"):
         write_bundle(target, TARGET, [bundle.parent / "a.tar"], {})
     assert not list(bundle.parent.glob(".*.part"))
+
+
+@pytest.mark.parametrize("tags", [5, True, "tool:1", {"tool:1": 1}])
+def test_names_that_are_no_list_name_nothing(tmp_path: Path, tags: object) -> None:
+    """Anybody may have written the archive: it is refused, whatever it says."""
+    content = json.dumps([{"RepoTags": tags}]).encode()
+    with pytest.raises(UsageError, match="names no image"):
+        names_in(tar_of(tmp_path / "odd.tar", {"manifest.json": content}))
