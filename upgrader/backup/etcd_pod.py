@@ -13,15 +13,12 @@ from typing import Any
 
 from upgrader.backup.etcd_member import EtcdMember
 
-__all__ = ["BUMP_REVISION", "POD_PREFIX", "SCRATCH", "SNAPSHOT", "STATUS", "ReplacedData", "etcd_pod"]
+__all__ = ["POD_PREFIX", "SCRATCH", "SNAPSHOT", "STATUS", "ReplacedData", "etcd_pod"]
 
 POD_PREFIX = "upgrader-etcd-"
 """What the names of all these pods begin with."""
 
 SNAPSHOT, STATUS, SCRATCH = "snapshot.db", "status", "scratch"
-
-BUMP_REVISION = 1_000_000_000
-"""How far a restored etcd's revision is ahead of the backup's, so that no client's watch or cache takes old for new."""
 
 _PKI = "/etc/kubernetes/pki/etcd"
 _NOWHERE = "http://127.0.0.1:1"
@@ -38,6 +35,8 @@ class ReplacedData:
     folder: str
     """Below the work folder."""
     initial_cluster: str
+    bump_revision: int
+    """How far its revision is ahead of the backup's."""
 
 
 def etcd_pod(
@@ -49,7 +48,7 @@ def etcd_pod(
         tools.insert(0, _snapshot(member))
     tools.append(_restore(member, SCRATCH, "default", _NOWHERE, f"default={_NOWHERE}"))
     if replaced:
-        more = ["--bump-revision", str(BUMP_REVISION), "--mark-compacted"]
+        more = ["--bump-revision", str(replaced.bump_revision), "--mark-compacted"]
         if member.cluster_token:
             more += ["--initial-cluster-token", member.cluster_token]
         where = replaced.folder

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from upgrader.backup.etcd_member import ASIDE, MANIFEST, EtcdMember, initial_cluster
-from upgrader.backup.etcd_pod import BUMP_REVISION, ReplacedData
+from upgrader.backup.etcd_pod import ReplacedData
 from upgrader.backup.etcd_tools import EtcdTools
 from upgrader.backup.manifest import BackupManifest
 from upgrader.backup.verify import BackupFile, prove_on, send_snapshot
@@ -28,6 +28,8 @@ __all__ = ["Restoration"]
 Note = Callable[[str], None]
 
 _DATA = "data"
+_REVISIONS_A_SECOND = 1000
+"""More than any cluster writes, on average since 1970."""
 _UNIT_SECONDS = 120.0
 _ETCD_SECONDS = 240.0
 
@@ -88,30 +90,39 @@ class Restoration:
     tools: RecoverTools
 
     @property
+    def bump(self) -> int:
+        """How far the restored etcd's revision is ahead of the backup's: no client's watch or cache takes old for new.
+
+        It grows with time: after a second restore of the same backup, too, no client has seen a later revision.
+        """
+        return int(self.tools.clock.now().timestamp()) * _REVISIONS_A_SECOND
+
+    @property
     def kept(self) -> str:
         """The folder beside the new data that gets the old."""
         return f"before-restore-{self.tools.clock.now():%Y%m%dT%H%M%S}"
 
-    @property
-    def revision(self) -> int:
-        """The revision at which etcd has exactly what was restored."""
-        return self.manifest.revision + BUMP_REVISION
-
     def pipeline(self) -> Pipeline:
         """The steps, then the same hand-over and gates as after a recovery."""
-        kept, on = self.kept, ", ".join(member.host.name for member in self.members)
+        kept, bump, on = self.kept, self.bump, ", ".join(member.host.name for member in self.members)
         steps = (
             _Step(
-                "prepare", f"put the data beside the current on {on}, and read it; nothing is stopped", self._prepare
+                "prepare",
+                f"put the data beside the current on {on}, and read it; nothing is stopped",
+                lambda note: self._prepare(bump, note),
             ),
             _Step("stop", f"stop kube-apiserver, checkpoints and etcd on {on}: no API until the end", self._stop),
             _Step("replace", f"exchange etcd's data; the old stays in {kept}", lambda note: self._replace(kept, note)),
-            _Step("start", f"start etcd, and compare {self.manifest.keys:,} keys with the backup", self._start),
+            _Step(
+                "start",
+                f"start etcd, and compare {self.manifest.keys:,} keys with the backup",
+                lambda note: self._start(bump, note),
+            ),
             _Step("api", "wait until the API answers, and release the backup's lock", self._api),
         )
         return Pipeline((*(PipelineStep(step, (), ()) for step in steps), hand_over(self.tools)))
 
-    def _prepare(self, note: Note) -> None:
+    def _prepare(self, bump: int, note: Note) -> None:
         work, cluster = self._etcd, initial_cluster(self.members)
         try:
             for member in self.members:
@@ -122,7 +133,7 @@ class Restoration:
             if send_snapshot(self.backup, self.tools.hosts, self.members) != self.manifest:
                 raise BackupRefused(f"{self.backup.path} is another backup than the one that was shown")
             for member in self.members:
-                prove_on(member, self.manifest, work, ReplacedData(_DATA, cluster))
+                prove_on(member, self.manifest, work, ReplacedData(_DATA, cluster, bump))
                 note(f"{member.host.name}: its new data has all {self.manifest.keys:,} keys")
         except BaseException:
             for member in self.members:
@@ -141,11 +152,13 @@ class Restoration:
             note(f"{member.host.name}: the old data goes to {member.data_dir}/{kept}")
             self._run(member.host, _REPLACE, member.data_dir, _DATA, kept)
 
-    def _start(self, note: Note) -> None:
+    def _start(self, bump: int, note: Note) -> None:
+        # The revision at which etcd has exactly what was restored.
+        revision = self.manifest.revision + bump
         for member in self.members:
             self._run(member.host, _START, MANIFEST, ASIDE)
         for member in self.members:
-            data = self._etcd.read(member, revision=self.revision, seconds=_ETCD_SECONDS)
+            data = self._etcd.read(member, revision=revision, seconds=_ETCD_SECONDS)
             if (data.keys, data.digest) != (self.manifest.keys, self.manifest.digest):
                 raise StepFailed(
                     f"{member.host.name}: etcd has {data.keys} keys with SHA-256 {data.digest}, the backup has "

@@ -20,7 +20,6 @@ from tests.unit.backup.backups import archive, manifest
 from tests.unit.backup.test_etcd import HOST, STATUS, YAML
 from upgrader.adapters.age import AgeFiles
 from upgrader.backup.etcd_member import ASIDE, MANIFEST, read_member
-from upgrader.backup.etcd_pod import BUMP_REVISION
 from upgrader.backup.restore import Restoration
 from upgrader.backup.verify import BackupFile
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
@@ -67,9 +66,8 @@ class Site:
         )
         backup = BackupFile(self.path, (str(self.identity),), AgeFiles())
         members = tuple(read_member(self.hosts, host) for host in (HOST, OTHER))
-        self.steps = {
-            item.step.name: item.step for item in Restoration(backup, manifest(), members, tools).pipeline().steps
-        }
+        self.restoration = Restoration(backup, manifest(), members, tools)
+        self.steps = {item.step.name: item.step for item in self.restoration.pipeline().steps}
 
     def write(self, content: bytes) -> None:
         """The backup's file."""
@@ -125,8 +123,25 @@ def test_nothing_stops_before_every_controller_has_the_data(site: Site) -> None:
 
 def test_what_was_restored_is_read_at_its_own_revision(site: Site) -> None:
     """API servers may have written more by then; that is not compared."""
+    bump = site.restoration.bump
+    site.clock.sleep(60)  # what was read is at the revision that was made
     site.apply("prepare", "start")
-    assert site.read_at == ["0", "0", *[str(manifest().revision + BUMP_REVISION)] * 2]
+    assert site.read_at == ["0", "0", *[str(manifest().revision + bump)] * 2]
+    pods = [json.loads(data) for (_, path), data in site.hosts.files.items() if path.endswith(".json")]
+    made = [
+        words
+        for pod in pods
+        for item in pod["spec"]["initContainers"]
+        if "--bump-revision" in (words := item["command"])
+    ]
+    assert [words[words.index("--bump-revision") + 1] for words in made] == [str(bump)] * 2
+
+
+def test_a_backup_that_is_restored_again_is_ahead_of_the_first_restore(site: Site) -> None:
+    """Clients have seen the revisions of the cluster that was restored first, and all that it has written since."""
+    first = site.restoration.bump
+    site.clock.sleep(3600)
+    assert site.restoration.bump - first > 3600 * 500
 
 
 def test_the_backups_lock_is_released(site: Site) -> None:
