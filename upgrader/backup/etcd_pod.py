@@ -113,7 +113,10 @@ def _scratch(member: EtcdMember, snapshot_bytes: int) -> dict[str, Any]:
         "--log-level=warn",
     ]
     mebibytes = math.ceil((2 * snapshot_bytes + _ROOM_BYTES) / (1 << 20))
-    return {**_container(member, "etcd", *words), "resources": {"limits": {"cpu": "1", "memory": f"{mebibytes}Mi"}}}
+    limits = {"cpu": "1", "memory": f"{mebibytes}Mi"}
+    # Without requests the limits would be requested, and a kubelet refuses a pod that doesn't fit beside the others.
+    requests = {"cpu": "10m", "memory": "32Mi"}
+    return {**_container(member, "etcd", *words), "resources": {"limits": limits, "requests": requests}}
 
 
 def _container(member: EtcdMember, name: str, *words: str) -> dict[str, Any]:

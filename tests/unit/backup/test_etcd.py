@@ -82,6 +82,13 @@ def test_a_backup_takes_the_snapshot_first() -> None:
     }
 
 
+@pytest.mark.parametrize("size", [1 << 20, 8 << 30])
+def test_the_pod_fits_beside_others(size: int) -> None:
+    """A kubelet reserves what is requested, or the limits where nothing is; it refuses what doesn't fit."""
+    pod = json.loads(etcd_pod(MEMBER, "upgrader-etcd-1", snapshot_bytes=size, take=True))
+    assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "10m", "memory": "32Mi"}
+
+
 def test_a_restore_makes_the_members_data_beside_the_scratch() -> None:
     """With the member's own name, all members, and a revision that no client has seen."""
     found = containers(take=False, replaced=ReplacedData("data", "a=https://1:2380,b=https://2:2380", 77))
