@@ -14,17 +14,18 @@ _OURS = re.compile(r"(\d{8}T\d{6})(-v[0-9A-Za-z.+-]+)?\.tar\.age")
 
 def backups(folder: Path) -> list[Path]:
     """All backups there, oldest first."""
-    return sorted(path for path in folder.glob(f"*{SUFFIX}") if _OURS.fullmatch(path.name) and path.is_file())
+    return sorted(path for path in folder.glob(f"*{SUFFIX}") if _taken(path.name) and path.is_file())
 
 
-def prune(folder: Path, *, keep: int, max_age_seconds: float | None, now: datetime) -> tuple[Path, ...]:
+def prune(folder: Path, newest: Path, *, keep: int, max_age_seconds: float | None, now: datetime) -> tuple[Path, ...]:
     """Remove all but the newest `keep`, and those that are too old; returns them.
 
-    The newest one always stays. Files with other names are never touched. Raises OSError.
+    `newest`, which was just taken, always stays: by their names, those of a clock that was ahead are newer. Files with
+    other names are never touched. Raises OSError.
     """
-    ours = backups(folder)
-    removed = [path for path in ours[:-1] if max_age_seconds is not None and _age(path, now) > max_age_seconds]
-    removed += [path for path in ours[: -max(1, keep)] if path not in removed]
+    others = [path for path in backups(folder) if path.name != newest.name]
+    removed = [path for path in others if max_age_seconds is not None and _age(path, now) > max_age_seconds]
+    removed += [path for path in others[: max(0, len(others) + 1 - max(1, keep))] if path not in removed]
     for path in removed:
         path.unlink()
     return tuple(removed)
@@ -38,6 +39,15 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def _age(path: Path, now: datetime) -> float:
-    match = _OURS.fullmatch(path.name)
-    assert match is not None
-    return (now - datetime.strptime(match[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)).total_seconds()
+    taken = _taken(path.name)
+    assert taken is not None
+    return (now - taken).total_seconds()
+
+
+def _taken(name: str) -> datetime | None:
+    """When a backup was taken; None for a name that is none of ours."""
+    match = _OURS.fullmatch(name)
+    try:
+        return datetime.strptime(match[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC) if match else None
+    except ValueError:
+        return None  # 20261399T000000

@@ -182,7 +182,7 @@ class BackupTaker:
                 unfinished.unlink(missing_ok=True)
             _sync(folder)
             removed = prune(
-                folder, keep=self.settings.keep, max_age_seconds=self.settings.max_age_seconds, now=manifest.taken
+                folder, path, keep=self.settings.keep, max_age_seconds=self.settings.max_age_seconds, now=manifest.taken
             )
         except OSError as error:
             raise UsageError(

@@ -28,7 +28,7 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
     """As many as wanted stay, and other files are never touched."""
     made = put(tmp_path, 9, 8, 7)
     (tmp_path / "mine.tar.age").touch()
-    assert prune(tmp_path, keep=2, max_age_seconds=None, now=NOW) == (made[0],)
+    assert prune(tmp_path, made[-1], keep=2, max_age_seconds=None, now=NOW) == (made[0],)
     assert backups(tmp_path) == made[1:]
     assert (tmp_path / "mine.tar.age").exists()
 
@@ -36,8 +36,24 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
 def test_old_ones_go_but_never_the_newest(tmp_path: Path) -> None:
     """Age removes all but the newest, which stays even if it is too old itself."""
     made = put(tmp_path, 9, 8, 7)
-    assert prune(tmp_path, keep=5, max_age_seconds=86400.0, now=NOW) == tuple(made[:2])
+    assert prune(tmp_path, made[-1], keep=5, max_age_seconds=86400.0, now=NOW) == tuple(made[:2])
     assert backups(tmp_path) == made[2:]
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_the_one_just_taken_stays_beside_those_of_a_clock_that_was_ahead(tmp_path: Path, keep: int) -> None:
+    """By their names those are newer, and it would be the oldest."""
+    made = put(tmp_path, 0, -40, -41)
+    prune(tmp_path, made[0], keep=keep, max_age_seconds=86400.0, now=NOW)
+    assert backups(tmp_path) == [made[0], *([made[2]] if keep > 1 else [])]
+
+
+def test_a_name_with_no_time_is_not_ours(tmp_path: Path) -> None:
+    """It looks like ours, but no clock says 99 o'clock."""
+    made, other = put(tmp_path, 0), tmp_path / "20261399T999999.tar.age"
+    other.touch()
+    assert prune(tmp_path, made[0], keep=1, max_age_seconds=1.0, now=NOW) == ()
+    assert other.exists()
 
 
 def test_unfinished_ones_are_removed(tmp_path: Path) -> None:
