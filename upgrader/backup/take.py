@@ -35,10 +35,19 @@ _MARGIN_BYTES = 64 << 20
 
 _FILES = "files.tar"
 # Files may change, or go, while they are read (1): each is then as it was a moment before or after.
+# In tmp are kubeadm's copies of etcd's whole data, one for each of its upgrades.
 _COLLECT = """set -u
 umask 077
-mkdir -p -m 0700 -- "$1" && chmod 0700 -- "$1" || exit 2
-cd / && tar --create --file "$1/files.tar" --exclude=etc/kubernetes/upgrader/restore -- etc/kubernetes "${@:2}"
+work=$1 && cd -- "$2" || exit 2
+set -- --exclude=etc/kubernetes/upgrader/restore --exclude=etc/kubernetes/tmp -- etc/kubernetes "${@:3}"
+mkdir -p -m 0700 -- "$work" && chmod 0700 -- "$work" || exit 2
+needed=$(( $(du -sbc "$@" | tail -n 1 | cut -f 1) + 268435456 ))
+free=$(df --output=avail -B1 -- "$work" | tail -n 1)
+[ "$free" -ge "$needed" ] || {
+  echo "$free bytes are free at $work, $needed are needed for /etc/kubernetes" >&2
+  exit 2
+}
+tar --create --file "$work/files.tar" "$@"
 [ $? -le 1 ]
 """
 _MEASURE = 'set -eu; stat -c %s -- "$1"; sha256sum -- "$1"'
@@ -115,7 +124,7 @@ class BackupTaker:
         folder = member.work
         keys = self.hosts.run(host, ["sh", "-c", _KEYS]).stdout.split()
         elsewhere = sorted({key.lstrip("/") for key in keys if key.startswith("/") and not _inside(key)})
-        self.hosts.run(host, ["bash", "-c", _COLLECT, "bash", folder, *elsewhere], timeout_seconds=_FILES_SECONDS)
+        self.hosts.run(host, ["bash", "-c", _COLLECT, "bash", folder, "/", *elsewhere], timeout_seconds=_FILES_SECONDS)
         return self._measured(host, controller_part(host.name), f"{folder}/{_FILES}")
 
     def _measured(self, host: Host, name: str, path: str) -> Part:

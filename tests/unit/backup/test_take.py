@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import tarfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from testkit.fakes.kube import FakeKube
 from tests.unit.backup.test_etcd import HOST, STATUS, YAML
 from upgrader.adapters.age import AgeFiles
 from upgrader.backup.etcd_member import MANIFEST
-from upgrader.backup.take import BackupTaker
+from upgrader.backup.take import _COLLECT, BackupTaker
 from upgrader.backup.verify import BackupFile
 from upgrader.errors import BackupRefused, HostError, UsageError
 from upgrader.model.cluster import Cluster, Host
@@ -153,3 +155,35 @@ def test_one_flipped_byte_is_refused(lab: Lab) -> None:
     with pytest.raises(BackupRefused, match=str(path)) as caught:
         BackupFile(path, (lab.private,), AgeFiles()).read()
     assert "Nothing was changed" in caught.value.remedy
+
+
+def collect(root: Path, *elsewhere: str) -> subprocess.CompletedProcess[str]:
+    """What is run on a controller."""
+    command = ["bash", "-c", _COLLECT, "bash", str(root / "work"), str(root), *elsewhere]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_kubeadms_copies_of_etcd_are_no_part_of_a_controllers_files(tmp_path: Path) -> None:
+    """Each is as large as etcd, and they would fill etcd's own disk."""
+    for name in (
+        "etc/kubernetes/pki/ca.key",
+        "etc/kubernetes/tmp/kubeadm-backup-etcd-1/etcd/member/snap/db",
+        "opt/enc",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    assert collect(tmp_path, "opt/enc").returncode == 0
+    with tarfile.open(tmp_path / "work/files.tar") as tar:
+        assert [entry.name for entry in tar if entry.isfile()] == ["etc/kubernetes/pki/ca.key", "opt/enc"]
+    assert (tmp_path / "work/files.tar").stat().st_mode & 0o777 == 0o600
+
+
+def test_etcds_disk_is_not_filled_with_a_controllers_files(tmp_path: Path) -> None:
+    """What doesn't fit is told before a byte is written."""
+    (tmp_path / "etc/kubernetes").mkdir(parents=True)
+    with (tmp_path / "etc/kubernetes/large").open("wb") as file:
+        file.truncate(1 << 43)  # a hole: it needs no space here
+    ended = collect(tmp_path)
+    assert ended.returncode == 2
+    assert "are needed for /etc/kubernetes" in ended.stderr
+    assert not (tmp_path / "work/files.tar").exists()
