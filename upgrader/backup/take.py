@@ -51,8 +51,12 @@ tar --create --file "$work/files.tar" "$@"
 [ $? -le 1 ]
 """
 _MEASURE = 'set -eu; stat -c %s -- "$1"; sha256sum -- "$1"'
-_KEYS = r"""cd /etc/kubernetes/manifests || exit 1
-sed -nE 's/.*--encryption-provider-config[= ]"?([^"[:space:],]+).*/\1/p' -- *
+# Of an adopted kube-apiserver only the checkpoints are on disk; its manifest is there while a standby pod serves.
+_KEYS = r"""cd -- "$1" || exit 1
+grep -rhoE -e '--encryption-provider-config[= ]"?[^"[:space:],]+' manifests checkpointer/workloads 2>/dev/null |
+  sed -E 's/^[^= ]*[= ]"?//' | sort -u | while read -r path; do
+    if [ -e "$path" ]; then echo "$path"; else echo "$path" >&2; fi
+  done
 exit 0
 """
 
@@ -122,7 +126,10 @@ class BackupTaker:
         """A controller's files: `/etc/kubernetes` with its checkpoints, and encryption keys from elsewhere."""
         note(f"{host.name}: /etc/kubernetes, checkpoints and encryption keys")
         folder = member.work
-        keys = self.hosts.run(host, ["sh", "-c", _KEYS]).stdout.split()
+        found = self.hosts.run(host, ["sh", "-c", _KEYS, "sh", "/etc/kubernetes"])
+        keys = found.stdout.split()
+        for path in found.stderr.split():
+            note(f"{host.name}: {path} is mounted from elsewhere: if it is of no Secret, it is not in this backup")
         elsewhere = sorted({key.lstrip("/") for key in keys if key.startswith("/") and not _inside(key)})
         self.hosts.run(host, ["bash", "-c", _COLLECT, "bash", folder, "/", *elsewhere], timeout_seconds=_FILES_SECONDS)
         return self._measured(host, controller_part(host.name), f"{folder}/{_FILES}")

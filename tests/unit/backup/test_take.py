@@ -19,7 +19,7 @@ from testkit.fakes.kube import FakeKube
 from tests.unit.backup.test_etcd import HOST, STATUS, YAML
 from upgrader.adapters.age import AgeFiles
 from upgrader.backup.etcd_member import MANIFEST
-from upgrader.backup.take import _COLLECT, BackupTaker
+from upgrader.backup.take import _COLLECT, _KEYS, BackupTaker
 from upgrader.backup.verify import BackupFile
 from upgrader.errors import BackupRefused, HostError, UsageError
 from upgrader.model.cluster import Cluster, Host
@@ -187,3 +187,25 @@ def test_etcds_disk_is_not_filled_with_a_controllers_files(tmp_path: Path) -> No
     assert ended.returncode == 2
     assert "are needed for /etc/kubernetes" in ended.stderr
     assert not (tmp_path / "work/files.tar").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("manifests/kube-apiserver.yaml", "    - --encryption-provider-config=%s\n"),
+        (
+            "checkpointer/workloads/kube-system.kube-apiserver/generations/7/manifest.json",
+            '{"args": ["--encryption-provider-config-automatic-reload=true", "--encryption-provider-config=%s"]}',
+        ),
+    ],
+)
+def test_encryption_keys_from_elsewhere_are_found(tmp_path: Path, path: str, content: str) -> None:
+    """Also where kube-apiserver is no static pod any more, but a Deployment: its checkpoint tells."""
+    (tmp_path / path).parent.mkdir(parents=True)
+    keys = tmp_path / "enc.yaml"
+    (tmp_path / path).write_text(content % keys)
+    ended = subprocess.run(["sh", "-c", _KEYS, "sh", tmp_path], capture_output=True, text=True, check=True)
+    assert (ended.stdout.split(), ended.stderr.split()) == ([], [str(keys)])  # a Secret's: only in the container
+    keys.touch()
+    ended = subprocess.run(["sh", "-c", _KEYS, "sh", tmp_path], capture_output=True, text=True, check=True)
+    assert (ended.stdout.split(), ended.stderr.split()) == ([str(keys)], [])
