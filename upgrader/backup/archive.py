@@ -47,7 +47,7 @@ def unpack(stream: Iterator[bytes], receive: Receive | None = None) -> BackupMan
                 raise BackupRefused("its last entry does not have the hashes that its manifest has")
             if archive.next() is not None:
                 raise BackupRefused("there is more in it than its manifest names")
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError) as error:  # the latter for a damaged header of a sparse file
         raise BackupRefused(f"it is not an archive that `upgrader backup` made: {error}") from error
     for _ in stream:
         pass  # the last chunk is what proves that nothing was cut off
@@ -75,8 +75,9 @@ def _read_part(archive: tarfile.TarFile, part: Part, receive: Receive | None) ->
 
 
 def _next(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
+    """The next entry; a sparse one, which would unpack to any number of zeros, is none of ours."""
     entry = archive.next()
-    if entry is None or entry.name != name or not entry.isfile():
+    if entry is None or entry.name != name or not entry.isreg() or entry.issparse():
         raise BackupRefused(f"{name} is missing where it should be: found {entry.name if entry else 'nothing'}")
     return entry
 

@@ -87,7 +87,7 @@ class BackupManifest:
                 digest=str(found["digest"]),
                 parts=parts,
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise BackupRefused(f"its manifest can't be understood: {type(error).__name__}: {error}") from error
         names = [part.name for part in parts]
         sound = all(_NAME.fullmatch(p.name) and p.bytes >= 0 and _HEX.fullmatch(p.sha256) for p in parts)

@@ -97,7 +97,49 @@ def test_a_manifest_with_strange_parts_is_refused(parts: list[Part], why: str) -
         BackupManifest.decode(strange.encode())
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"format": 1}', b"\xff"])
+def sparse(**headers: str) -> bytes:
+    """An archive that begins with a sparse file."""
+    entry = tarfile.TarInfo("manifest.json")
+    entry.pax_headers = {f"GNU.sparse.{name}": value for name, value in headers.items()}
+    return entry.tobuf(tarfile.PAX_FORMAT) + bytes(2 * tarfile.BLOCKSIZE)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"map": "x", "size": "1"},
+        {"size": "x"},
+        {"major": "1", "minor": "0"},
+        {"map": "0,0", "size": "9000000000000000"},
+    ],
+)
+def test_a_sparse_file_is_refused(headers: dict[str, str]) -> None:
+    """Also a damaged one: it ends with our words, and unpacks nothing."""
+    with pytest.raises(BackupRefused):
+        unpack(iter([sparse(**headers)]))
+
+
+def test_a_sparse_part_is_refused() -> None:
+    """A few bytes that would be hashed for years, and sent to the controllers."""
+    huge = dataclasses.replace(manifest(), parts=(Part("etcd/snapshot.db", 1 << 60, "a" * 64),))
+    first = _first_entry(huge)
+    entry = tarfile.TarInfo("etcd/snapshot.db")
+    entry.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(1 << 60)}
+    with pytest.raises(BackupRefused, match="missing where it should be"):
+        unpack(iter([first, entry.tobuf(tarfile.PAX_FORMAT), bytes(1024)]))
+
+
+def _first_entry(of: BackupManifest) -> bytes:
+    """The archive's manifest alone."""
+    entry, content = tarfile.TarInfo("manifest.json"), of.encode()
+    entry.size = len(content)
+    return entry.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{}", b'{"format": 1}', b"\xff", b"[" * 100_000, manifest().encode().replace(b"308", b"Infinity")],
+)
 def test_a_manifest_that_is_none_is_refused(content: bytes) -> None:
     """The error says that the manifest can't be understood."""
     with pytest.raises(BackupRefused, match="manifest"):
