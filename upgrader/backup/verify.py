@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from upgrader.backup.archive import Receive, unpack
@@ -32,7 +32,7 @@ class BackupFile:
     """A backup on this machine, and the keys that may open it."""
 
     path: Path
-    identities: tuple[str, ...]
+    identities: tuple[str, ...] = field(repr=False)
     age: Age
 
     def read(self, receive: Receive | None = None) -> BackupManifest:

@@ -40,6 +40,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         rf"\1{MASK}",
     ),
     (re.compile(r"\b((?i:basic)\s+)(?=\S*(?:[0-9=]|[a-z][A-Z]))[A-Za-z0-9+/=]{8,}"), rf"\1{MASK}"),
+    # age's private keys.
+    (re.compile(r"(?i)\bAGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{4,}"), MASK),
     # JSON Web Tokens: service accounts' and OIDC's.
     (re.compile(rf"\beyJ[A-Za-z0-9_-]{{5,{_FAR}}}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"), MASK),
     # kubeadm's bootstrap tokens.

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from upgrader.adapters.age import AgeFiles
 from upgrader.backup.identity_file import read_identities
 from upgrader.backup.store import backups, prune, remove_unfinished
+from upgrader.backup.verify import BackupFile
 from upgrader.errors import UsageError
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -105,3 +107,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_identities(tmp_path / "missing")
     with pytest.raises(UsageError, match=str(tmp_path)):
         read_identities(tmp_path)
+
+
+def test_a_key_is_in_no_representation(tmp_path: Path) -> None:
+    """A step's is its method's, and that is the whole restore's: one line of debugging would show the key."""
+    assert KEY not in repr(BackupFile(tmp_path, (KEY,), AgeFiles()))

@@ -34,6 +34,7 @@ KEY = "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEow\n-----END RSA " + "PRIVATE K
         ("password: letmein", "password: [masked]"),
         ('password: "two words"', 'password: "[masked]"'),
         ("remote: ghp_" + "a1" * 18 + " refused", "remote: [masked] refused"),
+        ("('AGE-SECRET-KEY-1" + "QZ7" * 19 + "A',)", "('[masked]',)"),
         ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG", "aws_secret_access_key = [masked]"),
         ("glpat-" + "x9" * 10, "[masked]"),
         ("clone https://bot:p/w@git.example/x", "clone https://bot:[masked]@git.example/x"),
