@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 
@@ -32,6 +34,7 @@ class EtcdMember:
     peer_url: str
     client_url: str
     data_dir: str
+    """On the host."""
     cluster_token: str
     """"" where the manifest has none: etcd's own default."""
 
@@ -52,10 +55,11 @@ def read_member(hosts: Hosts, host: Host) -> EtcdMember:
             remedy="Backups are taken of etcd as kubeadm runs it. Back up an external etcd with its own tools.",
         )
     try:
-        container = yaml.safe_load(content)["spec"]["containers"][0]
+        spec = yaml.safe_load(content)["spec"]
+        container = spec["containers"][0]
         words = [*container.get("command", ()), *container.get("args", ())]
-        return _member(host, str(container["image"]), _flags(words))
-    except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError) as error:
+        return _member(host, str(container["image"]), _flags(words), lambda path: _on_host(spec, container, path))
+    except (yaml.YAMLError, AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise HostError(
             f"{host.name}: {MANIFEST} can't be understood: {error}", remedy="Compare it with another controller's."
         ) from error
@@ -66,8 +70,22 @@ def initial_cluster(members: Sequence[EtcdMember]) -> str:
     return ",".join(f"{member.name}={member.peer_url}" for member in members)
 
 
-def _member(host: Host, image: str, flags: Mapping[str, str]) -> EtcdMember:
-    data_dir = flags.get("data-dir", "/var/lib/etcd").rstrip("/")
+def _on_host(spec: Mapping[str, Any], container: Mapping[str, Any], path: str) -> str:
+    """Where a path of the container is on the host. Raises KeyError where it is in a volume that the host has not."""
+    mounts = {str(mount["mountPath"]).rstrip("/"): mount for mount in container.get("volumeMounts") or ()}
+    volumes = {volume["name"]: volume for volume in spec.get("volumes") or ()}
+    folder = path
+    while folder not in mounts:
+        if folder in ("", "/"):
+            return path
+        folder = posixpath.dirname(folder)
+    mount = mounts[folder]
+    root = str(volumes[mount["name"]]["hostPath"]["path"]).rstrip("/")
+    return posixpath.join(root, str(mount.get("subPath", "")), path[len(folder) :].lstrip("/")).rstrip("/")
+
+
+def _member(host: Host, image: str, flags: Mapping[str, str], on_host: Callable[[str], str]) -> EtcdMember:
+    data_dir = on_host(flags.get("data-dir", "/var/lib/etcd").rstrip("/"))
     if not _FOLDER.fullmatch(data_dir) or ".." in data_dir:
         raise ValueError(f"--data-dir={data_dir}")
     urls = flags.get("listen-client-urls", "https://127.0.0.1:2379").split(",")

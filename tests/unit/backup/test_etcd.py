@@ -63,6 +63,37 @@ def test_what_is_no_member_is_refused(content: bytes | None, why: str) -> None:
         read_member(hosts, HOST)
 
 
+MOUNTED = """
+    volumeMounts: [{mountPath: %s, name: data}, {mountPath: /etc/kubernetes/pki/etcd, name: certs}]
+  volumes: [{name: data, hostPath: {path: %s}}, {name: certs, hostPath: {path: /etc/kubernetes/pki/etcd}}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "mount", "outside", "expected"),
+    [
+        ("/var/lib/etcd", "/var/lib/etcd", "/var/lib/etcd", "/var/lib/etcd"),
+        ("/var/lib/etcd", "/var/lib/etcd/", "/mnt/fast/", "/mnt/fast"),
+        ("/data/etcd/a", "/data", "/mnt", "/mnt/etcd/a"),
+        ("/data", "/other", "/mnt", "/data"),
+    ],
+)
+def test_data_is_where_the_host_has_it(inside: str, mount: str, outside: str, expected: str) -> None:
+    """A flag names the container's path: what is made there on the host would be data that no etcd reads."""
+    hosts = FakeHosts()
+    hosts.files["controller-1", MANIFEST] = (YAML % inside + MOUNTED % (mount, outside)).encode()
+    assert read_member(hosts, HOST).data_dir == expected
+
+
+def test_data_in_no_folder_of_the_host_is_refused() -> None:
+    """There is nothing to exchange."""
+    hosts = FakeHosts()
+    text = YAML % "/data" + MOUNTED % ("/data", "/mnt")
+    hosts.files["controller-1", MANIFEST] = text.replace("hostPath: {path: /mnt}", "emptyDir: {}").encode()
+    with pytest.raises(HostError, match="hostPath"):
+        read_member(hosts, HOST)
+
+
 def containers(**options: Any) -> dict[str, list[str]]:
     """The commands of the pod, by container, in their order."""
     pod = json.loads(etcd_pod(MEMBER, "upgrader-etcd-1", snapshot_bytes=1 << 20, **options))
