@@ -37,6 +37,8 @@ class EtcdMember:
     """On the host."""
     cluster_token: str
     """"" where the manifest has none: etcd's own default."""
+    wal_dir: str = ""
+    """Where it writes ahead, if that is elsewhere than in its data."""
 
     @property
     def work(self) -> str:
@@ -97,6 +99,7 @@ def _member(host: Host, image: str, flags: Mapping[str, str], on_host: Callable[
         client_url=next((url for url in urls if "127.0.0.1" in url), urls[0]),
         data_dir=data_dir,
         cluster_token=flags.get("initial-cluster-token", ""),
+        wal_dir=flags.get("wal-dir", ""),
     )
 
 

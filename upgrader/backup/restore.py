@@ -17,7 +17,7 @@ from upgrader.backup.etcd_tools import EtcdTools
 from upgrader.backup.manifest import BackupManifest
 from upgrader.backup.verify import BackupFile, prove_on, send_snapshot
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
-from upgrader.errors import BackupRefused, StepFailed, UpgraderError
+from upgrader.errors import BackupRefused, HostError, StepFailed, UpgraderError
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.pipeline import Pipeline, PipelineStep
@@ -103,7 +103,15 @@ class Restoration:
         return f"before-restore-{self.tools.clock.now():%Y%m%dT%H%M%S}"
 
     def pipeline(self) -> Pipeline:
-        """The steps, then the same hand-over and gates as after a recovery."""
+        """The steps, then the same hand-over and gates as after a recovery. Raises HostError where it can't be done."""
+        for member in self.members:
+            if member.wal_dir:
+                raise HostError(
+                    f"{member.host.name}: etcd writes ahead into {member.wal_dir} (--wal-dir), where the old log "
+                    "would stay beside new data; nothing was changed",
+                    remedy="Remove --wal-dir from its manifest for the restore, and its folder, or restore by hand "
+                    "with etcdutl.",
+                )
         kept, bump, on = self.kept, self.bump, ", ".join(member.host.name for member in self.members)
         steps = (
             _Step(

@@ -194,3 +194,10 @@ def test_an_interrupted_restore_finds_the_manifest_aside(site: Site) -> None:
     del site.hosts.files[HOST.name, ASIDE]
     with pytest.raises(HostError, match="not a static pod"):
         read_member(site.hosts, HOST)
+
+
+def test_a_member_that_writes_ahead_elsewhere_is_refused(site: Site) -> None:
+    """Only its data is exchanged: it would start with new data and the old log, after everything was stopped."""
+    members = tuple(replace(member, wal_dir="/fast/wal") for member in site.restoration.members)
+    with pytest.raises(HostError, match="/fast/wal"):
+        replace(site.restoration, members=members).pipeline()
