@@ -96,11 +96,16 @@ def _member(host: Host, image: str, flags: Mapping[str, str], on_host: Callable[
         image=image,
         name=flags.get("name", host.name),
         peer_url=flags["initial-advertise-peer-urls"],
-        client_url=next((url for url in urls if "127.0.0.1" in url), urls[0]),
+        client_url=_reachable(next((url for url in urls if "127.0.0.1" in url), urls[0])),
         data_dir=data_dir,
         cluster_token=flags.get("initial-cluster-token", ""),
         wal_dir=flags.get("wal-dir", ""),
     )
+
+
+def _reachable(url: str) -> str:
+    """An address that its certificate has, for one that means all."""
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//127.0.0.1:")
 
 
 def _flags(words: Sequence[str]) -> dict[str, str]:

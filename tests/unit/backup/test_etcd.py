@@ -63,6 +63,17 @@ def test_what_is_no_member_is_refused(content: bytes | None, why: str) -> None:
         read_member(hosts, HOST)
 
 
+@pytest.mark.parametrize("everywhere", ["https://0.0.0.0:2379", "https://[::]:2379"])
+def test_a_member_that_listens_everywhere_is_asked_at_one_address(everywhere: str) -> None:
+    """No certificate is for 0.0.0.0."""
+    hosts = FakeHosts()
+    text = (YAML % "/var/lib/etcd").replace(
+        "--listen-client-urls=https://127.0.0.1:2379,https://10.0.0.11:2379", f"'--listen-client-urls={everywhere}'"
+    )
+    hosts.files["controller-1", MANIFEST] = text.encode()
+    assert read_member(hosts, HOST).client_url == "https://127.0.0.1:2379"
+
+
 MOUNTED = """
     volumeMounts: [{mountPath: %s, name: data}, {mountPath: /etc/kubernetes/pki/etcd, name: certs}]
   volumes: [{name: data, hostPath: {path: %s}}, {name: certs, hostPath: {path: /etc/kubernetes/pki/etcd}}]
