@@ -75,8 +75,9 @@ def _check_cluster(session: Session, member: EtcdMember, manifest: BackupManifes
             remedy="Check the folder and the file. A cluster that was made anew after it lost its data has another "
             "UID: if that is so, add --other-cluster.",
         )
-    authority = hashlib.sha256(session.tools.hosts.read(member.host, AUTHORITY) or b"").hexdigest()
-    if not uid and authority != manifest.authority:
+    authority = session.tools.hosts.read(member.host, AUTHORITY)
+    # Two clusters that have it elsewhere are not the same for that.
+    if not uid and (not authority or hashlib.sha256(authority).hexdigest() != manifest.authority):
         raise BackupRefused(
             f"the backup is of a cluster with another CA than {member.host.name}'s {AUTHORITY}; nothing was changed",
             remedy="Check the folder and the file; if they are right, add --other-cluster.",
