@@ -18,9 +18,10 @@ _REMEDY = "Give the file that `age-keygen` wrote: --identity FILE."
 def read_identities(path: Path) -> tuple[str, ...]:
     """The keys in a file. Raises UsageError, without a key in its words, also where other users may read the file."""
     try:
-        with path.open("rb") as file:
+        # A pipe without a writer would be waited for.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            content = file.read(_MOST_BYTES)
+            content = file.read(_MOST_BYTES) if stat.S_ISREG(mode) else b""
     except OSError as error:
         raise UsageError(f"{path} can't be read: {error.strerror}", remedy=_REMEDY) from error
     if not stat.S_ISREG(mode):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -99,6 +100,13 @@ def test_a_file_without_a_key_is_refused(tmp_path: Path, content: str, why: str)
     """An empty file is no key."""
     with pytest.raises(UsageError, match=why):
         read_identities(identity(tmp_path, content))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """Nobody writes into it."""
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(UsageError, match="is not a file"):
+        read_identities(tmp_path / "pipe")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
