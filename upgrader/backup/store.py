@@ -6,10 +6,35 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["PART_SUFFIX", "SUFFIX", "backups", "prune", "remove_unfinished"]
+from upgrader.errors import UsageError
+
+__all__ = ["PART_SUFFIX", "SUFFIX", "backups", "claim", "prune", "remove_unfinished"]
 
 SUFFIX, PART_SUFFIX = ".tar.age", ".part"
 _OURS = re.compile(r"(\d{8}T\d{6})(-v[0-9A-Za-z.+-]+)?\.tar\.age")
+
+
+_WHOSE = "cluster-uid"
+"""The file that says whose backups a folder has."""
+
+
+def claim(folder: Path, uid: str) -> None:
+    """Make the folder this cluster's: of two that share one, each would remove the other's backups.
+
+    `uid`: of the namespace kube-system; "" where nobody tells, which claims nothing. Raises UsageError where it is
+    another cluster's, OSError.
+    """
+    marker = folder / _WHOSE
+    if not uid:
+        return
+    if not marker.exists():
+        marker.write_text(f"{uid}\n")
+    elif (found := marker.read_text().strip()) != uid:
+        raise UsageError(
+            f"{folder} has the backups of another cluster ({found}; this one is {uid})",
+            remedy=f"Name a folder of its own for each cluster (backup.folder in upgrader.yaml). If it is this cluster "
+            f"made anew, remove {marker}.",
+        )
 
 
 def backups(folder: Path) -> list[Path]:

@@ -17,7 +17,7 @@ from upgrader.backup.etcd_member import EtcdMember, read_member
 from upgrader.backup.etcd_pod import SNAPSHOT
 from upgrader.backup.etcd_tools import DataSummary, EtcdTools, SnapshotStatus
 from upgrader.backup.manifest import SNAPSHOT_PART, BackupManifest, Part, controller_part
-from upgrader.backup.store import PART_SUFFIX, SUFFIX, prune, remove_unfinished
+from upgrader.backup.store import PART_SUFFIX, SUFFIX, claim, prune, remove_unfinished
 from upgrader.errors import ApiError, HostError, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BackupSettings
@@ -179,6 +179,7 @@ class BackupTaker:
         unfinished = path.with_name(path.name + PART_SUFFIX)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            claim(folder, manifest.cluster_uid)
             free = shutil.disk_usage(folder).free
             if free < total + _MARGIN_BYTES:
                 raise UsageError(

@@ -10,7 +10,7 @@ import pytest
 
 from upgrader.adapters.age import AgeFiles
 from upgrader.backup.identity_file import read_identities
-from upgrader.backup.store import backups, prune, remove_unfinished
+from upgrader.backup.store import backups, claim, prune, remove_unfinished
 from upgrader.backup.verify import BackupFile
 from upgrader.errors import UsageError
 
@@ -34,6 +34,16 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
     assert prune(tmp_path, made[-1], keep=2, max_age_seconds=None, now=NOW) == (made[0],)
     assert backups(tmp_path) == made[1:]
     assert (tmp_path / "mine.tar.age").exists()
+
+
+def test_a_folder_is_one_clusters(tmp_path: Path) -> None:
+    """Of two clusters that share a folder, each would remove the other's backups: the second is refused."""
+    claim(tmp_path, "")
+    claim(tmp_path, "uid-1")
+    claim(tmp_path, "uid-1")
+    with pytest.raises(UsageError, match="backups of another cluster") as refused:
+        claim(tmp_path, "uid-2")
+    assert "backup.folder" in (refused.value.remedy or "")
 
 
 def test_old_ones_go_but_never_the_newest(tmp_path: Path) -> None:

@@ -66,9 +66,10 @@ class Lab:
         return CommandResult(0, "1000000000000\n" if "df" in command[2] else "5000000\n", "")
 
     def left(self) -> list[str]:
-        """What is in the folder with backups."""
+        """What is in the folder with backups, but for whose they are."""
         folder = self.taker.settings.folder
-        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+        names = (path.name for path in folder.iterdir()) if folder.exists() else iter(())
+        return sorted(name for name in names if name != "cluster-uid")
 
 
 @pytest.fixture
