@@ -125,7 +125,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
     **dict.fromkeys(("feature-gates.no-data", "feature-gates.removed", "feature-gates.unsure"), _OF_FILES),
     **dict.fromkeys(("helm.version", "removed-apis.planned", "removed-apis.deprecated"), _OF_FILES),
     **dict.fromkeys(("releases.removed-apis", "version.not-known", "version.too-old"), _OF_FILES),
-    **dict.fromkeys(("control-plane.endpoints",), _OF_FILES),
+    **dict.fromkeys(("backup.none", "control-plane.endpoints"), _OF_FILES),
     **dict.fromkeys(("hosts.command", "hosts.not-root", "hosts.unreachable"), _OF_SSH),
     **dict.fromkeys(("certificates.expired", "certificates.expiring", "certificates.unknown"), _OF_SSH),
     **dict.fromkeys(("certificates.not-yet-valid", "disks.unread"), _OF_SSH),
