@@ -33,7 +33,8 @@ RETRIES = 3
 _RETRY_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 1.0
 """Even if Retry-After asks for more: a stopping instance asks for 5 s, but the next connection reaches another one."""
-_NOT_REACHED = frozenset({429, 502, 503, 504})
+_NOT_NOW = 429
+_NOT_REACHED = frozenset({_NOT_NOW, 502, 503, 504})
 """Statuses of requests that were not processed, rather than refused."""
 _CHUNK_BYTES = 65536
 _NOT_SERVED = (
@@ -237,10 +238,13 @@ class ApiClient:
         host = self._server
         message = _status_message(body)
         if status in _NOT_REACHED:
-            return ApiUnavailable(
+            unavailable = ApiUnavailable(
                 f"the API server at {host} could not serve '{request.what}': HTTP {status} {message}".rstrip(),
                 remedy="It may be starting, stopping or overloaded: try again, then check its log.",
             )
+            if status == _NOT_NOW:
+                unavailable.status = status  # of an eviction, it is a disruption budget's answer
+            return unavailable
         remedy = {
             401: "The kubeconfig's credentials were not accepted: they may have expired, or belong to another cluster. "
             "`upgrader recover --dry-run` says whether kube-apiserver refuses the cluster's own clients, too.",
