@@ -16,7 +16,7 @@ from upgrader.ports import Kind, Kube
 
 __all__ = ["LEFT_TO_CONTROLLERS", "digests", "stored_kinds", "write_every_kind"]
 
-LEFT_TO_CONTROLLERS = ("Node", "APIService", "IPAddress", "CertificateSigningRequest")
+LEFT_TO_CONTROLLERS = ("Node", "APIService", "IPAddress", "CertificateSigningRequest", "Endpoints")
 """Kinds of which a living cluster has its own, and whose strangers its controllers remove."""
 
 _FILE = Path(__file__).with_name("every_kind.yaml")
