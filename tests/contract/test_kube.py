@@ -363,7 +363,11 @@ class TestRealOnly:
         # Several budgets of one pod are an error of their own: so it is a pod that no other one selects.
         pod = {
             "metadata": {"name": name, "labels": labels},
-            "spec": {"containers": [container], "terminationGracePeriodSeconds": 0},
+            "spec": {
+                "containers": [container],
+                "terminationGracePeriodSeconds": 0,
+                "tolerations": [{"operator": "Exists"}],
+            },
         }
         spec = {"minAvailable": 1, "selector": {"matchLabels": labels}}
         created = real.create(PODS, pod, "default")
