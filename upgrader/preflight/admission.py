@@ -8,11 +8,11 @@ from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.kubernetes_kinds import NAMESPACES
 from upgrader.gates.trial_pod import NO_DRY_RUN, trial_pod
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.plan import PlannedRelease
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import PODS, PreflightContext
-from upgrader.preflight.first_few import first_few
 
 __all__ = ["check_admission"]
 

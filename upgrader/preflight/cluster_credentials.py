@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.workload import parse_time
 from upgrader.ports import Kind
 from upgrader.preflight.context import PreflightContext
-from upgrader.preflight.first_few import first_few
 
 __all__ = ["check_signing_requests", "check_tokens"]
 

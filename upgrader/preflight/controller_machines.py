@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.host_facts import HostFacts, Identity, Space, Unknown
 from upgrader.preflight.component_flags import component_flags
 from upgrader.preflight.context import PreflightContext
-from upgrader.preflight.first_few import first_few
 
 __all__ = ["check_clocks", "check_disks", "check_machines", "check_ports"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.workload import parse_time
 from upgrader.ports import Kind, KubeObject
 from upgrader.preflight.context import PreflightContext
-from upgrader.preflight.first_few import first_few
 from upgrader.preflight.service_backends import ServiceBackends
 
 __all__ = ["check_custom_resources"]

@@ -13,10 +13,10 @@ from itertools import combinations
 from typing import Any
 
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.workload import Pod, selector_of, selects
 from upgrader.ports import Kind, Kube, KubeObject
 from upgrader.preflight.context import MIRROR, PODS, SYSTEM, PreflightContext
-from upgrader.preflight.first_few import first_few
 
 __all__ = ["check_disruption_budgets"]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.host_facts import Etcd, EtcdServer, HostFacts, Member, Unknown
 from upgrader.preflight.context import PreflightContext
-from upgrader.preflight.first_few import first_few
 
 __all__ = ["OLDEST", "check_etcd_members"]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from upgrader.model.emulation import emulated_by
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
-from upgrader.preflight.first_few import first_few
 from upgrader.preflight.flag_lifecycle import GateStage, fate, judged_by, known_gates
 from upgrader.preflight.given_gates import given_gates
 from upgrader.preflight.planned_commands import PlannedCommand, planned_commands

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.preflight.context import PreflightContext
-from upgrader.preflight.first_few import first_few
 from upgrader.preflight.flag_lifecycle import fate, judged_by, known_flags
 from upgrader.preflight.planned_commands import PlannedCommand, planned_commands
 

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import SERVICE_CIDRS, SERVICES
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.ports import Kind, Kube, KubeObject
 from upgrader.preflight.address_ranges import Network, Range, blocks_taken, networks, overlapping, usable
 from upgrader.preflight.component_flags import component_flags
 from upgrader.preflight.context import PreflightContext
-from upgrader.preflight.first_few import first_few
 
 __all__ = ["check_networks"]
 

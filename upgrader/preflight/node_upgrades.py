@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.node_settings import CONTROLLERS
 from upgrader.model.plan import PlannedNodes
 from upgrader.model.workload import selects
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import PODS, PreflightContext
-from upgrader.preflight.first_few import first_few
 from upgrader.steps.nodes.kinds import BUDGETS
 from upgrader.steps.nodes.pods_to_drain import DrainedPod, pods_to_drain
 

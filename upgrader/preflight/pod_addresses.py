@@ -7,10 +7,10 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import islice
 
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.ports import KubeObject
 from upgrader.preflight.address_ranges import Network, networks
 from upgrader.preflight.context import PODS, PreflightContext
-from upgrader.preflight.first_few import first_few
 
 __all__ = ["check_pod_addresses"]
 

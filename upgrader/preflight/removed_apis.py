@@ -17,10 +17,10 @@ import yaml
 from upgrader.errors import ApiError
 from upgrader.model.api_lifecycle import ApiLifecycle, Minor, known_apis, replacement_at
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.manifest import objects_in
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import PreflightContext
-from upgrader.preflight.first_few import first_few
 from upgrader.preflight.release_records import deployed_releases
 
 __all__ = ["OutdatedObject", "check_manifests", "check_removed_apis", "outdated_objects"]

@@ -7,10 +7,10 @@ from typing import Any
 
 from upgrader.gates.kubernetes_kinds import NAMESPACES
 from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
 from upgrader.model.workload import selects
 from upgrader.ports import Kind, KubeObject
 from upgrader.preflight.context import SYSTEM, PreflightContext
-from upgrader.preflight.first_few import first_few
 from upgrader.preflight.service_backends import ServiceBackends
 
 __all__ = ["check_webhooks"]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from upgrader.errors import ApiError, ApiUnavailable, StepFailed
+from upgrader.model.first_few import first_few
 from upgrader.model.settings import ImageSettings
 from upgrader.ports import Clock, Kind, Kube, KubeObject
 from upgrader.steps.node_images import not_ready
@@ -210,7 +211,7 @@ class ImagePulls:
             if other is not pull
             and any(each.image == status.image and each.state != "there" for each in other.missing())
         )
-        also = f"\nNot yet on {_some(others)} either." if others else ""
+        also = f"\nNot yet on {first_few(others)} either." if others else ""
         text = f"{pull.node} can't pull {status.image}: {status.message}"
         return StepFailed(f"{text}{also}{self._warnings(pull, pod)}", remedy=_PULL_REMEDY)
 
@@ -259,8 +260,4 @@ def _remove(kube: Kube, name: str, namespace: str, note: Callable[[str], None]) 
 
 def _progress(done: int, all_of_them: int, active: Iterable[_NodePull]) -> str:
     now = [f"{pull.node} ({len(pull.missing()) or 'all'} to go)" for pull in active]
-    return f"{done} of {all_of_them} nodes have their images; pulling on {_some(now)}"
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"{done} of {all_of_them} nodes have their images; pulling on {first_few(now)}"

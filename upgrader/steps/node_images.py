@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from upgrader.model.first_few import first_few
 from upgrader.model.image_name import digest_in, full_name, repository
 from upgrader.model.planned_images import PlannedPods
 from upgrader.model.pod_placement import may_run_on
@@ -47,7 +48,7 @@ class FoundImages:
                 else:
                     same.append(node)
             if len(groups) > 1:
-                kinds = "; ".join(f"{', '.join(sorted(known))} on {_some(names)}" for known, names in groups)
+                kinds = "; ".join(f"{', '.join(sorted(known))} on {first_few(names)}" for known, names in groups)
                 yield f"{image} is {kinds}"
 
     def known(self) -> Iterator[str]:
@@ -116,10 +117,6 @@ def _listed(node: KubeObject) -> Mapping[str, tuple[str, ...]]:
 def _architecture(node: KubeObject) -> str:
     info = (node.get("status") or {}).get("nodeInfo") or {}
     return str(info.get("architecture") or "unknown")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _nodes(count: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from upgrader.errors import ApiError, StepFailed
+from upgrader.model.first_few import first_few
 from upgrader.model.plan import Plan
 from upgrader.model.planned_images import PlannedPods, planned_pods
 from upgrader.model.release import RestorePoint
@@ -63,7 +64,7 @@ class PullImagesStep:
         found = FoundImages()
         lacking, away = self._lacking(planned, found)
         if away:
-            note(f"not Ready, and so without its images: {_some(away)}")
+            note(f"not Ready, and so without its images: {first_few(away)}")
         pulls = ImagePulls(self.kube, self.clock, self.settings, note)
         nodes = {needs.name: needs.node for needs in lacking}
         for node, status in pulls.run({needs.name: tuple(_pods_for(needs)) for needs in lacking}):
@@ -134,7 +135,3 @@ def _pods_for(needs: NodeNeeds) -> Iterator[PullerPod]:
             runtime_class,
             tuple(dict.fromkeys(image for pods in several for image in pods.images)),
         )
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from upgrader.errors import ApiError
+from upgrader.model.first_few import first_few
 from upgrader.model.node_settings import DrainPolicy
 from upgrader.ports import Clock, Kube
 from upgrader.steps.nodes.budgets import why_refused
@@ -113,7 +114,7 @@ class _Rounds:
             if (name, why) not in self.told:
                 self.told.add((name, why))
                 self.note(f"{name}: {why}; waiting")
-        ends = [f"these pods have not ended: {', '.join(ending[:_SHOWN])}{_more(ending)}"] if ending else []
+        ends = [f"these pods have not ended: {first_few(ending)}"] if ending else []
         return "; ".join([*refused[:_SHOWN], *ends])
 
     def _evict(self, pod: DrainedPod) -> str:
@@ -136,10 +137,6 @@ class _Rounds:
 def _bare(pods: DrainedPods) -> str:
     names = [str(pod) for pod in pods.bare]
     return (
-        f"pod {', '.join(names[:_SHOWN])}{_more(names)} on it has no controller: evicted, it would be gone for good "
+        f"pod {first_few(names)} on it has no controller: evicted, it would be gone for good "
         "(`onBlocked: force` allows that)"
     )
-
-
-def _more(names: Sequence[str]) -> str:
-    return f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

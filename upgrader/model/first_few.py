@@ -1,4 +1,4 @@
-"""How a title names many objects."""
+"""How a line names many objects."""
 
 from __future__ import annotations
 

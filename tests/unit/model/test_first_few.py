@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upgrader.preflight.first_few import first_few
+from upgrader.model.first_few import first_few
 
 
 def test_three_are_named_and_the_others_counted() -> None:
