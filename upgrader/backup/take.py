@@ -18,6 +18,7 @@ from upgrader.backup.etcd_pod import SNAPSHOT
 from upgrader.backup.etcd_tools import DataSummary, EtcdTools, SnapshotStatus
 from upgrader.backup.manifest import SNAPSHOT_PART, BackupManifest, Part, controller_part
 from upgrader.backup.store import PART_SUFFIX, SUFFIX, claim, prune, remove_unfinished
+from upgrader.engine.journal.atomic import sync_folder
 from upgrader.errors import ApiError, HostError, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BackupSettings
@@ -197,7 +198,7 @@ class BackupTaker:
                 os.replace(unfinished, path)
             finally:
                 unfinished.unlink(missing_ok=True)
-            _sync(folder)
+            sync_folder(folder)
             removed = prune(
                 folder, path, keep=self.settings.keep, max_age_seconds=self.settings.max_age_seconds, now=manifest.taken
             )
@@ -225,11 +226,3 @@ def _inside(path: str) -> bool:
 
 def _name(taken: datetime, version: str) -> str:
     return f"{taken:%Y%m%dT%H%M%S}" + (f"-{version}" if version else "")
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

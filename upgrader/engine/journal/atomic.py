@@ -7,7 +7,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["write_atomic"]
+__all__ = ["sync_folder", "write_atomic"]
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -23,7 +23,12 @@ def write_atomic(path: Path, content: bytes) -> None:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Returns once the names in a folder are on disk. Raises OSError."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from upgrader.engine.journal.atomic import sync_folder
 from upgrader.engine.journal.record import Record, checked, encode
 from upgrader.errors import JournalError, UsageError
 from upgrader.model.event import Event, GateChecked, Note
@@ -133,11 +134,7 @@ def read_journal(path: Path) -> tuple[Record, ...]:
 
 def _new(path: Path) -> int:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
     return file
 
 
