@@ -69,11 +69,5 @@ def _why(status: ContainerStatus, log: str) -> str:
 
 
 def _log(path: str) -> str:
-    """The last lines of a container's log, both streams, without the runtime's own columns."""
-    try:
-        with open(path, "rb") as file:
-            text = file.read(_LOG_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    parts = [line.split(" ", 3) for line in text.splitlines()]
-    return "\n".join(part[3] for part in parts if len(part) == 4)
+    """The last lines of a container's log, both streams."""
+    return "\n".join(container_facts.logged(path, _LOG_BYTES))

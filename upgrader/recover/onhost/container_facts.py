@@ -92,16 +92,19 @@ def _status(status: ContainerStatus, pod: Sandbox, root: str) -> dict[str, Any]:
 
 
 def _tail(path: str) -> list[str]:
-    """The last lines of a CRI log file, without its own time, stream and tag."""
+    return [line[:_MOST_CHARACTERS] for line in logged(path, _TAIL_BYTES) if line.strip()][-_LINES:]
+
+
+def logged(path: str, last_bytes: int) -> list[str]:
+    """The lines in the last so many bytes of a CRI log file, without its own time, stream and tag."""
     try:
         with open(path, "rb") as file:
             file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            file.seek(max(0, file.tell() - last_bytes))
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return []
-    parts = [line.split(" ", 3) for line in lines]
-    return [part[3][:_MOST_CHARACTERS] for part in parts if len(part) == 4 and part[3].strip()][-_LINES:]
+    return [part[3] for line in lines if len(part := line.split(" ", 3)) == 4]
 
 
 def complaints() -> list[str]:
