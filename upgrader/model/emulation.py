@@ -87,5 +87,6 @@ def _asked(arguments: Iterable[str], flag: str) -> Minor | None:
 
 
 def _reported(found: dict[str, object], what: str) -> Minor | None:
+    """Vendors mark a minor of their own: `36+`, as in `minor`. Raises ValueError for what is no number."""
     major, minor = found.get(f"{what}Major"), found.get(f"{what}Minor")
-    return (int(str(major)), int(str(minor))) if major and minor else None
+    return (int(str(major)), int(str(minor).removesuffix("+"))) if major and minor else None

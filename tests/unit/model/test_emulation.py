@@ -25,6 +25,7 @@ def test_version_tells_the_emulated_minor() -> None:
     assert found == ServerVersion(V137, (1, 36), (1, 35))
     assert found.serves_as == KubernetesVersion(1, 36, 0)
     assert ServerVersion.parse(json.dumps({**REPORTED, "emulationMinor": "37"})).serves_as == V137
+    assert ServerVersion.parse(json.dumps({**REPORTED, "emulationMinor": "36+"})).emulated == (1, 36), "a vendor's"
     assert ServerVersion.parse('{"gitVersion": "v1.33.2"}').serves_as == KubernetesVersion(1, 33, 2)
 
 
