@@ -129,10 +129,10 @@ class PipelineBuilder:
         """
         target = self.settings.target
         plan = plan_run(intended, observed, target, emulated)
-        nodes = self.nodes.plan(observed, target) if self.nodes and emulated is None else ()
-        if then is not None and all(then.minors_after(each) <= KUBELET_MINORS for each in observed.kubelets.values()):
-            nodes = ()
-        return replace(plan, steps=(*plan.steps, *nodes))
+        due = then is None or any(then.minors_after(each) > KUBELET_MINORS for each in observed.kubelets.values())
+        if self.nodes is None or emulated is not None or not due:
+            return plan
+        return replace(plan, steps=(*plan.steps, *self.nodes.plan(observed, target)))
 
     def replan(
         self, state: RunState, intended: Sequence[IntendedStep], observed: Observed, emulated: Minor | None = None
