@@ -19,7 +19,7 @@ from testkit.processes import children
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
 
-__all__ = ["MOMENTS", "ONE", "TWO", "Moment", "TwoReleases", "stop_now"]
+__all__ = ["MOMENTS", "ONE", "TWO", "Moment", "TwoReleases", "kill_at", "stop_now"]
 
 Runs = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
 """What starts a run, as `testkit.command.running` does."""
@@ -215,3 +215,15 @@ def stop_now(process: subprocess.Popen[str], number: signal.Signals) -> str:
             break
     process.send_signal(number)
     return process.communicate(timeout=30)[0]
+
+
+def kill_at(cluster: LabCluster, words: str, *arguments: str) -> None:
+    """Start `upgrader ARGUMENTS` for a cluster, and kill it as soon as it says this; fails where it never does."""
+    with running("-C", cluster.folder, *arguments) as run:
+        assert run.stdout is not None
+        output = []
+        for line in run.stdout:
+            output.append(line)
+            if words in line:
+                return
+        raise AssertionError(f"`upgrader {' '.join(arguments)}` ended without '{words}':\n{''.join(output)}")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from testkit.backups import Keys, make_keys, stored_objects
-from testkit.command import running, upgrader
+from testkit.command import upgrader
+from testkit.kills import kill_at
 from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.ports import Kind
 
@@ -95,15 +96,3 @@ def wipe(cluster: LabCluster) -> None:
     )
     cluster.on_controller("sh", "-c", script)
     until("an etcd without data", lambda: "member" in cluster.on_controller("ls", _DATA), timeout_seconds=60)
-
-
-def kill_at(cluster: LabCluster, words: str, *arguments: str) -> None:
-    """Start a command, and kill it as soon as it says this."""
-    with running("-C", cluster.folder, *arguments) as run:
-        assert run.stdout is not None
-        output = []
-        for line in run.stdout:
-            output.append(line)
-            if words in line:
-                return
-        pytest.fail(f"the command ended without '{words}':\n{''.join(output)}")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from testkit.command import running
+from testkit.kills import kill_at
 from testkit.lab_cluster import OLD, LabCluster, until
 from testkit.pushed_changes import BAD_FLAG, edit, upgrade
 from testkit.recovery import assert_recovered
@@ -38,7 +36,7 @@ def test_plain_helm_upgrade_and_a_power_cut(cluster: LabCluster) -> None:
     cluster.crash_and_boot()
     dry = cluster.upgrader("recover", "--dry-run")
     assert dry.exit_code == 0, dry
-    kill_after(cluster, "helm rollback")
+    kill_at(cluster, "helm rollback", "recover", "--yes")
     ended = cluster.upgrader("recover", "--yes")
     assert ended.exit_code == 0, ended
     assert_recovered(cluster, good)
@@ -56,15 +54,3 @@ def test_edited_by_hand(cluster: LabCluster) -> None:
     assert ended.exit_code == 0, ended
     assert "ADDED_BY_HAND" in ended.stderr, ended
     assert_recovered(cluster, good)
-
-
-def kill_after(cluster: LabCluster, words: str) -> None:
-    """Start a recovery, and kill it as soon as it announces this action."""
-    with running("-C", cluster.folder, "recover", "--yes") as run:
-        assert run.stdout is not None
-        output = []
-        for line in run.stdout:
-            output.append(line)
-            if words in line:
-                return
-        pytest.fail(f"the recovery ended without '{words}':\n{''.join(output)}")
