@@ -146,6 +146,10 @@ class KubeAdapter:
                 raise
 
     def evict(self, pod: str, namespace: str, *, uid: str) -> None:
+        # With another pod of that name, the API server itself would try for ten seconds, as after any conflict.
+        found = self.get(_PODS, pod, namespace)
+        if found is None or found["metadata"]["uid"] != uid:
+            return
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
