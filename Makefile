@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak lock apis flags patches docs clean
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak dist lock apis flags patches docs clean
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -101,6 +101,11 @@ soak: build ## Upgrade and roll back repeatedly, under load; power cuts; killed 
 	@$(BIN)/python -m bench.soak --rounds $(or $(ROUNDS),10) --controllers $(or $(CONTROLLERS),1)
 	$(PYTEST) tests/soak
 	$(BIN)/python -m bench.recovery --only none --cuts $(or $(ROUNDS),10)
+
+# --- to install it elsewhere ----------------------------------------------------------------------------------------
+
+dist: deps $(BIN)/helm ## Make what people install, in dist/: wheels, charts, images, checksums (root; two minutes).
+	@$(BIN)/python -m release dist
 
 # --- maintenance ----------------------------------------------------------------------------------------------------
 

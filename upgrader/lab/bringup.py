@@ -6,10 +6,11 @@ from functools import partial
 
 from upgrader.lab import network
 from upgrader.lab.build_parts import Parts
+from upgrader.lab.checkpointer_image import checkpointer_image
 from upgrader.lab.cluster_folder import write_access, write_cluster, write_values
 from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.host_capabilities import host_capabilities
-from upgrader.lab.image_catalog import IMAGE_VERSIONS, checkpointer_image, image_names
+from upgrader.lab.image_catalog import IMAGE_VERSIONS, image_names
 from upgrader.lab.image_delivery import deliver
 from upgrader.lab.keys import ca_files, join_secrets, make_keys
 from upgrader.lab.kubeadm_cluster import KubeadmCluster

@@ -25,8 +25,10 @@ def cache_root() -> Path:
 
 
 def definitions() -> Path:
-    """The folder `lab/` of the source tree: what the lab is made of."""
-    return Path(__file__).resolve().parents[2] / "lab"
+    """What the lab is made of: the folder inside the package (a wheel), or `lab/` of this checkout."""
+    package = Path(__file__).resolve().parents[1]
+    packed = package / "built_in_lab"
+    return packed if packed.is_dir() else package.parent / "lab"
 
 
 def built(path: Path, build: Callable[[Path], None]) -> Path:

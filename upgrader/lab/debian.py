@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -13,9 +14,24 @@ from upgrader.errors import LabError
 from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
 from upgrader.lab.progress_port import LabProgress
 
-__all__ = ["base_layer", "node_files", "node_root", "package_files", "package_version", "private_namespace"]
+__all__ = [
+    "base_layer",
+    "node_files",
+    "node_root",
+    "package_files",
+    "package_version",
+    "private_namespace",
+    "python_layer",
+]
 
 _RELEASE = "bookworm"
+_LIST_PACKAGES = """
+for deb in "$1"/var/cache/apt/archives/*.deb; do
+  dpkg-deb --show --showformat \
+    'Package: ${Package}\nStatus: install ok unpacked\nVersion: ${Version}\nArchitecture: ${Architecture}\n\n' "$deb"
+done > "$1"/var/lib/dpkg/status
+"""
+"""dpkg's own list, which tells scanners what is in an image; packages that are only unpacked aren't in it."""
 
 
 def private_namespace(command: list[str]) -> list[str]:
@@ -39,7 +55,7 @@ def node_root(progress: LabProgress) -> Path:
 
     def build(target: Path) -> None:
         with progress.task("Debian root of the nodes", seconds=45):
-            _mmdebstrap("minbase", _names(packages), target)
+            _mmdebstrap("minbase", _lines(packages), target)
             for folder in ("containerd", "kubelet", "etcd"):
                 (target / "var/lib" / folder).mkdir(exist_ok=True)  # mount points
 
@@ -48,16 +64,18 @@ def node_root(progress: LabProgress) -> Path:
 
 def node_files() -> Path:
     """The lab's own files on top of that root (units, scripts), owned by root regardless of the source tree's owner."""
-    source = definitions() / "node" / "files"
+    source, links = definitions() / "node" / "files", definitions() / "node" / "links.txt"
 
     def build(target: Path) -> None:
-        shutil.copytree(source, target, symlinks=True)
+        shutil.copytree(source, target)
         for path in [target, *target.rglob("*")]:
-            if not path.is_symlink():
-                path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+            path.chmod(0o755 if path.is_dir() or path.parent in _programs(target) else 0o644)
+        for name, points_to in map(str.split, _lines(links)):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).symlink_to(points_to)
         subprocess.run(["chown", "-hR", "0:0", str(target)], check=True)
 
-    return built(cache_root() / "node" / f"files-{content_hash([source])}", build)
+    return built(cache_root() / "node" / f"files-{content_hash([source, links])}", build)
 
 
 def package_files(package: str, paths: Sequence[str], progress: LabProgress) -> Path:
@@ -81,10 +99,28 @@ def base_layer(progress: LabProgress) -> Path:
     def build(target: Path) -> None:
         with progress.task("Debian base of the images", seconds=30):
             with_suffix = target.with_suffix(".tar")
-            _mmdebstrap("essential", _names(packages), with_suffix)
+            _mmdebstrap("essential", _lines(packages), with_suffix)
             with_suffix.rename(target)
 
     return built(cache_root() / "images" / f"base-{_RELEASE}-{content_hash([packages])}", build)
+
+
+def python_layer(progress: LabProgress, architecture: str) -> Path:
+    """The image layer, a tar file, with Python alone: packages that are unpacked, and of which no script runs.
+
+    So it is made for any architecture on any other, and the same packages make the same bytes.
+    """
+    packages = definitions() / "images" / "python" / "packages.txt"
+
+    def build(target: Path) -> None:
+        with progress.task(f"Debian's Python for {architecture}", seconds=15):
+            with_suffix = target.with_suffix(".tar")
+            options = (f"--architectures={architecture}", f"--extract-hook={_LIST_PACKAGES}")
+            _mmdebstrap("extract", _lines(packages), with_suffix, *options)
+            with_suffix.rename(target)
+
+    key = content_hash([packages], architecture, _LIST_PACKAGES)
+    return built(cache_root() / "images" / f"python-{_RELEASE}-{architecture}-{key}", build)
 
 
 def package_version(layer: Path, package: str) -> str:
@@ -100,13 +136,22 @@ def package_version(layer: Path, package: str) -> str:
     raise LabError(f"{layer} does not have the Debian package {package}", remedy=f"remove {layer} and build again")
 
 
-def _names(packages: Path) -> list[str]:
-    return [name for line in packages.read_text().splitlines() if (name := line.partition("#")[0].strip())]
+def _lines(path: Path) -> list[str]:
+    """Those of a list, without comments."""
+    return [text for line in path.read_text().splitlines() if (text := line.partition("#")[0].strip())]
 
 
-def _mmdebstrap(variant: str, names: Sequence[str], target: Path) -> None:
-    command = ["mmdebstrap", f"--variant={variant}", f"--include={','.join(names)}", "--quiet", _RELEASE, str(target)]
-    done = subprocess.run(private_namespace(command), capture_output=True, text=True, check=False)
+def _programs(root: Path) -> tuple[Path, ...]:
+    """Folders whose files are executable; a wheel doesn't keep modes."""
+    return tuple(root / folder for folder in ("usr/bin", "usr/local/bin", "usr/local/sbin"))
+
+
+def _mmdebstrap(variant: str, names: Sequence[str], target: Path, *options: str) -> None:
+    include = f"--include={','.join(names)}"
+    command = ["mmdebstrap", f"--variant={variant}", include, "--quiet", *options, _RELEASE, str(target)]
+    # The time of every file that is newer, so that the same packages make the same bytes.
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "0"}
+    done = subprocess.run(private_namespace(command), env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         last = "\n".join((done.stderr or done.stdout).strip().splitlines()[-5:])
         raise LabError(f"mmdebstrap failed: {last}", remedy="check that a Debian mirror is reachable from this machine")

@@ -9,18 +9,17 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from upgrader.errors import LabError
 from upgrader.lab.binaries import COREDNS, ETCD, PAUSE, Binaries, built_kubernetes, kubernetes
-from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
+from upgrader.lab.build_cache import built, cache_root
 from upgrader.lab.debian import base_layer, node_root, package_version, private_namespace
 from upgrader.lab.oci_archive import Image, digest, layer_of_files, layer_of_links, write_archive
 from upgrader.lab.progress_port import LabProgress
 
-__all__ = ["IMAGE_VERSIONS", "checkpointer_image", "image_names", "images", "kubeadm_images", "link_store", "store"]
+__all__ = ["IMAGE_VERSIONS", "image_names", "images", "kubeadm_images", "link_store", "store"]
 
 IMAGE_VERSIONS = {"etcd": f"{ETCD.removeprefix('v')}-0", "coredns": COREDNS, "pause": PAUSE, "tools": "1"}
 _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
@@ -73,23 +72,6 @@ def image_names(found: Sequence[Image]) -> dict[str, str]:
     return {image.name.rsplit(":", 1)[0].rsplit("/", 1)[1]: image.name for image in found}
 
 
-def checkpointer_image(progress: LabProgress) -> Image:
-    """The pod-checkpointer's image from the source as it is now: its own package and the node library, nothing else."""
-    sources = {name: Path(__file__).resolve().parents[1] / name for name in ("checkpointer", "node")}
-    requirements = definitions() / "images" / "pod-checkpointer" / "requirements.txt"
-    key = content_hash([requirements], *(content_hash([source]) for source in sources.values()))
-    folders = {f"upgrader/{name}": source for name, source in sources.items()}
-    folders["site-packages"] = _wheels(requirements, progress)
-    app = _compiled(f"app-{key}", folders, progress)
-    return Image(
-        f"upgrader.lab/pod-checkpointer:0.1.0-{key}",
-        (base_layer(progress), layer_of_files(f"pod-checkpointer-compiled-{key}", {"/app": app})),
-        entrypoint=("python3", "-m", "upgrader.checkpointer"),
-        environment=("PATH=/usr/local/bin:/usr/bin:/bin", "PYTHONPATH=/app:/app/site-packages", "PYTHONUNBUFFERED=1"),
-        working_dir="/app",
-    )
-
-
 def store(found: Sequence[Image], progress: LabProgress) -> Path:
     """A folder for /var/lib/containerd that contains the images, unpacked."""
     identity = "\n".join(sorted(f"{image.name} {[digest(layer) for layer in image.layers]} {image}" for image in found))
@@ -115,42 +97,6 @@ def link_store(source: Path, target: Path) -> None:
         copy.unlink()
         shutil.copy2(database, copy)
 
-
-def _wheels(requirements: Path, progress: LabProgress) -> Path:
-    """The packages of a requirements file for the image's Python (Debian 12: 3.11), unpacked."""
-
-    def build(target: Path) -> None:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--python-version", "3.11", "--only-binary=:all:"]
-        with progress.task("Python packages of the pod-checkpointer", seconds=15):
-            subprocess.run([*command, "--target", str(target), "-r", str(requirements)], check=True)
-
-    return built(cache_root() / "images" / f"wheels-{content_hash([requirements])}", build)
-
-
-def _compiled(key: str, folders: Mapping[str, Path], progress: LabProgress) -> Path:
-    """Python sources with their bytecode, made by Debian's Python, which is the image's.
-
-    A container's root is read-only: without bytecode, every start would compile everything, also the start after a
-    power cut. The bytecode contains no times, and is not checked against its source.
-    """
-
-    def build(target: Path) -> None:
-        for inside, source in folders.items():
-            shutil.copytree(source, target / inside, ignore=shutil.ignore_patterns("__pycache__"))
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "ROOT": str(node_root(progress)), "APP": str(target)}
-        done = subprocess.run(
-            private_namespace(["sh", "-euc", _COMPILE]), env=environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise LabError(f"the pod-checkpointer could not be compiled: {done.stdout.strip()[-1000:]}{done.stderr}")
-
-    return built(cache_root() / "images" / key, build)
-
-
-_COMPILE = """
-mount --bind "$APP" "$ROOT/mnt"
-chroot "$ROOT" python3 -m compileall -q -s /mnt -p /app --invalidation-mode unchecked-hash /mnt
-"""
 
 _IMPORT = """
 set -eu

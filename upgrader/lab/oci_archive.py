@@ -12,26 +12,41 @@ import json
 import platform
 import tarfile
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from upgrader.lab.build_cache import built, cache_root, content_hash
 
-__all__ = ["Image", "digest", "digest_of", "documents", "layer_of_files", "layer_of_links", "write_archive"]
+__all__ = [
+    "Image",
+    "digest",
+    "digest_of",
+    "documents",
+    "layer_of_files",
+    "layer_of_links",
+    "native_architecture",
+    "write_archive",
+]
 
 
 _OCI = "application/vnd.oci.image"
 
 
+def native_architecture() -> str:
+    """This machine's, as images name it: `amd64` or `arm64`."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+
+
 @dataclass(frozen=True)
 class Image:
-    """One image: its full name with tag, its layers (tar files, lowest first), and what it runs."""
+    """One image: its full name with tag, its layers (tar files, lowest first), what it runs, and on what machines."""
 
     name: str
     layers: tuple[Path, ...]
     entrypoint: tuple[str, ...] = ()
     environment: tuple[str, ...] = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",)
     working_dir: str = "/"
+    architecture: str = field(default_factory=native_architecture)
 
 
 def layer_of_files(key: str, files: Mapping[str, Path]) -> Path:
@@ -127,16 +142,15 @@ def _json(value: object) -> bytes:
 
 
 def _config(image: Image) -> dict[str, object]:
-    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     settings: dict[str, object] = {"Env": list(image.environment), "WorkingDir": image.working_dir}
     if image.entrypoint:
         settings["Entrypoint"] = list(image.entrypoint)
     return {
-        "architecture": architecture,
+        "architecture": image.architecture,
         "os": "linux",
         "config": settings,
         "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in image.layers]},
-        "history": [{"created_by": "upgrader lab"} for _ in image.layers],
+        "history": [{"created_by": "upgrader"} for _ in image.layers],
     }
 
 

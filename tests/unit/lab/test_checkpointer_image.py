@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import upgrader
-from upgrader.lab import image_catalog
+from upgrader.lab import checkpointer_image as module
 from upgrader.lab.progress_port import Silent
 
 
@@ -18,11 +18,11 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "upgrader/lab").mkdir(parents=True)
     for name in ("checkpointer", "node", "recover"):
         shutil.copytree(Path(upgrader.__file__).parent / name, tmp_path / "upgrader" / name)
-    monkeypatch.setattr(image_catalog, "__file__", str(tmp_path / "upgrader/lab/image_catalog.py"))
-    monkeypatch.setattr(image_catalog, "base_layer", lambda progress: Path("base"))
-    monkeypatch.setattr(image_catalog, "_wheels", lambda requirements, progress: Path("wheels"))
-    monkeypatch.setattr(image_catalog, "layer_of_files", lambda key, files: Path(key))
-    monkeypatch.setattr(image_catalog, "_compiled", lambda key, folders, progress: Path(*sorted(folders)))
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "upgrader/lab/checkpointer_image.py"))
+    monkeypatch.setattr(module, "python_layer", lambda progress, architecture: Path(f"python-{architecture}"))
+    monkeypatch.setattr(module, "_wheels", lambda architecture, progress: Path("wheels"))
+    monkeypatch.setattr(module, "layer_of_files", lambda key, files: Path(key))
+    monkeypatch.setattr(module, "_compiled", lambda key, folders, progress: Path(*sorted(folders)))
     return tmp_path / "upgrader"
 
 
@@ -32,16 +32,14 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_the_image_is_built_again_when_what_is_in_it_changes(sources: Path, changed: str, rebuilt: bool) -> None:
     """Its tag and its layer's key follow the sources of the checkpointer and of the node library, and no others."""
-    before = image_catalog.checkpointer_image(Silent())
+    before = module.checkpointer_image(Silent())
     (sources / changed).write_text("")
-    after = image_catalog.checkpointer_image(Silent())
+    after = module.checkpointer_image(Silent())
     assert (before.name != after.name) is rebuilt
     assert (before.layers != after.layers) is rebuilt
 
 
 def test_the_image_holds_two_packages_of_ours(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The checkpointer and the node library, beside the libraries of its requirements."""
-    monkeypatch.setattr(image_catalog, "layer_of_files", lambda key, files: files["/app"])
-    assert image_catalog.checkpointer_image(Silent()).layers[1] == Path(
-        "site-packages/upgrader/checkpointer/upgrader/node"
-    )
+    monkeypatch.setattr(module, "layer_of_files", lambda key, files: files["/app"])
+    assert module.checkpointer_image(Silent()).layers[1] == Path("site-packages/upgrader/checkpointer/upgrader/node")

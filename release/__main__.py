@@ -1,0 +1,38 @@
+"""`python -m release FOLDER`: everything that a release consists of."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from release.charts import pack_charts
+from release.checksums import write_checksums
+from release.images import write_images
+from release.python_packages import build_packages, download_dependencies
+from release.sources import Sources
+
+
+def main(folder: Path) -> None:
+    """Make the folder anew; it is complete when SHA256SUMS is there."""
+    sources = Sources.of_this_checkout()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    _say("wheel and source archive")
+    build_packages(sources, folder)
+    _say("the packages that it needs, for this machine's Python")
+    download_dependencies(sources, folder / "wheels")
+    _say("charts")
+    pack_charts(sources, folder / "charts")
+    _say("images of the pod-checkpointer, with their lists of contents")
+    write_images(folder / "images")
+    write_checksums(folder, sources)
+    _say(f"{folder / 'SHA256SUMS'}: {len((folder / 'SHA256SUMS').read_text().splitlines())} files")
+
+
+def _say(what: str) -> None:
+    print(f"release: {what}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())

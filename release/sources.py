@@ -1,0 +1,39 @@
+"""What a release is made from."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+__all__ = ["Sources"]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """A checkout, its tools, and where it stands."""
+
+    root: Path
+    commit: str
+    """Empty outside a git repository."""
+    changed: bool
+    """Whether it has changes that are not committed."""
+
+    @classmethod
+    def of_this_checkout(cls) -> Self:
+        """The one that this file is in."""
+        root = Path(__file__).resolve().parents[1]
+        commit, status = (_git(root, *words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain")))
+        return cls(root, commit, bool(status))
+
+    def tool(self, name: str) -> str:
+        """A program of this checkout's environment."""
+        return str(Path(sys.executable).parent / name)
+
+
+def _git(root: Path, *words: str) -> str:
+    if not (root / ".git").exists():
+        return ""
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout.strip()

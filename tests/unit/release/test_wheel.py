@@ -1,0 +1,54 @@
+"""What `pip install` of the wheel gives, without a checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from release.python_packages import build_packages
+from release.sources import Sources
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, installed in a folder of its own; what it needs is this environment's."""
+    folder = tmp_path_factory.mktemp("built")
+    build_packages(Sources.of_this_checkout(), folder)
+    (wheel,) = folder.glob("*.whl")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile"]
+    subprocess.run([*install, "--target", str(folder / "installed"), str(wheel)], check=True)
+    return folder
+
+
+def test_charts_and_playbooks_come_with_it(built: Path, tmp_path: Path) -> None:
+    """A folder with one line is checked with the wheel's own charts and playbooks; no path leads to the checkout."""
+    (tmp_path / "upgrader.yaml").write_text("kubernetesVersion: v1.37.1\n")
+    (tmp_path / "hosts.yml").write_text("controllers: {hosts: {a: {ansible_host: 192.0.2.1}}}\n")
+    (tmp_path / "kubeconfig").write_text("{}")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(built / "installed")}
+    program = "import upgrader.config.charts as c, upgrader.config.playbooks as p, upgrader.lab.build_cache as b"
+    program += "; print(c.charts_folder(), p.playbooks_folder(), b.definitions())"
+    found = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    folders = found.stdout.split()
+    assert all(Path(folder).is_relative_to(built / "installed") for folder in folders), folders
+    assert (Path(folders[1]) / "upgrade-node.yml").is_file() and (Path(folders[2]) / "node/links.txt").is_file()
+
+    command = [sys.executable, "-m", "upgrader", "check", "--offline", "-o", "json"]
+    checked = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    seen = json.loads(checked.stdout)
+    refused = [finding for finding in seen["findings"] if finding["id"] == "charts.refused"]
+    assert len(refused) == 3 and "image.repository" in checked.stdout, checked  # all were found, and want values
+
+
+def test_the_same_sources_make_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    """Wheel and source archive are equal when they are built again."""
+    build_packages(Sources.of_this_checkout(), tmp_path)
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (built / path.name).read_bytes()
