@@ -1,7 +1,8 @@
-"""Copies images from registries with skopeo, which has this user's logins, mirrors and policies."""
+"""Copies images from and to registries with skopeo, which has this user's logins, mirrors and policies."""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from tempfile import TemporaryDirectory
 from upgrader.errors import UsageError
 from upgrader.model.image_name import full_name
 
-__all__ = ["copy_image"]
+__all__ = ["copy_image", "push_archive"]
 
 _SECONDS = 900.0
 _CONTAINERD = "io.containerd.image.name"
@@ -23,29 +24,57 @@ def copy_image(image: str, archive: Path) -> None:
 
     Raises UsageError where skopeo is missing or fails.
     """
-    program = shutil.which("skopeo")
-    if program is None:
+    if shutil.which("skopeo") is None:
         raise UsageError(
             f"{image} is in no archive that was given, and skopeo, which would copy it, is not installed",
             remedy="Install skopeo; or give a folder with archives: --archives DIR (docker save, ctr images export).",
         )
     with TemporaryDirectory(dir=archive.parent) as folder:
         layout = Path(folder) / "oci"
-        command = [program, "copy", "--quiet", "--preserve-digests", f"docker://{full_name(image)}", f"oci:{layout}"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise UsageError(f"skopeo could not copy {image}: {error}") from error
-        if done.returncode:
-            raise UsageError(
-                f"skopeo could not copy {image}: {done.stderr.strip()[-1000:]}",
-                remedy="Log in with `skopeo login`, or check the image's name and the registry.",
-            )
+        _skopeo(image, "copy", "--quiet", "--preserve-digests", f"docker://{full_name(image)}", f"oci:{layout}")
         _name(layout / "index.json", image)
         with tarfile.open(archive, "w", format=tarfile.USTAR_FORMAT) as tar:
             for path in sorted(layout.rglob("*")):
                 if path.is_file():
                     tar.add(path, str(path.relative_to(layout)))
+
+
+def push_archive(archive: Path, image: str) -> str:
+    """Push an OCI archive, for all its architectures, as `HOST/REPOSITORY:TAG`; returns its digest (`sha256:…`).
+
+    TLS is required, but at a registry of this machine. Raises UsageError where skopeo is missing or fails.
+    """
+    if shutil.which("skopeo") is None:
+        raise UsageError(
+            f"skopeo, which pushes {archive.name}, is not installed",
+            remedy="Install skopeo; or push the archive with any tool that takes OCI archives, and set the digest.",
+        )
+    plain = ("--dest-tls-verify=false",) if _of_this_machine(image.partition("/")[0]) else ()
+    with TemporaryDirectory() as folder:
+        # An absolute path: skopeo reads what follows a colon as a tag.
+        options = ("--quiet", "--all", "--preserve-digests", f"--digestfile={folder}/digest", *plain)
+        _skopeo(image, "copy", *options, f"oci-archive:{archive.absolute()}", f"docker://{image}")
+        return (Path(folder) / "digest").read_text().strip()
+
+
+def _of_this_machine(host: str) -> bool:
+    name = host.rpartition(":")[0] or host
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return name == "localhost"
+
+
+def _skopeo(image: str, *arguments: str) -> None:
+    try:
+        done = subprocess.run(["skopeo", *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"skopeo could not copy {image}: {error}") from error
+    if done.returncode:
+        raise UsageError(
+            f"skopeo could not copy {image}: {done.stderr.strip()[-1000:]}",
+            remedy="Log in with `skopeo login`, or check the image's name and the registry.",
+        )
 
 
 def _name(index: Path, image: str) -> None:

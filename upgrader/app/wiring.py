@@ -18,7 +18,7 @@ from upgrader.adapters.helm_confinement import confined
 from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.adapters.playbooks import AnsiblePlaybooks
-from upgrader.adapters.skopeo import copy_image
+from upgrader.adapters.skopeo import copy_image, push_archive
 from upgrader.backup.take import BackupTaker
 from upgrader.bundle.reading import Bundle, open_bundle
 from upgrader.config.charts import charts_folder
@@ -63,6 +63,7 @@ __all__ = [
     "open_kube",
     "open_renderer",
     "open_session",
+    "push_archive",
     "system_clock",
     "wanted_releases",
 ]

@@ -31,6 +31,7 @@ _COMMANDS = {
     "history": ("upgrader.cli.history", "List the runs of this cluster."),
     "recover": ("upgrader.cli.recover", "Restore an unreachable API server from the checkpoints on the controllers."),
     "probe": ("upgrader.cli.probe", "Count what clients of the API see, until Ctrl-C."),
+    "images": ("upgrader.cli.images", "Bring upgrader's own images into a registry of yours."),
     "bundle": ("upgrader.cli.bundle", "Images and charts in one file, for sites without a registry."),
     "lab": ("upgrader.cli.lab", "Real local clusters to rehearse on."),
 }

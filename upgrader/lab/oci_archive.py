@@ -26,6 +26,7 @@ __all__ = [
     "layer_of_links",
     "native_architecture",
     "write_archive",
+    "write_platforms",
 ]
 
 
@@ -109,24 +110,54 @@ def write_archive(images: Sequence[Image], target: Path, *, without: Collection[
 
     Layers in `without` are only referenced, for a containerd that has them already.
     """
-    index: list[dict[str, object]] = []
-    written: set[str] = set()
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
-        for image in images:
-            for layer in image.layers:
-                path = _blob(digest(layer))
-                if path not in written and layer not in without:
-                    archive.add(layer, path, filter=_plain)
-                    written.add(path)
-            config, manifest = documents(image)
-            for document in (config, manifest):
-                if _blob(digest_of(document)) not in written:
-                    _add_bytes(archive, _blob(digest_of(document)), document)
-                    written.add(_blob(digest_of(document)))
-            entry = _descriptor("manifest.v1+json", digest_of(manifest), len(manifest))
-            index.append({**entry, "annotations": {"io.containerd.image.name": image.name}})
-        _add_bytes(archive, "index.json", json.dumps({"schemaVersion": 2, "manifests": index}).encode())
-        _add_bytes(archive, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+        manifests = _add_blobs(archive, images, without)
+        entries = [
+            {**manifest, "annotations": {"io.containerd.image.name": image.name}}
+            for image, manifest in zip(images, manifests, strict=True)
+        ]
+        _add_layout(archive, entries)
+
+
+def write_platforms(images: Sequence[Image], target: Path) -> str:
+    """Write an OCI archive with one image, for the architecture of each of `images`; returns its digest anywhere."""
+    (name,) = {image.name for image in images}
+    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+        entries = [
+            {**manifest, "platform": {"architecture": image.architecture, "os": "linux"}}
+            for image, manifest in zip(images, _add_blobs(archive, images), strict=True)
+        ]
+        index = _json({"schemaVersion": 2, "mediaType": f"{_OCI}.index.v1+json", "manifests": entries})
+        _add_bytes(archive, _blob(digest_of(index)), index)
+        names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rpartition(":")[2]}
+        _add_layout(archive, [{**_descriptor("index.v1+json", digest_of(index), len(index)), "annotations": names}])
+    return digest_of(index)
+
+
+def _add_blobs(
+    archive: tarfile.TarFile, images: Sequence[Image], without: Collection[Path] = ()
+) -> list[dict[str, object]]:
+    """Add what the images consist of, each blob once; returns the descriptors of their manifests."""
+    written: set[str] = set()
+    manifests = []
+    for image in images:
+        for layer in image.layers:
+            path = _blob(digest(layer))
+            if path not in written and layer not in without:
+                archive.add(layer, path, filter=_plain)
+                written.add(path)
+        config, manifest = documents(image)
+        for document in (config, manifest):
+            if _blob(digest_of(document)) not in written:
+                _add_bytes(archive, _blob(digest_of(document)), document)
+                written.add(_blob(digest_of(document)))
+        manifests.append(_descriptor("manifest.v1+json", digest_of(manifest), len(manifest)))
+    return manifests
+
+
+def _add_layout(archive: tarfile.TarFile, entries: Sequence[Mapping[str, object]]) -> None:
+    _add_bytes(archive, "index.json", json.dumps({"schemaVersion": 2, "manifests": list(entries)}).encode())
+    _add_bytes(archive, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
 
 
 def _blob(digest_text: str) -> str:
