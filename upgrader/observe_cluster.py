@@ -18,6 +18,7 @@ __all__ = ["kubelet_versions", "observe", "observe_release"]
 
 API_SERVER = "kube-apiserver"
 NODES = Kind("v1", "nodes", namespaced=False)
+_AT_ONCE = 500
 
 
 def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec]) -> Observed:
@@ -26,19 +27,22 @@ def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec]) -> Observed
         # In parallel: both mostly wait for other processes.
         versions = pool.submit(_versions, kube)
         found = {spec.name: observe_release(helm, spec) for spec in releases}
-        server, nodes = versions.result()
-    observed = {node["metadata"]["name"]: _observed_node(node) for node in nodes}
-    return Observed(server.binary, _kubelets(nodes), found, _emulated(server, found), observed)
+        server, kubelets, nodes = versions.result()
+    return Observed(server.binary, kubelets, found, _emulated(server, found), nodes)
 
 
-def _versions(kube: Kube) -> tuple[ServerVersion, tuple[KubeObject, ...]]:
-    """The API server's version, and the nodes."""
+def _versions(kube: Kube) -> tuple[ServerVersion, dict[str, KubernetesVersion], dict[str, ObservedNode]]:
+    """The API server's version, and of each node its kubelet's and the little else that is asked for."""
     try:
         server = ServerVersion.parse(kube.raw("/version"))
     except ValueError as error:
         remedy = "Check what answers there: kubectl get --raw /version"
         raise ApiError(f"the API server's version can't be read: {error}", remedy=remedy) from error
-    return server, kube.list(NODES)
+    kubelets, nodes = dict[str, KubernetesVersion](), dict[str, ObservedNode]()
+    for node in kube.each(NODES, at_once=_AT_ONCE):
+        name = node["metadata"]["name"]
+        kubelets[name], nodes[name] = _kubelet(node), _observed_node(node)
+    return server, kubelets, nodes
 
 
 def _emulated(server: ServerVersion, releases: Mapping[str, ObservedRelease]) -> Minor | None:
@@ -56,14 +60,11 @@ def _observed_node(node: KubeObject) -> ObservedNode:
 
 def kubelet_versions(kube: Kube) -> dict[str, KubernetesVersion]:
     """Each node's kubelet's version, by the node's name."""
-    return _kubelets(kube.list(NODES))
+    return {node["metadata"]["name"]: _kubelet(node) for node in kube.each(NODES, at_once=_AT_ONCE)}
 
 
-def _kubelets(nodes: Iterable[KubeObject]) -> dict[str, KubernetesVersion]:
-    return {
-        node["metadata"]["name"]: KubernetesVersion.parse(node["status"]["nodeInfo"]["kubeletVersion"])
-        for node in nodes
-    }
+def _kubelet(node: KubeObject) -> KubernetesVersion:
+    return KubernetesVersion.parse(node["status"]["nodeInfo"]["kubeletVersion"])
 
 
 def observe_release(helm: Helm, spec: ReleaseSpec) -> ObservedRelease:

@@ -24,6 +24,7 @@ __all__ = [
 
 SYSTEM = "kube-system"
 _CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
+_NODES_AT_ONCE = 500
 _KINDS: tuple[tuple[str, Kind], ...] = (*WORKLOADS.items(), ("StatefulSet", STATEFUL_SETS))
 
 
@@ -58,7 +59,7 @@ def short_workloads(kube: Kube) -> tuple[CriticalWorkload, ...]:
 def read_health_before(kube: Kube, cluster: Cluster) -> HealthBefore:
     """The workers and critical workloads as they are now. Raises ApiError."""
     controllers = {host.name for host in cluster.controllers}
-    nodes = (node for node in kube.list(NODES) if node["metadata"]["name"] not in controllers)
+    nodes = (node for node in kube.each(NODES, at_once=_NODES_AT_ONCE) if node["metadata"]["name"] not in controllers)
     workers = tuple(sorted(node["metadata"]["name"] for node in nodes if not condition_problem(node)))
     return HealthBefore(workers, unready_workloads(kube, cluster))
 

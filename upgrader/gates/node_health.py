@@ -28,6 +28,9 @@ _STALE_SECONDS = 40.0
 _WORKERS_SECONDS = 5.0
 """How old a reading of the workers may be: there may be thousands."""
 
+_AT_ONCE = 500
+"""Nodes, or Leases, in one answer: none of them is kept."""
+
 _GLANCE_SECONDS = 10.0
 """How often heartbeats are read while something else is waited for."""
 
@@ -124,19 +127,18 @@ class NodeHealth:
         memory, now = self.memory, self.clock.monotonic()
         if memory.workers_read is not None and now - memory.workers_read < _WORKERS_SECONDS:
             return
-        nodes = self.kube.list(NODES)
-        self._read_heartbeats()
-        memory.workers = {
+        workers = {
             item["metadata"]["name"]: _Worker(
                 condition_problem(item), bool((item.get("spec") or {}).get("unschedulable"))
             )
-            for item in nodes
+            for item in self.kube.each(NODES, at_once=_AT_ONCE)
             if item["metadata"]["name"] not in self.controller_names
         }
-        memory.workers_read = now
+        self._read_heartbeats()
+        memory.workers, memory.workers_read = workers, now
 
     def _read_heartbeats(self) -> None:
-        for lease in self.kube.list(LEASES, HEARTBEATS):
+        for lease in self.kube.each(LEASES, HEARTBEATS, at_once=_AT_ONCE):
             self._note(lease["metadata"]["name"], lease)
         self.memory.glanced = self.clock.monotonic()
 

@@ -27,6 +27,9 @@ MIRROR = "kubernetes.io/config.mirror"
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
+_NODES_AT_ONCE = 500
+
+
 def _nobody(host: Host, client: EtcdClient) -> Mapping[str, str]:
     return dict.fromkeys(client.servers, f"{host.name} was not asked")
 
@@ -88,8 +91,8 @@ class PreflightContext:
 
     @cached_property
     def nodes(self) -> Mapping[str, KubeObject]:
-        """All nodes by name, read once. Raises ApiError."""
-        return {node["metadata"]["name"]: node for node in self.kube.list(NODES)}
+        """All nodes by name, read once, without their images and managed fields. Raises ApiError."""
+        return {node["metadata"]["name"]: _brief(node) for node in self.kube.each(NODES, at_once=_NODES_AT_ONCE)}
 
     @cached_property
     def examined(self) -> Mapping[str, Examined]:
@@ -106,3 +109,10 @@ class PreflightContext:
         if node not in self._pods:
             self._pods[node] = self.kube.list(PODS, fields=f"spec.nodeName={node}")
         return self._pods[node]
+
+
+def _brief(node: KubeObject) -> KubeObject:
+    """Most of a node is what no check asks for, and there may be thousands of nodes."""
+    metadata = {key: value for key, value in node["metadata"].items() if key != "managedFields"}
+    status = {key: value for key, value in (node.get("status") or {}).items() if key != "images"}
+    return {**node, "metadata": metadata, "status": status}

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testkit.fakes.clock import FakeClock
 from tests.unit.gates.builders import add_pod
 from tests.unit.preflight.conftest import World
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.engine.execution.cordoned_nodes import cordoned
+from upgrader.gates.node_health import NodeHealth, NodeMemory
+from upgrader.observe_cluster import kubelet_versions
+from upgrader.ports import Kube
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import DAEMONSETS
 from upgrader.preflight.custom_resources import check_custom_resources
 
 CRITICAL = "system-node-critical"
-DEFINITIONS = 3000
+OBJECTS = 3000
 
 
 def test_pods_of_workers_are_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On 500 nodes with three critical pods each, every node is read once, and no pod but the controllers' and a
-    sample, whatever the number of pods: of wrong addresses, a few pages tell."""
+    """On 500 nodes with three critical pods each, every node is read once, page by page, and no pod but the
+    controllers' and a sample, whatever the number of pods: of wrong addresses, a few pages tell."""
     for number in range(500):
         world.node(f"worker-{number}")
         for name in ("kube-proxy", "cilium", "csi"):
@@ -51,27 +58,34 @@ def test_pods_of_workers_are_not_read(world: World, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(world.kube, "each", paged)
     findings = run_checks(world.context())
     assert findings == ()
-    assert [count for plural, count in lists if plural == "nodes"] == [501]
-    assert sampled == ["pods"] * 1000
-    assert len(lists) < 30 and sum(count for plural, count in lists if plural != "nodes") < 50
+    assert Counter(sampled) == {"nodes": 501, "pods": 1000}
+    assert len(lists) < 30 and sum(count for _, count in lists) < 50
 
 
-class Definition(dict[str, Any]):
-    """A CustomResourceDefinition that, unlike a plain dict, tells when it is gone."""
+class Mortal(dict[str, Any]):
+    """An object that, unlike a plain dict, tells when it is gone."""
 
 
-def definition(number: int) -> Definition:
-    """One with two versions and a conversion webhook that nothing answers."""
+def definition(number: int) -> Mortal:
+    """A CustomResourceDefinition with two versions and a conversion webhook that nothing answers."""
     webhook = {"clientConfig": {"service": {"namespace": "a", "name": "nobody"}}}
     spec = {"versions": [{}, {}], "conversion": {"strategy": "Webhook", "webhook": webhook}}
-    return Definition(metadata={"name": f"kind-{number}.example"}, spec=spec)
+    return Mortal(metadata={"name": f"kind-{number}.example"}, spec=spec)
 
 
-class ManyDefinitions(KubeAdapter):
-    """The adapter in front of an API with thousands of definitions, and without any Service."""
+def node(number: int) -> Mortal:
+    """A cordoned worker, with the images that its kubelet reports."""
+    status = {"nodeInfo": {"kubeletVersion": "v1.36.3"}, "images": [{"names": ["registry.example/a"]}] * 50}
+    metadata = {"name": f"worker-{number}", "labels": {"zone": "a"}, "managedFields": [{"manager": "kubelet"}]}
+    return Mortal(metadata=metadata, spec={"unschedulable": True}, status=status)
 
-    def __init__(self) -> None:
+
+class Many(KubeAdapter):
+    """The adapter in front of an API with thousands of one kind of objects, and without any other."""
+
+    def __init__(self, make: Callable[[int], Mortal]) -> None:
         super().__init__(Path("none"))
+        self._make = make
         self.alive = self.most_alive = self.largest_page = 0
 
     def get(self, *_: Any) -> None:
@@ -79,13 +93,13 @@ class ManyDefinitions(KubeAdapter):
 
     def _json(self, method: str, path: str, what: str, query: Any = None, *_: Any, **__: Any) -> dict[str, Any]:
         begin, size = int(query["continue"] or 0), int(query["limit"])
-        items = [definition(number) for number in range(begin, min(begin + size, DEFINITIONS))]
+        items = [self._make(number) for number in range(begin, min(begin + size, OBJECTS))]
         for item in items:
             weakref.finalize(item, self._gone)
         self.alive += len(items)
         self.most_alive = max(self.most_alive, self.alive)
         self.largest_page = max(self.largest_page, len(items))
-        return {"metadata": {"continue": str(begin + size) if begin + size < DEFINITIONS else ""}, "items": items}
+        return {"metadata": {"continue": str(begin + size) if begin + size < OBJECTS else ""}, "items": items}
 
     def _gone(self) -> None:
         self.alive -= 1
@@ -93,8 +107,31 @@ class ManyDefinitions(KubeAdapter):
 
 def test_definitions_are_not_kept(world: World) -> None:
     """Thousands are looked at, and no more than a page of them, beside the last of the page before, is in memory."""
-    kube = ManyDefinitions()
+    kube = Many(definition)
     (finding,) = check_custom_resources(replace(world.context(), kube=kube))
-    assert f"and {DEFINITIONS - 3} more can't be converted" in finding.title
+    assert f"and {OBJECTS - 3} more can't be converted" in finding.title
     assert kube.largest_page < 100 and kube.most_alive <= kube.largest_page + 1
     assert kube.alive <= 1, "nothing is left but what the last loop held"
+
+
+def test_checks_keep_of_nodes_what_they_ask_for(world: World) -> None:
+    """A node's images and managed fields are most of it: what is kept of thousands of nodes doesn't have them."""
+    kube = Many(node)
+    nodes = replace(world.context(), kube=kube).nodes
+    assert len(nodes) == OBJECTS and kube.alive <= 1
+    assert nodes["worker-7"]["metadata"] == {"name": "worker-7", "labels": {"zone": "a"}}
+    assert nodes["worker-7"]["status"] == {"nodeInfo": {"kubeletVersion": "v1.36.3"}}
+    assert nodes["worker-7"]["spec"] == {"unschedulable": True}
+
+
+def workers(kube: Kube) -> Collection[object]:
+    """As the gate of the nodes reads them."""
+    return NodeHealth(kube, FakeClock(), (), NodeMemory()).workers()
+
+
+@pytest.mark.parametrize("read", [kubelet_versions, cordoned, workers])
+def test_nodes_are_not_kept(read: Callable[[Kube], Collection[object]]) -> None:
+    """Whoever asks thousands of nodes for one thing has no more than a page of them in memory."""
+    kube = Many(node)
+    assert len(read(kube)) == OBJECTS
+    assert kube.most_alive <= kube.largest_page + 1 <= OBJECTS / 2

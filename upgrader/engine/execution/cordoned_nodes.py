@@ -8,12 +8,14 @@ from upgrader.ports import Kube
 
 __all__ = ["cordoned"]
 
+_AT_ONCE = 500
+
 
 def cordoned(kube: Kube) -> tuple[str, ...]:
     """One sentence for each cordoned node; nothing where the API doesn't answer."""
     try:
-        nodes = kube.list(NODES)
+        nodes = kube.each(NODES, at_once=_AT_ONCE)
+        names = [item["metadata"]["name"] for item in nodes if (item.get("spec") or {}).get("unschedulable")]
     except ApiError:
         return ()
-    names = (item["metadata"]["name"] for item in nodes if (item.get("spec") or {}).get("unschedulable"))
     return tuple(f"node {name} is cordoned, and takes no new pods: kubectl uncordon {name}" for name in names)
