@@ -1,0 +1,1 @@
+"""What `upgrader` costs on large clusters."""

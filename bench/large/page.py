@@ -1,0 +1,52 @@
+"""The measurements as a page for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["page"]
+
+_CHECK = """\
+## `check`
+
+`upgrader check --to {target}`, as a user runs it, on a lab with one controller: first as it is, then with the objects
+of a large cluster in its etcd ({date}, {cores} cores for all of it, load average {load} at the end).
+
+{table}
+
+- *Largest process* is the kernel's count (`ru_maxrss`) of the one that needed most; *together* is all of them at once,
+  Helm's included, with shared pages counted once (PSS, read five times a second).
+- *Lists without a limit* are from the API server's audit log: every `list` whose URI has no `limit`, by user agent.
+- Objects are copies of the lab's own, written into etcd past the API server: nodes with 50 images, pods and nodes with
+  their managed fields, one pod of each node in kube-system. kube-controller-manager is Ready and doesn't lead (the
+  benchmark holds its Lease): it would evict the pods of nodes that send no heartbeat.
+- Limits: {seconds} s and {mebibytes} MiB.
+"""
+
+
+def page(figures: Mapping[str, Any]) -> str:
+    """The page, as Markdown, of what was measured so far."""
+    parts = ["# Large clusters\n\n`make bench-large` measures what `upgrader` costs where there is much of everything."]
+    if check := figures.get("check"):
+        columns = [
+            "", "nodes", "pods", "ConfigMaps", "exit", "s", "CPU, s", "largest process, MiB", "together, MiB",
+            "requests", "lists without a limit",
+        ]  # fmt: skip
+        rows = [_check_row(row) for row in check["rows"]]
+        parts.append(_CHECK.format(**{**check, "table": _table(columns, rows)}))
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _check_row(row: Mapping[str, Any]) -> list[str]:
+    lists = "; ".join(f"{count} × {what}" for what, count in row["unpaged"].items()) or "none"
+    return [
+        row["what"],
+        *(f"{row['objects'][kind]:,}" for kind in ("nodes", "pods", "configmaps")),
+        *(str(row["exit_code"]), f"{row['seconds']:.1f}", f"{row['cpu_seconds']:.1f}"),
+        *(f"{row['largest_mib']:.0f}", f"{row['together_mib']:.0f}", str(row["requests"]), lists),
+    ]
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(["| " + " | ".join(row) + " |" for row in (columns, ["---"] * len(columns), *rows)])

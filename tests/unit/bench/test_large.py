@@ -1,0 +1,134 @@
+"""The measurement on large clusters."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.large.audit import read_requests, share_of, unpaged
+from bench.large.etcd import batches
+from bench.large.measure import measured
+from bench.large.objects import config_maps, nodes, pods
+from bench.large.page import page
+from tests.unit.bench.tables import row
+
+NODE: dict[str, Any] = {
+    "metadata": {
+        "name": "controller-1",
+        "uid": "u",
+        "resourceVersion": "7",
+        "labels": {"node-role.kubernetes.io/control-plane": "", "kubernetes.io/os": "linux"},
+    },
+    "spec": {"taints": [{"key": "node-role.kubernetes.io/control-plane"}]},
+    "status": {"nodeInfo": {"machineID": "m", "kubeletVersion": "v1.36.3"}},
+}
+
+
+def pod(name: str) -> dict[str, Any]:
+    """A real pod, as a list has it: without its kind."""
+    labels = {"k8s-app": name}
+    metadata = {"name": name, "generateName": f"{name}-", "namespace": "kube-system", "uid": "u", "labels": labels}
+    return {"metadata": metadata, "spec": {"nodeName": "controller-1"}, "status": {"podIP": "10.0.0.9"}}
+
+
+def decoded(objects: Iterator[tuple[str, bytes]]) -> dict[str, dict[str, Any]]:
+    """Key → object."""
+    return {key: json.loads(value) for key, value in objects}
+
+
+def test_objects_are_as_the_api_server_stores_them() -> None:
+    """Each has its kind, a name as in its key, and a uid of its own; none has a version, which is etcd's."""
+    made = {
+        **decoded(nodes(NODE, 300)),
+        **decoded(pods(pod("dns"), pod("proxy"), 900, 300)),
+        **decoded(config_maps(120)),
+    }
+    assert len(made) == 300 + 900 + 120
+    assert len({item["metadata"]["uid"] for item in made.values()}) == len(made)
+    for key, item in made.items():
+        metadata = item["metadata"]
+        assert key.endswith(f"{metadata.get('namespace', '')}/{metadata['name']}")
+        assert item["apiVersion"] == "v1" and item["kind"] and "resourceVersion" not in metadata
+
+
+def test_copies_are_workers_with_addresses_and_pods_of_their_own() -> None:
+    """No node is taken for a controller; no two share an address, a machine or a range, in which their pods are."""
+    made = decoded(nodes(NODE, 600))
+    for item in made.values():
+        hostname = {"kubernetes.io/hostname": item["metadata"]["name"]}
+        assert item["metadata"]["labels"] == {"kubernetes.io/os": "linux", **hostname}
+    assert not any("taints" in item["spec"] for item in made.values())
+    assert len({item["spec"]["podCIDR"] for item in made.values()}) == 600
+    assert len({item["status"]["addresses"][0]["address"] for item in made.values()}) == 600
+    assert len({item["status"]["nodeInfo"]["machineID"] for item in made.values()}) == 600
+    for key, item in decoded(pods(pod("dns"), pod("proxy"), 1800, 600)).items():
+        node = made[f"/registry/minions/{item['spec']['nodeName']}"]
+        assert item["status"]["podIP"].rpartition(".")[0] == node["spec"]["podCIDR"].rpartition(".")[0]
+        assert item["status"]["hostIP"] == node["status"]["addresses"][0]["address"]
+        assert ("k8s-app" in item["metadata"]["labels"]) == key.startswith("/registry/pods/kube-system/")
+
+
+def test_batches_keep_etcds_limits() -> None:
+    """Neither too many operations nor too many bytes are in one transaction, and nothing is lost."""
+    small, large = [(f"s{n}", b"x") for n in range(250)], [(f"l{n}", b"x" * 400_000) for n in range(5)]
+    found = list(batches([*small, *large]))
+    assert [item for batch in found for item in batch] == [*small, *large]
+    assert max(map(len, found)) <= 128
+    assert max(sum(len(value) for _, value in batch) for batch in found) <= 1_500_000
+    assert list(batches([])) == []
+
+
+def line(verb: str, uri: str, agent: str, resource: str = "pods") -> str:
+    """One of an audit log."""
+    return json.dumps(
+        {"verb": verb, "requestURI": uri, "userAgent": agent, "objectRef": {"resource": resource}, "user": {}}
+    )
+
+
+def test_lists_without_a_limit_are_told_from_the_audit_log() -> None:
+    """Only ours count, and only lists; a half-written last line is left out."""
+    log = [
+        line("list", "/api/v1/pods?limit=500", "upgrader"),
+        line("list", "/api/v1/nodes", "upgrader"),
+        line("get", "/api/v1/nodes/a", "upgrader"),
+        line("list", "/api/v1/namespaces/kube-system/secrets?labelSelector=a", "Helm/4.3.1"),
+        line("list", "/api/v1/pods", "kube-scheduler/v1.36.3"),
+        '{"verb": "list", "requ',
+    ]
+    requests = list(read_requests(log))
+    assert unpaged(requests) == {
+        "upgrader: /api/v1/nodes": 1,
+        "Helm: /api/v1/namespaces/kube-system/secrets?labelSelector": 1,
+    }
+    assert share_of(requests) == 3 / 5
+    assert share_of([]) == 0
+
+
+def test_command_is_measured_with_its_children(tmp_path: Path) -> None:
+    """Output, exit code, and the memory of a child that had more than the command itself."""
+    child = "import sys; x = bytearray(80 << 20); sys.exit(3)"
+    program = f"import subprocess, sys; print('out'); sys.exit(subprocess.call([sys.executable, '-c', {child!r}]))"
+    found = measured([sys.executable, "-c", program], tmp_path)
+    assert (found.exit_code, found.stdout.strip(), found.stderr) == (3, "out", "")
+    assert found.largest_mib > 80 and found.seconds > 0 and found.cpu_seconds > 0
+
+
+def test_page_shows_what_a_check_cost() -> None:
+    """A row for each cluster, with its size, the cost, and which lists had no limit."""
+    cost = {
+        "exit_code": 0, "seconds": 12.34, "cpu_seconds": 5.6, "largest_mib": 101, "together_mib": 140, "requests": 84,
+    }  # fmt: skip
+    large = {"nodes": 5001, "pods": 100_009, "configmaps": 20_112}
+    check = {
+        "date": "2026-01-02", "cores": 2, "load": 1.5, "target": "v1.37.1", "seconds": 60.0, "mebibytes": 400.0,
+        "rows": [{"what": "large", "objects": large, **cost, "unpaged": {"Helm: /secrets": 3}}],
+    }  # fmt: skip
+    text = page({"check": check})
+    found = row(text, "large")
+    assert (found["nodes"], found["pods"], found["ConfigMaps"]) == ("5,001", "100,009", "20,112")
+    assert (found["s"], found["together, MiB"], found["lists without a limit"]) == ("12.3", "140", "3 × Helm: /secrets")
+    assert "2026-01-02, 2 cores" in text
+    assert "check" not in page({}).partition("\n\n")[2].replace("bench-large", "")
