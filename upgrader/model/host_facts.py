@@ -19,6 +19,7 @@ __all__ = [
     "Alarm",
     "Backup",
     "Certificate",
+    "Cgroups",
     "Client",
     "Clock",
     "Container",
@@ -162,6 +163,16 @@ class Identity:
     keys: Mapping[str, str] = field(default_factory=dict)
     ephemeral: tuple[int, ...] = ()
     reserved: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Cgroups:
+    """Of which `version` the kernel's control groups are, 1 or 2. `fail_v1`: `failCgroupV1` in the kubelet's
+    configuration; None where it isn't set there.
+    """
+
+    version: int
+    fail_v1: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -363,6 +374,7 @@ class HostFacts:
     clients: tuple[Client, ...] | Unknown = Unknown("not asked")
     """The cluster's own clients on this host, and how each instance of kube-apiserver here answered each of them."""
     identity: Identity | Unknown = Unknown("not asked")
+    cgroups: Cgroups | Unknown = Unknown("not asked")
 
     @property
     def has_etcd(self) -> bool:

@@ -31,6 +31,7 @@ from upgrader.preflight.memory import check_memory
 from upgrader.preflight.namespaces import check_namespaces
 from upgrader.preflight.networks import check_networks
 from upgrader.preflight.nodes import check_nodes
+from upgrader.preflight.os_support import check_os_support
 from upgrader.preflight.planned_etcd import check_planned_etcd
 from upgrader.preflight.pod_addresses import check_pod_addresses
 from upgrader.preflight.pod_checkpointer import check_checkpointer
@@ -57,6 +58,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("clocks", check_clocks),
     ("ports", check_ports),
     ("kubelets", check_controller_kubelets),
+    ("os-support", check_os_support),
     ("control-plane", check_control_plane),
     ("instances", check_instances),
     ("critical-pods", check_critical_pods),

@@ -32,6 +32,12 @@ from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, NODES, PODS, Pre
 V = KubernetesVersion
 CONTROLLER = "controller-1"
 FLAGS = ("--allocate-node-cidrs=true", "--cluster-cidr=10.244.0.0/16", "--service-cluster-ip-range=10.96.0.0/12")
+SYSTEM = {
+    "osImage": "Ubuntu 24.04.4 LTS",
+    "kernelVersion": "6.8.0-31-generic",
+    "containerRuntimeVersion": "containerd://2.2.1",
+}
+"""What a node reports of itself."""
 CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
 
 
@@ -141,6 +147,7 @@ class World:
             "status": {
                 "conditions": [{"type": "Ready", "status": ready, "message": "because"}],
                 "allocatable": {"memory": "4Gi"},
+                "nodeInfo": dict(SYSTEM),
             },
         }
         self.kube.put(NODES, node)

@@ -25,6 +25,7 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
         "nodes.unknown",
         "machines.unknown",
         "ports.unknown",
+        "os-support.unknown",
         "control-plane.unknown",
         "instances.unknown",
         "critical-pods.unknown",

@@ -110,6 +110,16 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "releases.pending",
         "releases.stuck",
     ),
+    "test_checks_of_systems.py::test_cgroups_that_the_new_kubelet_refuses": (
+        "os-support.cgroup-v1",
+        "os-support.cgroups-unknown",
+    ),
+    "test_checks_of_systems.py::test_system_of_a_node": (
+        "os-support.containerd",
+        "os-support.ended",
+        "os-support.kernel",
+        "os-support.not-known",
+    ),
 }
 """A test in tests/contract → the findings that it makes fire, and silent."""
 

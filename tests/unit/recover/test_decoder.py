@@ -27,7 +27,7 @@ def answer(**facts: Any) -> dict[str, Any]:
             "spaces",
             "certificates",
         ),
-        *("manifests", "etcd", "etcd_server", "api", "workloads", "identity"),
+        *("manifests", "etcd", "etcd_server", "api", "workloads", "identity", "cgroups"),
     )
     return {"taken": 100.0, "took": 0.0, **dict.fromkeys(names, WHY), **facts}
 
@@ -48,6 +48,7 @@ def answer(**facts: Any) -> dict[str, Any]:
         lambda f: f.containers,
         lambda f: f.workloads,
         lambda f: f.identity,
+        lambda f: f.cgroups,
     ],
 )
 def test_what_is_unknown_stays_so(fact: Callable[[HostFacts], object]) -> None:

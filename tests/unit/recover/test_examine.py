@@ -25,7 +25,17 @@ from tests.unit.checkpointer.container_runtime import Runtime, container, field,
 from upgrader.checkpointer.storage.store import Store
 from upgrader.errors import HostError
 from upgrader.model.cluster import Cluster, Host
-from upgrader.model.host_facts import Certificate, EtcdServer, Generation, HostFacts, Identity, Manifests, Unit, Unknown
+from upgrader.model.host_facts import (
+    Certificate,
+    Cgroups,
+    EtcdServer,
+    Generation,
+    HostFacts,
+    Identity,
+    Manifests,
+    Unit,
+    Unknown,
+)
 from upgrader.node.generation import Origin
 from upgrader.node.workload_policy import Policy, Workload
 from upgrader.ports import CommandResult
@@ -317,6 +327,17 @@ def test_of_tokens_keys_only_digests_leave_the_host(disk: Disk) -> None:
     second = disk.examine().identity
     assert isinstance(second, Identity)
     assert [first.keys[path] == second.keys[path] for path in first.keys] == [True, False]
+
+
+def test_cgroups_and_what_the_kubelet_is_told_of_them(disk: Disk) -> None:
+    """Version 2 has its file at the top; where the folder is missing, nothing is guessed."""
+    assert disk.examine().cgroups == Unknown("there is no folder /sys/fs/cgroup")
+    disk.write("/sys/fs/cgroup/memory/tasks", "")
+    assert disk.examine().cgroups == Cgroups(1)
+    disk.write("/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nfailCgroupV1: false\nfailSwapOn: true\n")
+    assert disk.examine().cgroups == Cgroups(1, fail_v1=False)
+    disk.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
+    assert disk.examine().cgroups == Cgroups(2, fail_v1=False)
 
 
 def test_ports_as_the_kernel_writes_them() -> None:

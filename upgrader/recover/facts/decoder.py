@@ -13,6 +13,7 @@ from upgrader.model.host_facts import (
     Alarm,
     Backup,
     Certificate,
+    Cgroups,
     Client,
     Clock,
     Container,
@@ -67,6 +68,7 @@ def decode(raw: Json, sent: float, received: float) -> HostFacts:
         complaints=() if isinstance(complaints, Unknown) else complaints,
         clients=_known(raw["clients"], lambda found: tuple(filter(None, map(_client, found)))),
         identity=_known(raw["identity"], _identity),
+        cgroups=_known(raw["cgroups"], lambda found: Cgroups(found["version"], found["fail_v1"])),
     )
 
 

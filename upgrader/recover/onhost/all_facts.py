@@ -43,6 +43,7 @@ def facts(root: str) -> dict[str, Any]:
             "containers": lambda: container_facts.containers(runtime, root),
             "workloads": lambda: checkpoint_facts.workloads(disk, root, runtime),
             "identity": lambda: identity_facts.identity(root),
+            "cgroups": lambda: machine_facts.cgroups(root),
             "spaces": lambda: machine_facts.spaces(root),
             "certificates": lambda: machine_facts.certificates(root),
             "manifests": lambda: machine_facts.manifests(root),

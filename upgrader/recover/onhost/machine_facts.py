@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import time
 from typing import Any
 
@@ -14,6 +15,8 @@ _PROPERTIES = (
     "ActiveState,SubState,Result,ExecMainStatus,LoadState,UnitFileState,StateChangeTimestampMonotonic,NRestarts"
 )
 _LINES = 12
+_CGROUPS = "/sys/fs/cgroup"
+_KUBELET = "/var/lib/kubelet/config.yaml"
 
 
 def unit(name: str) -> dict[str, Any]:
@@ -67,6 +70,19 @@ def space(root: str, path: str) -> dict[str, Any]:
 def spaces(root: str) -> list[Any]:
     """The file systems that a control plane writes to; folders that don't exist are left out."""
     return [attempt(functools.partial(space, root, path)) for path in FOLDERS if os.path.isdir(root + path)]
+
+
+def cgroups(root: str) -> dict[str, Any]:
+    """Which version the kernel's control groups have, and what the kubelet's configuration says of version 1."""
+    if not os.path.isdir(root + _CGROUPS):
+        raise Failed("there is no folder " + _CGROUPS)
+    version = 2 if os.path.exists(root + _CGROUPS + "/cgroup.controllers") else 1
+    try:
+        text = read(root + _KUBELET).decode("utf-8", "replace")
+    except FileNotFoundError:
+        text = ""
+    said = re.search(r"^failCgroupV1:[ \t]*(true|false)\b", text, re.MULTILINE)
+    return {"version": version, "fail_v1": said.group(1) == "true" if said else None}
 
 
 def certificates(root: str) -> list[dict[str, str]]:

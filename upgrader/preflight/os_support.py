@@ -1,0 +1,181 @@
+"""The nodes' operating systems, kernels, container runtimes and cgroups are what their kubelets need after the run.
+
+What a node's object tells is read of every node; which cgroups a machine has, only controllers are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from upgrader.model.api_lifecycle import Minor
+from upgrader.model.emulation import minor_of, minor_text
+from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
+from upgrader.model.host_facts import Cgroups
+from upgrader.model.plan import PlannedNodes
+from upgrader.preflight.context import PreflightContext
+from upgrader.preflight.os_lifecycle import OsLifecycle, known_systems, leading_numbers
+
+__all__ = ["check_os_support"]
+
+_CONTAINERD = "containerd://"
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """A node: what it reports, and its kubelet before and after the run."""
+
+    name: str
+    image: str
+    kernel: str
+    runtime: str
+    before: Minor
+    after: Minor
+
+
+def check_os_support(context: PreflightContext) -> Iterator[Finding]:
+    """By the kubelets that the nodes will have: of a run that leaves kubelets alone, only what is so already."""
+    known, machines = known_systems(), tuple(_machines(context))
+    yield from _ended(context, known, machines)
+    yield from _kernels(known, machines)
+    yield from _runtimes(known, machines)
+    yield from _cgroups(context, known, machines)
+    yield from _not_known(known, machines)
+
+
+def _machines(context: PreflightContext) -> Iterator[_Machine]:
+    """The nodes whose kubelets have reported: one that never did is a finding of another check."""
+    steps = [step for step in (context.plan.steps if context.plan else ()) if isinstance(step, PlannedNodes)]
+    planned = {change.node: change.after for step in steps for change in step.nodes}
+    for name, node in sorted(context.nodes.items()):
+        info = (node.get("status") or {}).get("nodeInfo") or {}
+        kubelet = context.observed.kubelets.get(name)
+        if kubelet is not None:
+            yield _Machine(
+                name,
+                image=info.get("osImage") or "",
+                kernel=info.get("kernelVersion") or "",
+                runtime=info.get("containerRuntimeVersion") or "",
+                before=minor_of(kubelet),
+                after=minor_of(planned.get(name, kubelet)),
+            )
+
+
+def _ended(context: PreflightContext, known: OsLifecycle, machines: Iterable[_Machine]) -> Iterator[Finding]:
+    today = context.clock.now().date()
+    for image, nodes in _grouped((machine.image, machine.name) for machine in machines).items():
+        end = known.ends(image)
+        if end is not None and end < today:
+            yield Finding(
+                "os-support.ended",
+                "warning",
+                f"{image} gets no security updates since {end}: {first_few(nodes)}",
+                "Vendors may sell updates for longer. Its packages (containerd, runc, the kernel) age meanwhile, and "
+                "new versions of Kubernetes are tested with newer ones.",
+                "Bring these nodes to a release that is supported, one after the other.",
+            )
+
+
+def _kernels(known: OsLifecycle, machines: Iterable[_Machine]) -> Iterator[Finding]:
+    old = [
+        (f"kernel {machine.kernel}", machine.name)
+        for machine in machines
+        if (leading_numbers(machine.kernel) or (99, 0)) < known.oldest_kernel(machine.after)
+    ]
+    for kernel, nodes in _grouped(old).items():
+        yield Finding(
+            "os-support.kernel",
+            "warning",
+            f"{kernel} is older than Kubernetes is tested with: {first_few(nodes)}",
+            "kubeadm warns of it, too (SystemVerification). Some vendors put what Kubernetes needs into older kernels.",
+            "Install a newer kernel on these nodes: 5.4, 5.10, 5.15, or any from 6.0 on.",
+        )
+
+
+def _runtimes(known: OsLifecycle, machines: Iterable[_Machine]) -> Iterator[Finding]:
+    since = f"v{minor_text(known.containerd_refused)}"
+    for machine, nodes in _alike(machines).items():
+        version = machine.removeprefix(_CONTAINERD)
+        numbers = leading_numbers(version) if version != machine else None
+        if numbers is None or numbers >= known.containerd:
+            continue
+        refused = [node.name for node in nodes if node.after >= known.containerd_refused]
+        yield Finding(
+            "os-support.containerd",
+            "error" if refused else "warning",
+            f"containerd {version}: kubelets from {since} on are not to support it: "
+            f"{first_few(refused or [node.name for node in nodes])}",
+            "It doesn't tell them its cgroup driver (RuntimeConfig). Until then they fall back to their own "
+            "configuration, and count it in their metric kubelet_cri_losing_support.",
+            f"Upgrade containerd to {'.'.join(map(str, known.containerd))} or newer before the kubelets reach {since}.",
+        )
+
+
+def _alike(machines: Iterable[_Machine]) -> Mapping[str, list[_Machine]]:
+    """Container runtime → the machines that have it."""
+    found: dict[str, list[_Machine]] = {}
+    for machine in machines:
+        found.setdefault(machine.runtime, []).append(machine)
+    return found
+
+
+def _cgroups(context: PreflightContext, known: OsLifecycle, machines: Iterable[_Machine]) -> Iterator[Finding]:
+    since = f"v{minor_text(known.cgroup_v1_refused)}"
+    refused: list[str] = []
+    old: list[str] = []
+    unknown: list[str] = []
+    for machine in machines:
+        facts = context.facts.get(machine.name)
+        crosses = machine.before < known.cgroup_v1_refused <= machine.after
+        if facts is None or not isinstance(facts.cgroups, Cgroups):
+            unknown += [machine.name] if crosses else []
+        elif facts.cgroups.version == 1:
+            # A kubelet that runs has got that setting, wherever it is.
+            (refused if crosses and facts.cgroups.fail_v1 is not False else old).append(machine.name)
+    for nodes, fails in ((refused, True), (old, False)):
+        if nodes:
+            yield Finding(
+                "os-support.cgroup-v1",
+                "error" if fails else "warning",
+                f"cgroups of version 1: {first_few(nodes)}",
+                f"A kubelet of {since} and later doesn't start with them, unless its configuration has "
+                "`failCgroupV1: false`. Kubernetes deprecates them, and will remove what still works with them.",
+                "Boot these nodes with cgroups of version 2 (kernel parameter systemd.unified_cgroup_hierarchy=1); or "
+                "set `failCgroupV1: false` in /var/lib/kubelet/config.yaml before their kubelets are upgraded.",
+            )
+    if unknown:
+        yield Finding(
+            "os-support.cgroups-unknown",
+            "info",
+            f"whether nodes have cgroups of version 2 isn't known: {first_few(unknown)}",
+            f"Their kubelets come to {since} or later, which refuse version 1. Only controllers are asked over SSH.",
+            "Look on one of each kind: stat -fc %T /sys/fs/cgroup prints cgroup2fs for version 2.",
+        )
+
+
+def _not_known(known: OsLifecycle, machines: Iterable[_Machine]) -> Iterator[Finding]:
+    what = [(machine.image or "a system without a name", machine.name) for machine in machines]
+    systems = [(image, name) for image, name in what if known.ends(image) is None]
+    kernels = [
+        (f"kernel {m.kernel}" if m.kernel else "a kernel without a version", m.name)
+        for m in machines
+        if leading_numbers(m.kernel) is None
+    ]
+    found = [f"{each} ({first_few(nodes)})" for each, nodes in _grouped([*systems, *kernels]).items()]
+    if found:
+        yield Finding(
+            "os-support.not-known",
+            "info",
+            f"until when it gets updates isn't known: {first_few(found)}",
+            f"This version of upgrader has a table of {known.made}. It says nothing of these.",
+            "Look it up where it comes from.",
+        )
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> Mapping[str, list[str]]:
+    """What → the names of the nodes."""
+    found: dict[str, list[str]] = {}
+    for what, name in pairs:
+        found.setdefault(what, []).append(name)
+    return found
