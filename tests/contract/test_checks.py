@@ -126,6 +126,16 @@ def test_release_with_an_api_that_is_gone(kube: KubeAdapter, lab_folder: Path, t
         helm.close()
 
 
+def test_release_whose_record_is_damaged(kube: KubeAdapter, made: Make) -> None:
+    """A Secret that says to be Helm's, and holds something else."""
+    name = f"upgrader-check-{uuid.uuid4().hex[:6]}"
+    assert found(kube, check_removed_apis, name) == []
+    labels = {"owner": "helm", "status": "deployed", "name": name, "version": "1"}
+    data = {"release": base64.b64encode(b"no release").decode()}
+    made(SECRETS, {"metadata": {"labels": labels}, "type": "helm.sh/release.v1", "data": data}, "default")
+    assert found(kube, check_removed_apis, name) == ["removed-apis.damaged"]
+
+
 def _write_manifest(kube: KubeAdapter, release: str, manifest: str) -> None:
     """Let the record of a release's first revision have another manifest, as one that is older than the cluster has."""
     secret = kube.get(SECRETS, f"sh.helm.release.v1.{release}.v1", "default")

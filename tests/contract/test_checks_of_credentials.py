@@ -29,15 +29,19 @@ from upgrader.ports import Kind
 from upgrader.preflight.access_rights import check_access
 from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.cluster_credentials import check_signing_requests, check_tokens
+from upgrader.preflight.context import PODS
 from upgrader.preflight.critical_pods import check_critical_pods
 from upgrader.preflight.kubelet_access import check_kubelet_access
 from upgrader.preflight.namespaces import check_namespaces
+from upgrader.preflight.removed_apis import check_removed_apis
 from upgrader.preflight.served_apis import check_served_apis
 
 REQUESTS = Kind("certificates.k8s.io/v1", "certificatesigningrequests", namespaced=False)
 BINDINGS = Kind("rbac.authorization.k8s.io/v1", "clusterrolebindings", namespaced=False)
 ACCOUNTS = Kind("v1", "serviceaccounts")
 SECRETS = Kind("v1", "secrets")
+ROLES = Kind("rbac.authorization.k8s.io/v1", "clusterroles", namespaced=False)
+WORKLOADS = ("deployments", "daemonsets", "statefulsets", "replicasets")
 
 
 def asked_for(user: str) -> str:
@@ -133,3 +137,21 @@ def test_credentials_without_rights(kube: KubeAdapter, stranger: KubeAdapter) ->
     assert "etcd.unknown" not in ids(kube, check_critical_pods)
     with pytest.raises(ApiError):
         stranger.list(SECRETS)
+
+
+def test_credentials_that_may_list_and_no_more(kube: KubeAdapter, stranger: KubeAdapter, made: Make) -> None:
+    """They read the same objects as the operator's own, and neither Secrets nor what is no object."""
+    rule = {"apiGroups": ["*"], "resources": ["pods", "apiservices", *WORKLOADS], "verbs": ["get", "list"]}
+    role = made(ROLES, {"metadata": {}, "rules": [rule]})
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:serviceaccounts:default"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+    made(BINDINGS, {"metadata": {}, "roleRef": reference, "subjects": [subject]})
+    until("the binding to be known", lambda: stranger.list(PODS) is not None, timeout_seconds=15)
+    checks: dict[str, Check] = {
+        "apis.requests-unknown": check_served_apis,
+        "etcd.unknown": check_critical_pods,
+        "removed-apis.unread": check_removed_apis,
+    }
+    for id_, check in checks.items():
+        assert id_ not in ids(kube, check)
+        assert id_ in [item.id for item in run_checks(replace(checked(kube), kube=stranger), [("family", check)])]

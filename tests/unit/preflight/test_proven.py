@@ -19,21 +19,37 @@ from upgrader.preflight.all_checks import CHECKS
 CONTRACTS = Path(__file__).parents[2] / "contract"
 
 PROVEN: dict[str, tuple[str, ...]] = {
-    "test_checks.py::test_webhook_without_a_backend": ("webhooks.no-backend", "webhooks.slow"),
-    "test_checks.py::test_webhook_over_the_control_plane": ("webhooks.catches-control-plane",),
     "test_checks.py::test_aggregated_api_without_a_backend": ("apis.unavailable",),
-    "test_checks.py::test_deprecated_api_that_was_used": ("apis.requested-deprecated",),
-    "test_checks.py::test_release_with_an_api_that_is_gone": ("removed-apis.others",),
-    "test_checks.py::test_conversion_webhook_without_a_backend": ("custom-resources.conversion",),
-    "test_checks.py::test_definition_whose_names_are_taken": ("custom-resources.not-served",),
-    "test_checks.py::test_definition_that_stores_another_version_now": ("custom-resources.stored-versions",),
-    "test_checks.py::test_definition_that_can_not_be_deleted": ("custom-resources.terminating",),
-    "test_checks.py::test_namespace_that_can_not_be_deleted": ("namespaces.terminating",),
-    "test_checks.py::test_budget_without_room": ("disruption-budgets.no-room",),
-    "test_checks.py::test_budget_whose_pods_are_not_ready": ("disruption-budgets.unhealthy",),
     "test_checks.py::test_budget_that_can_not_be_computed": ("disruption-budgets.not-computed",),
-    "test_checks.py::test_two_budgets_over_one_pod": ("disruption-budgets.overlap",),
+    "test_checks.py::test_budget_whose_pods_are_not_ready": ("disruption-budgets.unhealthy",),
+    "test_checks.py::test_budget_without_room": ("disruption-budgets.no-room",),
+    "test_checks.py::test_conversion_webhook_without_a_backend": ("custom-resources.conversion",),
+    "test_checks.py::test_definition_that_can_not_be_deleted": ("custom-resources.terminating",),
+    "test_checks.py::test_definition_that_stores_another_version_now": ("custom-resources.stored-versions",),
+    "test_checks.py::test_definition_whose_names_are_taken": ("custom-resources.not-served",),
+    "test_checks.py::test_deprecated_api_that_was_used": ("apis.requested-deprecated",),
+    "test_checks.py::test_namespace_that_can_not_be_deleted": ("namespaces.terminating",),
+    "test_checks.py::test_release_whose_record_is_damaged": ("removed-apis.damaged",),
+    "test_checks.py::test_release_with_an_api_that_is_gone": ("removed-apis.others",),
     "test_checks.py::test_service_cidr_within_a_pod_cidr": ("networks.overlap",),
+    "test_checks.py::test_two_budgets_over_one_pod": ("disruption-budgets.overlap",),
+    "test_checks.py::test_webhook_over_the_control_plane": ("webhooks.catches-control-plane",),
+    "test_checks.py::test_webhook_without_a_backend": ("webhooks.no-backend", "webhooks.slow"),
+    "test_checks_of_api_servers.py::test_client_of_an_api_that_the_target_removes": ("apis.requested-removed",),
+    "test_checks_of_api_servers.py::test_components_of_the_control_plane": (
+        "control-plane.astray",
+        "control-plane.leftover",
+        "control-plane.missing",
+        "control-plane.not-ready",
+    ),
+    "test_checks_of_api_servers.py::test_etcd_that_does_not_answer": ("etcd.unhealthy",),
+    "test_checks_of_api_servers.py::test_instances_by_themselves": ("instances.proxied", "instances.unreachable"),
+    "test_checks_of_api_servers.py::test_pod_checkpointer": (
+        "checkpointer.down",
+        "checkpointer.missing",
+        "checkpointer.not-ready",
+    ),
+    "test_checks_of_api_servers.py::test_services_have_taken_nearly_all_addresses": ("networks.service-room",),
     "test_checks_of_controllers.py::test_clock_that_is_off": ("clocks.apart", "clocks.off"),
     "test_checks_of_controllers.py::test_disk_of_etcd": (
         "disks.full",
@@ -44,6 +60,11 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks_of_controllers.py::test_keys_of_two_controllers": ("keys.differ", "keys.other-issuer"),
     "test_checks_of_controllers.py::test_ports_of_outgoing_connections": ("ports.ephemeral",),
     "test_checks_of_credentials.py::test_certificate_that_nobody_issues": ("signing-requests.pending",),
+    "test_checks_of_credentials.py::test_credentials_that_may_list_and_no_more": (
+        "apis.requests-unknown",
+        "etcd.unknown",
+        "removed-apis.unread",
+    ),
     "test_checks_of_credentials.py::test_credentials_without_rights": (
         "access.missing",
         "apis.forbidden",
@@ -65,6 +86,13 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "etcd-members.missing",
     ),
     "test_checks_of_etcd.py::test_planned_addresses": ("planned-etcd.unanswered", "planned-etcd.unread"),
+    "test_checks_of_node_upgrades.py::test_budgets_of_pods_that_a_drain_evicts": (
+        "nodes.drain-blocked",
+        "nodes.drain-waits",
+    ),
+    "test_checks_of_node_upgrades.py::test_node_that_ansible_does_not_know": ("nodes.not-in-inventory",),
+    "test_checks_of_node_upgrades.py::test_pod_that_nobody_would_make_again": ("nodes.bare-pods",),
+    "test_checks_of_node_upgrades.py::test_programs_of_the_new_version": ("nodes.source",),
     "test_checks_of_nodes.py::test_address_of_another_machine": ("machines.not-examined", "machines.other-node"),
     "test_checks_of_nodes.py::test_components_that_do_not_go_together": (
         "components.mixed",
@@ -120,14 +148,13 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "os-support.kernel",
         "os-support.not-known",
     ),
+    "test_emulation.py::test_next_minor_while_another_one_is_emulated": ("version.emulating",),
 }
 """A test in tests/contract → the findings that it makes fire, and silent."""
 
 _OF_FILES = "It reads files, charts and tables, and asks no cluster."
 _OF_SSH = "It needs a controller that SSH doesn't reach, or reaches otherwise."
 _OF_OTHERS = "It needs another version of etcd, which no lab has."
-_OF_THE_LAB = "To make it fire, the tests' own control plane would have to break."
-_OF_WORKERS = "It needs a worker that a plan upgrades, and the contract tests' lab has none."
 UNIT_TESTS_ONLY: dict[str, str] = {
     **dict.fromkeys(("charts.dependency", "charts.refused", "charts.remote", "files.invalid"), _OF_FILES),
     **dict.fromkeys(("files.not-opened", "flags.deprecated", "flags.no-data", "flags.removed"), _OF_FILES),
@@ -138,20 +165,10 @@ UNIT_TESTS_ONLY: dict[str, str] = {
     **dict.fromkeys(("backup.none", "control-plane.endpoints"), _OF_FILES),
     **dict.fromkeys(("hosts.command", "hosts.not-root", "hosts.unreachable"), _OF_SSH),
     **dict.fromkeys(("certificates.expired", "certificates.expiring", "certificates.unknown"), _OF_SSH),
-    **dict.fromkeys(("certificates.not-yet-valid", "disks.unread"), _OF_SSH),
+    **dict.fromkeys(("certificates.not-yet-valid",), _OF_SSH),
     **dict.fromkeys(("etcd-members.behind", "etcd-members.old-version", "etcd-members.versions-differ"), _OF_OTHERS),
-    **dict.fromkeys(("control-plane.astray", "control-plane.leftover", "control-plane.missing"), _OF_THE_LAB),
-    **dict.fromkeys(("control-plane.not-ready", "checkpointer.down", "checkpointer.missing"), _OF_THE_LAB),
-    **dict.fromkeys(("checkpointer.not-ready", "etcd.unhealthy", "etcd.unknown"), _OF_THE_LAB),
-    **dict.fromkeys(("instances.proxied", "instances.unreachable"), _OF_THE_LAB),
-    **dict.fromkeys(("networks.service-room", "networks.service-room-unknown"), _OF_THE_LAB),
-    **dict.fromkeys(("nodes.bare-pods", "nodes.drain-blocked", "nodes.drain-waits"), _OF_WORKERS),
-    **dict.fromkeys(("nodes.not-in-inventory", "nodes.source"), _OF_WORKERS),
-    "version.emulating": "It needs a control plane that emulates another minor.",
-    "apis.requested-removed": "It needs an API that the next minor removes; at times there is none.",
-    "apis.requests-unknown": "It needs credentials that may list APIServices, and may not read /metrics.",
-    "removed-apis.damaged": "It needs a record that Helm never writes.",
-    "removed-apis.unread": "It needs an API that answers other questions only.",
+    "disks.unread": "It needs a file system that answers for its folders, and not for its space.",
+    "networks.service-room-unknown": "It needs an API before v1.33, which served no ServiceCIDR.",
 }
 """Finding → why only unit tests, with fakes, have it."""
 

@@ -1,0 +1,109 @@
+"""Real API servers as bare processes: nothing but an etcd behind them, no controllers, no nodes."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from testkit.lab_cluster import until
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.lab.binaries import Binaries, kubernetes
+from upgrader.lab.progress_port import Silent
+
+__all__ = ["ApiServers", "api_servers"]
+
+_TOKEN = "test-admin"
+
+
+@contextmanager
+def api_servers(folder: Path) -> Iterator[ApiServers]:
+    """With an empty etcd, which ends with the block."""
+    client, peer = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
+    command = [str(Binaries(Silent()).etcd() / "etcd"), f"--data-dir={folder / 'etcd'}"]
+    command += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}"]
+    with (folder / "etcd.log").open("w") as log, _process(command, log.fileno()) as etcd:
+        yield ApiServers(folder, client, etcd)
+
+
+class ApiServers:
+    """An etcd, and API servers that take turns on it."""
+
+    def __init__(self, folder: Path, etcd: str, process: subprocess.Popen[bytes]) -> None:
+        self._folder, self._etcd, self.etcd = folder, etcd, process
+        self.port = 0
+        """Where the newest one listens."""
+        key = folder / "sa.key"
+        subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+        (folder / "tokens.csv").write_text(f"{_TOKEN},admin,1,system:masters\n")
+
+    @contextmanager
+    def serving(self, version: str, *flags: str, address: str = "127.0.0.1") -> Iterator[KubeAdapter]:
+        """The API of this version at an address of this machine, until the end of the block."""
+        place = self._folder / f"{version}{''.join(flags)}".replace("=", "").replace("/", "-")
+        place.mkdir(exist_ok=True)
+        program = place / "kube-apiserver"
+        if not program.exists():
+            program.symlink_to(kubernetes(version, Silent()) / "kubernetes")
+        self.port, key = _free_port(), self._folder / "sa.key"
+        command = [
+            str(program),
+            f"--etcd-servers={self._etcd}",
+            f"--bind-address={address}",
+            f"--secure-port={self.port}",
+            "--advertise-address=192.0.2.1",
+            "--endpoint-reconciler-type=none",
+            f"--cert-dir={place}",
+            f"--token-auth-file={self._folder / 'tokens.csv'}",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://issuer.example",
+            f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--disable-admission-plugins=ServiceAccount",
+            *flags,
+        ]
+        with (place / "log").open("w") as log, _process(command, log.fileno()):
+            kube = KubeAdapter(self._kubeconfig(place, address))
+            try:
+                until(f"kube-apiserver {version}", lambda: kube.raw("/readyz") == "ok", timeout_seconds=90)
+                yield kube
+            finally:
+                kube.close()
+
+    def _kubeconfig(self, place: Path, address: str) -> Path:
+        certificate = place / "apiserver.crt"
+        while not certificate.exists():
+            time.sleep(0.1)
+        cluster = {"server": f"https://{address}:{self.port}", "certificate-authority": str(certificate)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "x", "cluster": cluster}],
+            "users": [{"name": "x", "user": {"token": _TOKEN}}],
+            "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+            "current-context": "x",
+        }
+        path = place / "kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@contextmanager
+def _process(command: list[str], log: int) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(timeout=60)

@@ -1,0 +1,195 @@
+"""Checks on a real API server that nobody else works with: what would break a living control plane is made here.
+
+It has an etcd, and no controllers: what these would write of Deployments, DaemonSets and their pods is written here.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from testkit.api_servers import ApiServers, api_servers
+from testkit.lab_cluster import OLD, until
+from tests.contract.checking import Make, Status, checked, fake_node, findings, ids
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.errors import ApiError
+from upgrader.gates.kubernetes_kinds import CONTROLLER_REVISIONS, SERVICES
+from upgrader.ports import Kind
+from upgrader.preflight.context import DAEMONSETS, DEPLOYMENTS, PODS
+from upgrader.preflight.control_plane import check_control_plane
+from upgrader.preflight.critical_pods import check_critical_pods
+from upgrader.preflight.instances import check_instances
+from upgrader.preflight.networks import check_networks
+from upgrader.preflight.pod_checkpointer import check_checkpointer
+from upgrader.preflight.served_apis import check_served_apis
+
+OLD_CIDRS = Kind("networking.k8s.io/v1beta1", "servicecidrs", namespaced=False)
+SYSTEM = "kube-system"
+DAEMONSET_COUNTS = (
+    "desiredNumberScheduled",
+    "currentNumberScheduled",
+    "updatedNumberScheduled",
+    "numberReady",
+    "numberAvailable",
+)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServers]:
+    """With an empty etcd."""
+    with api_servers(tmp_path_factory.mktemp("bare")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def kube(servers: ApiServers) -> Iterator[KubeAdapter]:
+    """An API that serves what the next minor removes, and has few addresses for Services."""
+    flags = ("--runtime-config=networking.k8s.io/v1beta1=true", "--service-cluster-ip-range=10.96.0.0/28")
+    with servers.serving(OLD, *flags, address=own_address()) as found:
+        yield found
+
+
+def test_client_of_an_api_that_the_target_removes(kube: KubeAdapter) -> None:
+    """v1.37 serves no ServiceCIDR of v1beta1: the server itself counts who reads it."""
+    assert "apis.requested-removed" not in ids(kube, check_served_apis)
+    kube.list(OLD_CIDRS)
+    assert "apis.requested-removed" in ids(kube, check_served_apis)
+
+
+def test_services_have_taken_nearly_all_addresses(kube: KubeAdapter, made: Make) -> None:
+    """Fourteen addresses: the thirteenth Service is one too many."""
+    there = kube.count(SERVICES)
+    for number in range(13 - there):
+        assert "networks.service-room" not in ids(kube, check_networks)
+        made(SERVICES, {"metadata": {"name": f"web-{number}"}, "spec": {"ports": [{"port": 80}]}}, "default")
+    assert "networks.service-room" in ids(kube, check_networks)
+
+
+def test_etcd_that_does_not_answer(kube: KubeAdapter, servers: ApiServers) -> None:
+    """Its process is stopped for as long as kube-apiserver asks it, and goes on."""
+    assert "etcd.unhealthy" not in ids(kube, check_critical_pods, controllers=())
+    context = checked(kube, controllers=())
+    servers.etcd.send_signal(signal.SIGSTOP)
+    try:
+        until("kube-apiserver to notice", lambda: not healthy(kube), timeout_seconds=60)
+        found = next(check_critical_pods(context))
+    finally:
+        servers.etcd.send_signal(signal.SIGCONT)
+    assert found.id == "etcd.unhealthy"
+    until("etcd to answer again", lambda: healthy(kube), timeout_seconds=60)
+
+
+def healthy(kube: KubeAdapter) -> bool:
+    """What kube-apiserver says of its etcd."""
+    try:
+        return kube.raw("/readyz/etcd") == "ok"
+    except ApiError:
+        return False
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Makes workloads as their controllers and kubelets would have left them."""
+
+    make: Make
+    status: Status
+
+    def workload(self, kube: KubeAdapter, kind: Kind, name: str, node: str, *flags: str) -> str:
+        """A Deployment or DaemonSet of kube-system with one Ready pod on a node. Returns the pod's name."""
+        container = {"name": name, "image": "nothing.example/nothing", "args": [name, *flags]}
+        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+        spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+        self.make(kind, {"metadata": {"name": name}, "spec": spec}, SYSTEM)
+        found = kube.get(kind, name, SYSTEM)
+        assert found is not None
+        owner = {"apiVersion": kind.api_version, "name": name, "uid": found["metadata"]["uid"], "controller": True}
+        owner["kind"] = "DaemonSet" if kind == DAEMONSETS else "Deployment"
+        hashes = {"controller-revision-hash": "one"} if kind == DAEMONSETS else {}
+        if hashes:
+            meta = {"name": f"{name}-one", "labels": {"app": name, **hashes}, "ownerReferences": [owner]}
+            self.make(CONTROLLER_REVISIONS, {"metadata": meta, "revision": 1, "data": {}}, SYSTEM)
+            numbers = dict.fromkeys(DAEMONSET_COUNTS, 1)
+            self.status(kind, name, SYSTEM, {**numbers, "numberMisscheduled": 0, "observedGeneration": 1})
+        return self.pod(f"{name}-1", node, {"app": name, **hashes}, ownerReferences=[owner])
+
+    def pod(self, name: str, node: str, labels: Mapping[str, str], **meta: Any) -> str:
+        """A Ready pod of kube-system on a node. Returns its name."""
+        container = {"name": "main", "image": "nothing.example/nothing"}
+        pod = {"metadata": {"name": name, "labels": labels, **meta}}
+        self.make(PODS, {**pod, "spec": {"nodeName": node, "containers": [container]}}, SYSTEM)
+        self.reports(name)
+        return name
+
+    def reports(self, pod: str, *, ready: bool = True, **told: Any) -> None:
+        """What a kubelet writes of a pod."""
+        running = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        container = {"name": "main", "image": "x", "imageID": "x", "restartCount": 0, "ready": ready, "state": running}
+        conditions = [{"type": kind, "status": str(ready)} for kind in ("Ready", "ContainersReady")]
+        fields = {"phase": "Running", "conditions": conditions, "containerStatuses": [container], **told}
+        self.status(PODS, pod, SYSTEM, fields)
+
+
+@pytest.fixture
+def objects(made: Make, status: Status) -> Objects:
+    """None at first."""
+    return Objects(made, status)
+
+
+def test_components_of_the_control_plane(kube: KubeAdapter, objects: Objects) -> None:
+    """One that isn't there, one without a Ready pod, one with a pod too many, one on a node that is no controller."""
+    node, other = (fake_node(objects.make, objects.status) for _ in range(2))
+
+    def found() -> list[str]:
+        wrong = [item for item in findings(kube, check_control_plane, controllers=[node]) if "kube-sch" in item.title]
+        return [item.id for item in wrong]
+
+    assert found() == ["control-plane.missing"]
+    first = objects.workload(kube, DEPLOYMENTS, "kube-scheduler", node)
+    assert found() == []
+    objects.reports(first, ready=False)
+    assert found() == ["control-plane.not-ready"]
+    second = objects.pod("kube-scheduler-2", node, {"app": "kube-scheduler"})
+    assert found() == ["control-plane.leftover"]
+    objects.reports(first)
+    objects.reports(second)
+    assert found() == []
+    objects.pod("kube-scheduler-3", other, {"app": "kube-scheduler"})
+    assert found() == ["control-plane.astray"]
+
+
+def test_pod_checkpointer(kube: KubeAdapter, objects: Objects) -> None:
+    """None at all, a Ready one, one that has a checkpoint to make, and none on one of two controllers."""
+    node = fake_node(objects.make, objects.status)
+    assert ids(kube, check_checkpointer, controllers=[node]) == ["checkpointer.missing"]
+    pod = objects.workload(kube, DAEMONSETS, "pod-checkpointer", node)
+    assert ids(kube, check_checkpointer, controllers=[node]) == []
+    assert ids(kube, check_checkpointer, controllers=[node, "another"]) == ["checkpointer.down"]
+    objects.reports(pod, ready=False)
+    assert ids(kube, check_checkpointer, controllers=[node]) == ["checkpointer.not-ready"]
+
+
+def test_instances_by_themselves(kube: KubeAdapter, servers: ApiServers, objects: Objects) -> None:
+    """At its own address, through the API where no route leads there, and at a port where nobody listens."""
+    node = fake_node(objects.make, objects.status)
+    pod = objects.workload(kube, DEPLOYMENTS, "kube-apiserver", node, f"--secure-port={servers.port}")
+    objects.reports(pod, hostIP=own_address())
+    assert ids(kube, check_instances) == []
+    objects.reports(pod, hostIP="2001:db8::1", podIP=own_address(), podIPs=[{"ip": own_address()}])
+    assert ids(kube, check_instances) == ["instances.proxied"]
+    found = kube.get(DEPLOYMENTS, "kube-apiserver", SYSTEM)
+    assert found is not None
+    found["spec"]["template"]["spec"]["containers"][0]["args"] = ["kube-apiserver", "--secure-port=1"]
+    kube.replace(DEPLOYMENTS, found, SYSTEM)
+    assert ids(kube, check_instances) == ["instances.unreachable"]
+
+
+def own_address() -> str:
+    """One of this machine's that isn't 127.0.0.1: kube-apiserver passes nothing on to that."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))
+        return str(probe.getsockname()[0])
