@@ -22,11 +22,11 @@ class Authority:
         builder = _builder(self._name, self._name, self._key).add_extension(constraints, critical=True)
         _write(stem, builder.sign(self._key, hashes.SHA256()), self._key)
 
-    def issue(self, stem: Path, subject: str) -> None:
-        """Write a certificate and its key for a name, valid for 127.0.0.1."""
+    def issue(self, stem: Path, subject: str, *, hours: tuple[float, float] = (-1, 1)) -> None:
+        """Write a certificate and its key for a name, valid for 127.0.0.1, from and until so many hours from now."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-        builder = _builder(_name(subject), self._name, key).add_extension(names, critical=False)
+        builder = _builder(_name(subject), self._name, key, hours).add_extension(names, critical=False)
         _write(stem, builder.sign(self._key, hashes.SHA256()), key)
 
 
@@ -34,7 +34,12 @@ def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    hours: tuple[float, float] = (-1, 1),
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -42,8 +47,8 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
+        .not_valid_before(now + timedelta(hours=hours[0]))
+        .not_valid_after(now + timedelta(hours=hours[1]))
     )
 
 

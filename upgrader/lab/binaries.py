@@ -61,13 +61,13 @@ class Binaries:
     def __init__(self, progress: LabProgress) -> None:
         self._progress = progress
 
-    def etcd(self) -> Path:
-        """The folder with etcd, etcdctl and etcdutl."""
+    def etcd(self, version: str = ETCD) -> Path:
+        """The folder with etcd, etcdctl and etcdutl, of the version that labs run or of another one."""
         base = "go.etcd.io/etcd"
         programs = {"etcd": f"{base}/server/v3", "etcdctl": f"{base}/etcdctl/v3", "etcdutl": f"{base}/etcdutl/v3"}
         more = (f"{base}/etcdctl/v3", f"{base}/etcdutl/v3")
-        module = Module("etcd", f"{base}/server/v3", ETCD, programs, more=more, seconds=75)
-        return _built("etcd", ETCD, module, self._progress)
+        module = Module("etcd", f"{base}/server/v3", version, programs, more=more, seconds=75)
+        return _built("etcd", version, module, self._progress)
 
     def coredns(self) -> Path:
         """The folder with coredns."""

@@ -16,9 +16,15 @@ import pytest
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY, WORST_SEVERITY
 from upgrader.preflight.all_checks import CHECKS
 
-CONTRACTS = Path(__file__).parents[2] / "contract"
+TESTS = Path(__file__).parents[2]
 
 PROVEN: dict[str, tuple[str, ...]] = {
+    "soak/test_checks_of_older_versions.py::test_api_without_service_cidrs": ("networks.service-room-unknown",),
+    "soak/test_checks_of_older_versions.py::test_member_that_is_cut_off": ("etcd-members.behind",),
+    "soak/test_checks_of_older_versions.py::test_members_of_an_older_etcd": (
+        "etcd-members.old-version",
+        "etcd-members.versions-differ",
+    ),
     "test_checks.py::test_aggregated_api_without_a_backend": ("apis.unavailable",),
     "test_checks.py::test_budget_that_can_not_be_computed": ("disruption-budgets.not-computed",),
     "test_checks.py::test_budget_whose_pods_are_not_ready": ("disruption-budgets.unhealthy",),
@@ -150,11 +156,10 @@ PROVEN: dict[str, tuple[str, ...]] = {
     ),
     "test_emulation.py::test_next_minor_while_another_one_is_emulated": ("version.emulating",),
 }
-"""A test in tests/contract → the findings that it makes fire, and silent."""
+"""A test in tests/contract, or of another folder of tests → the findings that it makes fire, and silent."""
 
 _OF_FILES = "It reads files, charts and tables, and asks no cluster."
 _OF_SSH = "It needs a controller that SSH doesn't reach, or reaches otherwise."
-_OF_OTHERS = "It needs another version of etcd, which no lab has."
 UNIT_TESTS_ONLY: dict[str, str] = {
     **dict.fromkeys(("charts.dependency", "charts.refused", "charts.remote", "files.invalid"), _OF_FILES),
     **dict.fromkeys(("files.not-opened", "flags.deprecated", "flags.no-data", "flags.removed"), _OF_FILES),
@@ -166,9 +171,7 @@ UNIT_TESTS_ONLY: dict[str, str] = {
     **dict.fromkeys(("hosts.command", "hosts.not-root", "hosts.unreachable"), _OF_SSH),
     **dict.fromkeys(("certificates.expired", "certificates.expiring", "certificates.unknown"), _OF_SSH),
     **dict.fromkeys(("certificates.not-yet-valid",), _OF_SSH),
-    **dict.fromkeys(("etcd-members.behind", "etcd-members.old-version", "etcd-members.versions-differ"), _OF_OTHERS),
     "disks.unread": "It needs a file system that answers for its folders, and not for its space.",
-    "networks.service-room-unknown": "It needs an API before v1.33, which served no ServiceCIDR.",
 }
 """Finding → why only unit tests, with fakes, have it."""
 
@@ -197,7 +200,7 @@ def test_the_tests_that_prove_it_are_there(test: str) -> None:
 
 @cache
 def _read(file: str) -> tuple[str, frozenset[str]]:
-    text = (CONTRACTS / file).read_text()
+    text = (TESTS / (file if "/" in file else f"contract/{file}")).read_text()
     tree = ast.parse(text)
     return text, frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
 
@@ -205,5 +208,5 @@ def _read(file: str) -> tuple[str, frozenset[str]]:
 @pytest.mark.parametrize("id_", UNIT_TESTS_ONLY)
 def test_what_is_not_proven_has_a_unit_test(id_: str) -> None:
     """At least fakes make it fire."""
-    others = (path for path in (CONTRACTS.parent / "unit").rglob("test_*.py") if path.name != Path(__file__).name)
+    others = (path for path in (TESTS / "unit").rglob("test_*.py") if path.name != Path(__file__).name)
     assert any(f'"{id_}"' in path.read_text() for path in others), id_

@@ -1,0 +1,160 @@
+"""Members of a real etcd as bare processes, asked with the program that is sent to controllers."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from testkit.certificates import Authority
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from testkit.lab_cluster import until
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.observed import Observed
+from upgrader.model.plan import Plan, PlannedRelease
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import CommandResult
+from upgrader.preflight.all_checks import Check, run_checks
+from upgrader.preflight.context import PreflightContext
+from upgrader.recover.facts.collect import examine_all
+from upgrader.recover.facts.etcd_answers import ask_etcd
+
+__all__ = ["NAMES", "Etcd", "free_port", "new_members"]
+
+NAMES = ("controller-1", "controller-2", "controller-3")
+VERSION = KubernetesVersion(1, 37, 1)
+FILES = {"cacert": "ca.pem", "cert": "client.pem", "key": "client.key"}
+
+
+def new_members(folder: Path, programs: Path) -> Etcd:
+    """None at first, with certificates for those to come."""
+    authority = Authority(folder / "ca")
+    for name in ("server", "client"):
+        authority.issue(folder / name, name)
+    return Etcd(folder, programs)
+
+
+@dataclass
+class Etcd:
+    """Members on this machine, and a folder for each that stands for its controller's disk."""
+
+    folder: Path
+    programs: Path
+    """Where etcd and etcdctl are."""
+    members: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    urls: dict[str, str] = field(default_factory=dict)
+    ahead: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Member → what stands before all that runs on its machine; nothing where that is this one."""
+    commands: dict[str, list[str]] = field(default_factory=dict)
+
+    def start(self, *names: str, flags: Sequence[str] = (), addresses: Mapping[str, str] | None = None) -> None:
+        """Start a cluster of these members, and wait until each is healthy.
+
+        `addresses`: where they listen for each other; 127.0.0.1 for those that aren't named.
+        """
+        ports = {name: (free_port(), free_port()) for name in names}
+        peers = {name: f"http://{(addresses or {}).get(name, '127.0.0.1')}:{port}" for name, (_, port) in ports.items()}
+        cluster = ",".join(f"{name}={peer}" for name, peer in peers.items())
+        for name, (client, _) in ports.items():
+            self.urls[name] = f"https://127.0.0.1:{client}"
+            self._disk(name)
+            self.commands[name] = [
+                f"--name={name}",
+                f"--data-dir={self.folder / name}.data",
+                f"--listen-client-urls={self.urls[name]}",
+                f"--advertise-client-urls={self.urls[name]}",
+                f"--listen-peer-urls={peers[name]}",
+                f"--initial-advertise-peer-urls={peers[name]}",
+                f"--initial-cluster={cluster}",
+                f"--cert-file={self.folder / 'server.pem'}",
+                f"--key-file={self.folder / 'server.key'}",
+                f"--trusted-ca-file={self.folder / 'ca.pem'}",
+                "--client-cert-auth",
+                *flags,
+            ]
+            self._launch(name, self.programs)
+        for name in names:
+            until(f"{name} to be healthy", partial(self._healthy, name), timeout_seconds=60)
+
+    def _launch(self, name: str, programs: Path) -> None:
+        command = [*self.ahead.get(name, ()), str(programs / "etcd"), *self.commands[name]]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.members[name] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def restart(self, name: str, programs: Path) -> None:
+        """Start a member again, with other programs on the same data."""
+        self.members[name].terminate()
+        self.members[name].wait()
+        self._launch(name, programs)
+        until(f"{name} to be healthy", partial(self._healthy, name), timeout_seconds=60)
+
+    def _disk(self, name: str) -> None:
+        pki = self.folder / name / "etc/kubernetes/pki/etcd"
+        pki.mkdir(parents=True)
+        for source, target in (("ca.pem", "ca.crt"), ("client.pem", "healthcheck-client.crt"), ("client.key", None)):
+            (pki / (target or "healthcheck-client.key")).symlink_to(self.folder / source)
+        manifest = self.folder / name / "etc/kubernetes/manifests/etcd.yaml"
+        manifest.parent.mkdir()
+        manifest.write_text(f"    - --listen-client-urls={self.urls[name]}\n    - --name={name}\n")
+
+    def ctl(self, name: str, *words: str, stdin: bytes = b"", check: bool = True) -> str:
+        """What etcdctl prints, asking that member."""
+        files = [f"--{flag}={self.folder / file}" for flag, file in FILES.items()]
+        command = [
+            *self.ahead.get(name, ()),
+            str(self.programs / "etcdctl"),
+            f"--endpoints={self.urls[name]}",
+            *files,
+            *words,
+        ]
+        done = subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=60)
+        assert done.returncode == 0 or not check, done.stderr.decode()
+        return done.stdout.decode()
+
+    def _healthy(self, name: str) -> bool:
+        return "is healthy" in self.ctl(name, "endpoint", "health", check=False)
+
+    def stop(self) -> None:
+        """End all members."""
+        for member in self.members.values():
+            member.kill()
+            member.wait()
+
+    def run(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        """What SSH to a controller would do."""
+        words = command[1:] if len(command) > 3 else [*command[1:], str(self.folder / host.name)]
+        python = [*self.ahead.get(host.name, ()), sys.executable]
+        done = subprocess.run([*python, *words], input=stdin, capture_output=True, check=False, timeout=60)
+        return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def ids(self, check: Check, *controllers: str, manifest: str = "") -> list[str]:
+        """What a check finds where these are the controllers."""
+        hosts = FakeHosts()
+        hosts.commands["python3"] = self.run
+        cluster = Cluster(Path(), Path(), "", Path(), tuple(Host(name, "127.0.0.1") for name in controllers))
+        steps = (PlannedRelease(ReleaseSpec("kube-apiserver", "kube-system", Path()), "upgrade", "", "", manifest, ()),)
+        context = PreflightContext(
+            FakeKube(), hosts, FakeHelm(), FakeClock(), cluster, VERSION, Observed(VERSION, {}, {}), 300.0
+        )
+        context = replace(
+            context,
+            plan=Plan(VERSION, VERSION, steps if manifest else ()),
+            examine=partial(examine_all, hosts, cluster),
+            ask_etcd=partial(ask_etcd, hosts),
+        )
+        return sorted(item.id for item in run_checks(context, [("family", check)]))
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
