@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
-import json
 import uuid
 from datetime import timedelta
 from functools import partial
@@ -14,7 +12,7 @@ from typing import Any
 import pytest
 
 from testkit.lab_cluster import until
-from tests.contract.checking import GROUP, Make, Status, fake_node, findings, found, merge, waiting_pod
+from tests.contract.checking import GROUP, Make, Status, fake_node, findings, found, merge, rewrite_record, waiting_pod
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError, HelmError
@@ -113,7 +111,7 @@ def test_release_with_an_api_that_is_gone(kube: KubeAdapter, lab_folder: Path, t
     try:
         helm.upgrade(ReleaseSpec(name, "default", tmp_path), timeout_seconds=60, watch=lambda: None)
         assert found(kube, check_removed_apis, name) == []
-        _write_manifest(kube, name, "apiVersion: policy/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: old}\n")
+        rewrite_record(kube, name, "apiVersion: policy/v1beta1\nkind: PodSecurityPolicy\nmetadata: {name: old}\n")
         (finding,) = [item for item in findings(kube, check_removed_apis) if name in item.title]
         assert (finding.id, finding.severity) == ("removed-apis.others", "warning")
         assert "PodSecurityPolicy old: policy/v1beta1 is gone since v1.25" in finding.diagnosis
@@ -134,16 +132,6 @@ def test_release_whose_record_is_damaged(kube: KubeAdapter, made: Make) -> None:
     data = {"release": base64.b64encode(b"no release").decode()}
     made(SECRETS, {"metadata": {"labels": labels}, "type": "helm.sh/release.v1", "data": data}, "default")
     assert found(kube, check_removed_apis, name) == ["removed-apis.damaged"]
-
-
-def _write_manifest(kube: KubeAdapter, release: str, manifest: str) -> None:
-    """Let the record of a release's first revision have another manifest, as one that is older than the cluster has."""
-    secret = kube.get(SECRETS, f"sh.helm.release.v1.{release}.v1", "default")
-    assert secret is not None
-    kept = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
-    packed = base64.b64encode(gzip.compress(json.dumps({**kept, "manifest": manifest}).encode()))
-    data = {"release": base64.b64encode(packed).decode()}
-    kube.replace(SECRETS, {**secret, "data": data}, "default")
 
 
 def test_conversion_webhook_without_a_backend(kube: KubeAdapter, made: Make) -> None:

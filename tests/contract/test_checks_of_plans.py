@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
 from testkit.lab_cluster import until
-from tests.contract.checking import Make, ids
+from tests.contract.checking import Make, checked, ids
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.model.plan import PlannedRelease
 from upgrader.ports import Kind
 from upgrader.preflight.admission import check_admission
+from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.component_resources import check_resources
 from upgrader.preflight.control_plane import check_control_plane
@@ -110,3 +113,29 @@ def test_kube_apiserver_that_is_planned(kube: KubeAdapter) -> None:
     one = {"controllers": ["one"]}
     assert "control-plane.replicas" not in ids(kube, check_control_plane, planned=planned(), **one)
     assert "control-plane.replicas" in ids(kube, check_control_plane, planned=planned(replicas=3), **one)
+
+
+def test_endpoint_that_is_there_for_good(kube: KubeAdapter) -> None:
+    """Needed by one instance, and by the run that makes several of it: then it is one too many."""
+    fixed = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "kube-apiserver", "namespace": "default"},
+        "endpoints": [{"addresses": ["192.0.2.1"]}],
+    }
+
+    def of_upgrade(before: int, after: int) -> bool:
+        manifests = [
+            yaml.safe_dump_all([deployment("kube-system", name="kube-apiserver", replicas=replicas), fixed])
+            for replicas in (before, after)
+        ]
+        context = checked(kube, controllers=["one", "two", "three"], planned={"kube-apiserver": manifests[1]})
+        assert context.plan is not None
+        (step,) = context.plan.steps
+        assert isinstance(step, PlannedRelease)
+        context = replace(context, plan=replace(context.plan, steps=(replace(step, before=manifests[0]),)))
+        found = run_checks(context, [("control-plane", check_control_plane)])
+        return "control-plane.endpoints" in [item.id for item in found]
+
+    assert not of_upgrade(1, 3)
+    assert of_upgrade(3, 3)

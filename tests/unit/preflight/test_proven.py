@@ -92,6 +92,21 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "etcd-members.missing",
     ),
     "test_checks_of_etcd.py::test_planned_addresses": ("planned-etcd.unanswered", "planned-etcd.unread"),
+    "test_checks_of_folders.py::test_folder_with_what_the_target_does_not_know": (
+        "backup.none",
+        "feature-gates.deprecated",
+        "feature-gates.locked",
+        "feature-gates.no-data",
+        "feature-gates.removed",
+        "feature-gates.unsure",
+        "flags.deprecated",
+        "flags.no-data",
+        "flags.removed",
+        "flags.unread",
+        "releases.removed-apis",
+        "removed-apis.deprecated",
+        "removed-apis.planned",
+    ),
     "test_checks_of_node_upgrades.py::test_budgets_of_pods_that_a_drain_evicts": (
         "nodes.drain-blocked",
         "nodes.drain-waits",
@@ -128,6 +143,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks_of_nodes.py::test_ports_that_services_may_take": ("ports.node-ports",),
     "test_checks_of_nodes.py::test_static_pods_of_kubeadm": ("control-plane.static",),
     "test_checks_of_nodes.py::test_target_that_is_older": ("version.downgrade",),
+    "test_checks_of_plans.py::test_endpoint_that_is_there_for_good": ("control-plane.endpoints",),
     "test_checks_of_plans.py::test_kube_apiserver_that_is_planned": (
         "control-plane.replicas",
         "resources.cpu-limit",
@@ -158,19 +174,15 @@ PROVEN: dict[str, tuple[str, ...]] = {
 }
 """A test in tests/contract, or of another folder of tests → the findings that it makes fire, and silent."""
 
-_OF_FILES = "It reads files, charts and tables, and asks no cluster."
+_OF_FILES = "`check --offline` finds it: it reads the folder, and asks no cluster."
 _OF_SSH = "It needs a controller that SSH doesn't reach, or reaches otherwise."
 UNIT_TESTS_ONLY: dict[str, str] = {
     **dict.fromkeys(("charts.dependency", "charts.refused", "charts.remote", "files.invalid"), _OF_FILES),
-    **dict.fromkeys(("files.not-opened", "flags.deprecated", "flags.no-data", "flags.removed"), _OF_FILES),
-    **dict.fromkeys(("flags.unread", "feature-gates.deprecated", "feature-gates.locked"), _OF_FILES),
-    **dict.fromkeys(("feature-gates.no-data", "feature-gates.removed", "feature-gates.unsure"), _OF_FILES),
-    **dict.fromkeys(("helm.version", "removed-apis.planned", "removed-apis.deprecated"), _OF_FILES),
-    **dict.fromkeys(("releases.removed-apis", "version.not-known", "version.too-old"), _OF_FILES),
-    **dict.fromkeys(("backup.none", "control-plane.endpoints"), _OF_FILES),
+    **dict.fromkeys(("files.not-opened", "version.not-known", "version.too-old"), _OF_FILES),
+    "helm.version": "It asks the Helm of this machine, and needs one before Helm 3.",
     **dict.fromkeys(("hosts.command", "hosts.not-root", "hosts.unreachable"), _OF_SSH),
     **dict.fromkeys(("certificates.expired", "certificates.expiring", "certificates.unknown"), _OF_SSH),
-    **dict.fromkeys(("certificates.not-yet-valid",), _OF_SSH),
+    "certificates.not-yet-valid": _OF_SSH,
     "disks.unread": "It needs a file system that answers for its folders, and not for its space.",
 }
 """Finding → why only unit tests, with fakes, have it."""
