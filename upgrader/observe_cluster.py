@@ -55,7 +55,7 @@ def _emulated(server: ServerVersion, releases: Mapping[str, ObservedRelease]) ->
 
 
 def _observed_node(node: KubeObject) -> ObservedNode:
-    return ObservedNode(node["metadata"].get("labels") or {}, unfinished=NodeMark.of(node) is not None)
+    return ObservedNode(node["metadata"].get("labels") or {}, mark=NodeMark.of(node))
 
 
 def kubelet_versions(kube: Kube) -> dict[str, KubernetesVersion]:

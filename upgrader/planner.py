@@ -140,7 +140,7 @@ def observed_after(plan: Plan, before: Observed) -> Observed:
             # A pending one is rolled back first, which is a revision of its own.
             deployed = Revision(newest + (2 if step.pending else 1), "deployed")
             releases[step.name] = ObservedRelease((*history, deployed), step.after)
-    nodes = {name: replace(node, unfinished=False) for name, node in before.nodes.items()}
+    nodes = {name: replace(node, mark=None) for name, node in before.nodes.items()}
     return Observed(plan.target, kubelets, releases, plan.emulated, nodes)
 
 

@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from upgrader.errors import UsageError
+from upgrader.model.version import KubernetesVersion
+
 __all__ = ["MARK", "NodeMark", "Phase"]
 
 MARK = "upgrader.io/node-upgrade"
@@ -32,10 +35,13 @@ class NodeMark:
     """Whether the upgrade cordoned it; False: it was cordoned before, and stays so."""
     why: str = ""
     """Why it failed; only of `back`."""
+    before: KubernetesVersion | None = None
+    """What its kubelet reported when it was cordoned; None: the mark doesn't say."""
 
     def text(self) -> str:
         """As the annotation has it."""
-        fields = {"phase": self.phase, "cordoned": self.cordoned}
+        fields: dict[str, Any] = {"phase": self.phase, "cordoned": self.cordoned}
+        fields |= {"before": str(self.before)} if self.before else {}
         return json.dumps({**fields, "why": self.why[:_WHY_CHARACTERS]} if self.why else fields)
 
     @classmethod
@@ -51,7 +57,15 @@ class NodeMark:
         try:
             found = json.loads(text)
             if found["phase"] in get_args(Phase):
-                return cls(found["phase"], found["cordoned"] is True, str(found.get("why", "")))
+                before = _version(str(found.get("before", "")))
+                return cls(found["phase"], found["cordoned"] is True, str(found.get("why", "")), before)
         except (ValueError, KeyError, TypeError):
             pass
         return cls("drain", cordoned=False)
+
+
+def _version(text: str) -> KubernetesVersion | None:
+    try:
+        return KubernetesVersion.parse(text) if text else None
+    except UsageError:
+        return None

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from upgrader.model.node_mark import NodeMark
 from upgrader.model.node_settings import CONTROLLERS, WORKERS, NodePool, NodesSettings
 from upgrader.model.observed import Observed, ObservedNode
 from upgrader.model.plan import NodeChange, PlannedNodes
@@ -46,9 +47,18 @@ class NodePlanner:
 
     def _changes(self, names: list[str], observed: Observed) -> Iterator[NodeChange]:
         for name in names:
-            before, unfinished = observed.kubelets[name], observed.nodes[name].unfinished
-            if before < self.target or unfinished:
-                yield NodeChange(name, before, self.target)
+            reported, mark = observed.kubelets[name], observed.nodes[name].mark
+            if mark is not None:
+                yield NodeChange(name, self._before(mark, reported), self.target, again=mark.phase == "back")
+            elif reported < self.target:
+                yield NodeChange(name, reported, self.target)
+
+    def _before(self, mark: NodeMark, reported: KubernetesVersion) -> KubernetesVersion:
+        """What an unfinished node goes back to if it fails: its programs may be the new ones already.
+
+        One that reports neither version was upgraded to another one meanwhile, and keeps that.
+        """
+        return mark.before if mark.before and reported in (mark.before, self.target) else reported
 
     def _step(self, pool: NodePool, names: list[str], observed: Observed) -> PlannedNodes:
         return PlannedNodes(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import minor_of
+from upgrader.model.node_mark import NodeMark
 from upgrader.model.release import Revision
 from upgrader.model.version import KubernetesVersion
 
@@ -36,8 +37,8 @@ class ObservedNode:
     """What a node's object says, besides its kubelet's version."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    unfinished: bool = False
-    """Whether it has the mark of an upgrade that was interrupted."""
+    mark: NodeMark | None = None
+    """How far an upgrade got that was interrupted."""
 
 
 @dataclass(frozen=True)

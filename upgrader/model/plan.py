@@ -83,6 +83,8 @@ class NodeChange:
     node: str
     before: KubernetesVersion
     after: KubernetesVersion
+    again: bool = False
+    """Whether it failed in an earlier run that could not put it back: whatever kept it, this run upgrades it."""
 
     def __str__(self) -> str:
         return f"{self.node} {self.before} → {self.after}"

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from upgrader.model.health_before import Share
+from upgrader.model.node_mark import NodeMark
 from upgrader.model.node_plan import NodePlanner
 from upgrader.model.node_settings import NodePool, NodeSource, NodesSettings
 from upgrader.model.observed import Observed, ObservedNode
-from upgrader.model.plan import PlannedNodes
+from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.version import KubernetesVersion
 
 OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
@@ -48,12 +49,30 @@ def test_upgraded_nodes_are_left_alone() -> None:
     assert [node.node for node in workers.nodes] == ["w2"]
 
 
-def test_node_that_was_left_in_the_middle_is_upgraded_whatever_it_reports() -> None:
-    """Its kubelet may be new, and the node still cordoned."""
+@pytest.mark.parametrize(
+    ("reported", "marked", "before"),
+    [
+        (NEW, OLD, OLD),
+        (OLD, OLD, OLD),
+        (KubernetesVersion(1, 37, 0), OLD, KubernetesVersion(1, 37, 0)),  # what another run has put there
+        (NEW, None, NEW),  # nobody knows
+    ],
+)
+def test_node_that_was_left_in_the_middle_is_upgraded_whatever_it_reports(
+    reported: KubernetesVersion, marked: KubernetesVersion | None, before: KubernetesVersion
+) -> None:
+    """Its kubelet may be new, and the node still cordoned. If it fails, it goes back to what its mark says."""
     settings = NodesSettings(NodeSource("packages"), (NodePool("controllers"), NodePool("workers")))
-    observed = Observed(NEW, {"w1": NEW}, {}, nodes={"w1": ObservedNode(unfinished=True)})
+    mark = NodeMark("swap", cordoned=True, before=marked)
+    observed = Observed(NEW, {"w1": reported}, {}, nodes={"w1": ObservedNode(mark=mark)})
     _, workers = NodePlanner(settings, {"c1"}, NEW, Path("/playbooks")).plan(observed)
-    assert [node.node for node in workers.nodes] == ["w1"]
+    assert workers.nodes == (NodeChange("w1", before, NEW),)
+
+
+def test_node_that_could_not_be_put_back_is_upgraded_again() -> None:
+    """It isn't put back first: that has failed before, and would fail this run for what failed another."""
+    (_, workers) = planned(w1=ObservedNode(mark=NodeMark("back", cordoned=True, why="disk full", before=OLD)))
+    assert workers.nodes == (NodeChange("w1", OLD, NEW, again=True),)
 
 
 @pytest.mark.parametrize(

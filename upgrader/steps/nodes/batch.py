@@ -47,9 +47,11 @@ class Batch:
         """
         changes = {item.node: item for item in nodes}
         before = {name: item.before for name, item in changes.items()}
-        todo = self._todo(
-            changes, lambda now: forward(now.mark, now.version, changes[now.name].after, before[now.name]), note
-        )
+
+        def decide(now: NodeNow) -> Todo:
+            return forward(now.mark, now.version, changes[now.name].after, again=changes[now.name].again)
+
+        todo = self._todo(changes, decide, note)
         problems = self._put_back({name: self._why(name) for name in _having(todo, "put-back")}, before, note)
 
         drained, blocked = self._drained(_having(todo, "drain"), note)

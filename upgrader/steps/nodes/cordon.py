@@ -57,7 +57,7 @@ class Cordons:
         """Cordon a node, if it isn't, and mark it. A cordon of somebody else's is known as such from then on."""
 
         def change(now: NodeNow) -> tuple[NodeMark, bool]:
-            mark = now.mark or NodeMark(phase, cordoned=not now.cordoned)
+            mark = now.mark or NodeMark(phase, cordoned=not now.cordoned, before=now.version)
             return replace(mark, phase=phase, why=why), True
 
         self._change(name, change)

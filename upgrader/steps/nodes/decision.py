@@ -23,16 +23,12 @@ Todo = Literal["nothing", "drain", "swap", "put-back", "release"]
 
 
 def forward(
-    mark: NodeMark | None,
-    version: KubernetesVersion,
-    target: KubernetesVersion,
-    before: KubernetesVersion | None = None,
+    mark: NodeMark | None, version: KubernetesVersion, target: KubernetesVersion, *, again: bool = False
 ) -> Todo:
-    """On the way to `target`; `before` is the version that the run found."""
+    """On the way to `target`; `again`: also where an earlier run has failed, and could not put the node back."""
     if mark is None:
         return "nothing" if version >= target else "drain"
-    if mark.phase == "back" and before is not None and before >= target:
-        # An earlier run could not put it back: this one doesn't know to which version, and goes on.
+    if mark.phase == "back" and again:
         return "swap"
     steps: dict[str, Todo] = {"drain": "drain", "swap": "swap", "back": "put-back"}
     return steps[mark.phase]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.steps.nodes.fleet import Fleet
+from tests.unit.steps.nodes.fleet import NEW, OLD, Fleet
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.gates.kubernetes_kinds import NODES
-from upgrader.model.node_mark import Phase
+from upgrader.model.node_mark import NodeMark, Phase
 from upgrader.steps.nodes.cordon import Cordons
 
 
@@ -31,14 +31,15 @@ def test_cordon_of_somebody_else_in_between_is_not_ours() -> None:
 
 
 def test_phase_keeps_whose_cordon_it_is() -> None:
-    """Later phases don't forget that the first one found the node uncordoned."""
+    """Later phases don't forget that the first one found the node uncordoned, nor the version that it had."""
     fleet = Fleet("worker-1")
     cordons = Cordons(fleet.kube, fleet.clock)
     phases: tuple[Phase, ...] = ("drain", "swap", "back")
     for phase in phases:
         cordons.cordon("worker-1", phase, "why")
+        fleet.set_node("worker-1", NEW)
     now = cordons.read("worker-1")
-    assert now and now.mark and now.mark.cordoned and now.mark.phase == "back" and now.mark.why == "why"
+    assert now and now.mark == NodeMark("back", cordoned=True, why="why", before=OLD)
     cordons.release("worker-1")
     assert not fleet.node("worker-1")["spec"] and not fleet.node("worker-1")["metadata"]["annotations"]
 

@@ -29,6 +29,11 @@ def test_forward(mark: NodeMark | None, version: KubernetesVersion, todo: Todo) 
     assert forward(mark, version, NEW) == todo
 
 
+def test_new_run_goes_on_where_an_earlier_one_could_not_go_back() -> None:
+    """Whatever version the node has: the operator has repaired it, and wants the new one."""
+    assert {forward(BACK, version, NEW, again=True) for version in (OLD, NEW)} == {"swap"}
+
+
 def test_newer_node_is_left_alone() -> None:
     """No node is downgraded on the way forward."""
     assert forward(None, KubernetesVersion(1, 37, 2), NEW) == "nothing"
@@ -59,9 +64,16 @@ def test_mark_that_can_not_be_read_keeps_the_cordon(text: str) -> None:
 
 def test_mark_survives_its_way_through_the_api() -> None:
     """What is written is read."""
-    for mark in (DRAIN, SWAP, NodeMark("back", False, "because")):
+    for mark in (DRAIN, SWAP, NodeMark("back", False, "because", OLD)):
         assert NodeMark.of({"metadata": {"annotations": {MARK: mark.text()}}}) == mark
     assert NodeMark.of({"metadata": {}}) is None
+
+
+def test_mark_without_a_readable_version_says_the_rest() -> None:
+    """An older upgrader wrote none."""
+    for more in ("", ', "before": "yesterday"'):
+        text = f'{{"phase": "swap", "cordoned": true{more}}}'
+        assert NodeMark.of({"metadata": {"annotations": {MARK: text}}}) == SWAP
 
 
 def test_batches_keep_the_order() -> None:
