@@ -95,7 +95,7 @@ class NodesInspector:
     step: NodesStep
 
     def await_idle(self, point: RestorePoint | None, note: Note) -> None:
-        """Nothing is under way: Ansible ends with the process that started it."""
+        """Ansible ends with the process that started it; what it left on a node, the next playbook waits for there."""
 
     def inspect(self, point: RestorePoint | None) -> Inspection:
         found = []

@@ -1,0 +1,55 @@
+"""Ansible module: wait until no earlier run of these playbooks works on the node any more."""
+
+from __future__ import annotations
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.playbook_processes import playbook_processes
+
+DOCUMENTATION = r"""
+module: earlier_playbooks
+short_description: Wait until no earlier run of these playbooks works on the node
+description:
+  - Where Ansible is killed, what it has started on the node goes on, and might replace a file after another run has put
+    it back. A process of these playbooks is known by a variable of its environment. Changes nothing.
+author: [The upgrader authors]
+options:
+  seconds:
+    description: For how long this waits.
+    type: int
+    default: 300
+"""
+
+EXAMPLES = r"""
+- name: Wait for what an earlier run still does here
+  earlier_playbooks:
+    seconds: 300
+"""
+
+RETURN = r"""
+seconds: {description: How long it took., type: float, returned: success}
+"""
+
+
+def main() -> None:
+    """Answer Ansible."""
+    module = AnsibleModule({"seconds": {"type": "int", "default": 300}}, supports_check_mode=True)
+    begun = time.monotonic()
+    while True:
+        others = playbook_processes()
+        waited = time.monotonic() - begun
+        if not others:
+            module.exit_json(changed=False, seconds=round(waited, 1))
+        if waited > module.params["seconds"]:
+            break
+        time.sleep(0.5)
+    shown = "; ".join(f"{pid}: {command}" for pid, command in sorted(others.items()))
+    module.fail_json(
+        msg=f"waited {waited:.0f} s for what an earlier run of these playbooks does on this node: process {shown}."
+        " Nothing was changed by this one. Wait until it ends, or end it, then run the playbook again"
+    )
+
+
+if __name__ == "__main__":
+    main()
