@@ -171,6 +171,17 @@ class Fleet:
             raise PlaybookError(f"playbook {playbook.name} failed: {problems}", hosts=problems)
         return PlaybookResult({}, {})
 
+    def dies(self, lives: int, at_once: int) -> bool:
+        """Whether the process that applies the step dies at its nth request."""
+        self.kube.lives = lives
+        try:
+            self.step(at_once=at_once).apply(self.notes.append)
+        except Killed:
+            return True
+        finally:
+            self.kube.lives = -1
+        return False
+
     def node(self, name: str) -> Mapping[str, Any]:
         """As the API has it, without a request."""
         return self.kube._objects["v1", "nodes", "", name]

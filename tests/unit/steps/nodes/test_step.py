@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from tests.unit.steps.nodes.fleet import NEW, OLD, Fleet, Killed
 from upgrader.errors import GateFailed, PlaybookError, RollbackFailed, StepFailed
 from upgrader.gates.kubernetes_kinds import NODES
 from upgrader.model.node_settings import DrainPolicy
-from upgrader.model.plan import NodeChange
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.ports import PlaybookResult
 from upgrader.steps.nodes.step import NodesInspector
@@ -197,23 +195,6 @@ def test_node_that_can_not_be_put_back_stays_cordoned() -> None:
     assert fleet.state() == {"worker-1": f"{NEW} cordoned marked"}
 
 
-def test_new_run_completes_a_node_that_could_not_be_put_back() -> None:
-    """It was repaired, whichever kubelet is in place: a new run doesn't fail for what failed another."""
-    fleet = Fleet("worker-1")
-    fleet.never_ready.add("worker-1")
-    fleet.irreparable.add("worker-1")
-    with pytest.raises(StepFailed):
-        fleet.step().apply(fleet.notes.append)
-    fleet.never_ready.clear()
-    fleet.irreparable.clear()
-    fleet.ran.clear()
-    step = fleet.step()
-    planned = replace(step.planned, nodes=(NodeChange("worker-1", OLD, NEW, again=True),))
-    replace(step, planned=planned).apply(fleet.notes.append)
-    assert fleet.state() == {"worker-1": DONE}
-    assert fleet.ran == ["upgrade-node.yml worker-1"]
-
-
 def test_as_many_as_allowed_may_fail() -> None:
     """With `maxFailed: 1`, one that fails is put back and the rest is upgraded; a second one fails the step."""
     fleet = Fleet("worker-1", "worker-2", "worker-3")
@@ -363,7 +344,7 @@ def test_killed_at_any_request_it_is_completed(at_once: int) -> None:
     """Wherever the process dies, another one completes the step: all upgraded, uncordoned, and no mark left."""
     for lives in range(1000):
         fleet = Fleet("worker-1", "worker-2")
-        if not dies(fleet, lives, at_once):
+        if not fleet.dies(lives, at_once):
             break
         again = fleet.step(at_once=at_once)
         if not NodesInspector(again).inspect(again.capture()).applied:
@@ -378,7 +359,7 @@ def test_resumed_step_asks_no_gate_that_its_own_cordon_breaks(at_once: int) -> N
     """The gate `nodes` doesn't hold while a controller is cordoned: what was interrupted is completed before it."""
     for lives in range(1000):
         fleet = Fleet("worker-1", "worker-2", "worker-3")
-        died = dies(fleet, lives, at_once)
+        died = fleet.dies(lives, at_once)
 
         def hold(fleet: Fleet = fleet) -> None:
             cordoned = [name for name, found in fleet.state().items() if "cordoned" in found]
@@ -407,7 +388,7 @@ def test_killed_at_any_request_it_is_undone(at_once: int) -> None:
     """Wherever the process dies, its undo returns every node, even if it dies once in the middle as well."""
     for lives in range(1000):
         fleet = Fleet("worker-1", "worker-2")
-        died = dies(fleet, lives, at_once)
+        died = fleet.dies(lives, at_once)
         point = RestorePoint(nodes=(NodeBefore("worker-1", OLD), NodeBefore("worker-2", OLD)))
         fleet.kube.lives = lives % 17
         try:
@@ -436,18 +417,6 @@ def test_failure_is_completed_after_a_kill() -> None:
         except StepFailed:
             break
         assert fleet.state() == {"worker-1": AS_BEFORE}, f"killed at request {lives}"
-
-
-def dies(fleet: Fleet, lives: int, at_once: int) -> bool:
-    """Whether the process that applies the step dies at its nth request."""
-    fleet.kube.lives = lives
-    try:
-        fleet.step(at_once=at_once).apply(fleet.notes.append)
-    except Killed:
-        return True
-    finally:
-        fleet.kube.lives = -1
-    return False
 
 
 def test_inspection_says_how_far_it_got() -> None:
