@@ -17,7 +17,7 @@ from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 from upgrader.recover.facts.shipped_program import program
 
-__all__ = ["DataSummary", "EtcdTools", "SnapshotStatus"]
+__all__ = ["DataSummary", "EtcdTools", "MemberStanding", "SnapshotStatus"]
 
 _POD_SECONDS = 900.0
 _CLEAN_SECONDS = 120.0
@@ -48,6 +48,17 @@ class DataSummary:
     revision: int
     uid: str
     """The UID of the namespace kube-system in it; "" where it is missing or encrypted."""
+
+
+@dataclass(frozen=True)
+class MemberStanding:
+    """What a member says of itself."""
+
+    healthy: bool
+    """Whether it is one of a majority, so that its answers are those of the cluster."""
+    revision: int
+    """How far its own data is; 0 where it doesn't say."""
+    said: str
 
 
 @dataclass(frozen=True)
@@ -97,6 +108,11 @@ class EtcdTools:
         """How large the member's database is; 0 where it has none."""
         path = f"{member.data_dir}/member/snap/db"
         return int(self.hosts.run(member.host, ["sh", "-c", _SIZE, "sh", path]).stdout)
+
+    def standing(self, member: EtcdMember) -> MemberStanding:
+        """Whether the member works with the others."""
+        answer = self._program(member.host, "ask_member", seconds=_ANSWER_SECONDS)
+        return MemberStanding(answer["healthy"] is True, int(answer["revision"]), str(answer["said"]))
 
     def prove(
         self, member: EtcdMember, size: int, *, take: bool, replaced: ReplacedData | None = None

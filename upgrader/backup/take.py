@@ -8,18 +8,20 @@ import os
 import posixpath
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from upgrader.backup.archive import pack
-from upgrader.backup.etcd_member import EtcdMember, read_member
+from upgrader.backup.etcd_member import EtcdMember
 from upgrader.backup.etcd_pod import SNAPSHOT
 from upgrader.backup.etcd_tools import DataSummary, EtcdTools, SnapshotStatus
 from upgrader.backup.manifest import SNAPSHOT_PART, BackupManifest, Part, controller_part
+from upgrader.backup.source_member import members_to_ask, prove_any
 from upgrader.backup.store import PART_SUFFIX, SUFFIX, claim, prune, remove_unfinished
 from upgrader.engine.journal.atomic import sync_folder
-from upgrader.errors import ApiError, HostError, UsageError
+from upgrader.errors import ApiError, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BackupSettings
 from upgrader.model.version import KubernetesVersion
@@ -92,11 +94,9 @@ class BackupTaker:
                 "are, and add the public key: `backup: {recipients: [age1…]}`.",
             )
         tools = EtcdTools(self.hosts)
-        member = self._member(note)
-        size = tools.database_bytes(member)
-        note(f"{member.host.name}: taking a snapshot of etcd, and reading it from a scratch etcd")
-        with tools.workspace(member, 2 * size):
-            status, data = tools.prove(member, size, take=True)
+        members = members_to_ask(tools, self.cluster.controllers, note)
+        with ExitStack() as work:
+            member, status, data = prove_any(tools, members, work, note)
             note(f"{member.host.name}: {data.keys:,} keys at revision {data.revision}, SHA-256 {data.digest[:16]}…")
             snapshot = self._measured(member.host, SNAPSHOT_PART, f"{member.work}/{SNAPSHOT}")
             try:
@@ -107,21 +107,6 @@ class BackupTaker:
                 for host in self.cluster.controllers:
                     if host != member.host:
                         self.hosts.run(host, ["rm", "-rf", "--", member.work])
-
-    def _member(self, note: Callable[[str], None]) -> EtcdMember:
-        """The first controller whose etcd answers."""
-        problems = []
-        for host in self.cluster.controllers:
-            try:
-                member = read_member(self.hosts, host)
-                EtcdTools(self.hosts).clean(member)
-                if EtcdTools(self.hosts).database_bytes(member):
-                    return member
-                problems.append(f"{host.name}: etcd has no data there")
-            except HostError as error:
-                note(error.message)
-                problems.append(error.message)
-        raise HostError("no backup can be taken: " + "; ".join(problems), remedy="Fix what is named, and run again.")
 
     def _collected(self, host: Host, member: EtcdMember, note: Callable[[str], None]) -> Part:
         """A controller's files: `/etc/kubernetes` with its checkpoints, and encryption keys from elsewhere."""

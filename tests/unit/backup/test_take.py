@@ -38,6 +38,9 @@ class Lab:
         self.hosts, self.kube, self.notes = FakeHosts(), FakeKube(), list[str]()
         self.kube.raw_answers["/version"] = '{"gitVersion": "v1.36.3"}'
         self.sent = CONTENT
+        self.standings: dict[str, dict[str, object]] = {}
+        self.failed: dict[str, str] = {}
+        """Host → why its tools fail."""
         identity = pyrage.x25519.Identity.generate()
         self.private = str(identity)
         for host in (HOST, OTHER):
@@ -55,7 +58,9 @@ class Lab:
 
     def _program(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         name = stdin.decode().rsplit("upgrader.backup.onhost.", 1)[1].split()[0]
-        answers = {"await_pod": json.dumps({"logs": {"status": STATUS}}), "read_etcd": READ}
+        standing = self.standings.get(host.name, {"healthy": True, "revision": 5, "said": ""})
+        pod = {"failed": self.failed[host.name]} if host.name in self.failed else {"logs": {"status": STATUS}}
+        answers = {"await_pod": json.dumps(pod), "read_etcd": READ, "ask_member": json.dumps(standing)}
         return CommandResult(0, answers.get(name, "{}"), "")
 
     def _shell(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
@@ -113,6 +118,38 @@ def test_a_controller_without_etcd_is_passed_over(lab: Lab) -> None:
     lab.hosts.files[OTHER.name, MANIFEST] = lab.hosts.files.pop((HOST.name, MANIFEST))
     assert lab.taker.take(lab.notes.append).manifest.member == "controller-2"
     assert "controller-1: there is no /etc/kubernetes/manifests/etcd.yaml" in lab.notes[0]
+
+
+def test_a_member_that_is_cut_off_gives_no_snapshot(lab: Lab) -> None:
+    """It would answer with data of the past; the next one is of a majority, and a note says why."""
+    lab.standings["controller-1"] = {"healthy": False, "revision": 9, "said": "RAFT NO LEADER"}
+    assert lab.taker.take(lab.notes.append).manifest.member == "controller-2"
+    assert "controller-1: etcd is not one of a majority: RAFT NO LEADER" in lab.notes
+
+
+def test_without_a_majority_the_newest_data_is_taken(lab: Lab) -> None:
+    """A backup is needed most then; what it may lack is said."""
+    for name, revision in (("controller-1", 4), ("controller-2", 7)):
+        lab.standings[name] = {"healthy": False, "revision": revision, "said": "no leader"}
+    assert lab.taker.take(lab.notes.append).manifest.member == "controller-2"
+    assert any("No member is one of a majority: controller-2 has the newest data" in note for note in lab.notes)
+
+
+def test_the_next_member_is_tried_where_one_fails(lab: Lab) -> None:
+    """A full disk on one controller is no reason to go without a backup; why it was passed over is said."""
+    lab.failed["controller-1"] = "container snapshot ended with 1: no space left on device"
+    assert lab.taker.take(lab.notes.append).manifest.member == "controller-2"
+    assert any("no space left on device" in note for note in lab.notes)
+    assert all(command[-1] == "/var/lib/etcd/upgrader" for command in dict(lab.hosts.ran).values())
+
+
+def test_where_every_member_fails_each_is_named(lab: Lab) -> None:
+    """And no file is left."""
+    lab.failed = {"controller-1": "no space", "controller-2": "no tools"}
+    with pytest.raises(HostError, match="controller-1: no space; controller-2: no tools") as caught:
+        lab.taker.take(lab.notes.append)
+    assert "crictl" in caught.value.remedy
+    assert lab.left() == []
 
 
 def test_what_changed_on_its_way_makes_no_backup(lab: Lab) -> None:
