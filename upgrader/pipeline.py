@@ -136,6 +136,11 @@ class Pipeline:
 
     steps: tuple[PipelineStep, ...]
 
+    @property
+    def gates(self) -> tuple[GateRun, ...]:
+        """The gates of all steps, each once."""
+        return tuple({run.gate.name: run for item in self.steps for run in item.gates}.values())
+
     def each_if(self, may_begin: Callable[[], None]) -> Pipeline:
         """The same, in which no step is begun where `may_begin` raises UpgraderError."""
         return Pipeline(tuple(replace(item, may_begin=may_begin) for item in self.steps))

@@ -94,9 +94,8 @@ class PipelineBuilder:
         """The pipeline with a bake at its end, where the settings want one and something changes."""
         if not self.settings.bake_seconds or not any(item.changes for item in pipeline.steps):
             return pipeline
-        gates = {run.gate.name: run for item in pipeline.steps for run in item.gates}
         step = BakeStep(BAKE, self.settings.bake_seconds)
-        return Pipeline((*pipeline.steps, PipelineStep(step, tuple(gates.values()), ())))
+        return Pipeline((*pipeline.steps, PipelineStep(step, pipeline.gates, ())))
 
     def helm_seconds(self, *manifests: str) -> float:
         """Helm's timeout for a release: as configured, or longer where a DaemonSet needs it for all nodes."""

@@ -119,12 +119,14 @@ class Kube(Protocol):
         """All objects that match the selectors, in one consistent read; `namespace` "" means all of them."""
         ...
 
-    def each(self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50) -> Iterator[KubeObject]:
+    def each(
+        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50, metadata_only: bool = False
+    ) -> Iterator[KubeObject]:
         """The objects that match the selector, one after the other, read `at_once` at a time.
 
         For large objects that the caller doesn't keep: a CustomResourceDefinition may have a megabyte. Nothing is read
         before the first one is asked for. What changes meanwhile may be missing or as it was before; nothing comes
-        twice.
+        twice. With `metadata_only` nothing else of them travels: no content of a Secret.
         """
         ...
 
@@ -144,8 +146,11 @@ class Kube(Protocol):
         """Replace an existing object with the manifest (PUT), regardless of field ownership."""
         ...
 
-    def patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
-        """Change an existing object by a merge patch (RFC 7386): maps are merged, None removes a key.
+    def patch(
+        self, kind: Kind, name: str, changes: KubeObject, namespace: str = "", *, subresource: str = ""
+    ) -> KubeObject:
+        """Change an existing object, or its `subresource` alone (`status`), by a merge patch (RFC 7386): maps are
+        merged, None removes a key.
 
         With a `resourceVersion` in `changes`, ApiError (409) where the object has changed since.
         """

@@ -76,12 +76,15 @@ class FakeKube:
             and all(_field(item, *term.split("=")) for term in fields.split(",") if term)
         )
 
-    def each(self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50) -> Iterator[KubeObject]:
+    def each(
+        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50, metadata_only: bool = False
+    ) -> Iterator[KubeObject]:
         if ("list", kind.plural) in self.denied:
             error = ApiError(f"list {kind.plural}: Forbidden")
             error.status = 403
             raise error
-        yield from self.list(kind, namespace, labels=labels)
+        for item in self.list(kind, namespace, labels=labels):
+            yield {"metadata": item["metadata"]} if metadata_only else item
 
     def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
         return len(self.list(kind, namespace, labels=labels))
@@ -132,14 +135,21 @@ class FakeKube:
             raise error
         return self._store(kind, dict(manifest), namespace)
 
-    def patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
+    def patch(
+        self, kind: Kind, name: str, changes: KubeObject, namespace: str = "", *, subresource: str = ""
+    ) -> KubeObject:
         self._check(f"patch {kind.plural} {name}")
         old = self._objects.get(self._key(kind, name, namespace))
         if old is None:
             raise _error(404, f"{kind.plural} {name} not found")
-        read_at = (changes.get("metadata") or {}).get("resourceVersion")
+        given = changes.get("metadata") or {}
+        if given.get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
+            raise _error(409, f"{kind.plural} {name}: the UID in the precondition is another object's")
+        read_at = given.get("resourceVersion")
         if read_at and read_at != old["metadata"]["resourceVersion"]:
             raise _error(409, f"{kind.plural} {name}: the object has been modified")
+        if subresource:
+            changes = {subresource: changes.get(subresource) or {}}
         return self._store(kind, _patched(old, changes), namespace)
 
     def evict(self, pod: str, namespace: str, *, uid: str) -> None:

@@ -153,6 +153,28 @@ def test_patch_merges(kube: Kube, name: str) -> None:
     assert found["metadata"]["annotations"] == {"b": "1", "c": "3"}
 
 
+def test_patch_of_a_subresource_leaves_the_object(kube: Kube, name: str) -> None:
+    """Only the status is changed by a patch of it, whatever else the patch has."""
+    kube.create(PODS, pod(name), NAMESPACE)
+    changes = {"spec": {"activeDeadlineSeconds": 7}, "status": {"message": "patched"}}
+    kube.patch(PODS, name, changes, NAMESPACE, subresource="status")
+    found = kube.get(PODS, name, NAMESPACE)
+    kube.delete(PODS, name, NAMESPACE)
+    assert found is not None and found["status"]["message"] == "patched"
+    assert "activeDeadlineSeconds" not in found["spec"]
+
+
+def test_an_empty_patch_changes_nothing(kube: Kube, name: str) -> None:
+    """With the UID and the version that it has, an object stays as it is; of another UID, the patch is refused."""
+    read = kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
+    meta = {"uid": read["metadata"]["uid"], "resourceVersion": read["metadata"]["resourceVersion"]}
+    same = kube.patch(CONFIG_MAPS, name, {"metadata": meta}, NAMESPACE)
+    assert same["metadata"]["resourceVersion"] == meta["resourceVersion"]
+    with pytest.raises(ApiError) as caught:
+        kube.patch(CONFIG_MAPS, name, {"metadata": {"uid": "another"}}, NAMESPACE)
+    assert caught.value.status == 409
+
+
 def test_patch_of_what_has_changed_is_refused(kube: Kube, name: str) -> None:
     """A patch with a resource version is refused where the object has changed since, and changes nothing."""
     read = kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)["metadata"]["resourceVersion"]
@@ -209,6 +231,8 @@ def test_each_hands_out_what_a_list_has(kube: Kube, name: str) -> None:
     seen = [item["metadata"]["uid"] for item in kube.each(CONFIG_MAPS, NAMESPACE, at_once=1)]
     assert len(set(seen)) == len(seen) == kube.count(CONFIG_MAPS, NAMESPACE)
     assert list(kube.each(CONFIG_MAPS, "kube-system", labels=f"contract={name}")) == []
+    bare = list(kube.each(CONFIG_MAPS, NAMESPACE, labels=f"contract={name}", metadata_only=True))
+    assert [(item["metadata"]["name"], "data" in item) for item in bare] == [(name, False)]
 
 
 def test_generation_counts_changes_of_the_spec(kube: Kube, name: str) -> None:

@@ -74,12 +74,15 @@ class KubeAdapter:
             # The pages are of one moment, which the API has forgotten: in one piece, then.
             return tuple(self._json("GET", path, what, query).get("items") or ())
 
-    def each(self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50) -> Iterator[KubeObject]:
+    def each(
+        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50, metadata_only: bool = False
+    ) -> Iterator[KubeObject]:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
+        accept = _METADATA_ONLY if metadata_only else ""
         seen: set[str] = set()
         for last_try in (False, True):
             try:
-                for items in self._pages(path, what, {"labelSelector": labels}, at_once):
+                for items in self._pages(path, what, {"labelSelector": labels}, at_once, accept):
                     while items:
                         item = items.popleft()  # what was handed out is not kept while the next page is read
                         key = f"{item['metadata'].get('namespace', '')}/{_name(item)}"
@@ -92,11 +95,13 @@ class KubeAdapter:
                 if error.status != 410 or last_try:
                     raise
 
-    def _pages(self, path: str, what: str, query: dict[str, str], size: int) -> Iterator[deque[KubeObject]]:
+    def _pages(
+        self, path: str, what: str, query: dict[str, str], size: int, accept: str = ""
+    ) -> Iterator[deque[KubeObject]]:
         """The items of a list, page by page; a page is the caller's to empty."""
         token = ""
         while True:
-            page = self._json("GET", path, what, {**query, "limit": str(size), "continue": token})
+            page = self._json("GET", path, what, {**query, "limit": str(size), "continue": token}, accept=accept)
             token = str((page.get("metadata") or {}).get("continue") or "")
             yield deque(page.pop("items", None) or ())
             if not token:
@@ -131,12 +136,13 @@ class KubeAdapter:
         what = _what("replace", kind, namespace, name)
         return self._json("PUT", _path(kind, namespace, name), what, {"fieldManager": FIELD_MANAGER}, manifest)
 
-    def patch(self, kind: Kind, name: str, changes: KubeObject, namespace: str = "") -> KubeObject:
+    def patch(
+        self, kind: Kind, name: str, changes: KubeObject, namespace: str = "", *, subresource: str = ""
+    ) -> KubeObject:
         what = _what("patch", kind, namespace, name)
         query = {"fieldManager": FIELD_MANAGER}
-        return self._json(
-            "PATCH", _path(kind, namespace, name), what, query, changes, content_type="application/merge-patch+json"
-        )
+        path = _path(kind, namespace, name) + (f"/{subresource}" if subresource else "")
+        return self._json("PATCH", path, what, query, changes, content_type="application/merge-patch+json")
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
         try:

@@ -87,6 +87,14 @@ def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:
                     f"run {later.name} came after {run.name}, and ended the emulation: nothing leads back to before it",
                     remedy="Objects may be stored as only the new minor reads them. Repair forward: `upgrader run`.",
                 )
+            if state.kind is RunKind.MIGRATE_STORAGE:
+                if not _other_minor(run.state):
+                    continue
+                raise UsageError(
+                    f"run {later.name} came after {run.name}, and migrated what is stored: nothing leads back to "
+                    "before it",
+                    remedy="Objects may be stored as only the new minor reads them. Repair forward: `upgrader run`.",
+                )
             raise UsageError(
                 f"run {later.name} came after {run.name}, and its changes are still in place",
                 remedy=f"Roll that one back first (upgrader rollback --run {later.name}), or continue from it."
@@ -94,3 +102,8 @@ def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:
                 else f"It was `{state.kind.command}`, and an upgrade from before it can't be continued: "
                 "start a new run.",
             )
+
+
+def _other_minor(state: RunState) -> bool:
+    """Whether the run led from one minor to another, or can't be known not to have."""
+    return state.current is None or state.target is None or state.target.minors_after(state.current) != 0

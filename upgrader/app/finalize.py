@@ -20,7 +20,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
 from upgrader.planner import IntendedRelease, object_changes, plan_run
 
-__all__ = ["ProposedFinalize", "propose_finalize"]
+__all__ = ["ProposedFinalize", "built_in", "propose_finalize", "refuse_unended"]
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,19 @@ def propose_finalize(folder: Path, front_end: FrontEnd, *, take_over: bool) -> I
         cluster_lock(opened, front_end, take_over=take_over) as held,
     ):
         observed = opened.observe()
-        session = _built_in(opened.at(observed.server))
+        session = built_in(opened.at(observed.server))
         emulated = _emulated(session, observed)
         if emulated is None:
             yield None
             return
-        _refuse_unended(session)
+        refuse_unended(session)
         _refuse_other_changes(session, observed, emulated)
         plan = plan_run(session.intended(None), observed, observed.server)
         checked = CheckedPlan(plan, session.preflight(observed, plan))
         yield ProposedFinalize(emulated, checked, session, front_end, held)
 
 
-def _built_in(session: Session) -> Session:
+def built_in(session: Session) -> Session:
     """With the built-in charts alone: nothing else emulates, and playbooks and images are a run's."""
     pipeline = tuple(
         item
@@ -94,7 +94,8 @@ def _emulated(session: Session, observed: Observed) -> Minor | None:
     return min((minor for minor in (observed.emulated, *found) if minor is not None), default=None)
 
 
-def _refuse_unended(session: Session) -> None:
+def refuse_unended(session: Session) -> None:
+    """Raise Inhibited where the newest upgrade has not reached its end."""
     upgrades = [run for run in session.find_runs().runs if run.state.is_upgrade]
     if upgrades and not upgrades[-1].state.over:
         name, outcome = upgrades[-1].name, upgrades[-1].state.result

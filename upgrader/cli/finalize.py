@@ -39,3 +39,4 @@ def finalize(folder: Path, yes: bool, take_over: bool) -> None:
         say(f"This is the point of no return: after it, nothing leads from {new} back to {old}.")
         confirm(f"End the emulation of {old}?", yes=yes)
         conclude(proposed.execute())
+        say("Objects that nobody changes stay stored as before. Once all is well: upgrader migrate-storage")

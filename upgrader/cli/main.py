@@ -24,6 +24,7 @@ _COMMANDS = {
     "resume": ("upgrader.cli.resume", "Resume an interrupted run, from this machine or another."),
     "rollback": ("upgrader.cli.rollback", "Undo what a run did, newest step first."),
     "finalize": ("upgrader.cli.finalize", "End the emulation of the old minor; the point of no return."),
+    "migrate-storage": ("upgrader.cli.migrate_storage", "Store every object as the version that runs now does."),
     "adopt": ("upgrader.cli.adopt", "Move a kubeadm control plane into Helm charts, or back."),
     "backup": ("upgrader.cli.backup", "Take an encrypted backup of the cluster's data, or verify one."),
     "restore": ("upgrader.cli.restore", "Replace the cluster's data by that of a backup."),
@@ -53,7 +54,7 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(_COMMANDS[cmd_name][0])
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

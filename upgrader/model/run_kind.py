@@ -14,6 +14,7 @@ class RunKind(StrEnum):
 
     UPGRADE = "upgrade"
     FINALIZE = "finalize"
+    MIGRATE_STORAGE = "migrate-storage"
     ADOPT = "adopt"
     ADOPT_UNDO = "adopt-undo"
     RECOVER = "recover"
@@ -25,6 +26,7 @@ class RunKind(StrEnum):
         return {
             RunKind.UPGRADE: "upgrader run",
             RunKind.FINALIZE: "upgrader finalize",
+            RunKind.MIGRATE_STORAGE: "upgrader migrate-storage",
             RunKind.ADOPT: "upgrader adopt",
             RunKind.ADOPT_UNDO: "upgrader adopt --undo",
             RunKind.RECOVER: "upgrader recover",

@@ -1,0 +1,35 @@
+"""`upgrader migrate-storage`: store every object as the version that runs now stores it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from upgrader.app.storage_migration import propose_migration
+from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+
+__all__ = ["migrate_storage"]
+
+
+@click.command("migrate-storage")
+@YES
+@TAKE_OVER
+@click.pass_obj
+def migrate_storage(folder: Path, yes: bool, take_over: bool) -> None:
+    """Store every object as the version that runs now stores it, once a minor upgrade is known to be good.
+
+    Objects stay in etcd as they were written. A later minor may not read the oldest forms any more. This writes each
+    object again, one after the other and without a change; conflicts are fine. Of custom resources only the storage
+    version remains in the definition's status.storedVersions. If it is interrupted, run it again. Afterwards, an
+    earlier upgrade from another minor can't be rolled back.
+
+    \b
+    Exit codes: 0 done, 2 wrong usage or files, 3 blocked, 5 manual action required (what was not migrated is named),
+    6 another run holds the lock, 130 interrupted.
+    """
+    with propose_migration(folder, FRONT_END, take_over=take_over) as proposed:
+        version = proposed.plan.target
+        say(f"This stores every object as {version} does: nothing leads back to an older minor afterwards.")
+        confirm(f"Migrate the cluster's objects to {version}?", yes=yes)
+        conclude(proposed.execute())
