@@ -106,8 +106,8 @@ def test_time_for_a_roll_out_grows_with_the_cluster() -> None:
     """One node after the other: Helm waits as long as that takes, and its default where a run knows no better."""
     one_by_one = "{kind: DaemonSet, metadata: {name: a}, spec: {updateStrategy: {rollingUpdate: {maxUnavailable: 1}}}}"
     workers = HealthBefore(tuple(f"worker-{number}" for number in range(99)))
-    assert builder().helm_seconds(one_by_one) == 300
-    assert builder().since(workers).helm_seconds(one_by_one, "") == 3000
+    assert builder().steps.helm_seconds(one_by_one) == 300
+    assert builder().since(workers).steps.helm_seconds(one_by_one, "") == 3000
 
 
 def test_gates_know_the_health_before_the_run() -> None:

@@ -155,7 +155,7 @@ class Session:
         ]
         controllers = {host.name for host in self.cluster.controllers}
         workers = HealthBefore(tuple(name for name in observed.kubelets if name not in controllers))
-        seconds = self.builder.since(workers).helm_seconds(*manifests)
+        seconds = self.builder.since(workers).steps.helm_seconds(*manifests)
         checks = tuple(item for item in CHECKS if not families or item[0] in families)
         return run_checks(replace(self.preflight_context(observed), plan=plan, helm_timeout_seconds=seconds), checks)
 

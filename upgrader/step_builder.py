@@ -1,0 +1,181 @@
+"""Builds each step with its gates: from the plan, from a journal to undo it, or to free a release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from upgrader.engine.history.named_changes import check_named
+from upgrader.engine.state.run_state import StepState
+from upgrader.errors import UsageError
+from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.gate_memory import GateMemory
+from upgrader.gates.release_gates import GateCatalog
+from upgrader.gates.workload_watcher import watch_workloads
+from upgrader.model.cluster import Cluster
+from upgrader.model.health_before import HealthBefore
+from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
+from upgrader.model.release import ReleaseSpec, RestorePoint
+from upgrader.model.rollout_time import rollout_seconds
+from upgrader.model.settings import PlaybookSettings, Settings
+from upgrader.model.version import KubernetesVersion
+from upgrader.nodes_builder import NodesBuilder
+from upgrader.pipeline import GateRun, PipelineStep, Step
+from upgrader.ports import Tools
+from upgrader.steps.free_release import FreeReleaseStep
+from upgrader.steps.helm_release import ChartStep
+from upgrader.steps.playbook import PlaybookStep
+from upgrader.steps.playbook_markers import PlaybookInspector, PlaybookMarkers
+from upgrader.steps.release_inspector import ReleaseInspector
+from upgrader.steps.verify import VerifyStep
+
+__all__ = ["StepBuilder"]
+
+_PLAYBOOK_SECONDS = 1800.0
+
+
+@dataclass(frozen=True)
+class StepBuilder:
+    """Builds the steps of one cluster."""
+
+    settings: Settings
+    cluster: Cluster
+    tools: Tools
+    health_before: HealthBefore | None = None
+    """The cluster before the run; None where nothing is known of it."""
+    memory: GateMemory = field(default_factory=GateMemory)
+
+    @property
+    def gates(self) -> GateCatalog:
+        """The gates of this cluster."""
+        kube, clock, settings = self.tools.kube, self.tools.clock, self.settings
+        spare = settings.unhealthy_workers
+        return GateCatalog(kube, clock, self.cluster, settings.gates, self.health_before, spare, self.memory)
+
+    @property
+    def nodes(self) -> NodesBuilder | None:
+        """Builds the steps of nodes; None where upgrader.yaml has no `nodes`."""
+        settings = self.settings
+        if settings.nodes is None:
+            return None
+        patience = settings.recovery.patience_seconds
+        return NodesBuilder(settings.nodes, self.cluster, self.tools, self.gates, patience)
+
+    @property
+    def pools(self) -> NodesBuilder:
+        """The same, where steps of nodes are known to be wanted."""
+        assert self.nodes is not None, "only the section `nodes` makes such steps"
+        return self.nodes
+
+    def helm_seconds(self, *manifests: str) -> float:
+        """Helm's timeout for a release: as configured, or longer where a DaemonSet needs it for all nodes."""
+        controllers = len(self.cluster.controllers)
+        workers = self.health_before.workers if self.health_before else self.cluster.workers
+        nodes = controllers + len(workers)
+        needed = [rollout_seconds(manifest, controllers=controllers, nodes=nodes) for manifest in manifests]
+        return max([self.settings.helm_timeout_seconds, *needed])
+
+    def planned(
+        self, step: PlannedStep, plan: Plan, extra: tuple[GateRun, ...], wrap: Callable[[ChartStep], Step]
+    ) -> PipelineStep:
+        """The step of a planned one. `extra` are gates beside its own; `wrap` wraps a chart's step."""
+        if isinstance(step, PlannedPlaybook):
+            return self._playbook(step, extra)
+        if isinstance(step, PlannedNodes):
+            return self.pools.forward(step)
+        gates = self._release_gates(step.spec, step.after, plan.target) + extra
+        undo_gates = self._undo_gates(step.spec, step.before, plan.current)
+        if step.action == "unchanged":
+            return PipelineStep(VerifyStep(step.name), gates, undo_gates, changes=False)
+        seconds = self.helm_seconds(step.before, step.after)
+        chart = self._chart(step.spec, step.summary, step.after, seconds)
+        return PipelineStep(
+            wrap(chart),
+            gates,
+            undo_gates,
+            self._inspector(step.spec, seconds),
+            watched=lambda check: wrap(chart.watched(check)),
+            undo_watched=lambda check: wrap(chart.undo_watched(check)),
+        )
+
+    def undo(
+        self, step: StepState, current: KubernetesVersion | None, target: KubernetesVersion | None
+    ) -> PipelineStep:
+        """What undoes a step of a journal, from the versions `current` to `target`. Raises UsageError for a step that
+        upgrader.yaml doesn't name.
+        """
+        point = step.restore_point
+        assert point is not None
+        if point.nodes:
+            return self._undo_nodes(step, target or self.settings.target)
+        item = check_named(step, self.settings.pipeline)
+        if isinstance(item, PlaybookSettings):
+            return self._playbook(PlannedPlaybook(item.playbook, item.undo), ())
+        spec = ReleaseSpec(point.release, point.namespace, Path())
+        before = self.manifest(point)
+        seconds, undo_gates = self.helm_seconds(before), self._undo_gates(spec, before, current)
+        chart = self._chart(spec, step.summary, "", seconds)
+        return PipelineStep(chart, (), undo_gates, self._inspector(spec, seconds), undo_watched=chart.undo_watched)
+
+    def free(self, step: PlannedRelease, plan: Plan) -> PipelineStep:
+        """Free a release, with the gates of the revision that it rolls back to."""
+        spec, tools, timeout = step.spec, self.tools, self.helm_seconds(step.before, step.after)
+        free = FreeReleaseStep(spec.name, spec.namespace, tools.helm, tools.clock, timeout)
+        return PipelineStep(
+            free, self._release_gates(spec, step.before, plan.current), (), self._inspector(spec, timeout)
+        )
+
+    def _undo_nodes(self, step: StepState, target: KubernetesVersion) -> PipelineStep:
+        if self.nodes is None:
+            raise UsageError(
+                f"the run's journal restores nodes in step {step.name!r}, and upgrader.yaml has no section `nodes`",
+                remedy="Restore the section, and repeat this.",
+            )
+        return self.nodes.undo(step, target)
+
+    def _chart(self, spec: ReleaseSpec, change: str, after: str, timeout_seconds: float) -> ChartStep:
+        """`after` is the manifest whose workloads are watched while Helm waits for them."""
+        kube, clock, patience = self.tools.kube, self.tools.clock, self.settings.recovery.patience_seconds
+        return ChartStep(
+            spec=spec,
+            change=change,
+            helm=self.tools.helm,
+            timeout_seconds=timeout_seconds,
+            watcher=lambda: watch_workloads(
+                kube,
+                after,
+                clock=clock,
+                namespace=spec.namespace,
+                absence=ApiAbsence(kube, clock, patience),
+                glance=self.gates.health.glance,
+            ),
+        )
+
+    def _playbook(self, planned: PlannedPlaybook, extra: tuple[GateRun, ...]) -> PipelineStep:
+        markers = PlaybookMarkers(self.tools.hosts, self.cluster.controllers, planned.playbook)
+        step = PlaybookStep(
+            planned.playbook,
+            self.cluster.inventory,
+            self.tools.playbooks,
+            _PLAYBOOK_SECONDS,
+            markers,
+            undo_playbook=planned.undo,
+        )
+        gates = self.gates.of_cluster() + extra
+        return PipelineStep(step, gates, self.gates.of_controllers(), PlaybookInspector(markers))
+
+    def _inspector(self, spec: ReleaseSpec, timeout_seconds: float) -> ReleaseInspector:
+        return ReleaseInspector(spec, self.tools.helm, self.tools.clock, timeout_seconds)
+
+    def _release_gates(self, spec: ReleaseSpec, manifest: str, target: KubernetesVersion | None) -> tuple[GateRun, ...]:
+        return self.gates.of_release(spec.name, manifest, namespace=spec.namespace, target=target)
+
+    def _undo_gates(self, spec: ReleaseSpec, manifest: str, target: KubernetesVersion | None) -> tuple[GateRun, ...]:
+        return self.gates.of_undo(spec.name, manifest, namespace=spec.namespace, target=target)
+
+    def manifest(self, point: RestorePoint) -> str:
+        """What the release was before; "" when it was not installed."""
+        if point.revision is None:
+            return ""
+        return self.tools.helm.manifest(point.release, point.namespace, point.revision)
