@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from upgrader.backup.take import BackupTaker
 from upgrader.engine.history.named_changes import check_named
 from upgrader.engine.state.run_state import RunState
-from upgrader.gates.bake_gate import BAKE
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
+from upgrader.model.own_steps import BAKE
+from upgrader.model.plan import OwnStep, Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
 from upgrader.model.settings import Settings
 from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
@@ -29,7 +29,7 @@ from upgrader.steps.helm_release import ChartStep
 from upgrader.steps.import_images import ImageSource
 from upgrader.steps.verify import VerifyStep
 
-__all__ = ["PipelineBuilder"]
+__all__ = ["PipelineBuilder", "with_every_step"]
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,23 @@ class PipelineBuilder:
             return replace(step, action="unchanged")
         before = self.steps.manifest(begun.restore_point)
         return replace(step, action="upgrade" if before else "install", summary=begun.summary, before=before)
+
+
+def with_every_step(plan: Plan, pipeline: Pipeline) -> Plan:
+    """The plan, with the steps of its pipeline that upgrader.yaml doesn't have: what is shown is what is run."""
+    names = [item.step.name for item in pipeline.steps]
+    planned = {step.name for step in plan.steps}
+    first = next((number for number, name in enumerate(names) if name in planned), len(names))
+    before = tuple(
+        OwnStep(item.step.name, "free" if item.changes else "preparation", item.step.summary())
+        for item in pipeline.steps[:first]
+    )
+    after = tuple(
+        OwnStep(item.step.name, "bake", item.step.summary())
+        for item in pipeline.steps[first:]
+        if item.step.name not in planned
+    )
+    return replace(plan, before=before, after=after)
 
 
 def _as_it_is(chart: ChartStep) -> Step:

@@ -18,6 +18,7 @@ from upgrader.model.emulation import emulated_in, minor_text
 from upgrader.model.observed import Observed
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
+from upgrader.pipeline_builder import with_every_step
 from upgrader.planner import IntendedRelease, object_changes, plan_run
 
 __all__ = ["ProposedFinalize", "built_in", "propose_finalize", "refuse_unended"]
@@ -72,6 +73,7 @@ def propose_finalize(folder: Path, front_end: FrontEnd, *, take_over: bool) -> I
         refuse_unended(session)
         _refuse_other_changes(session, observed, emulated)
         plan = plan_run(session.intended(None), observed, observed.server)
+        plan = with_every_step(plan, session.builder.with_bake(session.builder.forward(plan)))
         checked = CheckedPlan(plan, session.preflight(observed, plan))
         yield ProposedFinalize(emulated, checked, session, front_end, held)
 

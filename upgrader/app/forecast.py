@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from upgrader.app.wiring import Session
+from upgrader.bundle.reading import Bundle
 from upgrader.errors import HelmError
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
@@ -33,7 +34,7 @@ class Forecast:
 
 
 def forecast(
-    session: Session, observed: Observed, first: Plan, later: Sequence[KubernetesVersion]
+    session: Session, observed: Observed, first: Plan, later: Sequence[KubernetesVersion], bundle: Bundle | None
 ) -> Iterator[Forecast]:
     """The hops after `first`, each from what the one before it leaves behind. Raises HelmError or ApiError."""
     plan = first
@@ -41,7 +42,7 @@ def forecast(
         observed = observed_after(plan, observed)
         there = session.at(version)
         try:
-            plan = there.plan(observed, then)
+            plan = there.upgrade_plan(observed, then, bundle)
         except HelmError as error:
             raise type(error)(
                 f"the hop to {version}, after {plan.target}, can't be planned: {error.message}",

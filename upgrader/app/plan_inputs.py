@@ -20,6 +20,8 @@ from upgrader.config.kubeconfig import named_files
 from upgrader.engine.execution.input_files import canonical, file_digests, identity, unique
 from upgrader.errors import UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
+from upgrader.model.bundle_index import BundleIndex
+from upgrader.model.json_values import to_json
 from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook, PlannedRelease
 from upgrader.model.saved_plan import BoundInput, BoundRelease
 from upgrader.model.settings import Settings
@@ -69,15 +71,19 @@ def records_key(kube: Kube, namespaces: Iterable[tuple[BoundRelease, str]]) -> b
 
 
 def plan_inputs(
-    settings: Settings, plan: Plan, key: PlanKey, file: Path, tools: Mapping[str, str]
+    settings: Settings, plan: Plan, key: PlanKey, file: Path, tools: Mapping[str, str], bundle: BundleIndex | None
 ) -> tuple[BoundInput, ...]:
-    """Each input by its name in messages. `file` is the plan's own; `tools`: the version of each program that is used.
+    """Each input by its name in messages. `file` is the plan's own; `tools`: the version of each program that is used;
+    `bundle`: what the bundle has, whose checksums stand for its content.
 
     All of the cluster folder counts, whoever reads it: a playbook may include any file. Of what is elsewhere, the
     charts count, and the folders of the inventory, of playbooks and of what links to them lead to. Raises UsageError
     for what can't be read.
     """
     found = unique(_inputs(settings, plan, key, _left_out(settings, plan, file), tools))
+    if bundle is not None:
+        name = "(what the bundle has)"
+        found[name] = key.of(f"text {name}", canonical(to_json(bundle, mask=False)).encode()).hexdigest()
     return tuple(BoundInput(name, digest) for name, digest in found.items())
 
 

@@ -16,11 +16,12 @@ from typing import Any
 from upgrader import __version__
 from upgrader.app.plan_inputs import PlanKey, plan_inputs, records_key
 from upgrader.app.wiring import Session
+from upgrader.bundle.reading import Bundle
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import Inhibited, StepFailed, UsageError
 from upgrader.model.json_values import from_json, to_json
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
+from upgrader.model.plan import OwnStep, Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
 from upgrader.model.plan_document import FORMAT_VERSION, PlanDocument
 from upgrader.model.release import last_good
 from upgrader.model.saved_plan import BoundInput, BoundRelease, PlanBinding, SavedPlan
@@ -65,14 +66,14 @@ class SavedFile:
         """The version that it upgrades to."""
         return self.saved.binding.target
 
-    def bind_again(self, session: Session, observed: Observed, plan: Plan) -> BoundPlan:
+    def bind_again(self, session: Session, observed: Observed, plan: Plan, bundle: Bundle | None) -> BoundPlan:
         """Raise Inhibited, naming each thing that differs, unless a run would be exactly what was saved."""
         now = _binding(session, observed, plan)
         differences = list(self.saved.differences(now, session.tools.clock.now()))
         bound = None
         # Only with the same key can anything be said of the rest: nothing is run without a seal that fits.
         if self.saved.binding.same_key(now):
-            bound = _bound(session, plan, now, self.path, self.saved.salt)
+            bound = _bound(session, plan, now, bundle, self.path, self.saved.salt)
             if hmac.compare_digest(str(self.content["seal"]), _seal(self.content, bound.key)):
                 differences += self.saved.binding.changed_inputs(bound.binding.inputs)
             else:
@@ -84,12 +85,12 @@ class SavedFile:
         return bound
 
 
-def bind(session: Session, observed: Observed, plan: Plan, file: Path) -> BoundPlan:
+def bind(session: Session, observed: Observed, plan: Plan, bundle: Bundle | None, file: Path) -> BoundPlan:
     """What a plan is made from, here and now. `file`: where it is saved, which is no input.
 
     Raises ApiError where the cluster can't be told from another one, UsageError where an input can't be read.
     """
-    return _bound(session, plan, _binding(session, observed, plan), file, secrets.token_hex(32))
+    return _bound(session, plan, _binding(session, observed, plan), bundle, file, secrets.token_hex(32))
 
 
 def _binding(session: Session, observed: Observed, plan: Plan) -> PlanBinding:
@@ -99,26 +100,30 @@ def _binding(session: Session, observed: Observed, plan: Plan) -> PlanBinding:
         session.cluster_uid(),
         plan.current,
         plan.target,
-        tuple(map(_described, plan.steps)),
+        tuple(map(_described, plan.every_step)),
         tuple(_release(step, observed) for step in plan.steps if isinstance(step, PlannedRelease)),
     )
 
 
-def _described(step: PlannedStep) -> str:
+def _described(step: PlannedStep | OwnStep) -> str:
     """A step, and of nodes which ones from which version to which."""
     if isinstance(step, PlannedNodes):
         return f"nodes {step.name}: {', '.join(map(str, step.nodes)) or 'none'}"
+    if isinstance(step, OwnStep):
+        return f"{step.kind} {step.name}: {step.summary}"
     return f"{'playbook' if isinstance(step, PlannedPlaybook) else 'release'} {step.name}"
 
 
-def _bound(session: Session, plan: Plan, binding: PlanBinding, file: Path, salt: str) -> BoundPlan:
+def _bound(
+    session: Session, plan: Plan, binding: PlanBinding, bundle: Bundle | None, file: Path, salt: str
+) -> BoundPlan:
     """With the inputs."""
     namespaces = (step.spec.namespace for step in plan.steps if isinstance(step, PlannedRelease))
     key = PlanKey(records_key(session.tools.kube, zip(binding.releases, namespaces, strict=True)), salt)
     tools = {"Helm": session.tools.helm.version(), "ansible-core": version("ansible-core")}
 
     def read_inputs() -> tuple[BoundInput, ...]:
-        return plan_inputs(session.settings, plan, key, file, tools)
+        return plan_inputs(session.settings, plan, key, file, tools, bundle.index if bundle else None)
 
     return BoundPlan(replace(binding, inputs=read_inputs()), key, read_inputs)
 

@@ -116,13 +116,16 @@ class ProposedUpgrade:
 def check_upgrade(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedPlan:
     """What the checks find. Changes nothing. `target` None means the file's."""
     with open_session(folder, target) as session:
-        return _Planned.of(session).checked(skips)
+        return _Planned.of(session, None).checked(skips)
 
 
 def plan_upgrade(folder: Path, target: KubernetesVersion | None) -> CheckedPlan:
-    """What an upgrade would change, on the hosts as well, and what the checks find. Changes nothing."""
-    with open_session(folder, target) as session:
-        planned = _Planned.of(session)
+    """What an upgrade would change, on the hosts as well, and what the checks find. Changes nothing.
+
+    Raises UsageError for a bundle whose checksums are wrong.
+    """
+    with open_session(folder, target) as session, session.bundle() as bundle:
+        planned = _Planned.of(session, bundle)
         return _asked(planned.session, planned.checked(NO_SKIPS))
 
 
@@ -131,8 +134,8 @@ def save_plan(folder: Path, target: KubernetesVersion | None, path: Path) -> Che
 
     Raises UsageError where the file can't be written, and for a target that is several minors ahead.
     """
-    with open_session(folder, target) as opened:
-        planned = _Planned.of(opened)
+    with open_session(folder, target) as opened, opened.bundle() as bundle:
+        planned = _Planned.of(opened, bundle)
         session, plan = planned.session, planned.plan
         if planned.later:
             raise UsageError(
@@ -140,7 +143,7 @@ def save_plan(folder: Path, target: KubernetesVersion | None, path: Path) -> Che
                 "what later ones will change isn't certain before they begin",
                 remedy=f"Plan one at a time: upgrader plan --to {plan.target} --out {path}",
             )
-        bound = bind(session, planned.observed, plan, path)
+        bound = bind(session, planned.observed, plan, bundle, path)
         checked = _asked(session, planned.checked(NO_SKIPS))
         write_plan(path, bound, checked.document, session.tools.clock.now())
         return checked
@@ -180,8 +183,8 @@ def propose_upgrade(
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
         _mention_interrupted(folder, front_end)
-        planned = _Planned.of(session, most)
-        bound = saved.bind_again(planned.session, planned.observed, planned.plan) if saved is not None else None
+        planned = _Planned.of(session, bundle, most)
+        bound = saved.bind_again(planned.session, planned.observed, planned.plan, bundle) if saved is not None else None
         yield ProposedUpgrade(planned.checked(skips), planned.session, front_end, held, bound, bundle)
 
 
@@ -194,9 +197,10 @@ class _Planned:
     observed: Observed
     plan: Plan
     later: tuple[KubernetesVersion, ...]
+    bundle: Bundle | None
 
     @classmethod
-    def of(cls, session: Session, most: int | None = None) -> _Planned:
+    def of(cls, session: Session, bundle: Bundle | None, most: int | None = None) -> _Planned:
         observed, settings = session.observe(), session.settings
         path = upgrade_path(observed.server, settings.target, settings.through, most)
         ahead = settings.target.minors_after(observed.server) > 0
@@ -205,13 +209,14 @@ class _Planned:
             path = (observed.server, *path)
         first, *later = path[:most]
         there = session.at(first)
-        return cls(there, observed, there.plan(observed, later[0] if later else None), tuple(later))
+        plan = there.upgrade_plan(observed, later[0] if later else None, bundle)
+        return cls(there, observed, plan, tuple(later), bundle)
 
     def checked(self, skips: Skips) -> CheckedPlan:
         """With what every check finds, and what is known of the later hops."""
         usual = usual_seconds(run.state for run in past_runs(self.session.settings.folder / "runs"))
         findings = skips.apply(self.session.preflight(self.observed, self.plan))
-        hops = forecast(self.session, self.observed, self.plan, self.later)
+        hops = forecast(self.session, self.observed, self.plan, self.later, self.bundle)
         return CheckedPlan(self.plan, findings, usual, ahead=tuple(_once(findings, hops, skips)))
 
 

@@ -45,7 +45,7 @@ from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import observe
-from upgrader.pipeline_builder import PipelineBuilder
+from upgrader.pipeline_builder import PipelineBuilder, with_every_step
 from upgrader.planner import IntendedRelease, IntendedStep, emulation_after, wanted_steps
 from upgrader.ports import Age, Clock, Helm, Kube, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
@@ -143,6 +143,11 @@ class Session:
         """
         emulated = emulation_after(self.settings, observed, last=then is None)
         return self.builder.plan(self.intended(emulated), observed, emulated, then)
+
+    def upgrade_plan(self, observed: Observed, then: KubernetesVersion | None, bundle: Bundle | None) -> Plan:
+        """The same, with the steps that a run adds to those of upgrader.yaml: a backup, images, a bake."""
+        plan = self.plan(observed, then)
+        return with_every_step(plan, self.builder.upgrade(plan, bundle=bundle))
 
     def intended(self, emulated: Minor | None) -> tuple[IntendedStep, ...]:
         """The pipeline as it should be at the target, each chart rendered; `emulated`: the minor that it emulates."""

@@ -6,14 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from upgrader.backup.take import BackupTaker
+from upgrader.model.own_steps import BACKUP
 from upgrader.model.plan import Plan
 from upgrader.model.release import RestorePoint
 
-__all__ = ["NAME", "BackupStep", "takes_backup"]
-
-
-NAME = "etcd backup"
-"""With a space: a playbook may be called `backup`."""
+__all__ = ["BackupStep", "takes_backup"]
 
 
 def takes_backup(taker: BackupTaker, plan: Plan, planned: Collection[str] | None) -> bool:
@@ -22,7 +19,7 @@ def takes_backup(taker: BackupTaker, plan: Plan, planned: Collection[str] | None
     `planned` are the names of a run's steps that is resumed: it keeps what it began with.
     """
     if planned is not None:
-        return NAME in planned
+        return BACKUP in planned
     return bool(taker.settings.recipients) and plan.target.minors_after(plan.current) != 0
 
 
@@ -31,7 +28,7 @@ class BackupStep:
     """Takes a backup. A run that is interrupted in it takes another one."""
 
     taker: BackupTaker
-    name: str = NAME
+    name: str = BACKUP
 
     def summary(self) -> str:
         return f"an encrypted backup into {self.taker.settings.folder}"

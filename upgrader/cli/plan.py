@@ -86,7 +86,7 @@ def plan(
     checked = plan_upgrade(folder, target) if out is None else save_plan(folder, target, out)
     _print(checked.document, output, diff=diff)
     checked.refuse_if_blocked()
-    if detailed and any(step.action != "unchanged" for hop in checked.document.hops for step in hop.steps):
+    if detailed and any(step.to_do for hop in checked.document.hops for step in hop.steps):
         context.exit(CHANGES)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from upgrader.config.values_file import load_values
 from upgrader.config.yaml_document import Document, KeyPath, read_mapping, shown
 from upgrader.errors import ConfigError
 from upgrader.model.availability import Limits
+from upgrader.model.own_steps import OWN_STEPS
 from upgrader.model.settings import (
     BUILT_IN_CHARTS,
     AvailabilitySettings,
@@ -109,8 +110,9 @@ def read_folder(
     kubeconfig = overrides.kubeconfig or Path(environ.get("UPGRADER_KUBECONFIG") or folder / file.cluster.kubeconfig)
     policy = GatePolicy(file.gates.consecutive, file.gates.interval, file.gates.deadline)
     limits = Limits(file.availability.max_failed, file.availability.max_gap)
+    nodes = nodes_settings(file.nodes, folder) if file.nodes else None
     pipeline = _Pipeline(folder, document, _Defaults(policy, limits), guard)
-    pipeline.read(valid.steps)
+    pipeline.read(valid.steps, OWN_STEPS | ({pool.step for pool in nodes.pools} if nodes else set()))
     refused = tuple(severity_problems(document, file.checks.severities))
     settings = Settings(
         folder=folder,
@@ -143,7 +145,7 @@ def read_folder(
         # With one that is refused, none counts: it may be that of the refusal itself.
         severities={} if refused else dict(file.checks.severities),
         pipeline=tuple(pipeline.steps),
-        nodes=nodes_settings(file.nodes, folder) if file.nodes else None,
+        nodes=nodes,
     )
     return Reading(settings, (*valid.problems, *refused, *pipeline.problems), valid.cluster_valid)
 
@@ -174,13 +176,16 @@ class _Pipeline:
     steps: list[StepSettings] = field(default_factory=list)
     problems: list[ConfigError] = field(default_factory=list)
 
-    def read(self, sections: Mapping[KeyPath, ReleaseSection | PlaybookSection]) -> None:
-        """The steps, by where the file has them."""
+    def read(self, sections: Mapping[KeyPath, ReleaseSection | PlaybookSection], taken: Collection[str]) -> None:
+        """The steps, by where the file has them; `taken` are the names of steps that a run has beside them."""
         for where, item in sections.items():
             known = len(self.problems)
             step = self._release(where, item) if isinstance(item, ReleaseSection) else self._playbook(where, item)
             if any(step.name == other.name for other in self.steps):
                 self.problems.append(self.document.error(where, f"the pipeline has two steps named '{step.name}'"))
+            elif step.name in taken:
+                text = f"a run has a step of its own named '{step.name}'"
+                self.problems.append(self.document.error(where, text, remedy="Give the release or file another name."))
             if len(self.problems) == known:
                 self.steps.append(step)
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from upgrader.model.outcome import Verdict, VerdictKind, broken, holds, pending
+from upgrader.model.own_steps import BAKE
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Gate, GateRun, Pipeline, PipelineStep
 from upgrader.ports import Clock
 
-__all__ = ["BAKE", "BakeGate", "baked_together"]
+__all__ = ["BakeGate", "baked_together"]
 
-BAKE = "bake all gates"
 """The name of the step; no release can have it."""
 _INTERVAL_SECONDS = 5.0
 

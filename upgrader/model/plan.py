@@ -17,6 +17,7 @@ __all__ = [
     "Action",
     "NodeChange",
     "ObjectChange",
+    "OwnStep",
     "Plan",
     "PlannedNodes",
     "PlannedPlaybook",
@@ -126,14 +127,33 @@ PlannedStep = PlannedRelease | PlannedPlaybook | PlannedNodes
 
 
 @dataclass(frozen=True)
+class OwnStep:
+    """A step that a run has beside those of upgrader.yaml: it prepares them, frees a release for them, or bakes."""
+
+    name: str
+    kind: Literal["preparation", "free", "bake"]
+    summary: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything that `run` will do, in order."""
 
     current: KubernetesVersion
     target: KubernetesVersion
     steps: tuple[PlannedStep, ...]
+    """Those of upgrader.yaml."""
     emulated: Minor | None = None
     """The older minor that the components emulate afterwards; None: their own."""
+    before: tuple[OwnStep, ...] = ()
+    """The run's own steps that come before `steps`."""
+    after: tuple[OwnStep, ...] = ()
+    """Those that come after `steps`."""
+
+    @property
+    def every_step(self) -> tuple[PlannedStep | OwnStep, ...]:
+        """Each step of the run, in its order."""
+        return (*self.before, *self.steps, *self.after)
 
     @property
     def digest(self) -> str:
@@ -142,7 +162,7 @@ class Plan:
         But for the values of secrets: whoever reads the digest could try guesses.
         """
         parts = [str(self.current), str(self.target)]
-        for step in self.steps:
+        for step in self.every_step:
             parts.append(step.name)
             if isinstance(step, PlannedNodes):
                 parts += map(str, step.nodes)

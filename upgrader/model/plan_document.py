@@ -10,7 +10,16 @@ from typing import Literal, Self
 from upgrader.model.emulation import minor_of, minor_text
 from upgrader.model.finding import Finding
 from upgrader.model.images import ImageChange, image_changes
-from upgrader.model.plan import Action, NodeChange, ObjectChange, Plan, PlannedNodes, PlannedPlaybook, PlannedStep
+from upgrader.model.plan import (
+    Action,
+    NodeChange,
+    ObjectChange,
+    OwnStep,
+    Plan,
+    PlannedNodes,
+    PlannedPlaybook,
+    PlannedStep,
+)
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
@@ -24,7 +33,7 @@ __all__ = [
     "Undo",
 ]
 
-FORMAT_VERSION: Literal["1.2"] = "1.2"
+FORMAT_VERSION: Literal["1.3"] = "1.3"
 """Of the JSON: the second number goes up when fields are added, the first when a reader would misunderstand them."""
 
 
@@ -38,8 +47,10 @@ class Undo:
     playbook: str | None = None
 
     @classmethod
-    def of(cls, step: PlannedStep) -> Undo:
-        """How a planned step is rolled back."""
+    def of(cls, step: PlannedStep | OwnStep) -> Undo:
+        """How a step is rolled back."""
+        if isinstance(step, OwnStep):
+            return cls("not-needed")
         if isinstance(step, PlannedPlaybook):
             return cls("playbook", playbook=step.undo.name) if step.undo else cls("none")
         if step.action == "unchanged":
@@ -89,12 +100,15 @@ class HostChanges:
 class StepDocument:
     """One step of a run. `usual_seconds` is its median in earlier runs of this folder; null where there are none.
 
+    A `preparation` changes nothing that runs (a backup, the images on their nodes); `free` rolls a release back that an
+    interrupted Helm left pending; a `bake` holds all gates for a while.
+
     `hosts` is what a playbook would change, `nodes` which nodes of a pool are upgraded; null for other kinds.
     """
 
     name: str
-    kind: Literal["release", "playbook", "nodes"]
-    action: Action | Literal["playbook"]
+    kind: Literal["release", "playbook", "nodes", "preparation", "free", "bake"]
+    action: Action | Literal["playbook", "prepare", "free", "bake"]
     summary: str
     undo: Undo
     usual_seconds: float | None
@@ -104,9 +118,14 @@ class StepDocument:
     nodes: tuple[NodeChange, ...] | None = None
 
     @classmethod
-    def of(cls, step: PlannedStep, usual_seconds: float | None, hosts: HostChanges | None = None) -> StepDocument:
-        """How a planned step is shown. A playbook is named without its folder; an unchanged step takes no time."""
+    def of(
+        cls, step: PlannedStep | OwnStep, usual_seconds: float | None, hosts: HostChanges | None = None
+    ) -> StepDocument:
+        """How a step is shown. A playbook is named without its folder; an unchanged step takes no time."""
         undo = Undo.of(step)
+        if isinstance(step, OwnStep):
+            action = step.kind if step.kind != "preparation" else "prepare"
+            return cls(step.name, step.kind, action, step.summary, undo, usual_seconds, (), ())
         if isinstance(step, PlannedPlaybook):
             return cls(step.name, "playbook", step.action, step.playbook.name, undo, usual_seconds, (), (), hosts)
         seconds = usual_seconds if step.action != "unchanged" else None
@@ -114,6 +133,11 @@ class StepDocument:
             return cls(step.name, "nodes", step.action, step.summary, undo, seconds, (), (), nodes=step.nodes)
         images = image_changes(step.before, step.after)
         return cls(step.name, "release", step.action, step.summary, undo, seconds, images, step.changes)
+
+    @property
+    def to_do(self) -> bool:
+        """Whether it changes something that runs."""
+        return self.action not in ("unchanged", "prepare", "bake")
 
 
 @dataclass(frozen=True)
@@ -178,7 +202,7 @@ class HopDocument:
         """How a plan is shown; `usual` has the seconds that steps took before, `hosts` what playbooks would change, by
         the steps' names.
         """
-        steps = tuple(StepDocument.of(step, usual.get(step.name), hosts.get(step.name)) for step in plan.steps)
+        steps = tuple(StepDocument.of(step, usual.get(step.name), hosts.get(step.name)) for step in plan.every_step)
         return cls(
             plan.current,
             plan.target,
@@ -197,7 +221,7 @@ class PlanDocument(HopDocument):
 
     ahead: tuple[HopDocument, ...] = ()
     """As far as they are known now: each is planned and checked again when it begins."""
-    format_version: Literal["1.2"] = FORMAT_VERSION
+    format_version: Literal["1.3"] = FORMAT_VERSION
     offline: Literal[False] = False
 
     @property

@@ -11,6 +11,7 @@ from upgrader.errors import HostError, StepFailed, UsageError
 from upgrader.model.bundle_index import BundledImages, BundleIndex
 from upgrader.model.cluster import Host
 from upgrader.model.image_name import full_name
+from upgrader.model.own_steps import BUNDLE
 from upgrader.model.planned_images import PlannedPods
 from upgrader.model.release import RestorePoint
 from upgrader.model.settings import ImageSettings
@@ -45,7 +46,7 @@ class ImportImagesStep:
     nodes: tuple[Host, ...]
     settings: ImageSettings
 
-    NAME = "bundle"
+    NAME = BUNDLE
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from upgrader.errors import ApiError, StepFailed
 from upgrader.model.first_few import first_few
+from upgrader.model.own_steps import IMAGES
 from upgrader.model.plan import Plan
 from upgrader.model.planned_images import PlannedPods, planned_pods
 from upgrader.model.release import RestorePoint
@@ -39,7 +40,7 @@ class PullImagesStep:
     clock: Clock
     settings: ImageSettings
 
-    NAME = "images"
+    NAME = IMAGES
 
     @classmethod
     def of(cls, plan: Plan, kube: Kube, clock: Clock, settings: ImageSettings) -> PullImagesStep | None:

@@ -21,6 +21,9 @@ _ACTIONS = {
     "upgrade": ("~ upgrade", "yellow"),
     "unchanged": ("= unchanged", "dim"),
     "playbook": ("> playbook", "cyan"),
+    "prepare": ("> prepare", "cyan"),
+    "free": ("~ free", "yellow"),
+    "bake": ("> bake", "cyan"),
 }
 _CHANGES = {"added": ("+", "green"), "changed": ("~", "yellow"), "removed": ("-", "red")}
 

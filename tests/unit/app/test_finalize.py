@@ -24,11 +24,11 @@ from upgrader.app.upgrade import propose_upgrade
 from upgrader.app.wiring import Session
 from upgrader.engine.locks.fence import Fence
 from upgrader.errors import HelmError, Inhibited, UsageError
-from upgrader.gates.bake_gate import BAKE
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.outcome import Verdict, broken
+from upgrader.model.own_steps import BAKE
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import (

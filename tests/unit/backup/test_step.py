@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.backup.test_take import Lab
-from upgrader.backup.step import NAME, BackupStep, takes_backup
+from upgrader.backup.step import BackupStep, takes_backup
+from upgrader.model.own_steps import BACKUP
 from upgrader.model.plan import Plan
 from upgrader.model.settings import BackupSettings
 from upgrader.model.version import KubernetesVersion
@@ -31,7 +32,7 @@ def test_without_recipients_there_is_none(tmp_path: Path) -> None:
 def test_a_resumed_run_has_the_steps_that_it_began_with(tmp_path: Path) -> None:
     """Whatever upgrader.yaml says now."""
     taker = Lab(tmp_path).taker
-    assert takes_backup(taker, Plan(OLD, NEW, ()), [NAME, "kube-apiserver"])
+    assert takes_backup(taker, Plan(OLD, NEW, ()), [BACKUP, "kube-apiserver"])
     assert not takes_backup(taker, Plan(OLD, NEW, ()), ["kube-apiserver"])
 
 

@@ -192,6 +192,7 @@ def test_values_may_have_numbers_as_keys(folder: Path) -> None:
             MINIMAL + "pipeline:\n  - release: kubernetes\n  - release: kubernetes\n",
             "4: the pipeline has two steps named 'kubernetes'",
         ),
+        (MINIMAL + "pipeline:\n  - {release: images, chart: .}\n", "3: a run has a step of its own named 'images'"),
         (
             MINIMAL + "pipeline:\n  - release: kubernetes\n    gates:\n      - daemonset: dns\n",
             "5: 'pipeline.gates.daemonset': 'dns' does not name a workload; write it as NAMESPACE/NAME",

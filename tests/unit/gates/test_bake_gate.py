@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from testkit.fakes.clock import FakeClock
-from upgrader.gates.bake_gate import BAKE, BakeGate, baked_together
+from upgrader.gates.bake_gate import BakeGate, baked_together
 from upgrader.model.outcome import Verdict, VerdictKind, broken, holds, pending, unknown
+from upgrader.model.own_steps import BAKE
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
 from upgrader.steps.bake import BakeStep

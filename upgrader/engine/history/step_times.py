@@ -11,7 +11,7 @@ __all__ = ["usual_seconds"]
 
 
 def usual_seconds(runs: Iterable[RunState]) -> dict[str, float]:
-    """The median of each step's duration, gates included, in the upgrades where it changed something and passed.
+    """The median of each step's duration, gates included, in the upgrades where it did something and passed.
 
     By the step's name; one that never did is not in it. Rolled back afterwards or not, it took that long.
     """
@@ -24,5 +24,5 @@ def usual_seconds(runs: Iterable[RunState]) -> dict[str, float]:
 
 
 def _passed(step: StepState) -> bool:
-    """Whether it changed something (a step that only has its gates checked has no restore point) and did not fail."""
-    return step.restore_point is not None and step.seconds > 0 and not step.reason
+    """Whether it did something (a step that only has its gates checked has no restore point) and did not fail."""
+    return (step.restore_point is not None or step.prepares) and step.seconds > 0 and not step.reason

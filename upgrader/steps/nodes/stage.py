@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from upgrader.model.own_steps import STAGE_NODES
 from upgrader.model.release import RestorePoint
 from upgrader.steps.nodes.node_playbooks import NodePlaybooks
 
@@ -17,7 +18,7 @@ class StageNodesStep:
 
     playbooks: NodePlaybooks
     nodes: Sequence[str]
-    name: str = "stage-nodes"
+    name: str = STAGE_NODES
 
     def summary(self) -> str:
         count = len(self.nodes)

@@ -1,0 +1,13 @@
+"""The names of the steps that a run has beside those of upgrader.yaml; those of pools of nodes are `NodePool.step`."""
+
+from __future__ import annotations
+
+__all__ = ["BACKUP", "BAKE", "BUNDLE", "IMAGES", "OWN_STEPS", "STAGE_NODES"]
+
+BACKUP = "etcd backup"
+BUNDLE = "bundle"
+IMAGES = "images"
+STAGE_NODES = "stage-nodes"
+BAKE = "bake all gates"
+
+OWN_STEPS = frozenset({BACKUP, BUNDLE, IMAGES, STAGE_NODES, BAKE})
