@@ -11,7 +11,9 @@ from upgrader.model.check_ids import READ_BY_CHECKS_ONLY, SKIPPABLE
 
 __all__ = ["described_findings", "render"]
 
-_CHECKS = Path(__file__).parents[1] / "upgrader" / "preflight"
+_UPGRADER = Path(__file__).parents[1] / "upgrader"
+_CHECKS = (*sorted((_UPGRADER / "preflight").glob("*.py")), _UPGRADER / "trial" / "findings.py")
+_HEADINGS = {"findings": "Binaries"}
 _HEAD = """\
 # Checks
 
@@ -23,6 +25,8 @@ so does `unknown`, as what could not be checked is not known to be healthy. A ch
 
 Where a check lacks a right that only checks need, it is the warning `FAMILY.forbidden`, which names the right. That can
 be so for {forbidden}.
+
+Only a run's step `flags and files` finds `binaries`, and `check --try-binaries`: that needs short-lived pods.
 
 `check --offline` reads the cluster's folder alone: the sections Folder charts, Folder files and Helm client, the target
 itself, and what `removed-apis` finds in the planned releases. All other questions it lists as not asked.
@@ -52,16 +56,12 @@ def render() -> str:
         ", ".join(f"`{each}`" for each in sorted(every)) for every in (SKIPPABLE, READ_BY_CHECKS_ONLY)
     )
     head = _HEAD.format(skippable=skippable, forbidden=forbidden)
-    return "\n".join([head, *(section for path in sorted(_CHECKS.glob("*.py")) for section in _section(path))])
+    return "\n".join([head, *(section for path in _CHECKS for section in _section(path))])
 
 
 def described_findings() -> dict[str, str]:
     """Each id in the code, and the severities that its check gives it (`error or warning`)."""
-    return {
-        finding.id: finding.severity
-        for path in sorted(_CHECKS.glob("*.py"))
-        for finding in _findings(ast.parse(path.read_text()))
-    }
+    return {finding.id: finding.severity for path in _CHECKS for finding in _findings(ast.parse(path.read_text()))}
 
 
 def _section(path: Path) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _section(path: Path) -> Iterator[str]:
     if not found:
         return
     docstring = (ast.get_docstring(tree) or "").partition("\n\n")[0].replace("\n", " ")
-    yield f"## {_heading(path.stem)}\n\n{docstring}\n"
+    yield f"## {_HEADINGS.get(path.stem) or _heading(path.stem)}\n\n{docstring}\n"
     yield "| id | severity | finding | remedy |\n|---|---|---|---|"
     for finding in found:
         cells = (f"`{finding.id}`", finding.severity, finding.title, finding.remedy)

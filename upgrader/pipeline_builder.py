@@ -21,6 +21,7 @@ from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.planner import IntendedStep, plan_run
 from upgrader.ports import Tools
+from upgrader.preflight.skipping import NO_SKIPS, Skips
 from upgrader.preparing_steps import PreparingSteps
 from upgrader.step_builder import StepBuilder
 from upgrader.steps.bake import BakeStep
@@ -72,15 +73,23 @@ class PipelineBuilder:
         return Pipeline((*staged, *freed, *_gates_behind_the_first_change(steps)))
 
     def upgrade(
-        self, plan: Plan, planned: Collection[str] | None = None, bundle: ImageSource | None = None
+        self,
+        plan: Plan,
+        planned: Collection[str] | None = None,
+        bundle: ImageSource | None = None,
+        skips: Skips = NO_SKIPS,
     ) -> Pipeline:
         """The same, behind the steps that prepare it, and with its bake.
 
         `bundle` is where images come from that a node lacks. `planned` are the names of a run's steps that is resumed:
-        it keeps those that prepare it, whatever the settings say now.
+        it keeps those that prepare it, whatever the settings say now. `skips` are what the run is to start in spite of.
         """
-        preparing = PreparingSteps(self.settings, self.cluster, self.tools, self.backup_taker)
-        return Pipeline((*preparing.of(plan, planned, bundle), *self.with_bake(self.forward(plan)).steps))
+        return Pipeline((*self.preparing.of(plan, planned, bundle, skips), *self.with_bake(self.forward(plan)).steps))
+
+    @property
+    def preparing(self) -> PreparingSteps:
+        """Builds the steps before the first change."""
+        return PreparingSteps(self.settings, self.cluster, self.tools, self.backup_taker)
 
     def with_bake(self, pipeline: Pipeline) -> Pipeline:
         """The pipeline with a bake at its end, where the settings want one and something changes."""

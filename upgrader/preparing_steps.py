@@ -1,4 +1,7 @@
-"""The steps that come before all others: a backup, and the images on their nodes. They change nothing that runs."""
+"""The steps that come before all others: a backup, the images on their nodes, programs that read their flags.
+
+They change nothing that runs.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,12 @@ from upgrader.model.plan import Plan
 from upgrader.model.settings import Settings
 from upgrader.pipeline import PipelineStep, Step
 from upgrader.ports import Tools
+from upgrader.preflight.skipping import Skips
 from upgrader.steps.import_images import ImageSource, ImportImagesStep
 from upgrader.steps.pull_images import PullImagesStep
 from upgrader.steps.verify import VerifyStep
+from upgrader.trial.step import TrialStep
+from upgrader.trial.trial import Trial
 
 __all__ = ["PreparingSteps"]
 
@@ -29,12 +35,27 @@ class PreparingSteps:
     backup_taker: BackupTaker | None
     """None where a minor upgrade begins without a backup."""
 
-    def of(self, plan: Plan, planned: Collection[str] | None, bundle: ImageSource | None) -> Iterator[PipelineStep]:
+    def of(
+        self, plan: Plan, planned: Collection[str] | None, bundle: ImageSource | None, skips: Skips
+    ) -> Iterator[PipelineStep]:
         """Those of a plan. `planned` are the names of a run's steps that is resumed: it keeps those that it began with,
         whatever the settings say now.
         """
         if self.backup_taker is not None and takes_backup(self.backup_taker, plan, planned):
             yield _preparing(BackupStep(self.backup_taker))
+        yield from self._images(plan, planned, bundle)
+        trial = self.trial(plan, skips)
+        if trial is not None and (planned is None or trial.name in planned):
+            yield _preparing(trial)
+
+    def trial(self, plan: Plan, skips: Skips) -> TrialStep | None:
+        """The step that has what the plan starts anew read its flags and files; None where that is nothing."""
+        trial = Trial(self.tools.kube, self.tools.clock, self.cluster.controllers)
+        return TrialStep.of(plan, trial, self.settings.severities, skips)
+
+    def _images(
+        self, plan: Plan, planned: Collection[str] | None, bundle: ImageSource | None
+    ) -> Iterator[PipelineStep]:
         images = PullImagesStep.of(plan, self.tools.kube, self.tools.clock, self.settings.images)
         if images is None:
             return

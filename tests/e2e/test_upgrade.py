@@ -33,11 +33,11 @@ def test_report_of_an_upgrade(upgraded_cluster: LabCluster) -> None:
     """The run's report has its outcome, each step with its gates, and what the API's clients saw."""
     report = upgraded_cluster.report()
     assert report["outcome"] == "succeeded"
-    assert [step["name"] for step in report["steps"]] == ["images", *RELEASES]
+    assert [step["name"] for step in report["steps"]] == ["images", "flags and files", *RELEASES]
     assert {step["outcome"] for step in report["steps"]} == {"passed"}
     # The checkpointer doesn't change: its gates are checked after kube-apiserver, the first release that does.
-    assert [bool(step["gates"]) for step in report["steps"]] == [False, False, True, True]
-    held = {gate["name"] for gate in report["steps"][2]["gates"]}
+    assert [bool(step["gates"]) for step in report["steps"]] == [False, False, False, True, True]
+    held = {gate["name"] for gate in report["steps"][3]["gates"]}
     assert {"checkpoint", "apiserver", "critical-pods"} <= held
     assert report["availability"]["requests"] > 100
     assert report["availability"]["failed"] == 0, report["availability"]

@@ -10,5 +10,5 @@ from testkit.lab_cluster import LabCluster
 
 @pytest.mark.parametrize("name", ["no number", "no such image"])
 def test_bad_change_is_rolled_back(cluster: LabCluster, name: str) -> None:
-    """No check before the run reads files, flags or images, so each of them fails in its step, and is undone."""
+    """Each fails in its step, and is undone. What would have been refused before that is run in spite of it."""
     assert_rolled_back(cluster, BAD_CHANGES[name])

@@ -29,7 +29,15 @@ from upgrader.planner import left_behind
 from upgrader.preflight.all_checks import inhibits
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 
-__all__ = ["CheckedPlan", "ProposedUpgrade", "check_upgrade", "plan_upgrade", "propose_upgrade", "save_plan"]
+__all__ = [
+    "CheckedPlan",
+    "PlannedUpgrade",
+    "ProposedUpgrade",
+    "check_upgrade",
+    "plan_upgrade",
+    "propose_upgrade",
+    "save_plan",
+]
 
 
 @dataclass(frozen=True)
@@ -91,13 +99,15 @@ class ProposedUpgrade:
     """What a saved plan is bound to, where this is one."""
     bundle: Bundle | None = None
     """Where images come from that a node lacks."""
+    skips: Skips = NO_SKIPS
+    """What the run is started in spite of, also where only its own steps find it."""
 
     def execute(self) -> FinishedRun:
         """Run it to its end. Raises Inhibited where a check forbids it."""
         plan, session = self.checked.plan, self.session
         self.checked.refuse_if_blocked()
         health_before = session.read_health_before()
-        pipeline = session.builder.since(health_before).upgrade(plan, bundle=self.bundle)
+        pipeline = session.builder.since(health_before).upgrade(plan, bundle=self.bundle, skips=self.skips)
         if self.bound is not None:
             pipeline = pipeline.each_if(self.bound.refuse_changes)
         return execute_run(
@@ -116,7 +126,7 @@ class ProposedUpgrade:
 def check_upgrade(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedPlan:
     """What the checks find. Changes nothing. `target` None means the file's."""
     with open_session(folder, target) as session:
-        return _Planned.of(session, None).checked(skips)
+        return PlannedUpgrade.of(session, None).checked(skips)
 
 
 def plan_upgrade(folder: Path, target: KubernetesVersion | None) -> CheckedPlan:
@@ -125,7 +135,7 @@ def plan_upgrade(folder: Path, target: KubernetesVersion | None) -> CheckedPlan:
     Raises UsageError for a bundle whose checksums are wrong.
     """
     with open_session(folder, target) as session, session.bundle() as bundle:
-        planned = _Planned.of(session, bundle)
+        planned = PlannedUpgrade.of(session, bundle)
         return _asked(planned.session, planned.checked(NO_SKIPS))
 
 
@@ -135,7 +145,7 @@ def save_plan(folder: Path, target: KubernetesVersion | None, path: Path) -> Che
     Raises UsageError where the file can't be written, and for a target that is several minors ahead.
     """
     with open_session(folder, target) as opened, opened.bundle() as bundle:
-        planned = _Planned.of(opened, bundle)
+        planned = PlannedUpgrade.of(opened, bundle)
         session, plan = planned.session, planned.plan
         if planned.later:
             raise UsageError(
@@ -183,13 +193,13 @@ def propose_upgrade(
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
         _mention_interrupted(folder, front_end)
-        planned = _Planned.of(session, bundle, most)
+        planned = PlannedUpgrade.of(session, bundle, most)
         bound = saved.bind_again(planned.session, planned.observed, planned.plan, bundle) if saved is not None else None
-        yield ProposedUpgrade(planned.checked(skips), planned.session, front_end, held, bound, bundle)
+        yield ProposedUpgrade(planned.checked(skips), planned.session, front_end, held, bound, bundle, skips)
 
 
 @dataclass(frozen=True)
-class _Planned:
+class PlannedUpgrade:
     """The plan of the first hop to the session's target, made from the cluster as it is; `later` are the other hops."""
 
     session: Session
@@ -200,7 +210,7 @@ class _Planned:
     bundle: Bundle | None
 
     @classmethod
-    def of(cls, session: Session, bundle: Bundle | None, most: int | None = None) -> _Planned:
+    def of(cls, session: Session, bundle: Bundle | None, most: int | None = None) -> PlannedUpgrade:
         observed, settings = session.observe(), session.settings
         path = upgrade_path(observed.server, settings.target, settings.through, most)
         ahead = settings.target.minors_after(observed.server) > 0

@@ -13,8 +13,10 @@ import click
 import yaml
 
 from upgrader.app.offline_check import CheckedFolder, check_offline
+from upgrader.app.tried_check import check_and_try
 from upgrader.app.upgrade import CheckedPlan, check_upgrade
-from upgrader.cli.command_line import REASON, SKIP, TARGET, mention_needless
+from upgrader.cli.command_line import FRONT_END, REASON, SKIP, TARGET, mention_needless
+from upgrader.errors import UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.plan import Plan
 from upgrader.model.version import KubernetesVersion
@@ -43,6 +45,11 @@ Output = Literal["table", "json", "yaml"]
     is_flag=True,
     help="Check only the folder, and run nothing of it: no credentials are needed, so it is safe for merge requests.",
 )
+@click.option(
+    "--try-binaries",
+    is_flag=True,
+    help="Have the planned components read their flags and files, too, in short-lived pods on the controllers.",
+)
 @SKIP
 @REASON
 @click.pass_obj
@@ -51,6 +58,7 @@ def check(
     target: KubernetesVersion | None,
     output: Output,
     offline: bool,
+    try_binaries: bool,
     skipped: tuple[str, ...],
     reason: str | None,
 ) -> None:
@@ -59,11 +67,22 @@ def check(
     These are the checks that `upgrader run` begins with, and every one is made, whatever the others find. Each finding
     has an id, which docs/reference/checks.md explains. Exits with 3 when a check blocks the run.
 
+    With --try-binaries, it does what a run's step "flags and files" does, too: it creates pods, which pull an image
+    that their controller lacks, and deletes them. It holds the cluster's lock meanwhile.
+
     With --offline, nothing is asked of a cluster, and the report ends with what was not asked. Exits with 3 when the
     folder is wrong, or something in it can't be judged.
     """
+    if offline and try_binaries:
+        raise UsageError("--try-binaries needs a cluster, and --offline asks none", remedy="Leave one of them out.")
     skips = Skips.of(skipped, reason)
-    checked = check_offline(folder, target, skips) if offline else check_upgrade(folder, target, skips)
+    checked: CheckedFolder | CheckedPlan
+    if offline:
+        checked = check_offline(folder, target, skips)
+    elif try_binaries:
+        checked = check_and_try(folder, target, FRONT_END, skips)
+    else:
+        checked = check_upgrade(folder, target, skips)
     mention_needless(skips, checked.findings if isinstance(checked, CheckedFolder) else checked.all_findings)
     if output == "json":
         click.echo(json.dumps(_described(checked), indent=2))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from upgrader.model.finding import Severity
 
-__all__ = ["READ_BY_CHECKS_ONLY", "SKIPPABLE", "WORST_SEVERITY", "may_be_overruled"]
+__all__ = ["FOUND_BY_A_RUN", "READ_BY_CHECKS_ONLY", "SKIPPABLE", "WORST_SEVERITY", "may_be_overruled"]
 
 SKIPPABLE = frozenset(
     {
@@ -14,6 +14,7 @@ SKIPPABLE = frozenset(
         "apis",
         "autoscalers",
         "backup",
+        "binaries",
         "certificates",
         "clocks",
         "components",
@@ -43,6 +44,9 @@ SKIPPABLE = frozenset(
 """The families, the part of an id before its point, that may be skipped. Without the others no run gets far, or none
 finds a way back.
 """
+
+FOUND_BY_A_RUN = frozenset({"binaries"})
+"""The families that a run's own step finds, as they need pods: no check before it has them."""
 
 READ_BY_CHECKS_ONLY = frozenset(
     {
@@ -88,6 +92,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "apis.unavailable": "warning",
     "autoscalers.reset": "warning",
     "backup.none": "warning",
+    "binaries.refused": "error",
     "certificates.expired": "error",
     "certificates.expiring": "warning",
     "certificates.not-yet-valid": "error",

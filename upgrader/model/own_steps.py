@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["BACKUP", "BAKE", "BUNDLE", "IMAGES", "OWN_STEPS", "STAGE_NODES"]
+__all__ = ["BACKUP", "BAKE", "BUNDLE", "IMAGES", "OWN_STEPS", "STAGE_NODES", "TRIAL"]
 
 BACKUP = "etcd backup"
 BUNDLE = "bundle"
 IMAGES = "images"
+TRIAL = "flags and files"
 STAGE_NODES = "stage-nodes"
 BAKE = "bake all gates"
 
-OWN_STEPS = frozenset({BACKUP, BUNDLE, IMAGES, STAGE_NODES, BAKE})
+OWN_STEPS = frozenset({BACKUP, BUNDLE, IMAGES, TRIAL, STAGE_NODES, BAKE})

@@ -12,6 +12,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.plan import PlannedNodes
 from upgrader.ports import Kind
 from upgrader.preflight.context import SYSTEM, PreflightContext
+from upgrader.preflight.planned_commands import planned_commands
 
 __all__ = ["check_access", "missing_right"]
 
@@ -64,8 +65,8 @@ _NEEDED = (
 )
 
 
-_OF_IMAGES = tuple(_Right(verb, "pods", why="the step images") for verb in ("create", "delete"))
-"""Only where the nodes pull images first."""
+_OF_PODS = tuple(_Right(verb, "pods", why="the steps before anything changes") for verb in ("create", "delete"))
+"""Only where the nodes pull images first, or components read their flags."""
 
 _OF_NODES = (
     _Right("patch", "nodes", namespace="", why="cordons"),
@@ -80,8 +81,8 @@ def check_access(context: PreflightContext) -> Iterator[Finding]:
     """Ask the API server itself; whoever may do everything is asked one question."""
     if _allowed(context, _EVERYTHING):
         return
-    images = _OF_IMAGES if context.pulls_images else ()
-    needed = (*_NEEDED, *images, *(_OF_NODES if _upgrades_nodes(context) else ()))
+    pods = _OF_PODS if context.pulls_images or any(planned_commands(context)) else ()
+    needed = (*_NEEDED, *pods, *(_OF_NODES if _upgrades_nodes(context) else ()))
     missing = [right for right in needed if not _allowed(context, right)]
     if missing:
         reasons = ", ".join(dict.fromkeys(right.why for right in missing))

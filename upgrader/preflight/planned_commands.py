@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import PurePosixPath
 from typing import Any
@@ -14,7 +15,7 @@ from upgrader.model.plan import PlannedRelease
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.context import COMPONENTS, PreflightContext
 
-__all__ = ["GivenFlag", "PlannedCommand", "given_flags", "planned_commands"]
+__all__ = ["GivenFlag", "PlannedCommand", "commands_of", "given_flags", "planned_commands"]
 
 _PROGRAMS = (*COMPONENTS, "kube-proxy")
 _WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet")
@@ -43,8 +44,17 @@ class PlannedCommand:
     component: str
     version: KubernetesVersion
     """Of its image, where the image is Kubernetes' own by its name and tag; else the target."""
-    flags: tuple[GivenFlag, ...] | None
-    """None where something else starts the component, such as a shell: its arguments aren't the component's."""
+    arguments: tuple[str, ...] | None
+    """The component's own; None where something else starts it, such as a shell: its arguments aren't these."""
+    found: Mapping[str, Any] = field(default_factory=dict)
+    """The container."""
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    """The spec of its pod."""
+
+    @cached_property
+    def flags(self) -> tuple[GivenFlag, ...] | None:
+        """None where its arguments aren't known."""
+        return None if self.arguments is None else tuple(given_flags(self.arguments))
 
     def __str__(self) -> str:
         return f"release {self.release.name}: {self.component} {self.version}"
@@ -63,13 +73,21 @@ def planned_commands(context: PreflightContext) -> Iterator[PlannedCommand]:
     """Each container that runs a component in what the run installs or changes."""
     for release in context.changing:
         for workload, item in objects_in(release.after).items():
-            for container in _containers(item):
-                command, arguments = _texts(container.get("command")), _texts(container.get("args"))
-                component, own = _component(str(container.get("name")), command, arguments)
-                if component:
-                    version = _version(str(container.get("image")), component) or context.target
-                    flags = None if own is None else tuple(given_flags(own))
-                    yield PlannedCommand(release, str(container.get("name")), workload, component, version, flags)
+            yield from commands_of(release, workload, item, context.target)
+
+
+def commands_of(
+    release: PlannedRelease, workload: str, item: Manifest, target: KubernetesVersion
+) -> Iterator[PlannedCommand]:
+    """Each container of a release's object, `workload`, that runs a component."""
+    pod = _pod(item)
+    for found in _containers(pod):
+        name, command, arguments = str(found.get("name")), _texts(found.get("command")), _texts(found.get("args"))
+        component, own = _component(name, command, arguments)
+        if component:
+            version = _version(str(found.get("image")), component) or target
+            passed = None if own is None else tuple(own)
+            yield PlannedCommand(release, name, workload, component, version, passed, found, pod)
 
 
 def given_flags(arguments: Sequence[str]) -> Iterator[GivenFlag]:
@@ -111,13 +129,18 @@ def _version(image: str, component: str) -> KubernetesVersion | None:
     return KubernetesVersion.parse(tag) if name == component and _RELEASE.fullmatch(tag) else None
 
 
-def _containers(item: Manifest) -> Iterator[Mapping[str, Any]]:
-    """Of a workload's pods, those that initialise them first; whatever isn't as it should be is left to the API."""
+def _pod(item: Manifest) -> Mapping[str, Any]:
+    """The spec of a workload's pods; whatever isn't as it should be is left to the API."""
     found: Any = item if item.get("kind") in _WORKLOADS else None
     for key in ("spec", "template", "spec"):
         found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Those that initialise the pod come first."""
     for key in ("initContainers", "containers"):
-        several = found.get(key) if isinstance(found, dict) else None
+        several = pod.get(key)
         yield from (each for each in several if isinstance(each, dict)) if isinstance(several, list) else ()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from upgrader.errors import UsageError
-from upgrader.model.check_ids import SKIPPABLE, may_be_overruled
+from upgrader.model.check_ids import FOUND_BY_A_RUN, SKIPPABLE, may_be_overruled
 from upgrader.model.finding import Finding
 
 __all__ = ["NO_SKIPS", "Skips"]
@@ -41,9 +41,10 @@ class Skips:
         return tuple(replace(item, skipped=self.reason) if item.id in self.ids else item for item in findings)
 
     def without_finding(self, findings: Sequence[Finding]) -> tuple[str, ...]:
-        """The ids that nothing was found for."""
+        """The ids that nothing was found for; what only a run finds may be found yet."""
         found = {item.id for item in findings}
-        return tuple(each for each in self.ids if each not in found)
+        later = (each for each in self.ids if each.partition(".")[0] in FOUND_BY_A_RUN)
+        return tuple(each for each in self.ids if each not in {*found, *later})
 
 
 NO_SKIPS = Skips()

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,19 @@ import pytest
 from testkit.fakes.recovery import FakeRecovery
 from tests.unit.engine.killing import FROM, TO, World, broken, manifest
 from tests.unit.gates.builders import add_node, add_pod, running
-from upgrader.app import execution, existing_run, upgrade
+from upgrader.app import execution, existing_run, tried_check, upgrade
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.resume import resumable_run
 from upgrader.app.rollback import run_to_roll_back
+from upgrader.app.tried_check import check_and_try
 from upgrader.app.upgrade import check_upgrade, plan_upgrade, propose_upgrade
 from upgrader.app.wiring import Session
 from upgrader.engine.journal.journal_file import JOURNAL, read_journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.engine.state.event_fold import fold
-from upgrader.errors import Inhibited, StepFailed, UsageError
+from upgrader.errors import ApiError, Inhibited, Locked, StepFailed, UsageError
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.served_groups import PRERELEASES
 from upgrader.gates.kubernetes_kinds import NODES
@@ -35,11 +37,14 @@ from upgrader.model.event import ChangedSeverity, RunStarted, SkippedCheck
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
-from upgrader.model.plan import Plan
+from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.ports import Recovery, Tools
+from upgrader.ports import Kind, Recovery, Tools
 from upgrader.preflight.skipping import Skips
+from upgrader.trial.pod import LABELS
+from upgrader.trial.programs import PlannedProgram
+from upgrader.trial.trial import Trial
 from upgrader.ui.plain_log import PlainReporter
 
 
@@ -74,6 +79,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         yield FakeSession(settings, cluster, tools, world.kube, Fence(tools.hosts, (), tools.clock))
 
     monkeypatch.setattr(upgrade, "open_session", opened)
+    monkeypatch.setattr(tried_check, "open_session", opened)
     monkeypatch.setattr(existing_run, "open_session", opened)
     monkeypatch.setattr(FakeSession, "findings", ())
     return world
@@ -237,3 +243,71 @@ def test_new_run_over_an_interrupted_one_is_mentioned(world: World, tmp_path: Pa
     with propose_upgrade(tmp_path, TO, FrontEnd(notify=notices.append), take_over=False):
         pass
     assert any(finished.folder.name in notice and "upgrader resume" in notice for notice in notices)
+
+
+REFUSED = Finding("binaries.refused", "error", "kube-apiserver refuses its flags or files", "Error: unknown flag")
+
+
+@pytest.fixture
+def component(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Release a starts a kube-scheduler, which refuses its flags."""
+    program = (
+        "kind: Deployment\nmetadata: {name: s}\nspec: {template: {spec: {containers: [{name: kube-scheduler}]}}}\n"
+    )
+    planned = FakeSession.plan
+
+    def plan(session: Session, observed: Observed, then: KubernetesVersion | None = None) -> Plan:
+        made = planned(session, observed, then)
+        steps = (replace(each, after=program) if isinstance(each, PlannedRelease) else each for each in made.steps[:1])
+        return replace(made, steps=(*steps, *made.steps[1:]))
+
+    def refuse(_: Trial, programs: tuple[PlannedProgram, ...], __: Callable[[str], None]) -> tuple[Finding, ...]:
+        assert [each.command.component for each in programs] == ["kube-scheduler"]
+        return (REFUSED,)
+
+    monkeypatch.setattr(FakeSession, "plan", plan)
+    monkeypatch.setattr(Trial, "run", refuse)
+
+
+@pytest.mark.usefixtures("component", "world")
+def test_check_may_try_the_components(tmp_path: Path) -> None:
+    """What they refuse blocks the run, as in the run itself, beside what the checks find; a skip holds for it."""
+    checked = check_and_try(tmp_path, TO, FrontEnd())
+    assert checked.findings == (REFUSED,) and checked.inhibited
+    assert not check_upgrade(tmp_path, TO).inhibited
+    assert not check_and_try(tmp_path, TO, FrontEnd(), Skips(("binaries.refused",), "known")).inhibited
+
+
+@pytest.mark.usefixtures("component")
+def test_run_ends_where_a_component_refuses(world: World, tmp_path: Path) -> None:
+    """Before its first change; one that was told to go on has the reason in its journal."""
+    finished = run(tmp_path)
+    assert isinstance(finished.error, StepFailed) and "binaries.refused" in finished.error.message
+    assert [step.name for step in finished.state.steps if step.phase == "failed"] == ["flags and files"]
+    world.clock.sleep(1)
+    with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False, skips=Skips((REFUSED.id,), "known")) as proposed:
+        finished = proposed.execute()
+    assert "binaries.refused (skipped: known)" in (finished.folder / JOURNAL).read_text()
+    assert finished.state.steps[0].phase == "passed"
+
+
+@pytest.mark.usefixtures("component", "world")
+def test_components_that_can_not_be_tried_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API that answers no more hides nothing of what the checks found; another process's run isn't disturbed."""
+
+    def fail(*_: object) -> tuple[Finding, ...]:
+        raise ApiError("no answer")
+
+    monkeypatch.setattr(Trial, "run", fail)
+    (found,) = check_and_try(tmp_path, TO, FrontEnd()).findings
+    assert (found.id, found.severity, found.diagnosis) == ("binaries.unknown", "unknown", "no answer")
+    with propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False), pytest.raises(Locked):
+        check_and_try(tmp_path, TO, FrontEnd())
+
+
+def test_check_that_has_no_component_to_try(world: World, tmp_path: Path) -> None:
+    """Nothing is created, and the checks' findings are all there are; what a killed one left is removed."""
+    pods = Kind("v1", "pods")
+    world.kube.put(pods, {"metadata": {"name": "left", "namespace": "kube-system", "labels": LABELS}})
+    assert check_and_try(tmp_path, TO, FrontEnd()).findings == ()
+    assert world.kube.get(pods, "left", "kube-system") is None

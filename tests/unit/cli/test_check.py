@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from upgrader.app.upgrade import CheckedPlan
 from upgrader.cli import check
 from upgrader.cli.main import cli
-from upgrader.errors import Inhibited
+from upgrader.errors import Inhibited, UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.plan import Plan
 from upgrader.model.version import KubernetesVersion
@@ -78,3 +78,14 @@ def test_findings_for_programs(monkeypatch: pytest.MonkeyPatch, form: str, read:
     assert (found["current"], found["target"]) == ("v1.36.3", "v1.37.1")
     assert [item["id"] for item in found["findings"]] == ["apis.unavailable", "webhooks.no-backend"]
     assert found["findings"][1]["remedy"] == "repair it"
+
+
+def test_binaries_are_tried_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only then, and never offline."""
+    plan = Plan(KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1), ())
+    refused = Finding("binaries.refused", "error", "kube-apiserver refuses its flags or files")
+    monkeypatch.setattr(check, "check_and_try", lambda *_: CheckedPlan(plan, (refused,)))
+    result = CliRunner().invoke(cli, ["check", "--try-binaries"])
+    assert "binaries.refused" in result.stdout and isinstance(result.exception, Inhibited)
+    result = CliRunner().invoke(cli, ["check", "--try-binaries", "--offline"])
+    assert isinstance(result.exception, UsageError)

@@ -49,8 +49,8 @@ def test_missing_rights_block_the_run(world: World) -> None:
 
 
 @pytest.mark.parametrize("pulls", [True, False])
-def test_pods_are_created_only_for_images(world: World, pulls: bool) -> None:
-    """Where no image is pulled, a run works as it did without that right."""
+def test_pods_are_created_only_before_a_change(world: World, pulls: bool) -> None:
+    """Where no image is pulled, and no component is started anew, a run works without that right."""
     world.kube.denied = {("create", "pods"), ("delete", "pods")}
     context = replace(world.context(), pulls_images=pulls)
     assert [found.title for found in check_access(context)] == (

@@ -19,6 +19,7 @@ from upgrader.preflight.all_checks import CHECKS
 TESTS = Path(__file__).parents[2]
 
 PROVEN: dict[str, tuple[str, ...]] = {
+    "e2e/test_trial.py::test_programs_that_refuse_are_quoted": ("binaries.refused",),
     "soak/test_checks_of_older_versions.py::test_api_without_service_cidrs": ("networks.service-room-unknown",),
     "soak/test_checks_of_older_versions.py::test_member_that_is_cut_off": ("etcd-members.behind",),
     "soak/test_checks_of_older_versions.py::test_members_of_an_older_etcd": (
@@ -177,6 +178,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
 _OF_FILES = "`check --offline` finds it: it reads the folder, and asks no cluster."
 _OF_SSH = "It needs a controller that SSH doesn't reach, or reaches otherwise."
 UNIT_TESTS_ONLY: dict[str, str] = {
+    "binaries.unknown": "It needs a kubelet that can't start a pod which the API admits.",
     **dict.fromkeys(("charts.dependency", "charts.refused", "charts.remote", "files.invalid"), _OF_FILES),
     **dict.fromkeys(("files.not-opened", "version.not-known", "version.too-old"), _OF_FILES),
     "helm.version": "It asks the Helm of this machine, and needs one before Helm 3.",

@@ -1,0 +1,45 @@
+"""`upgrader check --try-binaries`: the checks, and what needs pods."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import cluster_lock, locked_folder
+from upgrader.app.upgrade import CheckedPlan, PlannedUpgrade
+from upgrader.app.wiring import open_session
+from upgrader.errors import ApiError
+from upgrader.model.finding import Finding
+from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.skipping import NO_SKIPS, Skips
+from upgrader.trial.findings import untried
+from upgrader.trial.trial import remove_left
+
+__all__ = ["check_and_try"]
+
+
+def check_and_try(
+    folder: Path, target: KubernetesVersion | None, front_end: FrontEnd, skips: Skips = NO_SKIPS
+) -> CheckedPlan:
+    """As `check_upgrade`, and what the components of the first hop make of their flags and files.
+
+    Locks the cluster: a run's own pods would be taken for left behind. Raises Locked where another process works on it.
+    """
+    with (
+        open_session(folder, target) as opened,
+        locked_folder(folder),
+        cluster_lock(opened, front_end, take_over=False),
+    ):
+        planned = PlannedUpgrade.of(opened, None)
+        checked = planned.checked(skips)
+        step = planned.session.builder.preparing.trial(planned.plan, skips)
+        found: tuple[Finding, ...] = ()
+        try:
+            if step is None:
+                remove_left(opened.tools.kube, front_end.notify)
+            else:
+                found = step.findings(front_end.notify)
+        except ApiError as error:
+            found = (untried(error),)
+        return replace(checked, findings=(*checked.findings, *found))
