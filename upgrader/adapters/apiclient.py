@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
@@ -25,7 +26,7 @@ from upgrader.errors import ApiError, ApiUnavailable, ConfigError
 from upgrader.ports import Clock
 from upgrader.wait_and_retry import retry
 
-__all__ = ["ApiClient", "ApiRequest"]
+__all__ = ["ApiAnswer", "ApiClient", "ApiRequest"]
 
 RETRIES = 3
 """Further tries after the first, all of them within the call's deadline."""
@@ -62,12 +63,14 @@ class ApiRequest:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class ApiAnswer:
     """A complete answer; `retry_after` is in seconds, 0 where the server asks for none."""
 
     status: int
     body: bytes
     retry_after: float
+    found: dict[str, Any] | None = None
+    """The JSON object that the body is; None also where none was asked for."""
 
 
 class _Transient(Exception):
@@ -105,8 +108,8 @@ class ApiClient:
         """Close the connections."""
         self._pool.clear()
 
-    def send(self, request: ApiRequest) -> bytes:
-        """The body of a successful answer. Raises ApiUnavailable or ApiError, the latter with its `status`."""
+    def send(self, request: ApiRequest) -> ApiAnswer:
+        """A successful answer. Raises ApiUnavailable or ApiError, the latter with its `status`."""
         deadline = self._clock.monotonic() + self._timeout_seconds
         tries = count(1)
         try:
@@ -120,7 +123,7 @@ class ApiClient:
         except _Transient as error:
             raise error.problem from error.__cause__
 
-    def _try(self, request: ApiRequest, deadline: float, tries: int) -> bytes:
+    def _try(self, request: ApiRequest, deadline: float, tries: int) -> ApiAnswer:
         """One attempt; raises _Transient when another is safe."""
         try:
             answer = self._exchange(request, deadline)
@@ -134,19 +137,18 @@ class ApiClient:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unavailable(request, error, tries) from error
         if 200 <= answer.status < 300:
-            return answer.body
+            return answer
         refused = self._refused(request, answer.status, answer.body)
         # 429 means "not acted upon", so that it is safe to repeat even a write.
         if answer.status == 429 or (answer.status >= 500 and request.method == "GET"):
             raise _Transient(refused, max(_RETRY_PAUSE_SECONDS, min(answer.retry_after, _LONGEST_PAUSE_SECONDS)))
         raise refused
 
-    def _exchange(self, request: ApiRequest, deadline: float) -> _Answer:
+    def _exchange(self, request: ApiRequest, deadline: float) -> ApiAnswer:
         with self._open(request, deadline - self._clock.monotonic()) as response:
             body = b"".join(self._chunks(response, deadline))
-            if request.wants_object and response.status < 300:
-                _check_whole(body)
-            return _Answer(response.status, body, _seconds(response.headers.get("Retry-After", "")))
+            found = _object(body) if request.wants_object and response.status < 300 else None
+            return ApiAnswer(response.status, body, _seconds(response.headers.get("Retry-After", "")), found)
 
     def lines(self, request: ApiRequest, timeout_seconds: float) -> Iterator[bytes]:
         """The lines of an answer as they arrive, until the server ends it; nothing is retried."""
@@ -289,12 +291,13 @@ class _CutOff(ConnectionError):
     """A JSON object that ends too early, although the connection ended in good order."""
 
 
-def _check_whole(body: bytes) -> None:
-    """Raise _CutOff for an object that was cut off; the caller refuses what is no JSON at all."""
+def _object(body: bytes) -> dict[str, Any] | None:
+    """The JSON object that a body is, None for anything else. Raises _CutOff for an object that was cut off."""
     if not body.lstrip().startswith(b"{"):
-        return
+        return None
     try:
-        json.loads(body)
+        found: dict[str, Any] = json.loads(body)
+        return found
     except ValueError:
         raise _CutOff(f"the answer was cut off after {len(body)} bytes") from None
 

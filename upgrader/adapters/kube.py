@@ -178,7 +178,7 @@ class KubeAdapter:
         path = _path(_PODS, namespace, pod) + "/log"
         what = f"logs {namespace}/{pod} -c {container}"
         try:
-            text = self._client.send(self._request("GET", path, what, query)).decode(errors="replace")
+            text = self._client.send(self._request("GET", path, what, query)).body.decode(errors="replace")
         except ApiError as error:
             # 400: the container hasn't started yet, or has no previous instance, or isn't in the pod.
             if error.status in (400, 404):
@@ -193,7 +193,7 @@ class KubeAdapter:
         for line in self._client.lines(
             self._request("GET", _path(kind, namespace), what, query), timeout_seconds + _WATCH_GRACE_SECONDS
         ):
-            event = _parsed(line, what)
+            event = _event(line, what)
             if event.get("type") == "ERROR":
                 raise ApiError(f"the API server ended '{what}': {event.get('object', {}).get('message', event)}")
             yield event
@@ -201,10 +201,10 @@ class KubeAdapter:
     def raw(self, path: str, *, server: str = "", token: str = "") -> str:
         request = self._request("GET", path, f"get {path}", retry=not server)
         if not server and not token:
-            return self._client.send(request).decode(errors="replace")
+            return self._client.send(request).body.decode(errors="replace")
         client = self._client.at(server, token)
         try:
-            return client.send(request).decode(errors="replace")
+            return client.send(request).body.decode(errors="replace")
         finally:
             client.close()
 
@@ -232,7 +232,10 @@ class KubeAdapter:
         accept: str = "",
     ) -> dict[str, Any]:
         request = self._request(method, path, what, query, body, content_type, wants_object=True, accept=accept)
-        return _parsed(self._client.send(request), what)
+        answer = self._client.send(request)
+        if answer.found is None:
+            raise _not_kubernetes(answer.body, what)
+        return answer.found
 
     @staticmethod
     def _request(
@@ -263,18 +266,23 @@ def _what(verb: str, kind: Kind, namespace: str, name: str = "") -> str:
     return f"{verb} {kind.plural} {namespace}{'/' if namespace and name else ''}{name}".rstrip()
 
 
-def _parsed(text: bytes, what: str) -> dict[str, Any]:
-    """A JSON object; what answers 200 with anything else (a proxy's login page, say) is no Kubernetes API."""
+def _event(line: bytes, what: str) -> dict[str, Any]:
+    """One event of a watch."""
     try:
-        found = json.loads(text)
+        found = json.loads(line)
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ApiError(
-            f"'{what}' was not answered by a Kubernetes API: {text[:80]!r}",
-            remedy="Check the kubeconfig's server address and proxy-url.",
-        )
+        raise _not_kubernetes(line, what)
     return found
+
+
+def _not_kubernetes(text: bytes, what: str) -> ApiError:
+    """What answers 200 with anything but a JSON object is a proxy's login page, say."""
+    return ApiError(
+        f"'{what}' was not answered by a Kubernetes API: {text[:80]!r}",
+        remedy="Check the kubeconfig's server address and proxy-url.",
+    )
 
 
 def _name(manifest: KubeObject) -> str:
