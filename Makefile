@@ -94,7 +94,7 @@ bench-recovery: build ## Print how long the API is unreachable, by cause (REPEAT
 bench-checkpointer: build ## Print what the pod-checkpointer costs a controller on which nothing happens.
 	@$(BIN)/python -m bench.checkpointer
 
-bench-large: build ## Measure `check` on 5,000 nodes and 100,000 pods; writes docs/benchmarks/large.* (20 minutes, 12 GiB of memory).
+bench-large: build ## Measure `check` on 5,000 nodes and 100,000 pods; writes docs/benchmarks/large.* (the cluster takes 15 GiB of memory).
 	@$(BIN)/python -m bench.large
 
 reliability: build ## Let runs meet each fault at each moment and in each step; writes the tables of docs/reliability.md (two hours).

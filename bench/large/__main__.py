@@ -46,7 +46,6 @@ def main() -> int:
     figures = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "cores": os.cpu_count() or 1,
-        "load": round(os.getloadavg()[0], 1),
         "target": TARGET,
         "seconds": _SECONDS,
         "mebibytes": _MEBIBYTES,
@@ -79,6 +78,7 @@ def _check(cluster: LabCluster, log: AuditLog, what: str) -> dict[str, Any]:
         "together_mib": round(found.together_mib),
         "requests": len(ours),
         "unpaged": dict(unpaged(ours)),
+        "load": round(os.getloadavg()[0], 1),
         "findings": findings,
     }
 

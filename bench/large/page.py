@@ -11,7 +11,7 @@ _CHECK = """\
 ## `check`
 
 `upgrader check --to {target}`, as a user runs it, on a lab with one controller: first as it is, then with the objects
-of a large cluster in its etcd ({date}, {cores} cores for all of it, load average {load} at the end).
+of a large cluster in its etcd ({date}, {cores} cores for the command, the cluster, and what else runs there).
 
 {table}
 
@@ -21,8 +21,9 @@ of a large cluster in its etcd ({date}, {cores} cores for all of it, load averag
 - Objects are copies of the lab's own, written into etcd past the API server: nodes with 50 images, pods and nodes with
   their managed fields, one pod of each node in kube-system. kube-controller-manager is Ready and doesn't lead (the
   benchmark holds its Lease): it would evict the pods of nodes that send no heartbeat.
-- Limits: {seconds} s and {mebibytes} MiB.
-"""
+- Limits: {seconds:.0f} s and {mebibytes:.0f} MiB. Wall time grows with the load average, which counts the
+  machine's other work, too; CPU time hardly does.
+{remarks}"""
 
 
 def page(figures: Mapping[str, Any]) -> str:
@@ -31,10 +32,11 @@ def page(figures: Mapping[str, Any]) -> str:
     if check := figures.get("check"):
         columns = [
             "", "nodes", "pods", "ConfigMaps", "exit", "s", "CPU, s", "largest process, MiB", "together, MiB",
-            "requests", "lists without a limit",
+            "requests", "lists without a limit", "load average",
         ]  # fmt: skip
         rows = [_check_row(row) for row in check["rows"]]
-        parts.append(_CHECK.format(**{**check, "table": _table(columns, rows)}))
+        remarks = "".join(f"- {remark}\n" for remark in check.get("remarks", ()))
+        parts.append(_CHECK.format(**{**check, "table": _table(columns, rows), "remarks": remarks}))
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
@@ -42,9 +44,10 @@ def _check_row(row: Mapping[str, Any]) -> list[str]:
     lists = "; ".join(f"{count} × {what}" for what, count in row["unpaged"].items()) or "none"
     return [
         row["what"],
-        *(f"{row['objects'][kind]:,}" for kind in ("nodes", "pods", "configmaps")),
+        *(f"{row['objects'][kind]:,}" if kind in row["objects"] else "" for kind in ("nodes", "pods", "configmaps")),
         *(str(row["exit_code"]), f"{row['seconds']:.1f}", f"{row['cpu_seconds']:.1f}"),
         *(f"{row['largest_mib']:.0f}", f"{row['together_mib']:.0f}", str(row["requests"]), lists),
+        f"{row['load']:.0f}",
     ]
 
 
