@@ -20,6 +20,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
+from testkit.faults.silent_disk import silent_disk
 from tests.unit.preflight.pki import CertificateAuthority
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.host_facts import Examined, HostFacts
@@ -124,6 +125,13 @@ def test_disk_of_etcd(controllers: Controllers, options: str, megabytes: int, ex
             subprocess.run(["fallocate", "-l", f"{megabytes}M", str(place / "db")], check=True)
         found = controllers.ids(check_disks, ONE)
     assert found == [*own, *expected] or found == [*expected, *own]
+
+
+def test_disk_that_does_not_tell_its_space(controllers: Controllers) -> None:
+    """A folder is there, and the kernel can't say how much space is left in it."""
+    assert "disks.unread" not in controllers.ids(check_disks, ONE)
+    with silent_disk(controllers.folder / ONE.name / "var/lib/etcd"):
+        assert "disks.unread" in controllers.ids(check_disks, ONE)
 
 
 def test_clock_that_is_off(controllers: Controllers) -> None:

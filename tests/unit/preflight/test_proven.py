@@ -64,6 +64,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "disks.read-only",
         "disks.scarce",
     ),
+    "test_checks_of_controllers.py::test_disk_that_does_not_tell_its_space": ("disks.unread",),
     "test_checks_of_controllers.py::test_keys_of_two_controllers": ("keys.differ", "keys.other-issuer"),
     "test_checks_of_controllers.py::test_ports_of_outgoing_connections": ("ports.ephemeral",),
     "test_checks_of_credentials.py::test_certificate_that_nobody_issues": ("signing-requests.pending",),
@@ -185,7 +186,6 @@ UNIT_TESTS_ONLY: dict[str, str] = {
     **dict.fromkeys(("hosts.command", "hosts.not-root", "hosts.unreachable"), _OF_SSH),
     **dict.fromkeys(("certificates.expired", "certificates.expiring", "certificates.unknown"), _OF_SSH),
     "certificates.not-yet-valid": _OF_SSH,
-    "disks.unread": "It needs a file system that answers for its folders, and not for its space.",
 }
 """Finding → why only unit tests, with fakes, have it."""
 
