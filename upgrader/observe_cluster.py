@@ -32,7 +32,7 @@ def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec]) -> Observed
 
 
 def _versions(kube: Kube) -> tuple[ServerVersion, dict[str, KubernetesVersion], dict[str, ObservedNode]]:
-    """The API server's version, and of each node its kubelet's and the little else that is asked for."""
+    """The API server's version, and of each node that has one its kubelet's and the little else that is asked for."""
     try:
         server = ServerVersion.parse(kube.raw("/version"))
     except ValueError as error:
@@ -40,8 +40,9 @@ def _versions(kube: Kube) -> tuple[ServerVersion, dict[str, KubernetesVersion], 
         raise ApiError(f"the API server's version can't be read: {error}", remedy=remedy) from error
     kubelets, nodes = dict[str, KubernetesVersion](), dict[str, ObservedNode]()
     for node in kube.each(NODES, at_once=_AT_ONCE):
-        name = node["metadata"]["name"]
-        kubelets[name], nodes[name] = _kubelet(node), _observed_node(node)
+        if (version := _kubelet(node)) is not None:
+            name = node["metadata"]["name"]
+            kubelets[name], nodes[name] = version, _observed_node(node)
     return server, kubelets, nodes
 
 
@@ -59,12 +60,15 @@ def _observed_node(node: KubeObject) -> ObservedNode:
 
 
 def kubelet_versions(kube: Kube) -> dict[str, KubernetesVersion]:
-    """Each node's kubelet's version, by the node's name."""
-    return {node["metadata"]["name"]: _kubelet(node) for node in kube.each(NODES, at_once=_AT_ONCE)}
+    """Each node's kubelet's version, by the node's name; without nodes whose kubelets have never reported."""
+    found = ((node["metadata"]["name"], _kubelet(node)) for node in kube.each(NODES, at_once=_AT_ONCE))
+    return {name: version for name, version in found if version is not None}
 
 
-def _kubelet(node: KubeObject) -> KubernetesVersion:
-    return KubernetesVersion.parse(node["status"]["nodeInfo"]["kubeletVersion"])
+def _kubelet(node: KubeObject) -> KubernetesVersion | None:
+    """None for one that has never reported: it has no version yet, and a check finds its node."""
+    reported = ((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion")
+    return KubernetesVersion.parse(reported) if reported else None
 
 
 def observe_release(helm: Helm, spec: ReleaseSpec) -> ObservedRelease:

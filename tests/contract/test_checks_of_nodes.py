@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from testkit.fakes.helm import FakeHelm
 from testkit.lab_cluster import until
 from tests.contract.checking import (
     GROUP,
@@ -28,6 +29,7 @@ from upgrader.adapters.kube import KubeAdapter
 from upgrader.model.cluster import Host
 from upgrader.model.host_facts import Examined
 from upgrader.model.version import KubernetesVersion
+from upgrader.observe_cluster import observe
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.component_skew import check_components
 from upgrader.preflight.context import DEPLOYMENTS, MIRROR, NODES, PODS
@@ -50,6 +52,14 @@ def test_node_that_is_healthy_then_not_ready(kube: KubeAdapter, made: Make, stat
     (finding,) = [item for item in findings(kube, check_nodes) if name in item.title]
     assert (finding.id, finding.diagnosis) == ("nodes.not-ready", "PLEG is not healthy")
     status(NODES, name, "", {"conditions": None})
+    assert found(kube, check_nodes, name) == ["nodes.unknown"]
+
+
+def test_node_whose_kubelet_never_reported(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """It has no version, which stops neither the checks nor a plan: it is the finding."""
+    name = fake_node(made, status, nodeInfo=None, conditions=None)
+    observed = observe(kube, FakeHelm(), ())
+    assert name not in observed.kubelets and name not in observed.nodes
     assert found(kube, check_nodes, name) == ["nodes.unknown"]
 
 

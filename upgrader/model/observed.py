@@ -43,7 +43,10 @@ class ObservedNode:
 
 @dataclass(frozen=True)
 class Observed:
-    """The running API server's version, each node's kubelet, and the releases of the pipeline by name."""
+    """The running API server's version, each node's kubelet, and the releases of the pipeline by name.
+
+    A node whose kubelet has never reported is in neither of the mappings.
+    """
 
     server: KubernetesVersion
     kubelets: Mapping[str, KubernetesVersion]

@@ -1,0 +1,28 @@
+"""What is read of a cluster before a plan."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.kube import FakeKube
+from upgrader.model.version import KubernetesVersion
+from upgrader.observe_cluster import NODES, observe
+
+
+@pytest.mark.parametrize(
+    "status", [{}, {"nodeInfo": None}, {"nodeInfo": {"kubeletVersion": ""}}], ids=["nothing", "null", "empty"]
+)
+def test_node_that_never_reported_is_left_out(status: dict[str, Any]) -> None:
+    """It has no version to compare, and no plan can upgrade it; that it isn't healthy, a check says."""
+    kube = FakeKube()
+    kube.raw_answers["/version"] = json.dumps({"gitVersion": "v1.36.3"})
+    kube.put(NODES, {"metadata": {"name": "new"}, "status": status})
+    info = {"kubeletVersion": "v1.36.3"}
+    kube.put(NODES, {"metadata": {"name": "old", "labels": {"a": "b"}}, "status": {"nodeInfo": info}})
+    observed = observe(kube, FakeHelm(), ())
+    assert observed.kubelets == {"old": KubernetesVersion(1, 36, 3)}
+    assert {name: node.labels for name, node in observed.nodes.items()} == {"old": {"a": "b"}}
