@@ -109,6 +109,17 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "removed-apis.deprecated",
         "removed-apis.planned",
     ),
+    "test_checks_of_hosts.py::test_certificates_of_a_controller": (
+        "certificates.expired",
+        "certificates.expiring",
+        "certificates.not-yet-valid",
+        "certificates.unknown",
+    ),
+    "test_checks_of_hosts.py::test_controller_that_ssh_reaches_otherwise": (
+        "hosts.command",
+        "hosts.not-root",
+        "hosts.unreachable",
+    ),
     "test_checks_of_node_upgrades.py::test_budgets_of_pods_that_a_drain_evicts": (
         "nodes.drain-blocked",
         "nodes.drain-waits",
@@ -177,15 +188,11 @@ PROVEN: dict[str, tuple[str, ...]] = {
 """A test in tests/contract, or of another folder of tests → the findings that it makes fire, and silent."""
 
 _OF_FILES = "`check --offline` finds it: it reads the folder, and asks no cluster."
-_OF_SSH = "It needs a controller that SSH doesn't reach, or reaches otherwise."
 UNIT_TESTS_ONLY: dict[str, str] = {
     "binaries.unknown": "It needs a kubelet that can't start a pod which the API admits.",
     **dict.fromkeys(("charts.dependency", "charts.refused", "charts.remote", "files.invalid"), _OF_FILES),
     **dict.fromkeys(("files.not-opened", "version.not-known", "version.too-old"), _OF_FILES),
     "helm.version": "It asks the Helm of this machine, and needs one before Helm 3.",
-    **dict.fromkeys(("hosts.command", "hosts.not-root", "hosts.unreachable"), _OF_SSH),
-    **dict.fromkeys(("certificates.expired", "certificates.expiring", "certificates.unknown"), _OF_SSH),
-    "certificates.not-yet-valid": _OF_SSH,
 }
 """Finding → why only unit tests, with fakes, have it."""
 
