@@ -13,7 +13,8 @@
     ├── RollbackFailed            5  the rollback failed too: manual action required
     ├── ChangedMeanwhile          5  someone else changed what an interrupted run was about
     ├── HelmError                 5  Helm refused or failed
-    │   └── ReleaseLocked         3  a release is stuck in pending-*
+    │   ├── ReleaseLocked         3  a release is stuck in pending-*
+    │   └── ChartRefused          2  a chart doesn't render with its values; nothing was changed
     ├── ApiError                  5  the Kubernetes API answered, but not with what was asked for
     │   └── ApiUnavailable        5  the Kubernetes API did not answer (unknown, never healthy)
     ├── HostError                 5  a host could not be reached, or a command on it failed
@@ -37,6 +38,7 @@ __all__ = [
     "ApiUnavailable",
     "BackupRefused",
     "ChangedMeanwhile",
+    "ChartRefused",
     "ConfigError",
     "GateFailed",
     "HelmError",
@@ -136,6 +138,12 @@ class ReleaseLocked(HelmError):
     """A Helm release is stuck in `pending-*`, which makes Helm refuse every further operation on it."""
 
     exit_code = 3
+
+
+class ChartRefused(HelmError):
+    """A chart doesn't render with its values: one of the two is wrong; nothing was changed."""
+
+    exit_code = 2
 
 
 class ApiError(UpgraderError):

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from testkit.backups import make_keys
 from testkit.command import Ended, upgrader
 from testkit.lab_cluster import OLD, LabCluster
+from tests.unit.bundle.archives import image_archive
+from upgrader.app.saved_plans import VALID
+from upgrader.app.wiring import age_files
+from upgrader.bundle.writing import write_bundle
+from upgrader.model.plan_document import FORMAT_VERSION
+from upgrader.model.version import KubernetesVersion
 
 KUBECONFIG = """\
 apiVersion: v1
@@ -78,6 +88,133 @@ def test_wrong_context(folder: Path) -> None:
 def test_not_a_version(folder: Path) -> None:
     """A target that is not a version is refused with the right format."""
     assert "v1.37.1" in refused(folder, "--to", "latest").stderr
+
+
+def test_values_that_can_not_be_read(folder: Path) -> None:
+    """No YAML, no text, a list, a key twice, a pipe (which would be waited for): file, and line where there is one."""
+    (folder / "values").mkdir()
+    values = folder / "values/kubernetes.yaml"
+    for content, said in (
+        (b"a: 1\n  b: [\n", "values/kubernetes.yaml:2: is not valid YAML"),
+        (b"a: \xff\n", "values/kubernetes.yaml: is not UTF-8 text"),
+        (b"- a\n", "values/kubernetes.yaml:1: expected `key: value` lines, not a list"),
+        (b"a: 1\na: 2\n", "values/kubernetes.yaml:2: key 'a' is already in line 1"),
+    ):
+        values.write_bytes(content)
+        assert said in refused(folder).stderr
+    values.unlink()
+    os.mkfifo(values)
+    assert "values/kubernetes.yaml: can't be read: it is a pipe" in refused(folder).stderr
+
+
+WEB = """\
+kubernetesVersion: v1.37.1
+pipeline:
+  - {release: web, namespace: shop, chart: charts/app, values: values/web.yaml}
+"""
+SCHEMA = """\
+{"type": "object", "additionalProperties": false, "properties":
+ {"replicas": {"type": "integer"}, "image": {"type": "object", "properties": {"tag": {"type": "string"}}}}}
+"""
+TEMPLATE = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: web}
+data:
+  tag: {{ .Values.image.tag | required "image.tag is needed" }}
+"""
+
+
+@pytest.fixture
+def web(folder: Path) -> Path:
+    """The same folder with a chart of its own, whose values have a schema."""
+    (folder / "upgrader.yaml").write_text(WEB)
+    (folder / "values").mkdir()
+    (folder / "values/web.yaml").write_text("image:\n  tag: one\n")
+    chart = folder / "charts/app"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("{apiVersion: v2, name: web, version: 1.0.0}\n")
+    (chart / "values.schema.json").write_text(SCHEMA)
+    (chart / "templates/map.yaml").write_text(TEMPLATE)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        (
+            "values/web.yaml",
+            "image:\n  tag: 3\nreplicas: lots\nimge: {}\n",
+            (
+                "values/web.yaml:2: 'image.tag': got number, want string",
+                "values/web.yaml:3: 'replicas': got string, want integer",
+                "values/web.yaml:4: additional properties 'imge' not allowed",
+            ),
+        ),
+        ("values/web.yaml", "image: {}\n", ("charts/app/templates/map.yaml:5:", "image.tag is needed")),
+        ("charts/app/templates/map.yaml", "a: 1\nb: {{ nope }}\n", ("charts/app/templates/map.yaml:2", '"nope"')),
+        ("charts/app/templates/map.yaml", "a: b: c\n", ("charts/app/templates/map.yaml", "YAML")),
+    ],
+    ids=["schema", "required value", "template that is none", "no YAML"],
+)
+def test_chart_that_does_not_render(web: Path, file: str, content: str, said: tuple[str, ...]) -> None:
+    """The schema's complaints have the values' file, line and key; a template's have its file and line."""
+    (web / file).write_text(content)
+    planned = upgrader("-C", web, "plan", "--offline", timeout_seconds=60)
+    assert planned.exit_code == 2 and "Traceback" not in planned.stderr, planned
+    assert [words for words in (*said, "values/web.yaml") if words not in planned.stderr] == [], planned
+    assert not (web / "runs").exists()
+
+
+def test_plan_of_yesterday(folder: Path) -> None:
+    """It is refused by its time alone, before any cluster is asked."""
+    made = datetime.now(UTC) - timedelta(days=2)
+    binding = {"tool_version": "1", "cluster_uid": "u", "current": "v1.36.3", "target": "v1.37.1"}
+    content = {
+        "format_version": FORMAT_VERSION,
+        "created": made.isoformat(),
+        "expires": (made + VALID).isoformat(),
+        "salt": "0" * 64,
+        "binding": {**binding, "steps": [], "releases": [], "inputs": []},
+        "seal": "0" * 64,
+    }
+    file = folder.parent / f"{folder.name}-plan.json"
+    file.write_text(json.dumps(content))
+    said = refused(folder, "--plan", str(file), code=3).stderr
+    assert str(file) in said and f"it expired at {content['expires']}" in said and "nothing was changed" in said
+
+
+def test_bundle_with_a_wrong_checksum(folder: Path) -> None:
+    """One flipped bit of an image: the bundle, the line of its checksums and the image's file are named."""
+    bundle = folder / "bundle.tar"
+    write_bundle(bundle, KubernetesVersion(1, 37, 1), [image_archive(folder / "a.tar", "registry.example/web:2")], {})
+    content = bytearray(bundle.read_bytes())
+    content[content.index(b"layer")] ^= 1
+    bundle.write_bytes(content)
+    said = refused(folder, "--bundle", str(bundle)).stderr
+    assert f"{bundle}: SHA256SUMS:2: images/web_2.tar: its SHA-256 is" in said
+
+
+@pytest.mark.parametrize("command", [("backup", "verify"), ("restore", "--yes")], ids=["verify", "restore"])
+def test_key_that_does_not_open_a_backup(folder: Path, command: tuple[str, ...]) -> None:
+    """Another key, one with a wrong line, one that others can read: what is wrong, without the key itself."""
+    keys = make_keys(folder)
+    backup = folder / "a.backup"
+    with backup.open("wb") as file:
+        age_files().encrypt(iter([b"anything"]), (keys.recipient,), file)
+
+    def said(identity: Path) -> str:
+        ended = upgrader("-C", folder, *command, backup, "--identity", identity, timeout_seconds=60)
+        assert ended.exit_code == 2 and "Traceback" not in ended.stderr, ended
+        assert "AGE-SECRET-KEY-1" not in ended.stderr.replace("AGE-SECRET-KEY-1…", "")
+        return ended.stderr
+
+    assert str(backup) in said(keys.other)
+    keys.other.write_text("# a comment\nnot a key\n")
+    assert f"{keys.other}:2: this line is not an age private key" in said(keys.other)
+    keys.identity.chmod(0o644)
+    assert f"{keys.identity} has the private key of your backups, and other users can read it" in said(keys.identity)
+    assert not (folder / "runs").exists()
 
 
 def test_kubernetes_api_that_does_not_answer(folder: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from upgrader.errors import HelmError
+from upgrader.errors import ChartRefused
 
 __all__ = ["check_schemas"]
 
@@ -30,7 +30,7 @@ _MOST_NESTED = 8
 
 
 def check_schemas(chart: Path) -> None:
-    """Check the schemas of a chart and its subcharts, packed ones too. Raises HelmError for a reference outside."""
+    """Check the schemas of a chart and its subcharts, packed ones too. Raises ChartRefused for a reference outside."""
     for name, content in _schemas(chart):
         try:
             outside = next(_outside(json.loads(content)), None)
@@ -124,8 +124,8 @@ def _outside(node: object) -> Iterator[str]:
             yield from _outside(item)
 
 
-def _refused(name: str, why: str) -> HelmError:
-    return HelmError(
+def _refused(name: str, why: str) -> ChartRefused:
+    return ChartRefused(
         f"{name}: {why}: nothing outside the chart is opened offline",
         remedy="Write the definition into the schema itself (`$defs`, and `$ref: '#/$defs/NAME'`), or plan with the "
         "cluster once the change is reviewed.",

@@ -29,7 +29,8 @@ from upgrader.adapters.chart_schemas import check_schemas
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.helm_confinement import Confinement
 from upgrader.adapters.helm_processes import CLUSTER_VARIABLE, helm_at_work
-from upgrader.errors import ApiUnavailable, HelmError, ReleaseLocked, UsageError
+from upgrader.adapters.helm_refusals import refusal
+from upgrader.errors import ApiUnavailable, ChartRefused, HelmError, ReleaseLocked, UsageError
 from upgrader.model.manifest import objects_in
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion
@@ -259,14 +260,17 @@ class HelmAdapter:
             "-",
         ]
         KNOWN.learn(secrets_in(spec.values))  # first: Helm's complaint may quote them
-        rendered = self._read(lambda: self._command.run(command, json.dumps(spec.values).encode()), spec.name)
+        try:
+            rendered = self._read(lambda: self._command.run(command, json.dumps(spec.values).encode()), spec.name)
+        except HelmError as error:
+            raise refusal(spec, error) from error
         try:
             manifest = rendered.decode()
             check_limits(manifest)
             return _learned(manifest)
         except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
             # Helm reads YAML with another library, and of most objects no more than their names.
-            raise HelmError(
+            raise ChartRefused(
                 f"release '{spec.name}' renders to what can't be read as Kubernetes objects: {error}",
                 remedy=f"See: helm template {spec.name} {spec.chart} --values FILE",
             ) from error
@@ -410,7 +414,10 @@ def _translated(release: str, text: str) -> HelmError | ApiUnavailable:
             "revision that is 'superseded' or 'deployed'.",
         )
     if any(words in cause for words in _NOT_REACHED):
-        return ApiUnavailable(f"Helm could not reach the API server for release '{release}': {cause}")
+        return ApiUnavailable(
+            f"Helm could not reach the API server for release '{release}': {cause}",
+            remedy="Check that it runs and can be reached: kubectl get --raw /readyz",
+        )
     return HelmError(f"Helm failed on release '{release}': {cause}", remedy=f"See: helm history {release}")
 
 

@@ -66,6 +66,14 @@ class SavedFile:
         """The version that it upgrades to."""
         return self.saved.binding.target
 
+    def refuse_expired(self, now: datetime) -> None:
+        """Raise Inhibited for a plan that has expired: no cluster needs to be asked for that."""
+        if self.saved.expired(now):
+            raise Inhibited(
+                f"{self.path}, a saved plan, is not run: it expired at {self.saved.expires}; nothing was changed",
+                remedy=_REMEDY,
+            )
+
     def bind_again(self, session: Session, observed: Observed, plan: Plan, bundle: Bundle | None) -> BoundPlan:
         """Raise Inhibited, naming each thing that differs, unless a run would be exactly what was saved."""
         now = _binding(session, observed, plan)

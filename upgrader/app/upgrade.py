@@ -12,7 +12,7 @@ from upgrader.app.forecast import Forecast, forecast
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.host_changes import host_changes
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
-from upgrader.app.saved_plans import BoundPlan, bind, read_plan, write_plan
+from upgrader.app.saved_plans import BoundPlan, SavedFile, bind, read_plan, write_plan
 from upgrader.app.wiring import Session, open_session
 from upgrader.bundle.reading import Bundle
 from upgrader.engine.history.past_runs import newest_run, past_runs
@@ -188,7 +188,7 @@ def propose_upgrade(
         target = saved.target
     with (
         open_session(folder, target) as opened,
-        (session := opened.with_bundle(bundled_in)).bundle() as bundle,
+        (session := _not_expired(opened, saved).with_bundle(bundled_in)).bundle() as bundle,
         locked_folder(folder),
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
@@ -237,6 +237,13 @@ def _once(findings: Sequence[Finding], hops: Iterable[Forecast], skips: Skips) -
         new = [finding for finding in hop.findings if (finding.id, finding.title) not in known]
         known |= {(finding.id, finding.title) for finding in new}
         yield replace(hop, findings=skips.apply(new))
+
+
+def _not_expired(session: Session, saved: SavedFile | None) -> Session:
+    """The same session, where a saved plan may still be run; before anything is asked for."""
+    if saved is not None:
+        saved.refuse_expired(session.tools.clock.now())
+    return session
 
 
 def _asked(session: Session, checked: CheckedPlan) -> CheckedPlan:

@@ -25,6 +25,7 @@ from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
 from upgrader.config.kubeconfig_context import check_context
 from upgrader.config.load import Overrides, load_settings
+from upgrader.config.refused_chart import with_files
 from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.history.journal_mirroring import JournalMirror
 from upgrader.engine.history.journal_on_controllers import ControllerReplicas
@@ -32,7 +33,7 @@ from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.fenced_playbooks import FencedPlaybooks
-from upgrader.errors import ApiError
+from upgrader.errors import ApiError, ChartRefused
 from upgrader.gates.critical_workloads import read_health_before
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.model.api_lifecycle import Minor
@@ -42,7 +43,7 @@ from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
 from upgrader.model.release import ReleaseSpec
-from upgrader.model.settings import AvailabilitySettings, Settings
+from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import observe
 from upgrader.pipeline_builder import PipelineBuilder, with_every_step
@@ -232,10 +233,18 @@ def wanted_releases(settings: Settings) -> tuple[ReleaseSpec, ...]:
 def intended_steps(
     settings: Settings, helm: Helm, emulated: Minor | None = None, *, offline: bool = False
 ) -> tuple[IntendedStep, ...]:
-    """The pipeline as it should be at the settings' target, each chart rendered (`offline`: without the API)."""
+    """The pipeline as it should be at the settings' target, each chart rendered (`offline`: without the API).
+
+    Raises ChartRefused with the files' names and lines.
+    """
+
+    files = {item.name: item.values_file for item in settings.pipeline if isinstance(item, ReleaseSettings)}
 
     def rendered(spec: ReleaseSpec) -> IntendedRelease:
-        return IntendedRelease(spec, helm.render(spec, target=settings.target, offline=offline))
+        try:
+            return IntendedRelease(spec, helm.render(spec, target=settings.target, offline=offline))
+        except ChartRefused as error:
+            raise with_files(error, spec.name, spec.chart, files[spec.name]) from error
 
     wanted = wanted_steps(settings, charts_folder(), emulated)
     return tuple(item if isinstance(item, PlannedPlaybook) else rendered(item) for item in wanted)

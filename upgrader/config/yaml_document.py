@@ -96,6 +96,8 @@ def read_any(path: Path) -> Any:
 def _loader(path: Path, kind: type[Any] = _Loader) -> Iterator[Any]:
     """A YAML loader of the file; what it raises inside the block becomes ConfigError."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ConfigError(f"{shown(path)}: can't be read: it is a pipe, a socket or a device")
         text = path.read_text(encoding="utf-8")
         check_limits(text)
         yield kind(text)

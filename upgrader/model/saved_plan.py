@@ -91,10 +91,13 @@ class SavedPlan:
     """Random, of this plan alone: it keeps its digests apart from those of other plans."""
     binding: PlanBinding
 
+    def expired(self, time: datetime) -> bool:
+        """Whether it must not be run any more."""
+        return time >= datetime.fromisoformat(self.expires)
+
     def differences(self, now: PlanBinding, time: datetime) -> tuple[str, ...]:
         """Why it must not be run, but for its inputs, whose digests take a key."""
-        expired = time >= datetime.fromisoformat(self.expires)
-        return (*([f"it expired at {self.expires}"] if expired else []), *self.binding.differences(now))
+        return (*([f"it expired at {self.expires}"] if self.expired(time) else []), *self.binding.differences(now))
 
 
 def _changed_releases(before: Iterable[BoundRelease], now: Iterable[BoundRelease]) -> Iterator[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from upgrader.config.refused_chart import with_files
 from upgrader.config.strange_folder import NotOpened
 from upgrader.config.yaml_document import shown
-from upgrader.errors import UpgraderError
+from upgrader.errors import ChartRefused, UpgraderError
 from upgrader.model.finding import Finding
 from upgrader.model.release import ReleaseSpec
 from upgrader.preflight.folder_context import FolderContext
@@ -27,6 +28,8 @@ def check_charts(context: FolderContext, rendered: dict[str, str]) -> Iterator[F
             rendered[spec.name] = context.helm.render(spec, target=target, offline=True)
         except NotOpened as error:
             yield as_finding(error)
+        except ChartRefused as error:
+            yield _refused(spec, with_files(error, spec.name, spec.chart, context.values_file(spec.name)))
         except UpgraderError as error:
             yield _refused(spec, error)
 
@@ -45,5 +48,5 @@ def _refused(spec: ReleaseSpec, error: UpgraderError) -> Finding:
         "error",
         f"release {spec.name}: {shown(spec.chart)} doesn't render with its values",
         error.message,
-        f"Look at it with: helm template {spec.name} {shown(spec.chart)} --values FILE",
+        error.remedy or f"Look at it with: helm template {spec.name} {shown(spec.chart)} --values FILE",
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from upgrader.config.load import Reading
 from upgrader.config.strange_folder import StrangeFolder
 from upgrader.model.release import ReleaseSpec
+from upgrader.model.settings import ReleaseSettings
 from upgrader.ports import Helm
 
 __all__ = ["FolderContext", "NotAsked"]
@@ -20,6 +22,13 @@ class FolderContext:
     guard: StrangeFolder
     releases: tuple[ReleaseSpec, ...]
     helm: Helm
+
+    def values_file(self, release: str) -> Path | None:
+        """The file of a release's values; None where it has none."""
+        steps = self.reading.settings.pipeline if self.reading.settings else ()
+        return next(
+            (step.values_file for step in steps if isinstance(step, ReleaseSettings) and step.name == release), None
+        )
 
 
 @dataclass(frozen=True)
