@@ -29,12 +29,13 @@ def check_charts(context: FolderContext, rendered: dict[str, str]) -> Iterator[F
         except NotOpened as error:
             yield as_finding(error)
         except ChartRefused as error:
-            yield _refused(spec, with_files(error, spec.name, spec.chart, context.values_file(spec.name)))
+            file = context.values_file(spec.name)
+            yield _refused(spec, with_files(error, spec.name, spec.chart, file), shown(file) if file else "FILE")
         except UpgraderError as error:
             yield _refused(spec, error)
 
 
-def _refused(spec: ReleaseSpec, error: UpgraderError) -> Finding:
+def _refused(spec: ReleaseSpec, error: UpgraderError, values: str = "FILE") -> Finding:
     if _NOT_THERE in error.message:
         return Finding(
             "charts.dependency",
@@ -48,5 +49,5 @@ def _refused(spec: ReleaseSpec, error: UpgraderError) -> Finding:
         "error",
         f"release {spec.name}: {shown(spec.chart)} doesn't render with its values",
         error.message,
-        error.remedy or f"Look at it with: helm template {spec.name} {shown(spec.chart)} --values FILE",
+        f"Look at it with: helm template {spec.name} {shown(spec.chart)} --values {values}",
     )

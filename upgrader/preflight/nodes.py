@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from upgrader.gates.node_health import condition_problem
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import objects_in
+from upgrader.model.node_mark import MARK, NodeMark
+from upgrader.model.plan import PlannedNodes, PlannedRelease
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.node_upgrades import check_node_upgrades
@@ -34,6 +36,8 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
     yield from _labels(context, controllers)
     for name, node in sorted(nodes.items()):
         yield from _node(name, node, controller=name in controllers)
+        if node.get("spec", {}).get("unschedulable"):
+            yield _cordoned(context, name, node, controller=name in controllers)
     yield from check_node_upgrades(context)
 
 
@@ -102,11 +106,34 @@ def _node(name: str, node: KubeObject, *, controller: bool) -> Iterator[Finding]
             f"Since {since}; finalizers: {', '.join(node['metadata'].get('finalizers') or ['none'])}.",
             "Wait until it is deleted.",
         )
-    if node.get("spec", {}).get("unschedulable"):
-        yield Finding(
-            "nodes.cordoned",
-            "error" if controller else "warning",
-            f"{what} is cordoned",
-            "New pods are not placed there.",
-            f"kubectl uncordon {name}",
+
+
+def _cordoned(context: PreflightContext, name: str, node: KubeObject, *, controller: bool) -> Finding:
+    """A cordon that an interrupted upgrade of nodes has left is lifted by the run that takes the node up."""
+    what = f"{'controller' if controller else 'node'} {name}"
+    mark = NodeMark.of(node)
+    ours = mark is not None and mark.cordoned
+    steps = context.plan.steps if context.plan else ()
+    planned = any(name in {item.node for item in step.nodes} for step in steps if isinstance(step, PlannedNodes))
+    # The releases come first, and a controller that takes no new pods would fail their gates.
+    changed = any(isinstance(step, PlannedRelease) and step.action != "unchanged" for step in steps)
+    lifted = ours and planned and not (controller and changed)
+    why = "New pods are not placed there."
+    if lifted:
+        why = "The run takes it up where it is, and uncordons it when it is back."
+    elif ours:
+        why += (
+            f" Its programs may be the old or the new ones (annotation {MARK}), and this run needs the node before it "
         )
+        why += "would come to it, or doesn't upgrade it."
+    return Finding(
+        "nodes.cordoned",
+        "info" if lifted else "error" if controller else "warning",
+        f"{what} is cordoned{' by an upgrade that was interrupted' if ours else ''}",
+        why,
+        "Leave it as it is."
+        if lifted
+        else "`upgrader resume` completes that upgrade, `upgrader rollback` undoes it."
+        if ours
+        else f"kubectl uncordon {name}",
+    )

@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-from tests.unit.preflight.conftest import World
+from tests.unit.preflight.conftest import CONTROLLER, World
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
+from upgrader.model.node_mark import MARK, NodeMark
 from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource, OnBlocked
-from upgrader.model.plan import NodeChange, PlannedNodes
+from upgrader.model.plan import Action, NodeChange, PlannedNodes, PlannedRelease
+from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.context import PODS
 from upgrader.preflight.node_upgrades import check_node_upgrades
-from upgrader.steps.nodes.kinds import BUDGETS
+from upgrader.preflight.nodes import check_nodes
+from upgrader.steps.nodes.kinds import BUDGETS, NODES
 
 OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 PACKAGES = NodeSource("packages")
@@ -121,3 +124,42 @@ def test_folder_without_the_files(world: World, tmp_path: Path) -> None:
     (tmp_path / "v1.37.1").mkdir()
     (tmp_path / "v1.37.1" / "kubelet").touch()
     assert found(world, source=source) == {}
+
+
+def cordoned(world: World, name: str, *, planned: bool, releases_change: bool) -> tuple[str, str]:
+    """Severity and remedy of the cordon that an interrupted upgrade of a node has left."""
+    mark = NodeMark("swap", cordoned=True)
+    node = world.node(name)
+    node["metadata"]["annotations"] = {MARK: mark.text()}
+    node["spec"]["unschedulable"] = True
+    world.kube.put(NODES, node)
+    context = world.context()
+    assert context.plan is not None
+    action: Action = "upgrade" if releases_change else "unchanged"
+    release = PlannedRelease(ReleaseSpec("kubernetes", "kube-system", Path("/c")), action, "", "", "", ())
+    changes = (NodeChange(name, OLD, NEW),) if planned else ()
+    pools = PlannedNodes(NodePool("workers"), changes, NEW, PACKAGES, 300.0, 1, Path("/playbooks"))
+    context = replace(context, plan=replace(context.plan, steps=(release, pools)))
+    finding = next(item for item in check_nodes(context) if item.id == "nodes.cordoned")
+    return finding.severity, finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "planned", "releases_change", "severity"),
+    [
+        ("worker-1", True, True, "info"),
+        (CONTROLLER, True, False, "info"),
+        (CONTROLLER, True, True, "error"),
+        (CONTROLLER, False, False, "error"),
+        ("worker-1", False, False, "warning"),
+    ],
+)
+def test_cordon_that_an_interrupted_upgrade_has_left(
+    world: World, name: str, planned: bool, releases_change: bool, severity: str
+) -> None:
+    """The run that takes the node up lifts it: nobody must, least of all by hand, as nobody could say then how far the
+    node is. Where the run doesn't get there, `resume` does.
+    """
+    found, remedy = cordoned(world, name, planned=planned, releases_change=releases_change)
+    assert found == severity and "kubectl uncordon" not in remedy
+    assert ("upgrader resume" in remedy) == (severity != "info")
