@@ -15,9 +15,11 @@ from upgrader.backup.identity_file import read_identities
 from upgrader.backup.manifest import BackupManifest
 from upgrader.backup.take import TakenBackup
 from upgrader.backup.verify import BackupFile, prove_on, send_snapshot
-from upgrader.errors import ApiError
+from upgrader.errors import ApiError, ApiUnavailable
 
 __all__ = ["open_backup", "prove_backup", "take_backup", "unless_locked"]
+
+_BROKEN = 500
 
 
 def take_backup(folder: Path, front_end: FrontEnd) -> TakenBackup:
@@ -46,13 +48,16 @@ def prove_backup(folder: Path, backup: BackupFile, front_end: FrontEnd) -> Backu
 
 @contextmanager
 def unless_locked(session: Session, front_end: FrontEnd) -> Iterator[None]:
-    """Hold the cluster's lock, where there is an API that gives it: backups are needed most where there is none.
+    """Hold the cluster's lock, unless the API doesn't answer: backups are needed most where there is none.
 
-    Raises Locked where another process works on the cluster.
+    An API whose etcd is away answers, too, but only that it is broken (5xx). Raises Locked where another process works
+    on the cluster, and ApiError where an API that works doesn't give the lock: another process may hold it.
     """
     with ExitStack() as stack:
         try:
             stack.enter_context(cluster_lock(session, front_end, take_over=False))
         except ApiError as error:
-            front_end.notify(f"Working without the cluster's lock, as the API can't give it: {error.message}")
+            if not isinstance(error, ApiUnavailable) and error.status < _BROKEN:
+                raise
+            front_end.notify(f"Working without the cluster's lock, as the API does not answer: {error.message}")
         yield

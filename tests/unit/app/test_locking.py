@@ -15,6 +15,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
+from upgrader.app.backup import unless_locked
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock
 from upgrader.engine.history.journal_replicas import LocalJournals
@@ -22,7 +23,7 @@ from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.journal.journal_file import JOURNAL, Journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
-from upgrader.errors import StepFailed
+from upgrader.errors import ApiError, ApiUnavailable, StepFailed
 from upgrader.model.event import RunStarted
 from upgrader.model.run_kind import RunKind
 
@@ -121,3 +122,19 @@ def test_signals_are_the_callers_in_another_thread(session: Any) -> None:
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(work).result()
     assert not held(session)
+
+
+@pytest.mark.parametrize(("status", "goes_on"), [(0, True), (500, True), (503, True), (401, False), (403, False)])
+def test_backup_without_the_lock(session: Any, status: int, goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the API is away, or its etcd is; but an API that refuses the lock has one that another process may hold."""
+    error = ApiError("no") if status else ApiUnavailable("no answer")
+    error.status = status
+    monkeypatch.setattr(session.tools.kube, "get", lambda *_, **__: (_ for _ in ()).throw(error))
+    notes: list[str] = []
+    front_end = FrontEnd(notify=notes.append)
+    if goes_on:
+        with unless_locked(session, front_end):
+            assert "Working without the cluster's lock" in notes[0]
+        return
+    with pytest.raises(ApiError), unless_locked(session, front_end):
+        pytest.fail("it must not begin")
