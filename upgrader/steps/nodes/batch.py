@@ -70,7 +70,10 @@ class Batch:
         for name in _having(todo, "release"):
             self.cordons.release(name)
             note(f"{name}: nothing of it was changed; uncordoned")
-        drained, blocked = self._drained(_having(todo, "drain"), note)
+        draining = _having(todo, "drain")
+        self._enter(draining, "drain", note, "cordoned, and being drained for a short while")
+        blocked = self.drain.briefly(draining, note) if draining else {}
+        drained = [name for name in draining if name not in blocked]
         for name, why in blocked.items():
             note(f"{name}: {why}; its old programs are put back beside the pods that are left")
         names = [*drained, *blocked, *_having(todo, "put-back")]

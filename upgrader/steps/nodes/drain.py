@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from upgrader.errors import ApiError
 from upgrader.model.first_few import first_few
@@ -19,6 +19,8 @@ __all__ = ["Drain"]
 Note = Callable[[str], None]
 
 _POLL_SECONDS = 2.0
+_BRIEF_SECONDS = 30.0
+"""As long as a pod has by default to end, once it was asked to."""
 _SHOWN = 3
 
 
@@ -34,6 +36,11 @@ class Drain:
     """What a node's conditions say against it, "" when nothing does."""
     check: Callable[[], None]
     """Called while it waits; ends it by raising StepFailed."""
+
+    def briefly(self, nodes: Sequence[str], note: Note) -> Mapping[str, str]:
+        """Ask for evictions for a short while, and delete nothing: for who goes on with the pods that are left."""
+        seconds = min(_BRIEF_SECONDS, self.policy.deadline_seconds)
+        return _Rounds(replace(self, policy=DrainPolicy(seconds)), note).until_deadline(nodes)
 
     def run(self, nodes: Sequence[str], note: Note) -> Mapping[str, str]:
         """Drain nodes that are cordoned. Returns those that could not be drained, with why."""
@@ -109,7 +116,7 @@ class _Rounds:
             if why:
                 refused.append(why)
             else:
-                ending.append(str(pod))
+                ending.append(f"{pod}{pod.kept_by}")
         for why in refused:
             if (name, why) not in self.told:
                 self.told.add((name, why))

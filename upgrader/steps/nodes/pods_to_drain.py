@@ -17,6 +17,7 @@ _SYSTEM = "kube-system"
 _ROLE = "node-role.kubernetes.io/"
 _COMPONENTS = frozenset({"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"})
 _NAME = "app.kubernetes.io/name"
+_USUAL_GRACE_SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class DrainedPod:
     labels: Mapping[str, str]
     ending: bool
     """Whether it was evicted already, and only has to end."""
+    kept_by: str = ""
+    """What an ending pod may wait for, such as ` (grace period: 3600 s)`; "" where that isn't unusual."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -65,6 +68,7 @@ def pods_to_drain(pods: Iterable[KubeObject], *, controller: bool) -> DrainedPod
             meta["uid"],
             meta.get("labels") or {},
             ending="deletionTimestamp" in meta,
+            kept_by=_kept_by(meta),
         )
         # Nobody decides any more about one that is ending: it only has to be waited for.
         (owned if _owner(meta) or drained.ending else bare).append(drained)
@@ -86,6 +90,16 @@ def _stays(pod: KubeObject) -> bool:
     ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     static = _MIRROR in (meta.get("annotations") or {})
     return ended or static or _owner(meta).get("kind") == "DaemonSet"
+
+
+def _kept_by(meta: Mapping[str, Any]) -> str:
+    """Why a pod that was deleted may be there for long: no drain ends its grace period, or removes its finalizers."""
+    if "deletionTimestamp" not in meta:
+        return ""
+    if finalizers := meta.get("finalizers"):
+        return f" (finalizers: {', '.join(finalizers)})"
+    seconds = meta.get("deletionGracePeriodSeconds") or 0
+    return f" (grace period: {seconds} s)" if seconds > _USUAL_GRACE_SECONDS else ""
 
 
 def _is_control_plane(pod: KubeObject) -> bool:

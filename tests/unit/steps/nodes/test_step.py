@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from testkit.fakes.clock import FakeClock
 from tests.unit.steps.nodes.fleet import NEW, OLD, Fleet, Killed
 from upgrader.errors import GateFailed, PlaybookError, RollbackFailed, StepFailed
 from upgrader.gates.kubernetes_kinds import NODES
-from upgrader.model.node_settings import DrainPolicy
+from upgrader.model.node_settings import DrainPolicy, OnBlocked
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.ports import PlaybookResult
 from upgrader.steps.nodes.step import NodesInspector
@@ -143,6 +144,22 @@ def test_pod_that_does_not_end_is_named() -> None:
     fleet.kube.lingering.add("web-worker-1")
     with pytest.raises(StepFailed, match=r"these pods have not ended: default/web-worker-1"):
         fleet.step(drain=DrainPolicy(30.0)).apply(fleet.notes.append)
+
+
+@pytest.mark.parametrize(
+    ("meta", "why"),
+    [
+        ({"finalizers": ["example.com/x"]}, "(finalizers: example.com/x)"),
+        ({"deletionGracePeriodSeconds": 7200}, "(grace period: 7200 s)"),
+    ],
+)
+def test_force_does_not_wait_for_ever(meta: dict[str, Any], why: str) -> None:
+    """A pod with a finalizer, or with hours to end, is no budget's: the node fails by the second deadline, with why."""
+    fleet = Fleet("worker-1")
+    fleet.add_pod("slow", "worker-1", owner="ReplicaSet", deletionTimestamp="2026-01-01T00:00:00Z", **meta)
+    with pytest.raises(StepFailed, match=re.escape(f"these pods have not ended: default/slow {why}")):
+        fleet.step(drain=DrainPolicy(30.0, "force")).apply(fleet.notes.append)
+    assert fleet.state() == {"worker-1": AS_BEFORE} and fleet.clock.monotonic() < 120
 
 
 def test_node_that_loses_power_in_its_drain_is_the_cause() -> None:
@@ -296,6 +313,22 @@ def test_undo_is_not_stopped_by_a_budget() -> None:
     step.undo(step.capture(), fleet.notes.append)
     assert fleet.state() == {"worker-1": AS_BEFORE}
     assert any("its old programs are put back beside the pods that are left" in note for note in fleet.notes)
+
+
+@pytest.mark.parametrize("policy", ["fail", "force"])
+def test_undo_waits_only_briefly_for_a_drain(policy: OnBlocked) -> None:
+    """It goes on beside the pods that are left, so that it need not wait for them as long as an upgrade; and deletes
+    none of them, whatever an upgrade may.
+    """
+    fleet = Fleet("worker-1")
+    step = fleet.step(drain=DrainPolicy(3600.0, policy))
+    step.apply(fleet.notes.append)
+    fleet.add_pod("web-again", "worker-1", owner="ReplicaSet")
+    fleet.add_budget()
+    begun = fleet.clock.monotonic()
+    step.undo(step.capture(), fleet.notes.append)
+    assert fleet.state() == {"worker-1": AS_BEFORE} and "web-again" in fleet.pods()
+    assert fleet.clock.monotonic() - begun < 60
 
 
 def test_undo_is_not_stopped_by_critical_pods() -> None:
