@@ -61,7 +61,7 @@ class AnsiblePlaybooks:
                 cancel_callback=ending.due,
             )
             status, output = ending.why or str(runner.status), _output(runner)
-        return _result(playbook, status, events, output, timeout_seconds)
+        return _result(playbook, status, events, output, timeout_seconds, limit)
 
 
 @dataclass
@@ -91,6 +91,8 @@ class _Events:
     failures: dict[str, str] = field(default_factory=dict)
     changes: dict[str, list[str]] = field(default_factory=dict)
     stats: dict[str, dict[str, int]] = field(default_factory=dict)
+    processed: frozenset[str] = frozenset()
+    """The hosts that a play was run on."""
 
     def take(self, event: dict[str, Any]) -> bool:
         """Called by ansible-runner for every event; False: ansible-runner need not store it."""
@@ -101,10 +103,13 @@ class _Events:
             self.changes.setdefault(data["host"], []).append(str(data.get("task", "?")))
         elif kind == "playbook_on_stats":
             self.stats = {name: data.get(name) or {} for name in ("changed", "failures", "dark")}
+            self.processed = frozenset(data.get("processed") or ())
         return False
 
 
-def _result(playbook: Path, status: str, events: _Events, output: list[str], timeout_seconds: float) -> PlaybookResult:
+def _result(
+    playbook: Path, status: str, events: _Events, output: list[str], timeout_seconds: float, limit: str
+) -> PlaybookResult:
     """The result by the final counts: a failure that the playbook rescued doesn't count."""
     hosts = sorted({**events.stats.get("failures", {}), **events.stats.get("dark", {})})
     failed = {host: events.failures.get(host, "failed") for host in hosts}
@@ -115,13 +120,29 @@ def _result(playbook: Path, status: str, events: _Events, output: list[str], tim
         )
     if status == "canceled":
         raise PlaybookError(f"playbook {playbook.name} was ended", remedy="Run it again; it must be idempotent.")
+    if events.processed:
+        failed |= _absent(limit, events)
     if failed:
         lines = [f"playbook {playbook.name} failed on {len(failed)} of the hosts:"]
         raise PlaybookError("\n".join([*lines, *(f"  {host}: {why}" for host, why in failed.items())]), hosts=failed)
     if status != "successful":
         raise PlaybookError(f"playbook {playbook.name} could not be run ({status}):\n" + "\n".join(output))
+    if not events.processed:
+        raise PlaybookError(
+            f"playbook {playbook.name} did nothing: no host of the inventory is one that its `hosts` name",
+            remedy="Correct `hosts` in the playbook, or the groups of the inventory; or remove the step.",
+        )
     tasks = {host: tuple(names) for host, names in sorted(events.changes.items())}
     return PlaybookResult(changed=events.stats.get("changed", {}), failed={}, tasks=tasks)
+
+
+def _absent(limit: str, events: _Events) -> dict[str, str]:
+    """The hosts of a limit on which nothing ran. Ansible ignores those that it doesn't know, and calls that success."""
+    why = (
+        "no play ran on it: the inventory doesn't list it, the playbook's `hosts` leave it out, or the play had ended "
+        "on another host"
+    )
+    return {name: why for name in limit.split(",") if name and name not in events.processed}
 
 
 def _message(result: dict[str, Any]) -> str:

@@ -44,16 +44,18 @@ def failed(host: str, result: dict[str, Any]) -> dict[str, Any]:
 
 def stats(**counts: dict[str, int]) -> dict[str, Any]:
     """The end of a play."""
-    return {"event": "playbook_on_stats", "event_data": counts}
+    return {"event": "playbook_on_stats", "event_data": {"processed": {"one": 1}, **counts}}
 
 
-def play(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: ScriptedRun, **variables: str) -> dict[str, int]:
+def play(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: ScriptedRun, limit: str = "", **variables: str
+) -> dict[str, int]:
     """Run a playbook; returns what changed."""
     monkeypatch.setattr(ansible_runner, "run", run)
     for name in ("play.yml", "hosts.yml"):
         (tmp_path / name).touch()
     result = AnsiblePlaybooks().run(
-        tmp_path / "play.yml", inventory=tmp_path / "hosts.yml", variables=variables, timeout_seconds=5
+        tmp_path / "play.yml", inventory=tmp_path / "hosts.yml", variables=variables, timeout_seconds=5, limit=limit
     )
     return dict(result.changed)
 
@@ -105,3 +107,19 @@ def test_what_never_ran_shows_ansibles_words(monkeypatch: pytest.MonkeyPatch, tm
     """Without a failed host, Ansible's last lines are the message."""
     with pytest.raises(PlaybookError, match="something is odd"):
         play(monkeypatch, tmp_path, ScriptedRun("failed"))
+
+
+def test_playbook_that_no_host_matches_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ansible calls it a success; whoever wrote the step meant some host."""
+    with pytest.raises(PlaybookError, match="did nothing: no host of the inventory"):
+        play(monkeypatch, tmp_path, ScriptedRun("successful", stats(processed={})))
+
+
+@pytest.mark.parametrize("failures", [{}, {"one": 1}])
+def test_host_on_which_nothing_ran_has_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failures: dict[str, int]
+) -> None:
+    """One that the inventory doesn't list is ignored by Ansible: nothing of it was changed, and no wait helps."""
+    with pytest.raises(PlaybookError, match="two: no play ran on it") as caught:
+        play(monkeypatch, tmp_path, ScriptedRun("successful", stats(failures=failures)), limit="one,two")
+    assert set(caught.value.hosts) == {"two", *failures}
