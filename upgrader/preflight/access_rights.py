@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from upgrader.errors import ApiError, UpgraderError
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
 from upgrader.model.finding import Finding
-from upgrader.model.plan import PlannedNodes
+from upgrader.model.plan import PlannedNodes, PlannedRelease
+from upgrader.model.planned_images import planned_pods
 from upgrader.ports import Kind
 from upgrader.preflight.context import SYSTEM, PreflightContext
 from upgrader.preflight.planned_commands import planned_commands
@@ -57,7 +58,7 @@ _NEEDED = (
     ),
     _Right("patch", "clusterrolebindings", "rbac.authorization.k8s.io", "", "the releases' own rights"),
     _Right("patch", "poddisruptionbudgets", "policy", why="the releases' workloads"),
-    _Right("update", "leases", "coordination.k8s.io", why="the cluster's lock"),
+    *(_Right(verb, "leases", "coordination.k8s.io", why="the cluster's lock") for verb in ("get", "create", "update")),
     _Right("list", "pods", namespace="", why="the gates"),
     _Right("get", "pods/log", why="the cause of a failure"),
     _Right("list", "events", namespace="", why="the cause of a failure"),
@@ -65,10 +66,13 @@ _NEEDED = (
 )
 
 
-_OF_PODS = tuple(_Right(verb, "pods", why="the steps before anything changes") for verb in ("create", "delete"))
-"""Only where the nodes pull images first, or components read their flags."""
+_OF_PREPARING = ("create", "delete")
+"""On pods, in the namespaces of workloads whose images are pulled first, and of programs that are tried first."""
+_OF_RELEASES = ("list", "create", "update", "delete")
+"""On Secrets, in each release's namespace."""
 
 _OF_NODES = (
+    _Right("get", "nodes", namespace="", why="cordons"),
     _Right("patch", "nodes", namespace="", why="cordons"),
     _Right("create", "pods/eviction", namespace="", why="drains"),
     _Right("delete", "pods", namespace="", why="drains by force"),
@@ -81,8 +85,7 @@ def check_access(context: PreflightContext) -> Iterator[Finding]:
     """Ask the API server itself; whoever may do everything is asked one question."""
     if _allowed(context, _EVERYTHING):
         return
-    pods = _OF_PODS if context.pulls_images or any(planned_commands(context)) else ()
-    needed = (*_NEEDED, *pods, *(_OF_NODES if _upgrades_nodes(context) else ()))
+    needed = tuple(dict.fromkeys((*_NEEDED, *_of_plan(context), *(_OF_NODES if _upgrades_nodes(context) else ()))))
     missing = [right for right in needed if not _allowed(context, right)]
     if missing:
         reasons = ", ".join(dict.fromkeys(right.why for right in missing))
@@ -95,6 +98,19 @@ def check_access(context: PreflightContext) -> Iterator[Finding]:
             "Use credentials of cluster-admin: pods with hostPath volumes and role bindings amount to that anyway "
             "(docs/security.md). Check with: kubectl auth can-i --list -n kube-system",
         )
+
+
+def _of_plan(context: PreflightContext) -> Iterator[_Right]:
+    """What is written in the namespaces of releases, and of workloads whose images are pulled."""
+    steps = context.plan.steps if context.plan else ()
+    releases = sorted({step.spec.namespace for step in steps if isinstance(step, PlannedRelease)})
+    for namespace in releases:
+        yield from (_Right(verb, "secrets", namespace=namespace, why=_HELM) for verb in _OF_RELEASES)
+    pulled = {pods.namespace for pods in planned_pods(context.plan)} if context.plan and context.pulls_images else set()
+    tried = set(releases) if any(planned_commands(context)) else set()
+    for namespace in sorted(pulled | tried | ({SYSTEM} if context.pulls_images else set())):
+        why = "the steps before anything changes"
+        yield from (_Right(verb, "pods", namespace=namespace, why=why) for verb in _OF_PREPARING)
 
 
 def _upgrades_nodes(context: PreflightContext) -> bool:

@@ -12,6 +12,8 @@ import pytest
 from tests.unit.preflight.conftest import World
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
+from upgrader.model.plan import PlannedRelease
+from upgrader.model.release import ReleaseSpec
 from upgrader.ports import Kind
 from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
@@ -56,6 +58,27 @@ def test_pods_are_created_only_before_a_change(world: World, pulls: bool) -> Non
     assert [found.title for found in check_access(context)] == (
         ["the kubeconfig's user may not create pods in kube-system, delete pods in kube-system"] if pulls else []
     )
+
+
+def test_rights_are_asked_for_where_they_are_needed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Helm's Secrets are in each release's namespace, and pods pull images in those of the workloads: a right in
+    kube-system is none there.
+    """
+    asked: set[tuple[str, str, str]] = set()
+
+    def create(_kind: Kind, review: dict[str, Any], *_: Any) -> dict[str, Any]:
+        about = review["spec"]["resourceAttributes"]
+        asked.add((about["verb"], about["resource"], about["namespace"]))
+        return {"status": {"allowed": about["verb"] != "*" and about["namespace"] != "shop"}}
+
+    monkeypatch.setattr(world.kube, "create", create)
+    context = world.context()
+    assert context.plan is not None
+    pods = "kind: Pod\nmetadata: {name: web, namespace: stock}\nspec: {containers: [{name: web, image: web}]}\n"
+    release = PlannedRelease(ReleaseSpec("web", "shop", Path("/c")), "upgrade", "", "", pods, ())
+    (found,) = check_access(replace(context, plan=replace(context.plan, steps=(release,)), pulls_images=True))
+    assert "create secrets in shop" in found.title
+    assert {("update", "secrets", "shop"), ("create", "pods", "stock"), ("create", "leases", "kube-system")} <= asked
 
 
 def test_a_list_that_is_long_is_cut(world: World) -> None:
