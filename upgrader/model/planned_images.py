@@ -65,6 +65,8 @@ def _pods(
     secrets: set[tuple[str, str]],
 ) -> Iterator[PlannedPods]:
     for default, item in objects:
+        if (item.get("spec") or {}).get("replicas") == 0:
+            continue  # it starts no pod, and whoever scales it up has its image pulled then
         spec = pod_spec_of(item)
         containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
         images = dict.fromkeys(

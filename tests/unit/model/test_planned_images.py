@@ -45,6 +45,14 @@ def plan(action: Action, before: str = "") -> Plan:
     return Plan(version, version, (release, PlannedPlaybook(Path("/play.yml"))))
 
 
+def test_workload_without_pods_needs_no_image() -> None:
+    """A Deployment that is scaled to 0 starts nothing: its image may not even be there any more."""
+    scaled = APP.replace("metadata: {name: app}\nspec:\n", "metadata: {name: app}\nspec:\n  replicas: 0\n")
+    release = PlannedRelease(ReleaseSpec("app", "apps", Path("/chart")), "upgrade", "change", "", scaled, ())
+    version = KubernetesVersion(1, 37, 1)
+    assert [pods.workload for pods in planned_pods(Plan(version, version, (release,)))] == ["CronJob other/nightly"]
+
+
 def test_images_with_what_they_are_pulled_with() -> None:
     """Each image once, with its policy; the namespace, account and secrets are those of the pods."""
     app, job = planned_pods(plan("upgrade"))
