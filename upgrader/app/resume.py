@@ -21,7 +21,9 @@ from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UsageError
 from upgrader.model.api_lifecycle import Minor, parse_minor
 from upgrader.model.event import RunResumed
+from upgrader.model.own_steps import BAKE
 from upgrader.model.plan import Plan
+from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.steps.import_images import ImportImagesStep
 
@@ -64,6 +66,12 @@ class ResumableRun:
     """The run's state as it will be once it is resumed."""
     bundle: Bundle | None = None
     """Where images come from, where they are still to be imported."""
+
+    @property
+    def goal(self) -> KubernetesVersion | None:
+        """The version that is reached by further hops, once this run has reached its own; None where none follows."""
+        state = self.resumed
+        return hops_left(replace(state, outcome="succeeded"))
 
     def prepare(self, *, accept_changes: bool) -> ResumedRun:
         """Build what is left to do: forward, or back if it was rolling back.
@@ -113,6 +121,12 @@ def _pipeline(
     plan = builder.replan(state, session.intended(emulated), session.observe(), emulated)
     pipeline = builder.upgrade(plan, state.planned, bundle)
     names = tuple(item.step.name for item in pipeline.steps)
+    if set(names) ^ set(state.planned) == {BAKE}:
+        was, back = ("on", "off") if BAKE in names else ("off", "on")
+        raise UsageError(
+            f"`policy.bake` in upgrader.yaml was switched {was} since run {state.run} began, and a run keeps its steps",
+            remedy=f"Switch it {back} until this run has ended; or run `upgrader rollback`, then start a new run.",
+        )
     if names != state.planned:
         raise UsageError(
             f"the pipeline has changed since run {state.run} began: it was {', '.join(state.planned)}, and is now "

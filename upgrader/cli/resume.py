@@ -42,8 +42,14 @@ def resume(folder: Path, name: str | None, accept_changes: bool, yes: bool, take
     """
     with resumable_run(folder, name, FRONT_END, take_over=take_over) as found:
         print_run(found.run.state)
+        asked, wanted = found.goal, found.run.session.settings.target
         resumed = found.prepare(accept_changes=accept_changes)
         say(f"Next: {_describe(resumed.next)}")
+        if asked is not None and wanted < asked:
+            say(
+                f"Then on to {asked}, as the run was started, though the folder asks for {wanted}. Stop it with Ctrl-C "
+                "if that is no longer meant."
+            )
         confirm("Resume?", yes=yes)
         finished = resumed.execute()
     conclude(finished)

@@ -67,6 +67,7 @@ class Site:
     taken_over: LockTakenOver | None = None
     inputs: tuple[StepInput, ...] = ()
     goal: KubernetesVersion | None = None
+    bake_seconds: float = 0.0
 
     def run(self, name: str, *events: Event, kind: RunKind = RunKind.UPGRADE) -> None:
         """A run of this folder."""
@@ -127,7 +128,10 @@ class Site:
                 return PipelineBuilder(self.settings, cluster, tools)
 
         return FakeSession(
-            settings=Settings(folder, FROM, folder / "kubeconfig", folder / "hosts.yml", steps), tools=tools
+            settings=Settings(
+                folder, FROM, folder / "kubeconfig", folder / "hosts.yml", steps, bake_seconds=self.bake_seconds
+            ),
+            tools=tools,
         )
 
 
@@ -227,6 +231,15 @@ def test_other_steps_are_refused(site: Site) -> None:
     assert "it was a, b, c, and is now a, c" in site.refused("resume", "--yes").message
 
 
+def test_bake_that_was_switched_is_named(site: Site) -> None:
+    """Not the pipeline has changed then, and restoring that would not help."""
+    site.run(OLDER, BEGUN)
+    site.bake_seconds = 60.0
+    refused = site.invoke("resume", answer="y\n")
+    assert "`policy.bake` in upgrader.yaml was switched on since run" in str(refused.exception)
+    assert site.done == []
+
+
 def test_other_inputs_are_refused_unless_they_are_accepted(site: Site) -> None:
     """A step whose chart, values or playbook has changed is named; --accept-changes continues."""
     site.inputs = (StepInput("b", "what it was"),)
@@ -249,6 +262,17 @@ def test_between_two_hops_a_new_run_goes_on(site: Site) -> None:
     site.goal = KubernetesVersion(1, 39, 0)
     site.run(OLDER, RunEnded(OLDER, "succeeded", 1.0))
     assert site.refused("resume", "--yes").remedy.endswith("`upgrader run --to v1.39.0` goes on.")
+
+
+@pytest.mark.parametrize(("goal", "said"), [(KubernetesVersion(1, 39, 0), True), (None, False)])
+def test_goal_of_the_run_is_said_where_the_folder_asks_for_less(
+    site: Site, goal: KubernetesVersion | None, said: bool
+) -> None:
+    """Whoever has set an older version since then would not expect the later hops; `--to` may be why it differs."""
+    site.goal = goal
+    site.run(OLDER, BEGUN)
+    output = site.invoke("resume", answer="n\n")
+    assert ("Then on to v1.39.0, as the run was started, though the folder asks for" in output.stderr) == said
 
 
 def test_newest_upgrade_is_meant(site: Site) -> None:
