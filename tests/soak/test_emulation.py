@@ -13,6 +13,9 @@ from testkit.every_kind import LEFT_TO_CONTROLLERS, digests, write_every_kind
 from testkit.lab_cluster import OLD, TARGET, LabCluster, make_cluster
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import ServerVersion
+from upgrader.ports import Kind
+
+_NODES = Kind("v1", "nodes", namespaced=False)
 
 WRITES_SECONDS = float(os.environ.get("EMULATION_SECONDS", "120"))
 """For how long objects are written while the new version emulates the old one."""
@@ -22,10 +25,12 @@ WRITES_SECONDS = float(os.environ.get("EMULATION_SECONDS", "120"))
 def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """An adopted cluster of one controller, and one of three."""
     lent = os.environ.get("UPGRADER_LAB")
-    if lent and request.param == 1:
+    if lent:
         folder = Path(lent).resolve()
-        yield LabCluster(folder.name, folder.parents[1], tmp_path_factory.mktemp("kept"))
-        return
+        cluster = LabCluster(folder.name, folder.parents[1], tmp_path_factory.mktemp("kept"))
+        if len(cluster.kube.list(_NODES, labels="node-role.kubernetes.io/control-plane")) == request.param:
+            yield cluster
+            return
     home, switches = tmp_path_factory.mktemp("lab"), ("--controllers", str(request.param))
     cluster = make_cluster(f"e2e-emulation-{request.param}-{os.getpid()}", home, *switches)
     try:
@@ -37,9 +42,18 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_back_with_every_object_and_forward_again(lab: LabCluster) -> None:
     """Every kind, written before and meanwhile, is the same for the old version, and the new one lacks none of it."""
     lab.change_settings({"policy": {"emulation": True}})
+    failed = dict[str, object]()
+
+    def must(*command: str) -> None:
+        ended = lab.upgrader(*command, "--yes", timeout_seconds=1200)
+        assert ended.exit_code == 0, ended
+        seen = lab.report()["availability"]
+        if seen["failed"]:
+            failed[f"{len(lab.runs())}: {command[0]}"] = seen
+
     names = ["before"]
     write_every_kind(lab.kube, "before", leave_out=LEFT_TO_CONTROLLERS)
-    _must(lab, "run", "--to", TARGET)
+    must("run", "--to", TARGET)
     assert _emulated(lab) == (1, 36)
     begun = time.monotonic()
     while time.monotonic() - begun < WRITES_SECONDS:
@@ -47,15 +61,15 @@ def test_back_with_every_object_and_forward_again(lab: LabCluster) -> None:
         write_every_kind(lab.kube, names[-1], leave_out=LEFT_TO_CONTROLLERS)
     written = digests(lab.kube, *names)
 
-    _must(lab, "rollback")
+    must("rollback")
     lab.wait_healthy(OLD)
     assert _changed(digests(lab.kube, *names), written) == {}
 
-    _must(lab, "run", "--to", TARGET)
+    must("run", "--to", TARGET)
     assert _emulated(lab) == (1, 36)
     assert _changed(digests(lab.kube, *names), written) == {}
 
-    _must(lab, "finalize")
+    must("finalize")
     lab.wait_healthy(TARGET)
     assert _emulated(lab) == (1, 37)
     assert digests(lab.kube, *names).keys() == written.keys()
@@ -63,12 +77,7 @@ def test_back_with_every_object_and_forward_again(lab: LabCluster) -> None:
     assert refused.exit_code == 2, refused
     assert "nothing leads back" in refused.stderr
     assert "Nothing to finalize" in lab.upgrader("finalize", "--yes").stderr
-
-
-def _must(lab: LabCluster, *command: str) -> None:
-    ended = lab.upgrader(*command, "--yes", timeout_seconds=1200)
-    assert ended.exit_code == 0, ended
-    assert lab.report()["availability"]["failed"] == 0, lab.report()["availability"]
+    assert failed == {}, "what clients saw comes last: a busy machine must not hide what became of the objects"
 
 
 def _emulated(lab: LabCluster) -> Minor | None:
