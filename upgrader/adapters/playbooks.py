@@ -20,6 +20,7 @@ __all__ = ["AnsiblePlaybooks"]
 
 _TAIL_LINES = 15
 _PID = "ansible.pid"
+_KEEP_ALIVE = ("-o ServerAliveInterval=15", "-o ServerAliveCountMax=4")
 
 
 class AnsiblePlaybooks:
@@ -190,6 +191,7 @@ def _die_with_parent(folder: Path) -> Path:
 
 def _environment(front: Path) -> dict[str, str]:
     beside = str(Path(sys.executable).parent)
+    ssh = "ANSIBLE_SSH_EXTRA_ARGS"
     return {
         "PATH": os.pathsep.join([str(front), beside, os.environ.get("PATH", os.defpath)]),
         # Ansible refuses to start in a locale that isn't UTF-8, which a CI job's often isn't.
@@ -200,6 +202,9 @@ def _environment(front: Path) -> dict[str, str]:
         # Whatever an ansible.cfg says: a machine that nobody has verified must not get a controller's secrets.
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_RETRY_FILES_ENABLED": "0",
+        # Or else a task on a machine that loses its power is waited for until the playbook's deadline. What ssh_args
+        # of an ansible.cfg say comes first, and holds.
+        ssh: " ".join(filter(None, [os.environ.get(ssh, ""), *_KEEP_ALIVE])),
     }
 
 

@@ -103,6 +103,15 @@ def test_host_keys_are_checked_whatever_a_configuration_says(monkeypatch: pytest
     assert run.given["envvars"]["ANSIBLE_HOST_KEY_CHECKING"] == "True"
 
 
+def test_machine_that_loses_its_power_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """ssh asks whether the machine is still there, beside whatever arguments the environment has for it."""
+    monkeypatch.setenv("ANSIBLE_SSH_EXTRA_ARGS", "-o Ciphers=aes256-ctr")
+    run = ScriptedRun("successful", stats())
+    play(monkeypatch, tmp_path, run)
+    given = run.given["envvars"]["ANSIBLE_SSH_EXTRA_ARGS"]
+    assert given == "-o Ciphers=aes256-ctr -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+
+
 def test_what_never_ran_shows_ansibles_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a failed host, Ansible's last lines are the message."""
     with pytest.raises(PlaybookError, match="something is odd"):
