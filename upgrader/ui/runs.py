@@ -64,9 +64,11 @@ def print_rollback_order(steps: Sequence[StepState], stream: TextIO | None = Non
 
 def _goal(step: StepState) -> str:
     point = step.restore_point
+    was = f" (the change was: {step.summary})" if step.summary else ""
+    if point is not None and point.nodes:
+        return f"return its nodes to {point}{was}"
     if point is None or (not point.release and not point.playbook):
         return "cannot be undone, as it has no `undo` in upgrader.yaml: the rollback stops here"
-    was = f" (the change was: {step.summary})" if step.summary else ""
     if point.playbook:
         return f"run {point.playbook}{was}"
     return f"roll back to {point}{was}" if point.revision is not None else f"remove{was}"

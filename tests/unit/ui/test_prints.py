@@ -16,11 +16,12 @@ from upgrader.model.finding import Finding
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.plan import ObjectChange, Plan, PlannedPlaybook, PlannedRelease
 from upgrader.model.plan_document import PlanDocument
-from upgrader.model.release import ReleaseSpec
+from upgrader.model.release import NodeBefore, ReleaseSpec, RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.ui.errors import print_error
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.plan import print_plan
+from upgrader.ui.runs import print_rollback_order
 from upgrader.ui.summary import print_report
 from upgrader.ui.terminal import duration, milliseconds
 
@@ -149,3 +150,12 @@ def test_durations_read_well(seconds: float, shown: str) -> None:
 def test_milliseconds_turn_into_seconds() -> None:
     """Short gaps are in milliseconds, long ones in seconds."""
     assert (milliseconds(140.4), milliseconds(2300)) == ("140 ms", "2.3 s")
+
+
+def test_rollback_of_nodes_says_to_which_version_they_return() -> None:
+    """They have no release and no playbook of the user's, and are undone all the same."""
+    old = KubernetesVersion(1, 36, 3)
+    step = StepState("nodes-workers", "passed", restore_point=RestorePoint(nodes=(NodeBefore("worker-1", old),)))
+    stream = io.StringIO()
+    print_rollback_order([step], stream)
+    assert "nodes-workers  return its nodes to kubelet v1.36.3" in stream.getvalue()
