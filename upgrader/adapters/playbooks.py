@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
 import sys
@@ -204,8 +205,24 @@ def _environment(front: Path) -> dict[str, str]:
         "ANSIBLE_RETRY_FILES_ENABLED": "0",
         # Or else a task on a machine that loses its power is waited for until the playbook's deadline. What ssh_args
         # of an ansible.cfg say comes first, and holds.
-        ssh: " ".join(filter(None, [os.environ.get(ssh, ""), *_KEEP_ALIVE])),
+        ssh: " ".join(filter(None, [os.environ.get(ssh) or _configured_extra_args(), *_KEEP_ALIVE])),
     }
+
+
+def _configured_extra_args() -> str:
+    """`ssh_extra_args` of the ansible.cfg that Ansible would read: the environment replaces it."""
+    named = os.environ.get("ANSIBLE_CONFIG")
+    places = [Path(named)] if named else []
+    for place in [*places, Path.home() / ".ansible.cfg", Path("/etc/ansible/ansible.cfg")]:
+        file = place / "ansible.cfg" if place.is_dir() else place
+        if file.is_file():
+            parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",))
+            try:
+                parser.read(file, encoding="utf-8")
+            except (configparser.Error, OSError, UnicodeDecodeError):
+                return ""  # Ansible reads the same file, and says what is wrong with it
+            return parser.get("ssh_connection", "ssh_extra_args", fallback="")
+    return ""
 
 
 def _output(runner: Any) -> list[str]:

@@ -112,6 +112,23 @@ def test_machine_that_loses_its_power_is_noticed(monkeypatch: pytest.MonkeyPatch
     assert given == "-o Ciphers=aes256-ctr -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 
 
+@pytest.mark.parametrize("folder", [False, True])
+def test_arguments_of_an_ansible_cfg_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: bool) -> None:
+    """The way to a machine may be there, whether the file or its folder is named. A broken one is left to Ansible."""
+    monkeypatch.delenv("ANSIBLE_SSH_EXTRA_ARGS", raising=False)
+    file = tmp_path / "ansible.cfg"
+    monkeypatch.setenv("ANSIBLE_CONFIG", str(tmp_path if folder else file))
+    for text, kept in (
+        ("[ssh_connection]\nssh_extra_args = -o ProxyJump=%h.b ; ours\n", "-o ProxyJump=%h.b "),
+        ("[", ""),
+    ):
+        file.write_text(text)
+        run = ScriptedRun("successful", stats())
+        play(monkeypatch, tmp_path, run)
+        given = run.given["envvars"]["ANSIBLE_SSH_EXTRA_ARGS"]
+        assert given == f"{kept}-o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+
+
 def test_what_never_ran_shows_ansibles_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a failed host, Ansible's last lines are the message."""
     with pytest.raises(PlaybookError, match="something is odd"):
