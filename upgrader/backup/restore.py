@@ -15,6 +15,7 @@ from upgrader.backup.etcd_member import ASIDE, MANIFEST, EtcdMember, initial_clu
 from upgrader.backup.etcd_pod import ReplacedData
 from upgrader.backup.etcd_tools import EtcdTools
 from upgrader.backup.manifest import BackupManifest
+from upgrader.backup.reported import unreported
 from upgrader.backup.verify import BackupFile, prove_on, send_snapshot
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.errors import BackupRefused, HostError, StepFailed, UpgraderError
@@ -22,6 +23,7 @@ from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.pipeline import Pipeline, PipelineStep
 from upgrader.recover.pipeline import RecoverTools, hand_over
+from upgrader.wait_and_retry import wait_until
 
 __all__ = ["Restoration"]
 
@@ -32,6 +34,8 @@ _REVISIONS_A_SECOND = 1000
 """More than any cluster writes, on average since 1970."""
 _UNIT_SECONDS = 120.0
 _ETCD_SECONDS = 240.0
+_PODS_SECONDS = 240.0
+_EXAMINE_SECONDS = 5.0
 
 _KUBELET = "systemctl is-active --quiet kubelet || { systemctl reset-failed kubelet || true; systemctl start kubelet; }"
 
@@ -127,6 +131,7 @@ class Restoration:
                 lambda note: self._start(bump, note),
             ),
             _Step("api", "wait until the API answers, and release the backup's lock", self._api),
+            _Step("pods", "wait until the kubelets have started the control plane's pods again", self._pods),
         )
         return Pipeline((*(PipelineStep(step, (), ()) for step in steps), hand_over(self.tools)))
 
@@ -181,6 +186,18 @@ class Restoration:
         self.tools.recovery.bring_api_back(note)
         # The lock is as it was when the backup was taken: held by whoever took it, long ago.
         self.tools.kube.delete(LEASES, NAME, NAMESPACE)
+
+    def _pods(self, note: Note) -> None:
+        """Whether they are healthy is asked by the gates, which would judge by what the backup has of them."""
+        tools = self.tools
+        still = wait_until(
+            tools.clock,
+            lambda: unreported(tools.kube, tools.examine()),
+            seconds=_PODS_SECONDS,
+            interval_seconds=_EXAMINE_SECONDS,
+        )
+        if still:
+            note(f"{still}; that was waited for {_PODS_SECONDS:.0f} s")
 
     @property
     def _etcd(self) -> EtcdTools:

@@ -112,7 +112,7 @@ def site(tmp_path: Path) -> Site:
 
 def test_nothing_stops_before_every_controller_has_the_data(site: Site) -> None:
     """Both have read it from a scratch etcd; then both stop; then both get the data; then both start."""
-    site.apply("prepare", "stop", "replace", "start", "api")
+    site.apply("prepare", "stop", "replace", "start", "api", "pods")
     kinds = [line.split()[1] for line in site.did]
     for earlier, later in (("await_pod", "halt"), ("stop_control_plane", "replace"), ("replace", "start")):
         last = max(at for at, kind in enumerate(kinds) if kind == earlier)
