@@ -46,6 +46,7 @@ from upgrader.model.settings import OnFailure
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
+from upgrader.preflight.skipping import NO_SKIPS, Skips
 
 __all__ = ["FinishedRun", "continue_run", "execute_run"]
 
@@ -70,6 +71,7 @@ def execute_run(
     plan: Plan | None = None,
     health_before: HealthBefore | None = None,
     findings: Sequence[Finding] = (),
+    skips: Skips = NO_SKIPS,
     goal: KubernetesVersion | None = None,
     held: HeldLock | None,
 ) -> FinishedRun:
@@ -77,7 +79,8 @@ def execute_run(
 
     `plan` is an upgrade's: it is recorded, so that the run can be resumed, and a step that disturbs the API's clients
     more than the settings allow fails. `health_before` is recorded for whoever resumes it, and of the `findings` those
-    that the operator overruled, for whoever asks why the run was started. `goal` is the version that this run
+    that the operator overruled, for whoever asks why the run was started; and of the `skips` those that only a step of
+    the run could find, for whoever resumes it. `goal` is the version that this run
     is on the way to, for whoever goes on. `held` is the cluster's lock; None only for what must work without the API.
     """
     settings, clock = session.settings, session.tools.clock
@@ -100,7 +103,10 @@ def execute_run(
         inputs=step_inputs(plan) if plan else (),
         sequence=held.lock.sequence if held else 0,
         health_before=health_before,
-        skipped=tuple(SkippedCheck(item.id, item.title, item.skipped) for item in findings if item.skipped),
+        skipped=(
+            *(SkippedCheck(item.id, item.title, item.skipped) for item in findings if item.skipped),
+            *(SkippedCheck(each, "if a step of the run finds it", skips.reason) for each in skips.of_a_run),
+        ),
         severities=tuple(
             ChangedSeverity(item.id, item.title, item.changed_from, item.severity)
             for item in findings

@@ -10,7 +10,7 @@ from pathlib import Path
 from upgrader.app.execution import FinishedRun, continue_run
 from upgrader.app.existing_run import ExistingRun, existing_run
 from upgrader.app.front_end import FrontEnd
-from upgrader.app.hops import hops_left
+from upgrader.app.hops import hops_left, skips_of
 from upgrader.app.locking import lock_holder
 from upgrader.app.wiring import Session
 from upgrader.bundle.reading import Bundle
@@ -119,7 +119,7 @@ def _pipeline(
         return builder.rollback(state), None
     emulated = _emulated(state)
     plan = builder.replan(state, session.intended(emulated), session.observe(), emulated)
-    pipeline = builder.upgrade(plan, state.planned, bundle)
+    pipeline = builder.upgrade(plan, state.planned, bundle, skips_of(state))
     names = tuple(item.step.name for item in pipeline.steps)
     if set(names) ^ set(state.planned) == {BAKE}:
         was, back = ("on", "off") if BAKE in names else ("off", "on")

@@ -118,6 +118,7 @@ class ProposedUpgrade:
             plan=plan,
             health_before=health_before,
             findings=self.checked.all_findings,
+            skips=self.skips,
             goal=self.checked.goal,
             held=self.held,
         )

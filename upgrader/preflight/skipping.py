@@ -40,11 +40,15 @@ class Skips:
         """The findings, those of these ids marked as skipped."""
         return tuple(replace(item, skipped=self.reason) if item.id in self.ids else item for item in findings)
 
+    @property
+    def of_a_run(self) -> tuple[str, ...]:
+        """The ids of what only a step of the run finds."""
+        return tuple(each for each in self.ids if each.partition(".")[0] in FOUND_BY_A_RUN)
+
     def without_finding(self, findings: Sequence[Finding]) -> tuple[str, ...]:
         """The ids that nothing was found for; what only a run finds may be found yet."""
         found = {item.id for item in findings}
-        later = (each for each in self.ids if each.partition(".")[0] in FOUND_BY_A_RUN)
-        return tuple(each for each in self.ids if each not in {*found, *later})
+        return tuple(each for each in self.ids if each not in {*found, *self.of_a_run})
 
 
 NO_SKIPS = Skips()

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.unit.gates.builders import add_node, add_pod, running
 from upgrader.app import execution, existing_run, tried_check, upgrade
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
+from upgrader.app.hops import skips_of
 from upgrader.app.resume import resumable_run
 from upgrader.app.rollback import run_to_roll_back
 from upgrader.app.tried_check import check_and_try
@@ -42,6 +44,7 @@ from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Setti
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind, Recovery, Tools
 from upgrader.preflight.skipping import Skips
+from upgrader.trial import step
 from upgrader.trial.pod import LABELS
 from upgrader.trial.programs import PlannedProgram
 from upgrader.trial.trial import Trial
@@ -289,6 +292,35 @@ def test_run_ends_where_a_component_refuses(world: World, tmp_path: Path) -> Non
         finished = proposed.execute()
     assert "binaries.refused (skipped: known)" in (finished.folder / JOURNAL).read_text()
     assert finished.state.steps[0].phase == "passed"
+    assert skips_of(finished.state) == Skips((REFUSED.id,), "known")
+
+
+@pytest.mark.usefixtures("world")
+def test_run_that_is_interrupted_while_components_are_tried_goes_on_as_it_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`resume` has no --skip: what the run was started in spite of doesn't stop it later."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> tuple[Finding, ...]:
+        raise Killed
+
+    program = SimpleNamespace(command=SimpleNamespace(component="kube-scheduler", version=TO))
+    monkeypatch.setattr(step, "planned_programs", lambda plan: (program,))
+    monkeypatch.setattr(Trial, "run", lambda *_: (REFUSED,))
+    skips = Skips((REFUSED.id,), "known")
+    with (
+        monkeypatch.context() as patched,
+        propose_upgrade(tmp_path, TO, FrontEnd(), take_over=False, skips=skips) as begun,
+    ):
+        patched.setattr(Trial, "run", killed)
+        with pytest.raises(Killed):
+            begun.execute()
+    with resumable_run(tmp_path, None, FrontEnd(), take_over=False) as resumable:
+        resumed = resumable.prepare(accept_changes=True).execute()
+    assert [step.phase for step in resumed.state.steps if step.name == "flags and files"] == ["passed"]
 
 
 @pytest.mark.usefixtures("component", "world")
