@@ -20,10 +20,13 @@ def proc(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def process(proc: Path, pid: int, parent: int, environment: str, command: str) -> None:
-    """A process, whose name is one that breaks naive parsing."""
+def process(
+    proc: Path, pid: int, parent: int, environment: str, command: str, *, user: int = 0, inside: str = ""
+) -> None:
+    """A process, whose name is one that breaks naive parsing; `inside`: its number in a container."""
     (proc / str(pid)).mkdir()
     (proc / str(pid) / "stat").write_text(f"{pid} (a) b) S {parent} 1 1")
+    (proc / str(pid) / "status").write_text(f"Name:\ta) b\nUid:\t1000\t{user}\t0\t0\nNSpid:\t{pid}\t{inside}\n")
     (proc / str(pid) / "environ").write_text(environment)
     (proc / str(pid) / "cmdline").write_text(command.replace(" ", "\0") + "\0")
 
@@ -44,4 +47,14 @@ def test_task_that_was_left_is_named(proc: Path) -> None:
 def test_process_that_ends_meanwhile_is_none(proc: Path) -> None:
     """Its files are gone by the time that they are read."""
     (proc / "33").mkdir()
+    assert playbook_processes(str(proc), own=22) == {}
+
+
+def test_pod_or_user_can_not_have_a_node_waited_for(proc: Path) -> None:
+    """Whoever may run a pod chooses its environment, and would keep the node from being upgraded, and from being put
+    back. So would any user of the machine.
+    """
+    process(proc, 34, 1, OURS, "sleep inf", inside="1")
+    process(proc, 35, 1, OURS, "sleep inf", user=1000)
+    process(proc, 36, 1, OURS, "sleep inf", user=1000, inside="1")
     assert playbook_processes(str(proc), own=22) == {}

@@ -14,13 +14,14 @@ _CHARACTERS = 200
 def playbook_processes(proc: str = "/proc", own: int = 0) -> dict[int, str]:
     """PID → command of each, without this one (`own`) and those that have started it.
 
-    A host has one task of a play at a time: every other process is of another play.
+    A host has one task of a play at a time: every other process is of another play. Processes of other users and in
+    containers are none: anybody who may run a pod here could have the node waited for, for ever.
     """
     own = own or os.getpid()
-    ours = _ancestry(proc, own)
+    ours, where = _ancestry(proc, own), _user_and_depth(proc, str(own))
     found = {}
     for name in os.listdir(proc):
-        if name.isdigit() and int(name) not in ours:
+        if name.isdigit() and int(name) not in ours and _user_and_depth(proc, name) == where:
             settings = _read(proc, name, "environ").split(b"\0")
             if any(setting.startswith(f"{VARIABLE}=".encode()) for setting in settings):
                 command = _read(proc, name, "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()
@@ -35,6 +36,13 @@ def _ancestry(proc: str, pid: int) -> set[int]:
         fields = _read(proc, str(pid), "stat").rpartition(b")")[2].split()
         pid = int(fields[1]) if len(fields) > 1 else 0
     return found
+
+
+def _user_and_depth(proc: str, pid: str) -> tuple[bytes, int]:
+    """A process's effective user, and in how many PID namespaces it is: a container has one of its own."""
+    lines = (line.partition(b":") for line in _read(proc, pid, "status").splitlines())
+    fields = {name: value.split() for name, _, value in lines}
+    return b"".join(fields.get(b"Uid", [])[1:2]), len(fields.get(b"NSpid", []))
 
 
 def _read(proc: str, pid: str, name: str) -> bytes:
