@@ -138,10 +138,18 @@ class MigrateStorageStep:
         except ApiUnavailable:
             raise
         except ApiError as error:
-            # It is gone, or somebody has written it since it was listed: stored as it is today.
-            if error.status not in (404, 409):
+            # It is gone, or somebody has written it since it was listed: stored as it is today. An admission webhook
+            # may answer with the same codes, and has stored nothing.
+            if error.status not in (404, 409) or self._as_listed(kind, name, namespace, metadata):
                 where = f"{namespace}/{name}" if namespace else name
                 tally.refused.append(f"{kind.plural} {where} ({error.message})")
+
+    def _as_listed(self, kind: Kind, name: str, namespace: str, metadata: KubeObject) -> bool:
+        """Whether the object is what was listed, written by nobody since."""
+        found = self.kube.get(kind, name, namespace)
+        return found is not None and all(
+            found["metadata"].get(key) == metadata[key] for key in ("uid", "resourceVersion")
+        )
 
     def _definitions(self) -> Mapping[str, _Definition]:
         found = (_definition(item) for item in self.kube.each(_DEFINITIONS))

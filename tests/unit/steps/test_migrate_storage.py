@@ -100,12 +100,27 @@ def test_every_object_is_written_again_as_it_is(api: Api) -> None:
     assert notes[-1] == "3 objects of 2 resources are stored as this version stores them"
 
 
-@pytest.mark.parametrize("status", [404, 409])
-def test_what_is_gone_or_was_written_meanwhile_is_fine(api: Api, status: int) -> None:
+@pytest.mark.parametrize("gone", [True, False])
+def test_what_is_gone_or_was_written_meanwhile_is_fine(api: Api, gone: bool) -> None:
     """Whoever has written it has it stored as it is to be."""
-    api.errors["w"] = [error(status)]
-    migrate(api)
+
+    def meanwhile() -> None:
+        if gone:
+            api.delete(WIDGETS, "w", "default")
+        else:
+            api.put(WIDGETS, {"metadata": {"name": "w", "namespace": "default"}, "spec": {"new": len(api.patched)}})
+
+    MigrateStorageStep(api, FakeClock(), check=meanwhile).apply(list[str]().append)
     assert api.stored == ["v2"]
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_webhook_that_answers_like_the_api_server_is_a_refusal(api: Api, status: int) -> None:
+    """A webhook chooses its code. The object is stored as it was, so the definition must go on saying so."""
+    api.errors["w"] = [error(status, "denied by policy")]
+    with pytest.raises(StepFailed, match=r"1 objects .*widgets default/w \(denied"):
+        migrate(api)
+    assert api.stored == ["v1", "v2"]
 
 
 def test_what_is_refused_is_named_and_the_others_are_migrated(api: Api) -> None:
