@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from upgrader.ports import KubeObject
+from upgrader.redaction.printable import mask_secrets
 from upgrader.trial.harmless import got_through
 
 __all__ = ["Reading", "last_words", "reading"]
@@ -47,7 +48,8 @@ def reading(component: str, found: KubeObject, log: Callable[[], str]) -> Readin
 
 def last_words(text: str) -> str:
     """From where a program says why it ends; the end of its log where it doesn't."""
-    lines = text.strip().splitlines()
+    # Half of a secret would not be known as one any more.
+    lines = mask_secrets(text).strip().splitlines()
     begin = next((index for index, line in enumerate(lines) if _FATAL.search(line)), None)
     shown = lines[-_MOST_LINES:] if begin is None else lines[begin : begin + _MOST_LINES]
     return "\n".join(shown)[:_MOST_CHARACTERS]

@@ -12,6 +12,8 @@ from upgrader.errors import ApiError, ApiUnavailable, StepFailed
 from upgrader.model.finding import Finding, Severity
 from upgrader.ports import Kind, KubeObject
 from upgrader.preflight.skipping import NO_SKIPS, Skips
+from upgrader.redaction.known_secrets import KNOWN
+from upgrader.redaction.printable import printable
 from upgrader.trial.harmless import NO_ETCD, NOWHERE
 from upgrader.trial.pod import LABELS
 from upgrader.trial.programs import planned_programs
@@ -73,6 +75,19 @@ def test_words_come_from_the_log_where_there_is_one() -> None:
     log = "I1123 starting\nError: unknown flag: --of-the-log\nsee --help"
     kube.logs = lambda *_, **__: log  # type: ignore[method-assign]
     assert "Error: unknown flag: --of-the-log\nsee --help" in findings(kube)[0].diagnosis
+
+
+SECRET = "Zk9-" + "3vQ7" * 10
+KEY = "\n".join(["-----BEGIN PRIVATE KEY-----", *["MIIE3vQ7hunter"] * 20, "-----END PRIVATE KEY-----", "ended"])
+
+
+@pytest.mark.parametrize("log", [f"Error: {'x' * 1470} {SECRET}", KEY])
+def test_secret_is_masked_before_words_are_cut(log: str) -> None:
+    """What was cut in the middle of a secret is not known as one any more."""
+    KNOWN.learn([SECRET])
+    kube = Kubelets(lambda _: REFUSED)
+    kube.logs = lambda *_, **__: log  # type: ignore[method-assign]
+    assert "3vQ7" not in printable(findings(kube)[0].diagnosis)
 
 
 @pytest.mark.parametrize(
