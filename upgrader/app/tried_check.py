@@ -37,7 +37,7 @@ def check_and_try(
         found: tuple[Finding, ...] = ()
         try:
             if step is None:
-                remove_left(opened.tools.kube, front_end.notify)
+                remove_left(opened.tools.kube, opened.tools.clock, front_end.notify)
             else:
                 found = step.findings(front_end.notify)
         except ApiError as error:

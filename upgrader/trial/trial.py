@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.model.cluster import Host
@@ -31,6 +32,8 @@ _SECONDS = 120.0
 _LEFT_BEHIND_SECONDS = 60.0
 """How much longer a pod may live than it is waited for: its kubelet would hide what became of it."""
 _CREATE_SECONDS, _RETRY_SECONDS = 20.0, 2.0
+_REMOVE_SECONDS = 30.0
+"""For all that is removed at once: an API that is away for a moment must not leave a copy of a Secret for months."""
 _LOG_LINES = 80
 _CONFLICT, _SERVER_ERROR = 409, 500
 
@@ -45,7 +48,7 @@ class Trial:
 
     def run(self, programs: tuple[PlannedProgram, ...], note: Callable[[str], None]) -> tuple[Finding, ...]:
         """What speaks against starting the programs. Raises ApiError where the API can't be asked at all."""
-        remove_left(self.kube, note)
+        remove_left(self.kube, self.clock, note)
         nodes = [node for host in self.controllers if (node := self.kube.get(_NODES, host.name)) is not None]
         made: dict[tuple[str, FileObject], str] = {}
         pods: list[TrialPod] = []
@@ -145,27 +148,30 @@ class Trial:
         pods: Iterable[TrialPod],
         note: Callable[[str], None],
     ) -> None:
-        for pod in pods:
-            _remove(self.kube, _PODS, pod.name, pod.program.namespace, note)
-        for (namespace, (kind, _)), name in made.items():
-            _remove(self.kube, _OF_FILES[kind], name, namespace, note)
+        created = [(_PODS, pod.program.namespace, pod.name) for pod in pods]
+        created += [(_OF_FILES[kind], namespace, name) for (namespace, (kind, _)), name in made.items()]
+        _remove(self.kube, self.clock, created, note)
 
 
 _CONTENT = ("data", "stringData", "binaryData")
 
 
-def remove_left(kube: Kube, note: Callable[[str], None]) -> None:
+def remove_left(kube: Kube, clock: Clock, note: Callable[[str], None]) -> None:
     """Remove what an interrupted run left. Raises ApiError."""
     for kind in (_PODS, *_OF_FILES.values()):
-        for item in kube.list(kind, labels=_SELECTOR):
-            _remove(kube, kind, item["metadata"]["name"], item["metadata"]["namespace"], note)
+        found = [item["metadata"] for item in kube.list(kind, labels=_SELECTOR)]
+        _remove(kube, clock, [(kind, each["namespace"], each["name"]) for each in found], note)
 
 
-def _remove(kube: Kube, kind: Kind, name: str, namespace: str, note: Callable[[str], None]) -> None:
-    try:
-        kube.delete(kind, name, namespace)
-    except ApiError as error:
-        note(f"{kind.plural} {namespace}/{name} is removed by the next run: {error.message}")
+def _remove(kube: Kube, clock: Clock, objects: Iterable[tuple[Kind, str, str]], note: Callable[[str], None]) -> None:
+    """Each (kind, namespace, name)."""
+    deadline = clock.monotonic() + _REMOVE_SECONDS
+    for kind, namespace, name in objects:
+        try:
+            delete = partial(kube.delete, kind, name, namespace)
+            retry(clock, delete, pause=_pause, seconds=deadline - clock.monotonic())
+        except ApiError as error:
+            note(f"{kind.plural} {namespace}/{name} is removed by the next run: {error.message}")
 
 
 def _may_try(program: PlannedProgram, node: KubeObject) -> bool:

@@ -225,6 +225,21 @@ def test_what_a_killed_run_left_is_removed() -> None:
     assert "pods apps/left is removed by the next run: not now" in notes
 
 
+@pytest.mark.parametrize("error", [refusal(500, "etcd has no leader"), ApiUnavailable("no answer")])
+def test_api_that_is_away_for_a_moment_has_nothing_left_behind(error: ApiError) -> None:
+    """The copy of a Secret would stay until the next run that starts something anew, which may be in months."""
+    kube = Kubelets(lambda _: READ)
+    deleted, moments = kube.delete, [error] * 3
+
+    def delete(kind: Kind, name: str, namespace: str = "") -> None:
+        if moments:
+            raise moments.pop()
+        deleted(kind, name, namespace)
+
+    kube.delete = delete  # type: ignore[method-assign]
+    assert findings(kube) == ()
+
+
 def test_step_fails_with_the_findings_words() -> None:
     """And says how to run in spite of it."""
     with pytest.raises(StepFailed, match=r"binaries\.refused: release app: (.|\n)* --nonsense") as caught:
