@@ -11,11 +11,14 @@ from release.checksums import write_checksums
 from release.images import write_images
 from release.python_packages import build_packages, download_dependencies
 from release.sources import Sources
+from upgrader.model.first_few import first_few
 
 
 def main(folder: Path) -> None:
     """Make the folder anew; it is complete when SHA256SUMS is there."""
     sources = Sources.of_this_checkout()
+    if strangers := sources.strangers():
+        sys.exit(f"release: these files are not in git, and would be packed: {first_few(strangers)}; add or move them")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     _say("wheel and source archive")

@@ -28,6 +28,14 @@ class Sources:
         commit, status = (_git(root, *words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain")))
         return cls(root, commit, bool(status))
 
+    def strangers(self) -> list[str]:
+        """Files that git doesn't have, and that the archives would.
+
+        Only the root's .gitignore counts there: of a cluster folder in the checkout, also the kubeconfig and the keys
+        would be packed, which the folder's own .gitignore names.
+        """
+        return _git(self.root, "ls-files", "--others", "--exclude-from=.gitignore").splitlines()
+
     def tool(self, name: str) -> str:
         """A program of this checkout's environment."""
         return str(Path(sys.executable).parent / name)
