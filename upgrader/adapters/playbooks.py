@@ -212,10 +212,10 @@ def _environment(front: Path) -> dict[str, str]:
 def _configured_extra_args() -> str:
     """`ssh_extra_args` of the ansible.cfg that Ansible would read: the environment replaces it."""
     named = os.environ.get("ANSIBLE_CONFIG")
-    places = [Path(named)] if named else []
-    for place in [*places, Path.home() / ".ansible.cfg", Path("/etc/ansible/ansible.cfg")]:
-        file = place / "ansible.cfg" if place.is_dir() else place
-        if file.is_file():
+    for place in [*([named] if named else []), "~/.ansible.cfg", "/etc/ansible/ansible.cfg"]:
+        file = os.path.expanduser(os.path.expandvars(place))
+        file = os.path.join(file, "ansible.cfg") if os.path.isdir(file) else file
+        if os.access(file, os.R_OK):
             parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",))
             try:
                 parser.read(file, encoding="utf-8")

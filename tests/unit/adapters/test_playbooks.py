@@ -112,12 +112,16 @@ def test_machine_that_loses_its_power_is_noticed(monkeypatch: pytest.MonkeyPatch
     assert given == "-o Ciphers=aes256-ctr -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 
 
-@pytest.mark.parametrize("folder", [False, True])
-def test_arguments_of_an_ansible_cfg_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: bool) -> None:
-    """The way to a machine may be there, whether the file or its folder is named. A broken one is left to Ansible."""
+@pytest.mark.parametrize("named", ["{}", "{}/ansible.cfg", "~/ansible.cfg", "$HOME/ansible.cfg"])
+def test_arguments_of_an_ansible_cfg_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str) -> None:
+    """The way to a machine may be there, however the file is named. A broken one is left to Ansible; one that it
+    wouldn't read may lead elsewhere.
+    """
     monkeypatch.delenv("ANSIBLE_SSH_EXTRA_ARGS", raising=False)
     file = tmp_path / "ansible.cfg"
-    monkeypatch.setenv("ANSIBLE_CONFIG", str(tmp_path if folder else file))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ANSIBLE_CONFIG", named.format(tmp_path))
+    (tmp_path / ".ansible.cfg").write_text("[ssh_connection]\nssh_extra_args = -o ProxyJump=elsewhere\n")
     for text, kept in (
         ("[ssh_connection]\nssh_extra_args = -o ProxyJump=%h.b ; ours\n", "-o ProxyJump=%h.b "),
         ("[", ""),
