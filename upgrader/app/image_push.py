@@ -41,7 +41,8 @@ def push_images(folder: Path, archives: Path, registry: str, progress: Callable[
             f"{archive} doesn't exist", remedy="Make it with `make dist` in a checkout of this version, or name --from."
         )
     repository = f"{registry.rstrip('/')}/{_CHECKPOINTER}"
-    with_values(file, "image", {})  # a file that can't be changed is said before anything is pushed
+    # A file that can't be changed is said before anything is pushed.
+    with_values(file, "image", {"repository": repository, "digest": ""})
     progress(f"{archive.name}: pushing it to {repository}")
     digest = push_archive(archive, f"{repository}:{__version__}")
     text = with_values(file, "image", {"repository": repository, "digest": digest})

@@ -26,7 +26,7 @@ def with_values(path: Path, section: str, values: Mapping[str, str]) -> str:
     if _mapping(path, text, section) is None:
         return f"{text.rstrip()}\n{_block(section, values)}".lstrip("\n")
     for key, value in values.items():
-        text = _set(text, _mapping(path, text, section), key, json.dumps(value))
+        text = _set(path, text, _mapping(path, text, section), key, json.dumps(value))
     return text
 
 
@@ -49,13 +49,19 @@ def _mapping(path: Path, text: str, section: str) -> yaml.MappingNode | None:
     return None
 
 
-def _set(text: str, mapping: yaml.MappingNode | None, key: str, value: str) -> str:
+def _set(path: Path, text: str, mapping: yaml.MappingNode | None, key: str, value: str) -> str:
     assert mapping is not None, "it was found before"
     for name, node in mapping.value:
         if name.value == key:
+            begin = node.start_mark.index
+            if begin < name.end_mark.index or text.startswith("&", begin):  # an alias has its anchor's position
+                raise ConfigError(
+                    f"{shown(path)}:{name.start_mark.line + 1}: `{key}` is an alias or an anchor of YAML",
+                    remedy=f"Write the value of `{key}` itself there, and where else it is used; then try again.",
+                )
             # An empty value (`key:`) begins and ends right behind the colon.
-            space = "" if node.end_mark.index > node.start_mark.index else " "
-            return f"{text[: node.start_mark.index]}{space}{value}{text[node.end_mark.index :]}"
+            space = "" if node.end_mark.index > begin else " "
+            return f"{text[:begin]}{space}{value}{text[node.end_mark.index :]}"
     first = mapping.value[0][0].start_mark
     between = ", " if mapping.flow_style else "\n" + " " * first.column
     return f"{text[: first.index]}{key}: {value}{between}{text[first.index :]}"
