@@ -79,8 +79,8 @@ class KubeAdapter:
     ) -> Iterator[KubeObject]:
         path, what = _path(kind, namespace), _what("list", kind, namespace)
         accept = _METADATA_ONLY if metadata_only else ""
-        seen: set[str] = set()
-        for last_try in (False, True):
+        seen, before = set[str](), -1
+        while True:
             try:
                 for items in self._pages(path, what, {"labelSelector": labels}, at_once, accept):
                     while items:
@@ -91,9 +91,11 @@ class KubeAdapter:
                             yield item
                 return
             except ApiError as error:
-                # The moment of the first page is forgotten: once more from the start, of another moment.
-                if error.status != 410 or last_try:
+                # The moment of the first page is forgotten: once more from the start, of another moment. Whoever takes
+                # minutes for what is handed out needs many, and has an end as long as each brings something new.
+                if error.status != 410 or len(seen) == before:
                     raise
+                before = len(seen)
 
     def _pages(
         self, path: str, what: str, query: dict[str, str], size: int, accept: str = ""

@@ -108,7 +108,9 @@ def test_each_comes_in_small_pages(kube: KubeAdapter, server: ScriptedServer) ->
 
 
 def test_each_whose_pages_are_forgotten(kube: KubeAdapter, server: ScriptedServer) -> None:
-    """It begins once more, and hands out nothing twice; what is forgotten again is an error, and so is any other."""
+    """It begins once more, and hands out nothing twice; what is forgotten before anything new came is an error, and so
+    is any other.
+    """
     server.answers(page("a", more="next"), 410, page("a", "b", more="next"), page("c"))
     assert [item["metadata"]["name"] for item in kube.each(PODS)] == ["a", "b", "c"]
     first = page("a", more="next")
@@ -118,6 +120,23 @@ def test_each_whose_pages_are_forgotten(kube: KubeAdapter, server: ScriptedServe
         assert next(items)["metadata"]["name"] == "a"
         with pytest.raises(ApiError, match=str(status)):
             next(items)
+
+
+def test_each_of_more_than_is_handed_out_before_its_pages_are_forgotten(
+    kube: KubeAdapter, server: ScriptedServer
+) -> None:
+    """An API forgets a page's moment after five minutes: whoever writes 50,000 objects meanwhile begins often."""
+    server.answers(
+        page("a", more="next"),
+        410,
+        page("a", "b", more="next"),
+        410,
+        page("a", "b", "c", more="next"),
+        410,
+        page("a", "b", "c", more="next"),
+        page("d"),
+    )
+    assert [item["metadata"]["name"] for item in kube.each(PODS)] == ["a", "b", "c", "d"]
 
 
 def test_dry_run_is_asked_for(kube: KubeAdapter, server: ScriptedServer) -> None:
