@@ -22,6 +22,9 @@ _RESOURCES = {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"cpu": "1",
 _USER_OF_POD = ("runAsUser", "runAsGroup", "runAsNonRoot", "fsGroup", "supplementalGroups", "seLinuxOptions")
 _USER = ("runAsUser", "runAsGroup", "runAsNonRoot", "seLinuxOptions")
 """Whether a program may read a file depends on these."""
+_READING = "DAC_OVERRIDE"
+"""By this capability, which containers have by default, root reads what others own, such as files of a user `etcd`."""
+_ALIKE = frozenset({_READING, "DAC_READ_SEARCH", "ALL"})
 _OF_POD = ("imagePullSecrets", "hostAliases", "dnsPolicy", "dnsConfig", "runtimeClassName")
 
 
@@ -37,7 +40,8 @@ class TrialPod:
 def manifest(pod: TrialPod, copies: Mapping[FileObject, str], *, seconds: float) -> KubeObject:
     """The pod; its files are the copies. The kubelet itself ends it after `seconds`.
 
-    It has a network of its own, no token, no capability, no writable file of the node, and no Service's labels.
+    It has a network of its own, no token, no capability but to read, no writable file of the node, and no Service's
+    labels.
     """
     command = pod.program.command
     mounts, volumes = mounts_and_volumes(pod.program)
@@ -54,7 +58,7 @@ def manifest(pod: TrialPod, copies: Mapping[FileObject, str], *, seconds: float)
             **_some(command.found.get("securityContext"), _USER),
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
+            "capabilities": _capabilities(command.found.get("securityContext") or {}),
         },
     }
     spec = {
@@ -91,6 +95,16 @@ def _started(program: PlannedProgram) -> dict[str, Any]:
     # `PROGRAM FLAG…`, or a shell's command line that ends with the component's name.
     started = given[0] if given[0].rpartition("/")[2] == command.component else command.component
     return {"command": [started], "args": list(arguments)}
+
+
+def _capabilities(planned: Mapping[str, Any]) -> dict[str, Any]:
+    """None, but to read what the program will read: all that it could write to is mounted read-only."""
+    own = planned.get("capabilities") or {}
+    added, dropped = (
+        {str(each).upper().removeprefix("CAP_") for each in own.get(key) or ()} for key in ("add", "drop")
+    )
+    reads = planned.get("privileged") or added & _ALIKE or not dropped & {_READING, "ALL"}
+    return {"drop": ["ALL"], **({"add": [_READING]} if reads else {})}
 
 
 def _some(found: Any, keys: tuple[str, ...]) -> dict[str, Any]:

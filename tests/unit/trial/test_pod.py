@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from testkit.fakes.clock import FakeClock
 from tests.unit.trial.kubelets import API_SERVER, CONTROLLERS, Kubelets, ended, plan
 from upgrader.trial.harmless import NO_ETCD, NOWHERE, SCRATCH, got_through, harmless
@@ -36,7 +38,9 @@ def test_planned_program_is_started_without_its_shell() -> None:
 
 
 def test_pod_can_do_no_harm() -> None:
-    """A network of its own, no token, no capability, no probe, no label of a Service, no second container."""
+    """A network of its own, no token, no capability to change anything, no probe, no label of a Service, no second
+    container.
+    """
     spec, kube = tried()
     (container,) = spec["containers"]
     assert "hostNetwork" not in spec and "serviceAccountName" not in spec and "initContainers" not in spec
@@ -46,11 +50,27 @@ def test_pod_can_do_no_harm() -> None:
         "runAsGroup": 0,
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
+        "capabilities": {"drop": ["ALL"], "add": ["DAC_OVERRIDE"]},  # privileged
     }
     assert "livenessProbe" not in container
     assert "app" not in kube.pods()[0]["metadata"]["labels"]
     assert spec["tolerations"] == [{"operator": "Exists"}] and spec["activeDeadlineSeconds"] == 180
+
+
+@pytest.mark.parametrize(
+    ("planned", "added"),
+    [
+        ("{}", ["DAC_OVERRIDE"]),
+        ("{capabilities: {drop: [ALL]}}", None),
+        ("{capabilities: {drop: [dac_override]}}", None),
+        ("{capabilities: {drop: [ALL], add: [CAP_DAC_READ_SEARCH, NET_BIND_SERVICE]}}", ["DAC_OVERRIDE"]),
+        ("{capabilities: {add: [ALL]}}", ["DAC_OVERRIDE"]),
+    ],
+)
+def test_program_may_read_what_it_will_be_able_to_read(planned: str, added: list[str] | None) -> None:
+    """Where certificates are of a user `etcd`, root reads them by a capability that containers have by default."""
+    spec, _ = tried(API_SERVER.replace("{privileged: true, runAsGroup: 0}", planned))
+    assert spec["containers"][0]["securityContext"]["capabilities"].get("add") == added
 
 
 def test_files_are_read_only_and_made_for_nobody() -> None:
