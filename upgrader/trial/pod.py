@@ -10,11 +10,11 @@ from upgrader.ports import KubeObject
 from upgrader.trial.files import mounts_and_volumes, named_by_env, renamed, unwritten_flags
 from upgrader.trial.harmless import harmless
 from upgrader.trial.programs import FileObject, PlannedProgram
+from upgrader.trial.reading import CONTAINER
 
-__all__ = ["CONTAINER", "LABELS", "TrialPod", "manifest", "metadata"]
+__all__ = ["LABELS", "TrialPod", "manifest", "metadata"]
 
 LABELS = {"app.kubernetes.io/name": "upgrader-trial", "app.kubernetes.io/managed-by": "upgrader"}
-CONTAINER = "trial"
 
 _NO_MESH = {"sidecar.istio.io/inject": "false", "linkerd.io/inject": "disabled"}
 _RESOURCES = {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}

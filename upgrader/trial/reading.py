@@ -11,7 +11,10 @@ from upgrader.ports import KubeObject
 from upgrader.redaction.printable import mask_secrets
 from upgrader.trial.harmless import got_through
 
-__all__ = ["Reading", "last_words", "reading"]
+__all__ = ["CONTAINER", "Reading", "last_words", "reading"]
+
+CONTAINER = "trial"
+"""The program's; a webhook may have put others beside it."""
 
 _FATAL = re.compile(r'^Error: |^panic: |^F\d{4} |"command failed"|^fatal error: ')
 """How Kubernetes' components begin what they end with."""
@@ -32,7 +35,8 @@ class Reading:
 def reading(component: str, found: KubeObject, log: Callable[[], str]) -> Reading:
     """What a pod's status says; `log` is read only where the program has run."""
     status = found.get("status") or {}
-    container: Mapping[str, Any] = next(iter(status.get("containerStatuses") or ()), {})
+    own = (each for each in status.get("containerStatuses") or () if each.get("name") == CONTAINER)
+    container: Mapping[str, Any] = next(own, {})
     state = container.get("state") or {}
     if terminated := state.get("terminated"):
         return _ended(component, terminated, log)

@@ -14,9 +14,9 @@ from upgrader.model.pod_placement import may_run_on
 from upgrader.ports import Clock, Kind, Kube, KubeObject
 from upgrader.trial.files import wanted_files
 from upgrader.trial.findings import Tried, findings_of
-from upgrader.trial.pod import CONTAINER, LABELS, TrialPod, manifest, metadata
+from upgrader.trial.pod import LABELS, TrialPod, manifest, metadata
 from upgrader.trial.programs import FileObject, PlannedProgram
-from upgrader.trial.reading import Reading, last_words, reading
+from upgrader.trial.reading import CONTAINER, Reading, last_words, reading
 from upgrader.wait_and_retry import retry, wait_until
 
 __all__ = ["Trial", "remove_left"]

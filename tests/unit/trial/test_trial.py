@@ -99,11 +99,19 @@ def test_secret_is_masked_before_words_are_cut(log: str) -> None:
         (ended(137, reason="OOMKilled"), "it was killed (OOMKilled)"),
         (ended(0, reason="Completed"), "it ended without a word of why"),
         (
-            {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImageNeverPull", "message": "no image"}}}]},
+            {
+                "containerStatuses": [
+                    {"name": "trial", "state": {"waiting": {"reason": "ErrImageNeverPull", "message": "no image"}}}
+                ]
+            },
             "ErrImageNeverPull: no image",
         ),
         (
-            {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no way"}}}]},
+            {
+                "containerStatuses": [
+                    {"name": "trial", "state": {"waiting": {"reason": "ErrImagePull", "message": "no way"}}}
+                ]
+            },
             "after 120 s: ErrImagePull: no way",
         ),
     ],
@@ -152,6 +160,13 @@ def test_controller_manager_gets_through_while_it_runs() -> None:
 def test_scheduler_gets_through_by_its_exit_code() -> None:
     """It has written its configuration then."""
     assert findings(Kubelets(lambda _: ended(0)), API_SERVER.replace("kube-apiserver", "kube-scheduler")) == ()
+
+
+def test_container_that_a_webhook_adds_is_not_the_program() -> None:
+    """A kubelet reports containers by name, so that another one may come first."""
+    agent = {"name": "agent", "state": {"terminated": {"exitCode": 1, "message": "Error: no token"}}}
+    status = {**READ, "containerStatuses": [agent, *READ["containerStatuses"]]}
+    assert findings(Kubelets(lambda _: status)) == ()
 
 
 def test_pod_that_is_deleted_by_others_is_unknown() -> None:
