@@ -24,7 +24,9 @@ class PlannedProgram:
     command: PlannedCommand
     namespace: str
     brought: Mapping[FileObject, Manifest]
-    """What the release brings to the namespace: until then, the cluster has it as it was, or not at all."""
+    """What its release, and those before it, bring to the namespace: until then, the cluster has it as it was, or not
+    at all.
+    """
     known_paths: frozenset[str]
     """What the pods of today mount from their node, which is there."""
 
@@ -35,25 +37,33 @@ def planned_programs(plan: Plan) -> tuple[PlannedProgram, ...]:
     One whose pods stay as they are has read its flags and files already. One that something else starts, such as a
     shell, is left out: the check `flags.unread` tells of it.
     """
-    found = []
+    found, files = list[PlannedProgram](), dict[tuple[str, FileObject], Manifest]()
     for release in plan.steps:
         if isinstance(release, PlannedRelease) and release.action != "unchanged":
-            found += _programs(release, plan)
+            files |= _files(release)
+            found += _programs(release, plan, files)
     return tuple(found)
 
 
-def _programs(release: PlannedRelease, plan: Plan) -> list[PlannedProgram]:
+def _files(release: PlannedRelease) -> dict[tuple[str, FileObject], Manifest]:
+    """What a release brings, and to which namespace."""
+    return {
+        (_namespace(each, release), (str(each["kind"]), str(each["metadata"]["name"]))): each
+        for each in objects_in(release.after).values()
+        if each.get("kind") in _OF_FILES
+    }
+
+
+def _programs(
+    release: PlannedRelease, plan: Plan, files: Mapping[tuple[str, FileObject], Manifest]
+) -> list[PlannedProgram]:
     before, after = objects_in(release.before), objects_in(release.after)
     found = []
     for workload, item in after.items():
         if before.get(workload, {}).get("spec") == item.get("spec"):
             continue
         namespace = _namespace(item, release)
-        brought = {
-            (str(each["kind"]), str(each["metadata"]["name"])): each
-            for each in after.values()
-            if each.get("kind") in _OF_FILES and _namespace(each, release) == namespace
-        }
+        brought = {name: each for (place, name), each in files.items() if place == namespace}
         known = _host_paths(before[workload]) if workload in before else frozenset()
         found += [
             PlannedProgram(command, namespace, brought, known)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testkit.fakes.clock import FakeClock
 from tests.unit.trial.kubelets import API_SERVER, CONTROLLERS, Kubelets, ended, plan
+from upgrader.model.plan import PlannedRelease
+from upgrader.model.release import ReleaseSpec
 from upgrader.trial.harmless import NO_ETCD, NOWHERE, SCRATCH, got_through, harmless
 from upgrader.trial.programs import planned_programs
 from upgrader.trial.reading import last_words
@@ -94,6 +98,19 @@ def test_files_that_the_plan_brings_are_copied() -> None:
     assert copy["data"] == {"policy.yaml": "planned"} and copy["metadata"]["name"] != "audit"
     volumes = {each["name"]: each for each in spec["volumes"]}
     assert volumes["audit"]["configMap"]["name"] == copy["metadata"]["name"]
+
+
+def test_files_of_an_earlier_release_are_copied_too() -> None:
+    """When the program is started they are there, and as they will be; those of a later release are not."""
+    manifest, _, files = API_SERVER.partition("\n---\n")
+    own, config = plan(manifest).steps[0], plan(files).steps[0]
+    assert isinstance(config, PlannedRelease)
+    config = replace(config, spec=ReleaseSpec("config", "kube-system", Path("/c")))
+    for steps, copies in (((config, own), 1), ((own, config), 0)):
+        kube = Kubelets(lambda _: ended(0))
+        trial = Trial(kube, FakeClock(), CONTROLLERS)
+        trial.run(planned_programs(replace(plan(), steps=steps)), lambda _: None)
+        assert sum(each["kind"] == "ConfigMap" for each in kube.created) == copies
 
 
 def test_secrets_in_the_environment_are_copied_too() -> None:
