@@ -38,6 +38,7 @@ class _Right:
 
 
 _EVERYTHING = _Right("*", "*", "*", "")
+_COPIES = "the files of programs that are tried first"
 _HELM = "Helm keeps releases in Secrets"
 _NEEDED = (
     *(_Right(verb, "secrets", why=_HELM) for verb in ("list", "create", "update", "delete")),
@@ -111,6 +112,9 @@ def _of_plan(context: PreflightContext) -> Iterator[_Right]:
     for namespace in sorted(pulled | tried | ({SYSTEM} if context.pulls_images else set())):
         why = "the steps before anything changes"
         yield from (_Right(verb, "pods", namespace=namespace, why=why) for verb in _OF_PREPARING)
+    for namespace in sorted(tried):
+        for kind in ("configmaps", "secrets"):
+            yield from (_Right(verb, kind, namespace=namespace, why=_COPIES) for verb in ("list", *_OF_PREPARING))
 
 
 def _upgrades_nodes(context: PreflightContext) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -35,7 +35,7 @@ _CREATE_SECONDS, _RETRY_SECONDS = 20.0, 2.0
 _REMOVE_SECONDS = 30.0
 """For all that is removed at once: an API that is away for a moment must not leave a copy of a Secret for months."""
 _LOG_LINES = 80
-_CONFLICT, _SERVER_ERROR = 409, 500
+_FORBIDDEN, _CONFLICT, _SERVER_ERROR = 403, 409, 500
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Trial:
 
     def run(self, programs: tuple[PlannedProgram, ...], note: Callable[[str], None]) -> tuple[Finding, ...]:
         """What speaks against starting the programs. Raises ApiError where the API can't be asked at all."""
-        remove_left(self.kube, self.clock, note)
+        remove_left(self.kube, self.clock, note, {program.namespace for program in programs})
         nodes = [node for host in self.controllers if (node := self.kube.get(_NODES, host.name)) is not None]
         made: dict[tuple[str, FileObject], str] = {}
         pods: list[TrialPod] = []
@@ -156,11 +156,22 @@ class Trial:
 _CONTENT = ("data", "stringData", "binaryData")
 
 
-def remove_left(kube: Kube, clock: Clock, note: Callable[[str], None]) -> None:
-    """Remove what an interrupted run left. Raises ApiError."""
+def remove_left(kube: Kube, clock: Clock, note: Callable[[str], None], namespaces: Collection[str] = ()) -> None:
+    """Remove what an interrupted run left: everywhere, or in these namespaces, where no more may be read. Raises
+    ApiError.
+    """
     for kind in (_PODS, *_OF_FILES.values()):
-        found = [item["metadata"] for item in kube.list(kind, labels=_SELECTOR)]
+        found = [item["metadata"] for item in _left(kube, kind, namespaces)]
         _remove(kube, clock, [(kind, each["namespace"], each["name"]) for each in found], note)
+
+
+def _left(kube: Kube, kind: Kind, namespaces: Collection[str]) -> tuple[KubeObject, ...]:
+    try:
+        return kube.list(kind, labels=_SELECTOR)
+    except ApiError as error:
+        if error.status != _FORBIDDEN:
+            raise
+        return tuple(item for namespace in sorted(namespaces) for item in kube.list(kind, namespace, labels=_SELECTOR))
 
 
 def _remove(kube: Kube, clock: Clock, objects: Iterable[tuple[Kind, str, str]], note: Callable[[str], None]) -> None:

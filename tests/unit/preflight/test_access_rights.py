@@ -81,6 +81,28 @@ def test_rights_are_asked_for_where_they_are_needed(world: World, monkeypatch: p
     assert {("update", "secrets", "shop"), ("create", "pods", "stock"), ("create", "leases", "kube-system")} <= asked
 
 
+def test_trial_of_programs_needs_its_files_rights(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of planned files are created where the program will run, and removed, also those of a killed run."""
+    asked: set[tuple[str, str, str]] = set()
+
+    def create(_kind: Kind, review: dict[str, Any], *_: Any) -> dict[str, Any]:
+        about = review["spec"]["resourceAttributes"]
+        asked.add((about["verb"], about["resource"], about["namespace"]))
+        return {"status": {"allowed": about["verb"] != "*"}}
+
+    monkeypatch.setattr(world.kube, "create", create)
+    context = world.context()
+    assert context.plan is not None
+    proxy = (
+        "kind: DaemonSet\nmetadata: {name: kube-proxy}\n"
+        "spec: {template: {spec: {containers: [{name: kube-proxy, image: p, args: [--v=2]}]}}}\n"
+    )
+    release = PlannedRelease(ReleaseSpec("net", "net", Path("/c")), "upgrade", "", "", proxy, ())
+    assert not list(check_access(replace(context, plan=replace(context.plan, steps=(release,)))))
+    for verb in ("list", "create", "delete"):
+        assert {(verb, "configmaps", "net"), (verb, "secrets", "net")} <= asked
+
+
 def test_a_list_that_is_long_is_cut(world: World) -> None:
     """Another cluster's kubeconfig misses everything: a few examples are enough."""
     world.kube.denied = {("*", "*")}

@@ -255,6 +255,26 @@ def test_api_that_is_away_for_a_moment_has_nothing_left_behind(error: ApiError) 
     assert findings(kube) == ()
 
 
+def test_who_may_read_only_the_programs_namespace_can_try_them() -> None:
+    """Nobody needs the right to list all Secrets of a cluster for a run."""
+    kube = Kubelets(lambda _: READ)
+    kube.put(PODS, {"metadata": {"name": "left", "labels": LABELS, "namespace": "kube-system"}}, "kube-system")
+    listed = kube.list
+
+    def confined(kind: Kind, namespace: str = "", **options: Any) -> tuple[KubeObject, ...]:
+        if not namespace:
+            raise refusal(403, f"cannot list {kind.plural} at the cluster scope")
+        return listed(kind, namespace, **options)
+
+    kube.list = confined  # type: ignore[method-assign]
+    notes: list[str] = []
+    assert Trial(kube, FakeClock(), CONTROLLERS).run(planned_programs(plan()), notes.append) == ()
+    assert not listed(PODS) and not listed(CONFIG_MAPS)
+    kube.list = lambda *_, **__: (_ for _ in ()).throw(refusal(500, "etcd"))  # type: ignore[method-assign]
+    with pytest.raises(ApiError, match="etcd"):
+        Trial(kube, FakeClock(), CONTROLLERS).run((), notes.append)
+
+
 def test_step_fails_with_the_findings_words() -> None:
     """And says how to run in spite of it."""
     with pytest.raises(StepFailed, match=r"binaries\.refused: release app: (.|\n)* --nonsense") as caught:
