@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +37,16 @@ class TrialPod:
     program: PlannedProgram
 
 
-def manifest(pod: TrialPod, copies: Mapping[FileObject, str], *, seconds: float) -> KubeObject:
+def manifest(
+    pod: TrialPod,
+    copies: Mapping[FileObject, str],
+    *,
+    seconds: float,
+    pull_secrets: Sequence[Mapping[str, Any]] = (),
+) -> KubeObject:
     """The pod; its files are the copies. The kubelet itself ends it after `seconds`.
+
+    `pull_secrets` are those of the planned pod's ServiceAccount, which this one isn't.
 
     It has a network of its own, no token, no capability but to read, no writable file of the node, and no Service's
     labels.
@@ -63,6 +71,9 @@ def manifest(pod: TrialPod, copies: Mapping[FileObject, str], *, seconds: float)
     }
     spec = {
         **_some(command.pod, _OF_POD),
+        **(
+            {"imagePullSecrets": list(pull_secrets)} if pull_secrets and not command.pod.get("imagePullSecrets") else {}
+        ),
         "nodeName": pod.node,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,

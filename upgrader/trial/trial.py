@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.model.cluster import Host
@@ -24,6 +25,7 @@ __all__ = ["Trial", "remove_left"]
 _PODS = Kind("v1", "pods")
 _NODES = Kind("v1", "nodes", namespaced=False)
 _EVENTS = Kind("v1", "events")
+_SERVICE_ACCOUNTS = Kind("v1", "serviceaccounts")
 _OF_FILES: Mapping[str, Kind] = {"ConfigMap": Kind("v1", "configmaps"), "Secret": Kind("v1", "secrets")}
 _SELECTOR = ",".join(f"{key}={value}" for key, value in LABELS.items())
 
@@ -89,10 +91,28 @@ class Trial:
                         program.namespace,
                     )
             copies = {each: name for (namespace, each), name in made.items() if namespace == program.namespace}
-            self._create_one(_PODS, manifest(pod, copies, seconds=seconds), program.namespace)
+            pull_secrets = self._pull_secrets(program)
+            item = manifest(pod, copies, seconds=seconds, pull_secrets=pull_secrets)
+            self._create_one(_PODS, item, program.namespace)
         except ApiError as error:
             return f"its pod could not be created: {error.message}"
         return ""
+
+    def _pull_secrets(self, program: PlannedProgram) -> Sequence[Mapping[str, Any]]:
+        """What admission gives a pod of the planned ServiceAccount: a trial's pod is one of `default`, without a token.
+
+        With AlwaysPullImages, and from kubelets v1.35 on, an image that is on the node is no one's without them.
+        """
+        account = program.command.pod.get("serviceAccountName") or program.command.pod.get("serviceAccount")
+        if not account:
+            return ()
+        try:
+            found = self.kube.get(_SERVICE_ACCOUNTS, str(account), program.namespace)
+        except ApiError as error:
+            if error.status != _FORBIDDEN:
+                raise
+            return ()
+        return tuple((found or {}).get("imagePullSecrets") or ())
 
     def _create_one(self, kind: Kind, item: KubeObject, namespace: str) -> None:
         def create() -> None:

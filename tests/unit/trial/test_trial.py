@@ -275,6 +275,31 @@ def test_who_may_read_only_the_programs_namespace_can_try_them() -> None:
         Trial(kube, FakeClock(), CONTROLLERS).run((), notes.append)
 
 
+@pytest.mark.parametrize("status", [0, 403, 500])
+def test_image_is_pulled_as_by_the_planned_service_account(status: int) -> None:
+    """A private registry's credentials are often the ServiceAccount's; who may not read it does without them."""
+    kube = Kubelets(lambda _: READ)
+    accounts = Kind("v1", "serviceaccounts")
+    kube.put(accounts, {"metadata": {"name": "admin"}, "imagePullSecrets": [{"name": "registry"}]}, "kube-system")
+    found = kube.get
+
+    def get(kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
+        if kind == accounts and status:
+            raise refusal(status, "no account")
+        return found(kind, name, namespace)
+
+    kube.get = get  # type: ignore[method-assign]
+    said = [each.diagnosis for each in findings(kube)]
+    if status == 500:
+        assert "its pod could not be created: no account" in said[0]
+    else:
+        assert not said and {str(pod["spec"].get("imagePullSecrets")) for pod in kube.pods()} == {
+            str(None if status else [{"name": "registry"}])
+        }
+    no_account = API_SERVER.replace("serviceAccountName: admin", "hostIPC: false")
+    assert status == 500 or findings(kube, no_account) == ()
+
+
 def test_step_fails_with_the_findings_words() -> None:
     """And says how to run in spite of it."""
     with pytest.raises(StepFailed, match=r"binaries\.refused: release app: (.|\n)* --nonsense") as caught:
