@@ -42,7 +42,7 @@ def push_images(folder: Path, archives: Path, registry: str, progress: Callable[
         )
     repository = f"{registry.rstrip('/')}/{_CHECKPOINTER}"
     # A file that can't be changed is said before anything is pushed.
-    with_values(file, "image", {"repository": repository, "digest": ""})
+    with_values(file, "image", {"repository": repository, "digest": "sha256:"})
     progress(f"{archive.name}: pushing it to {repository}")
     digest = push_archive(archive, f"{repository}:{__version__}")
     text = with_values(file, "image", {"repository": repository, "digest": digest})

@@ -17,17 +17,36 @@ __all__ = ["with_values"]
 def with_values(path: Path, section: str, values: Mapping[str, str]) -> str:
     """The file's text with `section: {KEY: VALUE}` of each value; a file that doesn't exist is empty.
 
-    Raises ConfigError for a file that can't be read, and where the section is no mapping that is written out there.
+    Raises ConfigError for a file that can't be read, where the section is no mapping that is written out there, and for
+    a file that would then say anything else: `{}`, say, has no line to write below.
     """
     if not path.exists():
         return _block(section, values)
     read_mapping(path)  # says in which line it is wrong
     text = path.read_text(encoding="utf-8")
-    if _mapping(path, text, section) is None:
-        return f"{text.rstrip()}\n{_block(section, values)}".lstrip("\n")
-    for key, value in values.items():
-        text = _set(path, text, _mapping(path, text, section), key, json.dumps(value))
-    return text
+    edited = _edited(path, text, section, values)
+    if edited is None:
+        raise ConfigError(
+            f"{shown(path)}: `{section}` can't be set in place, as the file is written",
+            remedy=f"Write `{section}: {{{', '.join(values)}}}` into it by hand, in one line, or the file as lines of "
+            "`key: value` that begin at the margin; then try again.",
+        )
+    return edited
+
+
+def _edited(path: Path, text: str, section: str, values: Mapping[str, str]) -> str | None:
+    """The text with the values; None where that isn't what YAML reads from it."""
+    was = yaml.safe_load(text) or {}
+    try:
+        if _mapping(path, text, section) is None:
+            text = f"{text.rstrip()}\n{_block(section, values)}".lstrip("\n")
+        else:
+            for key, value in values.items():
+                text = _set(path, text, _mapping(path, text, section), key, json.dumps(value))
+        read = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
+    return text if read == {**was, section: {**(was.get(section) or {}), **values}} else None
 
 
 def _block(section: str, values: Mapping[str, str]) -> str:

@@ -71,3 +71,25 @@ def test_what_can_not_be_set_in_place_is_refused(tmp_path: Path, text: str, said
     with pytest.raises(ConfigError) as caught:
         with_values(path, "image", NEW)
     assert said in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}\n",
+        "{keep: 3}\n",
+        "  keep: 3\n",
+        "keep: 3\n...\n",
+        "keep: |+\n  text\n\n",
+        "image:\n  digest: >-\n    sha256:x\n  tag: x\n",
+        "image:\n  digest: &it x\n  tag: *it\n",
+        "image:\n  ? digest\n  : x\n",
+    ],
+)
+def test_what_yaml_would_read_otherwise_is_refused(tmp_path: Path, text: str) -> None:
+    """A file of `{}`, as many begin, would be no YAML with lines behind it; nor may another value change."""
+    path = tmp_path / "values.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="can't be set in place") as caught:
+        with_values(path, "image", NEW)
+    assert "image: {repository, digest}" in caught.value.remedy
