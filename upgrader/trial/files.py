@@ -27,8 +27,8 @@ def unwritten_flags(program: PlannedProgram) -> tuple[str, ...]:
     """The flags that name a file which only another container of the pod would have written."""
     empty = {str(each["name"]) for each in program.command.pod.get("volumes") or () if "emptyDir" in each}
     folders = [str(each["mountPath"]) for each in _mounts(program) if str(each["name"]) in empty]
-    named = (flag_value(each) for each in program.command.arguments or ())
-    return tuple(flag for flag, value in named if flag and any(_below(value, folder) for folder in folders))
+    given = program.command.flags or ()
+    return tuple(each.name for each in given if any(_below(each.value or "", folder) for folder in folders))
 
 
 def mounts_and_volumes(program: PlannedProgram) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:

@@ -100,6 +100,13 @@ def test_files_that_the_plan_brings_are_copied() -> None:
     assert volumes["audit"]["configMap"]["name"] == copy["metadata"]["name"]
 
 
+@pytest.mark.parametrize("flag", ["'--token_auth_file', '/run/kube/tokens.csv'", "--token-auth-file=/run/kube/t"])
+def test_flags_of_files_that_another_container_writes_are_left_out_in_any_form(flag: str) -> None:
+    """Nothing writes them here: the program would refuse them."""
+    spec, _ = tried(API_SERVER.replace("'--token-auth-file=/run/kube/tokens.csv'", flag))
+    assert not [each for each in spec["containers"][0]["args"] if "token" in each]
+
+
 def test_files_of_an_earlier_release_are_copied_too() -> None:
     """When the program is started they are there, and as they will be; those of a later release are not."""
     manifest, _, files = API_SERVER.partition("\n---\n")
