@@ -143,11 +143,11 @@ class FakeKube:
         if old is None:
             raise _error(404, f"{kind.plural} {name} not found")
         given = changes.get("metadata") or {}
-        if given.get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
-            raise _error(409, f"{kind.plural} {name}: the UID in the precondition is another object's")
         read_at = given.get("resourceVersion")
         if read_at and read_at != old["metadata"]["resourceVersion"]:
             raise _error(409, f"{kind.plural} {name}: the object has been modified")
+        if given.get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
+            raise _error(422, f"{kind.plural} {name}: metadata.uid: Invalid value: field is immutable")
         if subresource:
             changes = {subresource: changes.get(subresource) or {}}
         return self._store(kind, _patched(old, changes), namespace)

@@ -165,14 +165,17 @@ def test_patch_of_a_subresource_leaves_the_object(kube: Kube, name: str) -> None
 
 
 def test_an_empty_patch_changes_nothing(kube: Kube, name: str) -> None:
-    """With the UID and the version that it has, an object stays as it is; of another UID, the patch is refused."""
+    """With the UID and the version that it has, an object stays as it is. A later object of its name has another
+    version, which is a conflict; another UID alone is invalid."""
     read = kube.create(CONFIG_MAPS, config_map(name), NAMESPACE)
     meta = {"uid": read["metadata"]["uid"], "resourceVersion": read["metadata"]["resourceVersion"]}
     same = kube.patch(CONFIG_MAPS, name, {"metadata": meta}, NAMESPACE)
     assert same["metadata"]["resourceVersion"] == meta["resourceVersion"]
-    with pytest.raises(ApiError) as caught:
-        kube.patch(CONFIG_MAPS, name, {"metadata": {"uid": "another"}}, NAMESPACE)
-    assert caught.value.status == 409
+    kube.patch(CONFIG_MAPS, name, {"data": {"key": "2"}}, NAMESPACE)
+    for changes, status in (({"uid": "another"}, 422), ({**meta, "uid": "another"}, 409)):
+        with pytest.raises(ApiError) as caught:
+            kube.patch(CONFIG_MAPS, name, {"metadata": changes}, NAMESPACE)
+        assert caught.value.status == status
 
 
 def test_patch_of_what_has_changed_is_refused(kube: Kube, name: str) -> None:

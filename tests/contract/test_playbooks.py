@@ -92,7 +92,8 @@ def test_missing_files_are_named(tmp_path: Path, inventory: Path) -> None:
 def test_signal_handlers_are_left_alone(tmp_path: Path, inventory: Path) -> None:
     """Running a playbook keeps upgrader's signal handlers."""
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    AnsiblePlaybooks().run(playbook(tmp_path), inventory=inventory, variables={}, timeout_seconds=60)
+    play = playbook(tmp_path, {"command": "true"})
+    AnsiblePlaybooks().run(play, inventory=inventory, variables={}, timeout_seconds=60)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 

@@ -131,7 +131,7 @@ def _result(
         raise PlaybookError(f"playbook {playbook.name} could not be run ({status}):\n" + "\n".join(output))
     if not events.processed:
         raise PlaybookError(
-            f"playbook {playbook.name} did nothing: no host of the inventory is one that its `hosts` name",
+            f"playbook {playbook.name} did nothing: it has no task for any host of the inventory",
             remedy="Correct `hosts` in the playbook, or the groups of the inventory; or remove the step.",
         )
     tasks = {host: tuple(names) for host, names in sorted(events.changes.items())}
