@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from tests.contract.checking import Make, Status, merge
+from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.kube import KubeAdapter, _path
+from upgrader.config.inventory import load_hosts
+from upgrader.model.cluster import Host
 from upgrader.ports import Kind
 
 
@@ -33,6 +36,19 @@ def kube(lab_folder: Path) -> Iterator[KubeAdapter]:
         yield adapter
     finally:
         adapter.close()
+
+
+@pytest.fixture
+def machine(lab_folder: Path) -> Host:
+    """A lab's first controller."""
+    return load_hosts(lab_folder / "hosts.yml")["controllers"][0]
+
+
+@pytest.fixture
+def ssh() -> Iterator[SshHosts]:
+    """The adapter of SSH, closed afterwards."""
+    with SshHosts() as hosts:
+        yield hosts
 
 
 @pytest.fixture

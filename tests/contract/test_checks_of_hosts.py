@@ -14,7 +14,6 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.hosts import SshHosts
-from upgrader.config.inventory import load_hosts
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.host_facts import Cgroups
 from upgrader.model.observed import Observed
@@ -27,19 +26,6 @@ from upgrader.recover.facts.collect import examine
 
 VERSION = KubernetesVersion(1, 37, 1)
 YEAR = 365 * 24.0
-
-
-@pytest.fixture
-def machine(lab_folder: Path) -> Host:
-    """A lab's first controller."""
-    return load_hosts(lab_folder / "hosts.yml")["controllers"][0]
-
-
-@pytest.fixture
-def ssh() -> Iterator[SshHosts]:
-    """The adapter, closed afterwards."""
-    with SshHosts() as hosts:
-        yield hosts
 
 
 def ids(ssh: SshHosts, check: Check, host: Host) -> list[str]:

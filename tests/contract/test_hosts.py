@@ -11,23 +11,9 @@ import pytest
 
 from testkit.fakes.hosts import FakeHosts
 from upgrader.adapters.hosts import SshHosts
-from upgrader.config.inventory import load_hosts
 from upgrader.errors import BackupRefused, HostError, HostUnreachable
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult, Hosts
-
-
-@pytest.fixture
-def machine(lab_folder: Path) -> Host:
-    """A lab's first controller."""
-    return load_hosts(lab_folder / "hosts.yml")["controllers"][0]
-
-
-@pytest.fixture
-def ssh() -> Iterator[SshHosts]:
-    """The adapter, closed afterwards."""
-    with SshHosts() as hosts:
-        yield hosts
 
 
 @pytest.fixture(params=["fake", "real"])

@@ -10,7 +10,7 @@ from upgrader.model.release import ReleaseSpec
 __all__ = ["refusal"]
 
 _OF_THE_CHART = re.compile(
-    r"values don't meet the specifications|execution error at \(|parse error (at|on) |parse error at|executing \""
+    r"values don't meet the specifications|execution error at \(|parse error at|parse error on |executing \""
     r"|error converting YAML to JSON|chart requires kubeVersion|Chart\.yaml file is missing|cannot load values"
     r"|missing in charts/ directory|nil pointer evaluating|error calling "
 )
