@@ -37,6 +37,9 @@ def skewed_clock(seconds: float) -> Mapping[str, str]:
     }
 
 
+_LAST_LINES = 12
+
+
 @dataclass(frozen=True)
 class Ended:
     """A command that ended. `seconds` is wall time; the output is empty where it went to the terminal."""
@@ -48,7 +51,9 @@ class Ended:
     seconds: float
 
     def __str__(self) -> str:
-        output = f"{self.stdout}\n--- stderr\n{self.stderr}" if self.stdout or self.stderr else ""
+        """How it ended comes first: a CI system that shortens a failure shows its beginning."""
+        end = "\n".join(self.stderr.splitlines()[-_LAST_LINES:])
+        output = f"--- its last lines\n{end}\n--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}"
         return f"upgrader {' '.join(self.arguments)}: exit code {self.exit_code} after {self.seconds:.1f} s\n{output}"
 
 

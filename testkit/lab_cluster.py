@@ -18,8 +18,11 @@ from testkit.command import REPOSITORY, Ended, skewed_clock, upgrader
 from testkit.versions import COMPONENTS, running_versions
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
+from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.lab import Lab
+from upgrader.model.outcome import VerdictKind
 from upgrader.model.release import without_revision
+from upgrader.model.workload import WorkloadRef
 from upgrader.ports import Kind
 
 __all__ = ["OLD", "RELEASES", "TARGET", "LabCluster", "make_cluster", "until"]
@@ -250,15 +253,16 @@ class LabCluster:
         self.wait_healthy(version)
         until("the standby pods to be deactivated", lambda: self.standby_pods() == [], timeout_seconds=120)
         until("the deactivated standby pods to end", lambda: self._api_servers() == 1, timeout_seconds=60)
-        until("the pod-checkpointer to be available", self._checkpointer_available, timeout_seconds=60)
+        until("the pod-checkpointer to be Ready for a while", self._checkpointer_settled, timeout_seconds=60)
 
     def _api_servers(self) -> int:
         """The number of kube-apiserver processes on the controller, also of pods that are deleted in the API."""
         return len(self.on_controller("pidof", "kube-apiserver").split())
 
-    def _checkpointer_available(self) -> bool:
-        found: Any = self.kube.get(_DAEMONSETS, "pod-checkpointer", "kube-system")
-        return bool(found["status"].get("numberAvailable") == found["status"]["desiredNumberScheduled"])
+    def _checkpointer_settled(self) -> bool:
+        """As a check sees it, which also blocks a run for seconds after a container of it failed."""
+        checkpointer = WorkloadRef("DaemonSet", "kube-system", "pod-checkpointer")
+        return diagnose_workload(self.kube, checkpointer).kind is VerdictKind.HOLDS
 
     def down(self) -> None:
         """Remove the cluster and all its files."""

@@ -72,7 +72,7 @@ class Doctor:
 
 @pytest.fixture
 def doctor(cluster: LabCluster) -> Iterator[Doctor]:
-    """Before: there are no findings. After: the cluster is healthy, and no intact generation is lost."""
+    """Before: there are no findings. After: the next test can run at once, and no intact generation is lost."""
     with SshHosts() as hosts:
         doctor = Doctor(cluster, hosts)
         before = doctor.generations()
@@ -81,7 +81,7 @@ def doctor(cluster: LabCluster) -> Iterator[Doctor]:
         yield doctor
         lost = before - doctor.generations()
         assert not lost, f"generations that are gone or damaged: {lost}"
-        cluster.wait_healthy(OLD)
+        cluster.wait_until_settled(OLD)
 
 
 def _ids(diagnosis: Diagnosis) -> list[str]:
