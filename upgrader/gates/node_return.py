@@ -30,7 +30,7 @@ class NodeReturn:
         node = self.kube.get(NODES, name)
         return condition_problem(node) if node is not None else "is not in the cluster"
 
-    def back(self, name: str, version: KubernetesVersion, *, with_pods: bool = True) -> Callable[[], str]:
+    def back(self, name: str, *versions: KubernetesVersion, with_pods: bool = True) -> Callable[[], str]:
         """Asks what is still missing; "": nothing. Without `with_pods`, its critical pods don't count.
 
         `Ready` outlives a kubelet, and the first heartbeat that is read may be from before it was restarted. So only
@@ -50,7 +50,7 @@ class NodeReturn:
             if problem:
                 return f"it {problem}"
             reported = str(node["status"]["nodeInfo"]["kubeletVersion"])
-            if KubernetesVersion.parse(reported) != version:
+            if KubernetesVersion.parse(reported) not in versions:
                 return f"its kubelet reports {reported}"
             if len(seen) <= _BEATS:
                 return f"its kubelet has renewed its Lease {max(0, len(seen) - 1)} of {_BEATS} times"

@@ -22,6 +22,7 @@ __all__ = ["Batch"]
 Note = Callable[[str], None]
 Problems = dict[str, str]
 """Node → why it failed."""
+Versions = tuple[KubernetesVersion, ...]
 
 _POLL_SECONDS = 1.0
 _INTERRUPTED = "its upgrade had failed before the run was interrupted"
@@ -125,15 +126,18 @@ class Batch:
         self._enter(names, "swap", note, "its programs are being replaced")
         broken = self.playbooks.upgrade(names)
         waiting = {name: after[name] for name in names if name not in broken}
-        late = self._await(waiting, note)
+        late = self._await({name: (version,) for name, version in waiting.items()}, note)
         return {**broken, **{name: f"{why}\n    its kubelet: {self.log(name)}" for name, why in late.items()}}
 
     def _put_back(self, broken: Mapping[str, str], before: Mapping[str, KubernetesVersion], note: Note) -> Problems:
         for name, why in broken.items():
             note(f"{name}: {why}; its old programs are put back")
         kept = self._restored(broken, before, note)
-        back = {name: f"its old programs were put back: it is at {before[name]}, and Ready" for name in broken}
-        return {name: f"{why}\n    {kept.get(name, back[name])}" for name, why in broken.items()}
+        return {name: f"{why}\n    {kept.get(name) or self._returned(name)}" for name, why in broken.items()}
+
+    def _returned(self, name: str) -> str:
+        now = self.cordons.read(name)
+        return f"its old programs were put back: it is at {now.version}, and Ready" if now else "it is gone"
 
     def _restored(
         self, names: Mapping[str, str], before: Mapping[str, KubernetesVersion], note: Note, *, with_pods: bool = True
@@ -141,23 +145,33 @@ class Batch:
         """Put the old programs back (`names`: why), and uncordon the nodes that are Ready with them; returns the others
         with what keeps them.
         """
+        wanted = {name: self._restore_points(name, before[name]) for name in names}
         for name, why in names.items():
             self.cordons.cordon(name, "back", why)
         broken = self.playbooks.restore(tuple(names))
-        late = self._await({name: before[name] for name in names if name not in broken}, note, with_pods=with_pods)
+        late = self._await({name: wanted[name] for name in names if name not in broken}, note, with_pods=with_pods)
         return {
-            name: f"it could not be put back to {before[name]}, and stays cordoned: {problem}"
+            name: f"it could not be put back to {_either(wanted[name])}, and stays cordoned: {problem}"
             for name, problem in {**broken, **late}.items()
         }
+
+    def _restore_points(self, name: str, before: KubernetesVersion) -> Versions:
+        """What its restore point may have: the version of now, or the one from before a swap that was never finished.
+
+        Only the node knows whether it was: its kubelet may be the new one a moment before that is recorded there.
+        """
+        now = self.cordons.read(name)
+        earlier = now.mark.before if now and now.mark else None
+        return (before, earlier) if earlier and earlier != before else (before,)
 
     def _enter(self, names: Sequence[str], phase: Phase, note: Note, text: str) -> None:
         for name in names:
             self.cordons.cordon(name, phase)
             note(f"{name}: {text}")
 
-    def _await(self, versions: Mapping[str, KubernetesVersion], note: Note, *, with_pods: bool = True) -> Problems:
+    def _await(self, versions: Mapping[str, Versions], note: Note, *, with_pods: bool = True) -> Problems:
         """Uncordon each node as soon as it is back; returns those that are not in time, with what is missing."""
-        questions = {name: self.watch.back(name, version, with_pods=with_pods) for name, version in versions.items()}
+        questions = {name: self.watch.back(name, *wanted, with_pods=with_pods) for name, wanted in versions.items()}
         left = dict.fromkeys(versions, "")
 
         def missing() -> str:
@@ -167,16 +181,20 @@ class Batch:
                 if not left[name]:
                     self.cordons.release(name)
                     del left[name]
-                    note(f"{name}: Ready with kubelet {versions[name]}; uncordoned")
+                    note(f"{name}: Ready with kubelet {_either(versions[name])}; uncordoned")
             return "; ".join(left.values())
 
         why = wait_until(self.clock, missing, seconds=self.ready_seconds, interval_seconds=_POLL_SECONDS)
         return {
-            name: f"node {name} was not Ready with kubelet {versions[name]} within {self.ready_seconds:.0f} s: "
-            f"{problem or why}"
+            name: f"node {name} was not Ready with kubelet {_either(versions[name])} "
+            f"within {self.ready_seconds:.0f} s: {problem or why}"
             for name, problem in left.items()
         }
 
 
 def _having(todo: Mapping[str, Todo], what: Todo) -> list[str]:
     return [name for name, item in todo.items() if item == what]
+
+
+def _either(versions: Versions) -> str:
+    return " or ".join(map(str, versions))

@@ -17,8 +17,8 @@ class NodeWatch(Protocol):
         """What a node's conditions say against it; "" when nothing does."""
         ...
 
-    def back(self, name: str, version: KubernetesVersion, *, with_pods: bool = True) -> Callable[[], str]:
-        """Asks what is missing until a node is back with a kubelet of this version that was just started; "": nothing.
+    def back(self, name: str, *versions: KubernetesVersion, with_pods: bool = True) -> Callable[[], str]:
+        """Asks what is missing until a node is back with a just started kubelet of one of these versions; "": nothing.
 
         Only heartbeats that come after this call count; without `with_pods`, its critical pods don't.
         """
