@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import sys
 import time
 from datetime import UTC, datetime
@@ -23,6 +24,8 @@ from testkit.labs import some_cluster
 __all__ = ["main"]
 
 _SECONDS, _MEBIBYTES = 60.0, 400.0
+_TRIES = 3
+"""Of `check` on the large cluster: what else runs on the machine makes one of them slower than another."""
 _SETTLE_SECONDS = 2.0
 """By then, the last requests are in the audit log."""
 
@@ -42,22 +45,23 @@ def main() -> int:
         log.begin()
         rows = [_check(cluster, log, "as it is")]
         fill(cluster, Sizes(options.nodes, options.pods, options.config_maps))
-        rows.append(_check(cluster, log, "large"))
-    figures = {
+        large = [_check(cluster, log, f"large, try {number} of {_TRIES}") for number in range(1, _TRIES + 1)]
+    figures: dict[str, Any] = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "cores": os.cpu_count() or 1,
         "target": TARGET,
         "seconds": _SECONDS,
         "mebibytes": _MEBIBYTES,
-        "rows": rows,
+        "rows": [*rows, *large],
+        "median_seconds": statistics.median(row["seconds"] for row in large),
     }
     file = options.out / "large.json"
     known = {**(json.loads(file.read_text()) if file.exists() else {}), "check": figures}
     file.write_text(json.dumps(known, indent=1) + "\n")
     (options.out / "large.md").write_text(page(known))
-    large = rows[-1]
-    kept = large["seconds"] <= _SECONDS and large["together_mib"] <= _MEBIBYTES and large["exit_code"] in (0, 3)
-    return 0 if kept else 1
+    in_time = figures["median_seconds"] <= _SECONDS
+    kept = all(row["together_mib"] <= _MEBIBYTES and row["exit_code"] in (0, 3) for row in large)
+    return 0 if in_time and kept else 1
 
 
 def _check(cluster: LabCluster, log: AuditLog, what: str) -> dict[str, Any]:
