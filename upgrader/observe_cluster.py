@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from upgrader.errors import ApiError
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import ServerVersion, emulated_in, minor_of
+from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP, KubeadmConfig
 from upgrader.model.node_mark import NodeMark
 from upgrader.model.observed import Observed, ObservedNode, ObservedRelease
 from upgrader.model.release import ReleaseSpec, last_good
@@ -18,6 +19,7 @@ __all__ = ["kubelet_versions", "observe", "observe_release"]
 
 API_SERVER = "kube-apiserver"
 NODES = Kind("v1", "nodes", namespaced=False)
+_CONFIG_MAPS = Kind("v1", "configmaps")
 _AT_ONCE = 500
 
 
@@ -28,7 +30,12 @@ def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec]) -> Observed
         versions = pool.submit(_versions, kube)
         found = {spec.name: observe_release(helm, spec) for spec in releases}
         server, kubelets, nodes = versions.result()
-    return Observed(server.binary, kubelets, found, _emulated(server, found), nodes)
+    return Observed(server.binary, kubelets, found, _emulated(server, found), nodes, _kubeadm(kube))
+
+
+def _kubeadm(kube: Kube) -> KubeadmConfig | None:
+    found = kube.get(_CONFIG_MAPS, KUBEADM_CONFIG_MAP, "kube-system")
+    return KubeadmConfig.of(found) if found is not None else None
 
 
 def _versions(kube: Kube) -> tuple[ServerVersion, dict[str, KubernetesVersion], dict[str, ObservedNode]]:

@@ -15,11 +15,19 @@ from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
 from upgrader.model.own_steps import BAKE
-from upgrader.model.plan import OwnStep, Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
+from upgrader.model.plan import (
+    OwnStep,
+    Plan,
+    PlannedKubeadmConfig,
+    PlannedNodes,
+    PlannedPlaybook,
+    PlannedRelease,
+    PlannedStep,
+)
 from upgrader.model.settings import Settings
 from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
-from upgrader.planner import IntendedStep, plan_run
+from upgrader.planner import IntendedStep, plan_kubeadm_config, plan_run
 from upgrader.ports import Tools
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 from upgrader.preparing_steps import PreparingSteps
@@ -114,13 +122,16 @@ class PipelineBuilder:
         emulated: Minor | None = None,
         then: KubernetesVersion | None = None,
     ) -> Plan:
-        """What a run would change: the pipeline, and then the nodes, if upgrader.yaml has them upgraded.
+        """What a run would change: the pipeline, what kubeadm believes, and then the nodes, if upgrader.yaml has them
+        upgraded.
 
         While the API server is to emulate an older minor, no kubelet gets ahead of that: the run may be undone later.
         `then`: the version of the next of several hops; nodes are drained before that only where it needs it.
         """
         target = self.settings.target
         plan = plan_run(intended, observed, target, emulated)
+        # Before the nodes: `kubeadm upgrade node` on one of them goes by it.
+        plan = replace(plan, steps=(*plan.steps, *plan_kubeadm_config(plan, observed)))
         due = then is None or any(then.minors_after(each) > KUBELET_MINORS for each in observed.kubelets.values())
         nodes = self.steps.nodes
         if nodes is None or emulated is not None or not due:
@@ -136,8 +147,9 @@ class PipelineBuilder:
         revision.
         """
         now = self.plan(intended, observed, emulated)
-        # A hop that left the nodes to a later one leaves them where it is resumed, too.
-        meant = (step for step in now.steps if not isinstance(step, PlannedNodes) or step.name in state.planned)
+        # A hop that left the nodes to a later one leaves them where it is resumed, too; and a run keeps its steps.
+        own = (PlannedNodes, PlannedKubeadmConfig)
+        meant = (step for step in now.steps if not isinstance(step, own) or step.name in state.planned)
         steps = tuple(self._as_planned(step, state) for step in meant)
         return replace(now, current=state.current or observed.server, steps=steps)
 
@@ -147,6 +159,9 @@ class PipelineBuilder:
             return step
         if isinstance(step, PlannedNodes):
             return self.steps.pools.replan(step, begun)
+        if isinstance(step, PlannedKubeadmConfig):
+            point = begun.restore_point if begun else None
+            return replace(step, before=point.kubeadm) if point and point.kubeadm else step
         if begun is not None and begun.restore_point is not None:
             check_named(begun, self.settings.pipeline)
         step = replace(step, pending=FreeReleaseStep.name_for(step.name) in state.planned)

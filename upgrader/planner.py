@@ -18,7 +18,16 @@ from upgrader.model.images import images_in
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.masked_manifest import masked
 from upgrader.model.observed import Observed, ObservedRelease
-from upgrader.model.plan import Action, ObjectChange, Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
+from upgrader.model.plan import (
+    Action,
+    ObjectChange,
+    Plan,
+    PlannedKubeadmConfig,
+    PlannedNodes,
+    PlannedPlaybook,
+    PlannedRelease,
+    PlannedStep,
+)
 from upgrader.model.release import ReleaseSpec, Revision, last_good
 from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.model.version import KubernetesVersion
@@ -31,6 +40,7 @@ __all__ = [
     "left_behind",
     "object_changes",
     "observed_after",
+    "plan_kubeadm_config",
     "plan_run",
     "wanted_steps",
 ]
@@ -97,6 +107,21 @@ def plan_run(
     return Plan(observed.server, target, tuple(steps), emulated)
 
 
+def plan_kubeadm_config(plan: Plan, observed: Observed) -> tuple[PlannedKubeadmConfig, ...]:
+    """A step that tells kubeadm which version runs, where the plan decides that, and kubeadm made the cluster.
+
+    () where what is written there can't be changed, too: a check says so.
+    """
+    decides = any(step.name in VERSIONED_RELEASES for step in plan.steps if isinstance(step, PlannedRelease))
+    if observed.kubeadm is None or not decides:
+        return ()
+    try:
+        observed.kubeadm.at(plan.target)
+        return (PlannedKubeadmConfig(observed.kubeadm.version, plan.target),)
+    except ValueError:
+        return ()
+
+
 def left_behind(observed: Observed, intended: Callable[[], Sequence[IntendedStep]]) -> bool:
     """Whether an upgrade to the API server's own minor has not been completed: a component of the control plane is
     installed with an older one, and `intended`, the pipeline at the API server's version, has it with that one.
@@ -130,10 +155,12 @@ def _minors(manifest: str) -> Mapping[tuple[str, str], tuple[int, int]]:
 
 def observed_after(plan: Plan, before: Observed) -> Observed:
     """What would be observed once the plan was run."""
-    releases, kubelets = dict(before.releases), dict(before.kubelets)
+    releases, kubelets, kubeadm = dict(before.releases), dict(before.kubelets), before.kubeadm
     for step in plan.steps:
         if isinstance(step, PlannedNodes):
             kubelets |= {node.node: node.after for node in step.nodes}
+        elif isinstance(step, PlannedKubeadmConfig):
+            kubeadm = kubeadm.at(step.after) if kubeadm else None
         elif isinstance(step, PlannedRelease) and step.action != "unchanged":
             history = before.releases[step.name].history
             newest = history[-1].number if history else 0
@@ -141,7 +168,7 @@ def observed_after(plan: Plan, before: Observed) -> Observed:
             deployed = Revision(newest + (2 if step.pending else 1), "deployed")
             releases[step.name] = ObservedRelease((*history, deployed), step.after)
     nodes = {name: replace(node, mark=None) for name, node in before.nodes.items()}
-    return Observed(plan.target, kubelets, releases, plan.emulated, nodes)
+    return Observed(plan.target, kubelets, releases, plan.emulated, nodes, kubeadm)
 
 
 def _plan_release(item: IntendedRelease, now: ObservedRelease) -> PlannedRelease:

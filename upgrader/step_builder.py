@@ -15,7 +15,8 @@ from upgrader.gates.release_gates import GateCatalog
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
-from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
+from upgrader.model.own_steps import KUBEADM_CONFIG
+from upgrader.model.plan import Plan, PlannedKubeadmConfig, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.rollout_time import rollout_seconds
 from upgrader.model.settings import PlaybookSettings, Settings
@@ -25,6 +26,7 @@ from upgrader.pipeline import GateRun, PipelineStep, Step
 from upgrader.ports import Tools
 from upgrader.steps.free_release import FreeReleaseStep
 from upgrader.steps.helm_release import ChartStep
+from upgrader.steps.kubeadm_config import KubeadmConfigStep
 from upgrader.steps.playbook import PlaybookStep
 from upgrader.steps.playbook_markers import PlaybookInspector, PlaybookMarkers
 from upgrader.steps.release_inspector import ReleaseInspector
@@ -84,6 +86,8 @@ class StepBuilder:
             return self._playbook(step, extra)
         if isinstance(step, PlannedNodes):
             return self.pools.forward(step)
+        if isinstance(step, PlannedKubeadmConfig):
+            return self._kubeadm_config(step)
         gates = self._release_gates(step.spec, step.after, plan.target) + extra
         undo_gates = self._undo_gates(step.spec, step.before, plan.current)
         if step.action == "unchanged":
@@ -109,6 +113,8 @@ class StepBuilder:
         assert point is not None
         if point.nodes:
             return self._undo_nodes(step, target or self.settings.target)
+        if step.name == KUBEADM_CONFIG and point.kubeadm is not None:
+            return self._kubeadm_config(PlannedKubeadmConfig(point.kubeadm, target or self.settings.target))
         item = check_named(step, self.settings.pipeline)
         if isinstance(item, PlaybookSettings):
             return self._playbook(PlannedPlaybook(item.playbook, item.undo), ())
@@ -164,6 +170,13 @@ class StepBuilder:
         )
         gates = self.gates.of_cluster() + extra
         return PipelineStep(step, gates, self.gates.of_controllers(), PlaybookInspector(markers))
+
+    def _kubeadm_config(self, planned: PlannedKubeadmConfig) -> PipelineStep:
+        gate = self.gates.of_kubeadm(planned.after)
+        if planned.action == "unchanged":
+            return PipelineStep(VerifyStep(planned.name), (gate,), (), changes=False)
+        step = KubeadmConfigStep(self.tools.kube, self.tools.clock, planned.before, planned.after)
+        return PipelineStep(step, (gate,), ())
 
     def _inspector(self, spec: ReleaseSpec, timeout_seconds: float) -> ReleaseInspector:
         return ReleaseInspector(spec, self.tools.helm, self.tools.clock, timeout_seconds)

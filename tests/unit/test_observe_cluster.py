@@ -9,8 +9,10 @@ import pytest
 
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
+from upgrader.model.kubeadm_config import KubeadmConfig
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import NODES, observe
+from upgrader.ports import Kind
 
 
 @pytest.mark.parametrize(
@@ -24,5 +26,15 @@ def test_node_that_never_reported_is_left_out(status: dict[str, Any]) -> None:
     info = {"kubeletVersion": "v1.36.3"}
     kube.put(NODES, {"metadata": {"name": "old", "labels": {"a": "b"}}, "status": {"nodeInfo": info}})
     observed = observe(kube, FakeHelm(), ())
+    assert observed.kubeadm is None
     assert observed.kubelets == {"old": KubernetesVersion(1, 36, 3)}
     assert {name: node.labels for name, node in observed.nodes.items()} == {"old": {"a": "b"}}
+
+
+def test_what_kubeadm_keeps_of_its_cluster_is_read() -> None:
+    """A run has to keep it true."""
+    kube = FakeKube()
+    kube.raw_answers["/version"] = json.dumps({"gitVersion": "v1.36.3"})
+    metadata = {"name": "kubeadm-config", "namespace": "kube-system"}
+    kube.put(Kind("v1", "configmaps"), {"metadata": metadata, "data": {"ClusterConfiguration": "a: 1"}})
+    assert observe(kube, FakeHelm(), ()).kubeadm == KubeadmConfig("a: 1")

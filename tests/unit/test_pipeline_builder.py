@@ -14,17 +14,20 @@ from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.errors import RollbackFailed
+from upgrader.errors import RollbackFailed, UsageError
 from upgrader.gates.nodes_gate import NodesGate
 from upgrader.model.bundle_index import BundledImages, BundleIndex
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.health_before import HealthBefore
-from upgrader.model.plan import Action, Plan, PlannedRelease
+from upgrader.model.kubeadm_config import KubeadmConfig
+from upgrader.model.observed import Observed, ObservedRelease
+from upgrader.model.plan import Action, Plan, PlannedKubeadmConfig, PlannedRelease
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.settings import BUILT_IN_CHARTS, ImageSettings, PlaybookSettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.pipeline_builder import PipelineBuilder
+from upgrader.planner import IntendedRelease
 from upgrader.ports import Tools
 
 OLD, NEW = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
@@ -192,3 +195,38 @@ def test_bundle_comes_before_the_pull() -> None:
     resumed = builder().upgrade(with_images("upgrade"), names(made))
     assert names(resumed) == names(made)
     assert "nothing" in resumed.steps[0].step.summary()
+
+
+def test_kubeadm_is_told_before_the_nodes_and_a_run_keeps_that_step() -> None:
+    """A run that was begun without it, by an earlier version, is resumed without it."""
+    observed = Observed(OLD, {}, {}, kubeadm=KubeadmConfig("kubernetesVersion: v1.36.3"))
+    observed = replace(observed, releases={name: ObservedRelease((), "") for name in BUILT_IN_CHARTS})
+    intended = [IntendedRelease(planned(name, "upgrade").spec, "") for name in BUILT_IN_CHARTS]
+    names = [step.name for step in builder().plan(intended, observed).steps]
+    assert names == [*BUILT_IN_CHARTS, "kubeadm-config"]
+    old = builder().replan(RunState(planned=BUILT_IN_CHARTS), intended, observed)
+    assert [step.name for step in old.steps] == [*BUILT_IN_CHARTS]
+
+
+def test_interrupted_step_of_kubeadm_is_planned_from_its_restore_point() -> None:
+    """What it has written already doesn't make it a step without a change, which nothing would undo."""
+    observed = Observed(NEW, {}, {}, kubeadm=KubeadmConfig("kubernetesVersion: v1.37.1"))
+    observed = replace(observed, releases={name: ObservedRelease((), "") for name in BUILT_IN_CHARTS})
+    intended = [IntendedRelease(planned(name, "upgrade").spec, "") for name in BUILT_IN_CHARTS]
+    begun = StepState("kubeadm-config", "applying", restore_point=RestorePoint(kubeadm=OLD))
+    state = RunState(planned=(*BUILT_IN_CHARTS, "kubeadm-config"), steps=(begun,), current=OLD)
+    assert builder().replan(state, intended, observed).steps[-1] == PlannedKubeadmConfig(OLD, NEW)
+
+
+def test_step_of_kubeadm_is_gated_and_undone_from_the_journal() -> None:
+    """Its gate asks for the version that runs then; a journal that has it under another name is refused."""
+    made = builder()
+    found = made.forward(Plan(OLD, NEW, (PlannedKubeadmConfig(OLD, NEW),)))
+    assert gates(found) == {"kubeadm-config": ["kubeadm-config"]}
+    unchanged = made.forward(Plan(NEW, NEW, (PlannedKubeadmConfig(NEW, NEW),))).steps[0]
+    assert (unchanged.changes, [run.gate.name for run in unchanged.gates]) == (False, ["kubeadm-config"])
+    point = RestorePoint(kubeadm=OLD)
+    undo = made.steps.undo(StepState("kubeadm-config", "passed", restore_point=point), OLD, NEW)
+    assert undo.step.summary() == "kubernetesVersion: v1.36.3 → v1.37.1"
+    with pytest.raises(UsageError, match="no such step"):
+        made.steps.undo(StepState("other", "passed", restore_point=point), OLD, NEW)

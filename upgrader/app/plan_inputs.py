@@ -142,7 +142,7 @@ def _named(settings: Settings, plan: Plan) -> Iterator[tuple[str, Path]]:
                 yield f"the undo of {step.name}", step.undo
         elif isinstance(step, PlannedNodes):
             yield f"the playbooks of {step.name}", step.playbooks
-        else:
+        elif isinstance(step, PlannedRelease):
             yield f"the chart of {step.name}", step.spec.chart
 
 

@@ -21,7 +21,15 @@ from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import Inhibited, StepFailed, UsageError
 from upgrader.model.json_values import from_json, to_json
 from upgrader.model.observed import Observed
-from upgrader.model.plan import OwnStep, Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
+from upgrader.model.plan import (
+    OwnStep,
+    Plan,
+    PlannedKubeadmConfig,
+    PlannedNodes,
+    PlannedPlaybook,
+    PlannedRelease,
+    PlannedStep,
+)
 from upgrader.model.plan_document import FORMAT_VERSION, PlanDocument
 from upgrader.model.release import last_good
 from upgrader.model.saved_plan import BoundInput, BoundRelease, PlanBinding, SavedPlan
@@ -117,6 +125,8 @@ def _described(step: PlannedStep | OwnStep) -> str:
     """A step, and of nodes which ones from which version to which."""
     if isinstance(step, PlannedNodes):
         return f"nodes {step.name}: {', '.join(map(str, step.nodes)) or 'none'}"
+    if isinstance(step, PlannedKubeadmConfig):
+        return f"{step.name}: {step.summary}"
     if isinstance(step, OwnStep):
         return f"{step.kind} {step.name}: {step.summary}"
     return f"{'playbook' if isinstance(step, PlannedPlaybook) else 'release'} {step.name}"

@@ -10,6 +10,7 @@ from upgrader.gates.apiserver_instance import instance_flags, secure_port
 from upgrader.gates.checkpoint_gate import CheckpointGate
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.gate_memory import GateMemory
+from upgrader.gates.kubeadm_config_gate import KubeadmConfigGate
 from upgrader.gates.manifest_workloads import pod_spec, workloads_in
 from upgrader.gates.node_health import NodeHealth
 from upgrader.gates.nodes_gate import NodesGate
@@ -97,6 +98,10 @@ class GateCatalog:
         nodes = NodesGate(self.health, self.cluster, controllers_only=True)
         pods = CriticalPodsGate(self.kube, self.health, self.cluster, self.health_before, controllers_only=True)
         return self.run(nodes), self.run(pods)
+
+    def of_kubeadm(self, version: KubernetesVersion) -> GateRun:
+        """kubeadm believes that this version runs. Asked once: nothing that runs can take it back."""
+        return GateRun(KubeadmConfigGate(self.kube, version), replace(self.policy, consecutive=1))
 
     def of_workload(self, gate: WorkloadGate) -> GateRun:
         """A gate that `upgrader.yaml` adds to a step, with a policy of its own."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import minor_of
+from upgrader.model.kubeadm_config import KubeadmConfig
 from upgrader.model.node_mark import NodeMark
 from upgrader.model.release import Revision
 from upgrader.model.version import KubernetesVersion
@@ -55,6 +56,8 @@ class Observed:
     """The older minor that the API server emulates, or is to emulate by its release; None: none."""
     nodes: Mapping[str, ObservedNode] = field(default_factory=dict)
     """By name."""
+    kubeadm: KubeadmConfig | None = None
+    """None for a cluster that kubeadm didn't make."""
 
     @property
     def minor(self) -> Minor:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["BACKUP", "BAKE", "BUNDLE", "IMAGES", "OWN_STEPS", "STAGE_NODES", "TRIAL"]
+__all__ = ["BACKUP", "BAKE", "BUNDLE", "IMAGES", "KUBEADM_CONFIG", "OWN_STEPS", "STAGE_NODES", "TRIAL"]
 
 BACKUP = "etcd backup"
 BUNDLE = "bundle"
 IMAGES = "images"
 TRIAL = "flags and files"
 STAGE_NODES = "stage-nodes"
+KUBEADM_CONFIG = "kubeadm-config"
 BAKE = "bake all gates"
 
-OWN_STEPS = frozenset({BACKUP, BUNDLE, IMAGES, TRIAL, STAGE_NODES, BAKE})
+OWN_STEPS = frozenset({BACKUP, BUNDLE, IMAGES, TRIAL, STAGE_NODES, KUBEADM_CONFIG, BAKE})

@@ -10,6 +10,7 @@ from typing import Literal
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.masked_manifest import masked_text
 from upgrader.model.node_settings import NodePool, NodeSource
+from upgrader.model.own_steps import KUBEADM_CONFIG
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 
@@ -19,6 +20,7 @@ __all__ = [
     "ObjectChange",
     "OwnStep",
     "Plan",
+    "PlannedKubeadmConfig",
     "PlannedNodes",
     "PlannedPlaybook",
     "PlannedRelease",
@@ -123,7 +125,32 @@ class PlannedNodes:
         return f"{count} node{'s' if count > 1 else ''}: {before} → {self.target}"
 
 
-PlannedStep = PlannedRelease | PlannedPlaybook | PlannedNodes
+@dataclass(frozen=True)
+class PlannedKubeadmConfig:
+    """The version in ConfigMap `kubeadm-config`, before and after: kubeadm goes by it."""
+
+    before: KubernetesVersion
+    after: KubernetesVersion
+    name: str = KUBEADM_CONFIG
+
+    @property
+    def action(self) -> Action:
+        return "unchanged" if self.before == self.after else "upgrade"
+
+    @property
+    def summary(self) -> str:
+        return "nothing to change" if self.before == self.after else f"kubernetesVersion: {self.before} → {self.after}"
+
+    @property
+    def changes(self) -> tuple[ObjectChange, ...]:
+        """The one line that changes. The rest of the text isn't shown: others wrote it, and may have kept secrets."""
+        if self.before == self.after:
+            return ()
+        diff = f"--- now\n+++ planned\n-kubernetesVersion: {self.before}\n+kubernetesVersion: {self.after}"
+        return (ObjectChange("ConfigMap kube-system/kubeadm-config", "changed", diff),)
+
+
+PlannedStep = PlannedRelease | PlannedPlaybook | PlannedNodes | PlannedKubeadmConfig
 
 
 @dataclass(frozen=True)
@@ -166,6 +193,8 @@ class Plan:
             parts.append(step.name)
             if isinstance(step, PlannedNodes):
                 parts += map(str, step.nodes)
+            elif isinstance(step, PlannedKubeadmConfig):
+                parts.append(step.summary)
             elif isinstance(step, PlannedRelease):
                 parts += [masked_text(step.before), masked_text(step.after)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -16,6 +16,7 @@ from upgrader.model.plan import (
     ObjectChange,
     OwnStep,
     Plan,
+    PlannedKubeadmConfig,
     PlannedNodes,
     PlannedPlaybook,
     PlannedStep,
@@ -33,7 +34,7 @@ __all__ = [
     "Undo",
 ]
 
-FORMAT_VERSION: Literal["1.3"] = "1.3"
+FORMAT_VERSION: Literal["1.4"] = "1.4"
 """Of the JSON: the second number goes up when fields are added, the first when a reader would misunderstand them."""
 
 
@@ -41,7 +42,7 @@ FORMAT_VERSION: Literal["1.3"] = "1.3"
 class Undo:
     """What rolls a step back. `none`: nothing does, so the run can't get back to before it."""
 
-    how: Literal["rollback", "uninstall", "playbook", "nodes", "none", "not-needed"]
+    how: Literal["rollback", "uninstall", "playbook", "nodes", "kubeadm-config", "none", "not-needed"]
     revision: int | None = None
     """The release's revision that a `rollback` returns to."""
     playbook: str | None = None
@@ -57,6 +58,8 @@ class Undo:
             return cls("not-needed")
         if isinstance(step, PlannedNodes):
             return cls("nodes")
+        if isinstance(step, PlannedKubeadmConfig):
+            return cls("kubeadm-config")
         return cls("rollback", step.revision) if step.revision is not None else cls("uninstall")
 
     def __str__(self) -> str:
@@ -67,6 +70,8 @@ class Undo:
                 return f"playbook {self.playbook}"
             case "nodes":
                 return "each node gets back what it had"
+            case "kubeadm-config":
+                return "the version before is written back"
             case _:
                 return self.how.replace("-", " ")
 
@@ -101,13 +106,14 @@ class StepDocument:
     """One step of a run. `usual_seconds` is its median in earlier runs of this folder; null where there are none.
 
     A `preparation` changes nothing that runs (a backup, the images on their nodes); `free` rolls a release back that an
-    interrupted Helm left pending; a `bake` holds all gates for a while.
+    interrupted Helm left pending; a `bake` holds all gates for a while;
+    `kubeadm-config` tells kubeadm which version runs.
 
     `hosts` is what a playbook would change, `nodes` which nodes of a pool are upgraded; null for other kinds.
     """
 
     name: str
-    kind: Literal["release", "playbook", "nodes", "preparation", "free", "bake"]
+    kind: Literal["release", "playbook", "nodes", "kubeadm-config", "preparation", "free", "bake"]
     action: Action | Literal["playbook", "prepare", "free", "bake"]
     summary: str
     undo: Undo
@@ -131,6 +137,8 @@ class StepDocument:
         seconds = usual_seconds if step.action != "unchanged" else None
         if isinstance(step, PlannedNodes):
             return cls(step.name, "nodes", step.action, step.summary, undo, seconds, (), (), nodes=step.nodes)
+        if isinstance(step, PlannedKubeadmConfig):
+            return cls(step.name, "kubeadm-config", step.action, step.summary, undo, seconds, (), step.changes)
         images = image_changes(step.before, step.after)
         return cls(step.name, "release", step.action, step.summary, undo, seconds, images, step.changes)
 
@@ -221,7 +229,7 @@ class PlanDocument(HopDocument):
 
     ahead: tuple[HopDocument, ...] = ()
     """As far as they are known now: each is planned and checked again when it begins."""
-    format_version: Literal["1.3"] = FORMAT_VERSION
+    format_version: Literal["1.4"] = FORMAT_VERSION
     offline: Literal[False] = False
 
     @property

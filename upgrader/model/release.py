@@ -112,7 +112,7 @@ class RestorePoint:
 
     For a release, its last good revision; None when it did not exist: a rollback uninstalls it then.
     For a playbook (`release` ""), the name of the playbook that undoes it; "" when there was none.
-    For a pool of nodes, the `nodes` that change.
+    For a pool of nodes, the `nodes` that change. For ConfigMap `kubeadm-config`, the version in it.
     """
 
     release: str = ""
@@ -122,10 +122,14 @@ class RestorePoint:
     begun: int = 0
     """How often the step's own playbook had been started before, by the controllers' markers."""
     nodes: tuple[NodeBefore, ...] = ()
+    kubeadm: KubernetesVersion | None = None
+    """The version in ConfigMap `kubeadm-config`."""
 
     def __str__(self) -> str:
         if self.nodes:
             return f"kubelet {', '.join(sorted({str(node.version) for node in self.nodes}))}"
+        if self.kubeadm is not None:
+            return f"kubernetesVersion {self.kubeadm}"
         if not self.release:
             return self.playbook or "the previous state"
         return f"revision {self.revision}" if self.revision is not None else "not installed"

@@ -49,7 +49,7 @@ _NEEDED = (
     ),
     *(_Right(verb, "deployments", "apps", why="the releases' workloads") for verb in ("create", "patch", "delete")),
     *(_Right(verb, "daemonsets", "apps", why="the releases' workloads") for verb in ("create", "patch", "delete")),
-    *(_Right(verb, "configmaps", why="the releases' files") for verb in ("create", "patch", "delete")),
+    *(_Right(verb, "configmaps", why="the releases' files") for verb in ("get", "create", "patch", "delete")),
     _Right("patch", "services", why="CoreDNS"),
     _Right("patch", "serviceaccounts", why="the releases' identities"),
     *(

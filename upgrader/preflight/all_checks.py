@@ -26,6 +26,7 @@ from upgrader.preflight.feature_gates import check_feature_gates
 from upgrader.preflight.flags import check_flags
 from upgrader.preflight.helm_client import check_helm
 from upgrader.preflight.instances import check_instances
+from upgrader.preflight.kubeadm_config import check_kubeadm_config
 from upgrader.preflight.kubelet_access import check_kubelet_access
 from upgrader.preflight.memory import check_memory
 from upgrader.preflight.namespaces import check_namespaces
@@ -61,6 +62,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("os-support", check_os_support),
     ("control-plane", check_control_plane),
     ("instances", check_instances),
+    ("kubeadm-config", check_kubeadm_config),
     ("critical-pods", check_critical_pods),
     ("etcd-members", check_etcd_members),
     ("checkpointer", check_checkpointer),

@@ -9,14 +9,23 @@ from typing import Any
 
 import pytest
 
+from upgrader.model.kubeadm_config import KubeadmConfig
 from upgrader.model.masked_manifest import masked_text
 from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.observed import Observed, ObservedRelease
-from upgrader.model.plan import NodeChange, Plan, PlannedNodes, PlannedRelease
+from upgrader.model.plan import NodeChange, Plan, PlannedKubeadmConfig, PlannedNodes, PlannedRelease
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.settings import ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.planner import IntendedRelease, emulation_after, object_changes, observed_after, plan_run, wanted_steps
+from upgrader.planner import (
+    IntendedRelease,
+    emulation_after,
+    object_changes,
+    observed_after,
+    plan_kubeadm_config,
+    plan_run,
+    wanted_steps,
+)
 
 V136, V137 = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
 
@@ -243,3 +252,28 @@ def test_forecast_knows_the_kubelets_that_a_hop_upgrades() -> None:
     )
     before = Observed(old, {"worker-1": old, "worker-2": old}, {})
     assert observed_after(Plan(old, new, (step,)), before).kubelets == {"worker-1": new, "worker-2": old}
+
+
+def test_kubeadm_is_told_which_version_a_run_of_the_control_plane_leads_to() -> None:
+    """A run of other releases decides nothing, a text that can't be changed is left, and other clusters have none."""
+
+    def kubeadm(text: str | None, release: str = "kube-apiserver") -> tuple[PlannedKubeadmConfig, ...]:
+        releases = {release: ObservedRelease((), "")}
+        observed = Observed(V136, {}, releases, kubeadm=KubeadmConfig(text) if text is not None else None)
+        wanted = IntendedRelease(ReleaseSpec(release, "kube-system", Path("/charts/c")), "")
+        return plan_kubeadm_config(plan_run([wanted], observed, V137), observed)
+
+    (step,) = kubeadm("kubernetesVersion: v1.36.3")
+    assert (step.before, step.after, step.action) == (V136, V137, "upgrade")
+    assert "+kubernetesVersion: v1.37.1" in step.changes[0].diff
+    (done,) = kubeadm("kubernetesVersion: v1.37.1")
+    assert (done.action, done.changes, done.summary) == ("unchanged", (), "nothing to change")
+    assert kubeadm("kubernetesVersion: v1.36.3", "web") == kubeadm("a: 1") == kubeadm(None) == ()
+
+
+def test_next_hop_finds_what_kubeadm_was_told() -> None:
+    """The forecast of a later hop begins where the one before it ends; and a plan with such a step is another one."""
+    before = Observed(V136, {}, {}, kubeadm=KubeadmConfig("kubernetesVersion: v1.36.3"))
+    plan = Plan(V136, V137, (PlannedKubeadmConfig(V136, V137),))
+    assert observed_after(plan, before).kubeadm == KubeadmConfig("kubernetesVersion: v1.37.1")
+    assert plan.digest != replace(plan, steps=(PlannedKubeadmConfig(V137, V137),)).digest

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from upgrader.engine.execution.input_files import canonical, file_digests
 from upgrader.model.event import StepInput
-from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook
+from upgrader.model.plan import Plan, PlannedKubeadmConfig, PlannedNodes, PlannedPlaybook
 
 __all__ = ["changed_inputs", "step_inputs"]
 
@@ -43,6 +43,8 @@ def step_inputs(plan: Plan) -> tuple[StepInput, ...]:
     """
     inputs = []
     for step in plan.steps:
+        if isinstance(step, PlannedKubeadmConfig):
+            continue  # its only input is the run's target
         if isinstance(step, PlannedPlaybook):
             parts = _of_playbook(step.playbook)
         elif isinstance(step, PlannedNodes):

@@ -1,0 +1,50 @@
+"""What is read from, and written into, the text that kubeadm keeps of a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from upgrader.model.kubeadm_config import KubeadmConfig
+from upgrader.model.version import KubernetesVersion
+
+V136, V137 = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)
+
+
+@pytest.mark.parametrize("written", ["v1.36.3", '"v1.36.3"', "'1.36.3'", "v1.36.3   # as kubeadm left it"])
+def test_nothing_but_the_version_changes(written: str) -> None:
+    """Comments, order, and fields that no kubeadm knows stay byte for byte."""
+    text = (
+        "# ours\napiVersion: kubeadm.k8s.io/v1beta4\nunknown: [1,   2]\nkubernetesVersion: {}\n"
+        "dns: {{kubernetesVersion: v1.0.0}}\n"
+    )
+    config = KubeadmConfig(text.format(written))
+    assert (config.version, config.api_version) == (V136, "kubeadm.k8s.io/v1beta4")
+    comment = written[7:] if "#" in written else ""
+    assert config.at(V137).text == text.format(f"v1.37.1{comment}")
+    assert config.at(V137).version == V137
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it has no ClusterConfiguration"),
+        ("[]", "it is no mapping"),
+        ("a: [", "it is no YAML that can be read"),
+        ("a: 1", "it has no `kubernetesVersion`"),
+        ("kubernetesVersion: [v1.36.3]", "isn't one plain value"),
+        ("kubernetesVersion: v1.36.3\nkubernetesVersion: v1.35.0", "isn't one plain value"),
+        ("kubernetesVersion: stable-1", "'stable-1' is not a Kubernetes version"),
+        ("a: &a v1.36.3\nkubernetesVersion: *a", "can't be changed in place"),
+        ("kubernetesVersion: &a v1.36.3\nb: *a", "can't be changed in place"),
+        ("kubernetesVersion: |\n  v1.36.3\nb: 1", "can't be changed in place"),
+    ],
+)
+def test_text_that_can_not_be_changed_safely_is_refused(text: str, why: str) -> None:
+    """Rather than to write what kubeadm would read otherwise; the reason says what is wrong."""
+    with pytest.raises(ValueError, match=why):
+        KubeadmConfig(text).at(V137)
+
+
+def test_config_map_without_data_has_no_text() -> None:
+    """A ConfigMap that somebody has emptied is read like an empty text."""
+    assert KubeadmConfig.of({"data": None}).text == ""

@@ -1,0 +1,80 @@
+"""ConfigMap `kubeadm-config`: what kubeadm believes of a cluster that it made, and which version it thinks runs there.
+
+`kubeadm join`, `kubeadm upgrade` and `kubeadm certs renew` read it, so that it has to say what is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+import yaml
+
+from upgrader.errors import UsageError
+from upgrader.model.version import KubernetesVersion
+from upgrader.yaml_limits import check_limits
+
+__all__ = ["CLUSTER_CONFIGURATION", "KUBEADM_CONFIG_MAP", "VERSION", "KubeadmConfig"]
+
+KUBEADM_CONFIG_MAP = "kubeadm-config"
+CLUSTER_CONFIGURATION = "ClusterConfiguration"
+"""Its key in the ConfigMap."""
+VERSION = "kubernetesVersion"
+
+
+@dataclass(frozen=True)
+class KubeadmConfig:
+    """The text of its ClusterConfiguration; "" where the ConfigMap has none."""
+
+    text: str
+
+    @classmethod
+    def of(cls, config_map: Mapping[str, Any]) -> Self:
+        """That of a ConfigMap."""
+        return cls(str((config_map.get("data") or {}).get(CLUSTER_CONFIGURATION) or ""))
+
+    @property
+    def api_version(self) -> str:
+        """The format that it is written in, such as `kubeadm.k8s.io/v1beta4`. Raises ValueError."""
+        return str(self._read().get("apiVersion", ""))
+
+    @property
+    def version(self) -> KubernetesVersion:
+        """The version that runs, as kubeadm believes. Raises ValueError where the text has none that can be changed."""
+        return self._place()[0]
+
+    def at(self, version: KubernetesVersion) -> KubeadmConfig:
+        """The same with another version; nothing else of the text is touched, comments included. Raises ValueError."""
+        _, begin, end = self._place()
+        changed = KubeadmConfig(f"{self.text[:begin]}{version}{self.text[end:]}")
+        # An alias, say, has its anchor's place: what is read then decides.
+        with suppress(ValueError):
+            if changed._read() == {**self._read(), VERSION: str(version)}:
+                return changed
+        raise ValueError(f"`{VERSION}` can't be changed in place, as the text is written")
+
+    def _place(self) -> tuple[KubernetesVersion, int, int]:
+        """The version, and where it begins and ends in the text."""
+        self._read()
+        root = yaml.compose(self.text)
+        pairs = root.value if isinstance(root, yaml.MappingNode) else ()
+        found = [node for key, node in pairs if key.value == VERSION]
+        if len(found) != 1 or not isinstance(found[0], yaml.ScalarNode):
+            raise ValueError(f"it has no `{VERSION}`" if not found else f"`{VERSION}` isn't one plain value")
+        try:
+            version = KubernetesVersion.parse(found[0].value)
+        except UsageError as error:
+            raise ValueError(f"`{VERSION}`: {error.message}") from error
+        return version, found[0].start_mark.index, found[0].end_mark.index
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            check_limits(self.text)
+            read = yaml.safe_load(self.text)
+        except yaml.YAMLError as error:
+            raise ValueError(f"it is no YAML that can be read: {' '.join(str(error).split())}") from error
+        if not isinstance(read, dict):
+            raise ValueError(f"it has no {CLUSTER_CONFIGURATION}" if not self.text else "it is no mapping")
+        return read

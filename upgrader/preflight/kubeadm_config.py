@@ -1,0 +1,43 @@
+"""What kubeadm believes of the cluster can be kept true, and be read by the kubeadm of the new version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.model.finding import Finding
+from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP
+from upgrader.preflight.context import SYSTEM, PreflightContext
+
+__all__ = ["check_kubeadm_config"]
+
+_LAST_V1BETA3 = (1, 36)
+"""The last minor whose kubeadm reads that format; from the sources of kubeadm."""
+
+
+def check_kubeadm_config(context: PreflightContext) -> Iterator[Finding]:
+    """Only clusters that kubeadm made have it."""
+    config = context.observed.kubeadm
+    if config is None:
+        return
+    try:
+        config.at(context.target)
+        written = config.api_version
+    except ValueError as error:
+        yield Finding(
+            "kubeadm-config.unreadable",
+            "warning",
+            f"ConfigMap {SYSTEM}/{KUBEADM_CONFIG_MAP} can't be kept true: {error}",
+            "kubeadm reads there which version runs. The run leaves it as it is, so that a later `kubeadm join` or "
+            "`kubeadm upgrade` may fail, or do the wrong thing.",
+            "Have kubeadm write it again: kubeadm init phase upload-config kubeadm --config FILE",
+        )
+        return
+    if written.endswith("/v1beta3") and (context.target.major, context.target.minor) > _LAST_V1BETA3:
+        yield Finding(
+            "kubeadm-config.format",
+            "warning",
+            f"kubeadm {context.target} can't read ConfigMap {SYSTEM}/{KUBEADM_CONFIG_MAP}: it is written as {written}",
+            "`kubeadm join`, `kubeadm upgrade` and `kubeadm certs renew` of that version fail. What runs does not.",
+            "On a controller, before its kubeadm is upgraded, have kubeadm write it in its newest format "
+            "(docs/kubeadm.md).",
+        )
