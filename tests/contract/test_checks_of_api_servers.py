@@ -20,7 +20,7 @@ from upgrader.adapters.kube import KubeAdapter
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import CONTROLLER_REVISIONS, SERVICES
 from upgrader.ports import Kind
-from upgrader.preflight.context import DAEMONSETS, DEPLOYMENTS, PODS
+from upgrader.preflight.context import DAEMONSETS, DEPLOYMENTS, MIRROR, PODS
 from upgrader.preflight.control_plane import check_control_plane
 from upgrader.preflight.critical_pods import check_critical_pods
 from upgrader.preflight.instances import check_instances
@@ -141,7 +141,7 @@ def objects(made: Make, status: Status) -> Objects:
 
 
 def test_components_of_the_control_plane(kube: KubeAdapter, objects: Objects) -> None:
-    """One that isn't there, one without a Ready pod, one with a pod too many, one on a node that is no controller."""
+    """One that isn't there, without a Ready pod, with a pod too many, on a node that is no controller, and static."""
     node, other = (fake_node(objects.make, objects.status) for _ in range(2))
 
     def found() -> list[str]:
@@ -160,6 +160,8 @@ def test_components_of_the_control_plane(kube: KubeAdapter, objects: Objects) ->
     assert found() == []
     objects.pod("kube-scheduler-3", other, {"app": "kube-scheduler"})
     assert found() == ["control-plane.astray"]
+    objects.pod("kube-scheduler-4", node, {"component": "kube-scheduler"}, annotations={MIRROR: "x"})
+    assert found() == ["control-plane.not-adopted", "control-plane.astray"]
 
 
 def test_pod_checkpointer(kube: KubeAdapter, objects: Objects) -> None:

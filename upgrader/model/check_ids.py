@@ -113,6 +113,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "control-plane.endpoints": "warning",
     "control-plane.leftover": "warning",
     "control-plane.missing": "warning",
+    "control-plane.not-adopted": "error",
     "control-plane.not-ready": "error",
     "control-plane.replicas": "error",
     "control-plane.static": "error",

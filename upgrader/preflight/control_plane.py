@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from upgrader.model.finding import Finding
 from upgrader.model.manifest import objects_in
@@ -13,31 +13,28 @@ from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, MIRROR, PODS, SY
 __all__ = ["check_control_plane"]
 
 _API_SERVER = "kube-apiserver"
+_CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 _UNREGISTERED = "--endpoint-reconciler-type=none"
 """The flag with which an instance doesn't register itself behind Service `kubernetes`."""
 
 
 def check_control_plane(context: PreflightContext) -> Iterator[Finding]:
     """Each component is a Deployment with Ready pods; kubeadm's static pods must be adopted first."""
-    pods = [
-        pod
-        for host in context.cluster.controllers
-        for pod in context.pods_on(host.name)
-        if pod["metadata"].get("namespace") == SYSTEM
-    ]
-    static = sorted({_component(pod) for pod in pods if _is_static(pod)} & set(COMPONENTS))
-    if static:
+    static = _static_components(context)
+    deployments = {name: context.kube.get(DEPLOYMENTS, name, SYSTEM) for name in COMPONENTS}
+    if static and any(deployments.values()):
+        yield from _left_or_new(static)
+    elif static:
         yield Finding(
             "control-plane.static",
             "error",
-            f"{', '.join(static)}: run by static pods, not by Helm",
+            f"{', '.join(sorted(static))}: run by static pods, not by Helm",
             "Only a control plane that runs as ordinary pods can be upgraded with Helm.",
             "upgrader adopt",
         )
     yield from _replicas(context)
     yield from _endpoints(context)
-    for name in COMPONENTS:
-        found = context.kube.get(DEPLOYMENTS, name, SYSTEM)
+    for name, found in deployments.items():
         if found is not None:
             yield from _workload(context, Workload.parse("Deployment", found))
         elif name not in static:
@@ -48,6 +45,36 @@ def check_control_plane(context: PreflightContext) -> Iterator[Finding]:
                 "Its release is not installed, or the Deployment was deleted manually.",
                 "The run installs it.",
             )
+
+
+def _static_components(context: PreflightContext) -> Mapping[str, Sequence[str]]:
+    """Component → the nodes where a static pod runs it that is no checkpoint: of the inventory's controllers, and of
+    nodes that kubeadm has made controllers meanwhile.
+    """
+    labelled = {
+        name for name, node in context.nodes.items() if _CONTROL_PLANE in (node["metadata"].get("labels") or {})
+    }
+    found: dict[str, list[str]] = {}
+    for node in sorted(labelled | {host.name for host in context.cluster.controllers}):
+        pods = (pod for pod in context.pods_on(node) if pod["metadata"].get("namespace") == SYSTEM and _is_static(pod))
+        for name in sorted({_component(pod) for pod in pods} & set(COMPONENTS)):
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def _left_or_new(static: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """One finding for each node of an adopted cluster on which kubeadm's static pods run."""
+    for node in sorted({node for nodes in static.values() for node in nodes}):
+        components = [name for name in COMPONENTS if node in static.get(name, ())]
+        yield Finding(
+            "control-plane.not-adopted",
+            "error",
+            f"{node}: {', '.join(components)} run by static pods beside the releases",
+            "This cluster was adopted, and kubeadm has written manifests there since, as `kubeadm join "
+            "--control-plane` does; or the adoption has not reached that controller. No upgrade reaches static pods.",
+            f"Take {node} out again (docs/kubeadm.md); or, where it was adopted before, move these manifests out of "
+            "/etc/kubernetes/manifests there.",
+        )
 
 
 def _replicas(context: PreflightContext) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ import yaml
 from tests.unit.preflight.conftest import World
 from upgrader.model.workload import CHECKPOINT_OF
 from upgrader.preflight.autoscalers import check_autoscalers
-from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, PODS
+from upgrader.preflight.context import COMPONENTS, DEPLOYMENTS, NODES, PODS
 from upgrader.preflight.control_plane import check_control_plane
 from upgrader.preflight.releases import check_releases
 
@@ -26,6 +26,32 @@ def test_kubeadms_static_pods_must_be_adopted_first(world: World) -> None:
     assert found.keys() == {"control-plane.static"}
     assert found["control-plane.static"].remedy == "upgrader adopt"
     assert ", ".join(COMPONENTS) in found["control-plane.static"].title
+
+
+def test_controller_that_kubeadm_has_joined_since_is_named(world: World) -> None:
+    """The inventory doesn't know it, and no release reaches its static pods: each such node is an error of its own."""
+    labels = {"node-role.kubernetes.io/control-plane": ""}
+    world.kube.put(NODES, {"metadata": {"name": "controller-2", "labels": labels}})
+    for name in COMPONENTS:
+        pod = world.pod(f"{name}-controller-2", {"component": name}, annotations=MIRROR)
+        world.kube.put(PODS, {**pod, "spec": {**pod["spec"], "nodeName": "controller-2"}})
+    found = world.find(check_control_plane)
+    assert found.keys() == {"control-plane.not-adopted"}
+    finding = found["control-plane.not-adopted"]
+    assert (finding.severity, finding.title) == (
+        "error",
+        f"controller-2: {', '.join(COMPONENTS)} run by static pods beside the releases",
+    )
+
+
+def test_manifest_that_kubeadm_has_written_again_is_named(world: World) -> None:
+    """Beside the Deployment, on a controller that was adopted: what runs there twice is not left to the run."""
+    world.pod("kube-scheduler-controller-1", {"component": "kube-scheduler"}, annotations=MIRROR)
+    found = world.find(check_control_plane)
+    assert found.keys() == {"control-plane.not-adopted"}
+    assert found["control-plane.not-adopted"].title == (
+        "controller-1: kube-scheduler run by static pods beside the releases"
+    )
 
 
 def test_etcd_and_checkpoints_may_be_static_pods(world: World) -> None:

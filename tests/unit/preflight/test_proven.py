@@ -47,6 +47,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "control-plane.astray",
         "control-plane.leftover",
         "control-plane.missing",
+        "control-plane.not-adopted",
         "control-plane.not-ready",
     ),
     "test_checks_of_api_servers.py::test_etcd_that_does_not_answer": ("etcd.unhealthy",),
