@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import yaml
+
 from upgrader.ports import Kind, Kube, KubeObject
 
-__all__ = ["COMPONENTS", "OLDER", "OLDER_TARGET", "PATH", "running_versions"]
+__all__ = ["COMPONENTS", "OLDER", "OLDER_TARGET", "PATH", "kubeadms_version", "running_versions"]
 
 OLDER, OLDER_TARGET = "v1.33.13", "v1.34.4"
 """The hop of tests/soak/test_older_versions.py: to build them takes half an hour."""
@@ -16,6 +18,7 @@ PATH = ("v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3", "v1.37.1")
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 _PODS = Kind("v1", "pods")
+_CONFIG_MAPS = Kind("v1", "configmaps")
 
 
 def running_versions(kube: Kube) -> Mapping[str, str]:
@@ -33,6 +36,13 @@ def running_versions(kube: Kube) -> Mapping[str, str]:
                 if component in found:
                     found[component].add(tag)
     return {component: ", ".join(sorted(versions)) or "none" for component, versions in found.items()}
+
+
+def kubeadms_version(kube: Kube) -> str:
+    """The version that kubeadm takes for the one that runs: that of its ConfigMap."""
+    found = kube.get(_CONFIG_MAPS, "kubeadm-config", "kube-system")
+    assert found is not None
+    return str(yaml.safe_load(found["data"]["ClusterConfiguration"])["kubernetesVersion"])
 
 
 def _ready(pod: KubeObject) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from testkit.api_load import ApiLoad
-from testkit.lab_cluster import RELEASES, TARGET, LabCluster
+from testkit.lab_cluster import OLD, RELEASES, TARGET, LabCluster
+from testkit.versions import kubeadms_version
 from testkit.workload import Workload
 
 
@@ -17,12 +18,14 @@ def test_upgrade_under_load(cluster: LabCluster) -> None:
     pods = workload.pods()
     # They may have counted outages of earlier tests.
     client, operator = workload.tally("client").failed, workload.tally("operator").failed
+    assert kubeadms_version(cluster.kube) == OLD
     with ApiLoad(cluster.folder / "kubeconfig") as load:
         ended = cluster.run()
         seen = load.stop()
 
     assert ended.exit_code == 0, ended
     cluster.wait_healthy(TARGET)
+    assert kubeadms_version(cluster.kube) == TARGET, "a controller that joins gets static pods of this version"
     assert workload.pods().disturbances_since(pods) == ()
     assert seen.failed == 0, seen
     assert workload.tally("client").failed == client, workload.tally("client")
@@ -33,10 +36,10 @@ def test_report_of_an_upgrade(upgraded_cluster: LabCluster) -> None:
     """The run's report has its outcome, each step with its gates, and what the API's clients saw."""
     report = upgraded_cluster.report()
     assert report["outcome"] == "succeeded"
-    assert [step["name"] for step in report["steps"]] == ["images", "flags and files", *RELEASES]
+    assert [step["name"] for step in report["steps"]] == ["images", "flags and files", *RELEASES, "kubeadm-config"]
     assert {step["outcome"] for step in report["steps"]} == {"passed"}
     # The checkpointer doesn't change: its gates are checked after kube-apiserver, the first release that does.
-    assert [bool(step["gates"]) for step in report["steps"]] == [False, False, False, True, True]
+    assert [bool(step["gates"]) for step in report["steps"]] == [False, False, False, True, True, True]
     held = {gate["name"] for gate in report["steps"][3]["gates"]}
     assert {"checkpoint", "apiserver", "critical-pods"} <= held
     assert report["availability"]["requests"] > 100

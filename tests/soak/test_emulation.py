@@ -11,6 +11,7 @@ import pytest
 
 from testkit.every_kind import LEFT_TO_CONTROLLERS, digests, write_every_kind
 from testkit.lab_cluster import OLD, TARGET, LabCluster, make_cluster
+from testkit.versions import kubeadms_version
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import ServerVersion
 from upgrader.ports import Kind
@@ -63,6 +64,7 @@ def test_back_with_every_object_and_forward_again(lab: LabCluster) -> None:
 
     must("rollback")
     lab.wait_healthy(OLD)
+    assert kubeadms_version(lab.kube) == OLD
     assert _changed(digests(lab.kube, *names), written) == {}
 
     must("run", "--to", TARGET)
@@ -71,6 +73,7 @@ def test_back_with_every_object_and_forward_again(lab: LabCluster) -> None:
 
     must("finalize")
     lab.wait_healthy(TARGET)
+    assert kubeadms_version(lab.kube) == TARGET
     assert _emulated(lab) == (1, 37)
     assert digests(lab.kube, *names).keys() == written.keys()
     refused = lab.upgrader("rollback", "--yes")
