@@ -56,7 +56,8 @@ class NodePlanner:
     def _before(self, mark: NodeMark, reported: KubernetesVersion) -> KubernetesVersion:
         """What an unfinished node goes back to if it fails: its programs may be the new ones already.
 
-        One that reports neither version was upgraded to another one meanwhile, and keeps that.
+        One that reports neither version was on its way to another target, or was upgraded by somebody else. Whether it
+        goes back to that or to what its mark says is up to its restore point.
         """
         return mark.before if mark.before and reported in (mark.before, self.target) else reported
 

@@ -179,9 +179,9 @@ class Batch:
             for name in tuple(left):
                 left[name] = questions[name]()
                 if not left[name]:
-                    self.cordons.release(name)
+                    version = self.cordons.release(name)
                     del left[name]
-                    note(f"{name}: Ready with kubelet {_either(versions[name])}; uncordoned")
+                    note(f"{name}: Ready with kubelet {version}; uncordoned")
             return "; ".join(left.values())
 
         why = wait_until(self.clock, missing, seconds=self.ready_seconds, interval_seconds=_POLL_SECONDS)

@@ -62,18 +62,24 @@ class Cordons:
 
         self._change(name, change)
 
-    def release(self, name: str) -> None:
-        """Remove the mark, and the cordon if the mark says that it is ours."""
-        self._change(name, lambda now: (None, now.cordoned and not (now.mark and now.mark.cordoned)))
+    def release(self, name: str) -> KubernetesVersion | None:
+        """Remove the mark, and the cordon if the mark says that it is ours; returns its kubelet's version."""
+        now = self._change(name, lambda now: (None, now.cordoned and not (now.mark and now.mark.cordoned)))
+        return now.version if now else None
 
-    def _change(self, name: str, decide: Callable[[NodeNow], tuple[NodeMark | None, bool]]) -> None:
-        def change() -> None:
+    def _change(self, name: str, decide: Callable[[NodeNow], tuple[NodeMark | None, bool]]) -> NodeNow | None:
+        """The node as it was; None where it is no node any more."""
+
+        def change() -> NodeNow | None:
             found = self.kube.get(NODES, name)
-            if found is not None:
-                mark, cordoned = decide(NodeNow.of(found))
-                self.kube.patch(NODES, name, _patch(found, mark, cordoned=cordoned))
+            if found is None:
+                return None
+            now = NodeNow.of(found)
+            mark, cordoned = decide(now)
+            self.kube.patch(NODES, name, _patch(found, mark, cordoned=cordoned))
+            return now
 
-        self._patiently(change)
+        return self._patiently(change)
 
     def _patiently(self, work: Callable[[], T]) -> T:
         """Again where the API doesn't answer, or the node has changed since it was read."""

@@ -35,9 +35,12 @@ def forward(
 
 
 def backward(mark: NodeMark | None, version: KubernetesVersion, before: KubernetesVersion) -> Todo:
-    """On the way back to the version `before`."""
+    """On the way back to the version `before`.
+
+    One that is older, and has no mark, has gone back already: to what it had before an earlier, interrupted run.
+    """
     if mark is None:
-        return "nothing" if version == before else "drain"
+        return "nothing" if version <= before else "drain"
     if mark.phase != "drain":
         return "put-back"
     # A drain comes first both ways: forward, the node still has its old version.

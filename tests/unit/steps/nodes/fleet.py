@@ -68,6 +68,8 @@ class Fleet:
         """Nodes on which the old programs can't be put back."""
         self.never_ready: set[str] = set()
         """Nodes that aren't Ready with the new kubelet."""
+        self.kept = dict.fromkeys(names, OLD)
+        """Node → the version that its restore point has."""
         self.notes: list[str] = []
         self.most_cordoned = 0
         for name in names:
@@ -164,7 +166,7 @@ class Fleet:
             elif playbook.name == "restore-node.yml":
                 problems |= {name: "disk full"} if name in self.irreparable else {}
                 if name not in self.irreparable:
-                    self.set_node(name, OLD)
+                    self.set_node(name, self.kept[name])
         # The process may die when Ansible has done its work, and before anybody knows.
         self.kube._check("Ansible's end")
         if problems:

@@ -43,6 +43,7 @@ def test_newer_node_is_left_alone() -> None:
     ("mark", "version", "todo"),
     [
         (None, OLD, "nothing"),
+        (None, KubernetesVersion(1, 36, 2), "nothing"),
         (None, NEW, "drain"),
         (DRAIN, OLD, "release"),
         (DRAIN, NEW, "drain"),
