@@ -148,8 +148,8 @@ def _absent(limit: str, events: _Events) -> dict[str, str]:
 
 
 def _message(result: dict[str, Any]) -> str:
-    """The message of a failed task and what its command wrote, or those of a loop's failed items."""
-    failed_items = [item for item in result.get("results") or [] if item.get("failed")]
+    """The message of a failed task and what its command wrote, or those of a loop's items that did."""
+    failed_items = [item for item in result.get("results") or [] if item.get("failed") or item.get("unreachable")]
     if failed_items:
         return "; ".join(f"item {item.get('item')!r}: {_message(item)}" for item in failed_items)
     parts = (str(result.get(key) or "").strip() for key in ("msg", "censored", "stderr", "module_stderr"))

@@ -65,10 +65,11 @@ def play(
     [
         ({"msg": "non-zero return code", "stderr": "disk full"}, "non-zero return code disk full"),
         ({"results": [{"item": "a"}, {"item": "b", "failed": True, "msg": "no"}]}, "item 'b': no"),
+        ({"results": [{"item": "a", "unreachable": True, "msg": "lost"}], "msg": "All items"}, "item 'a': lost"),
         ({"censored": "the output has been hidden"}, "the output has been hidden"),
         ({}, "no message"),
     ],
-    ids=["command", "loop", "no_log", "nothing"],
+    ids=["command", "loop", "lost in a loop", "no_log", "nothing"],
 )
 def test_failure_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, result: dict[str, Any], said: str) -> None:
     """Whatever form a module's failure has, the message is in the error, with host and task."""
