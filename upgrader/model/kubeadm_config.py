@@ -47,16 +47,17 @@ class KubeadmConfig:
 
     def at(self, version: KubernetesVersion) -> KubeadmConfig:
         """The same with another version; nothing else of the text is touched, comments included. Raises ValueError."""
-        _, begin, end = self._place()
-        changed = KubeadmConfig(f"{self.text[:begin]}{version}{self.text[end:]}")
+        _, begin, end, style = self._place()
+        quote = style if style in ("'", '"') else ""  # kubeadm reads a text that begins with `{` as JSON
+        changed = KubeadmConfig(f"{self.text[:begin]}{quote}{version}{quote}{self.text[end:]}")
         # An alias, say, has its anchor's place: what is read then decides.
         with suppress(ValueError):
             if changed._read() == {**self._read(), VERSION: str(version)}:
                 return changed
         raise ValueError(f"`{VERSION}` can't be changed in place, as the text is written")
 
-    def _place(self) -> tuple[KubernetesVersion, int, int]:
-        """The version, and where it begins and ends in the text."""
+    def _place(self) -> tuple[KubernetesVersion, int, int, str | None]:
+        """The version, where it begins and ends in the text, and how it is quoted."""
         self._read()
         root = yaml.compose(self.text)
         pairs = root.value if isinstance(root, yaml.MappingNode) else ()
@@ -67,7 +68,7 @@ class KubeadmConfig:
             version = KubernetesVersion.parse(found[0].value)
         except UsageError as error:
             raise ValueError(f"`{VERSION}`: {error.message}") from error
-        return version, found[0].start_mark.index, found[0].end_mark.index
+        return version, found[0].start_mark.index, found[0].end_mark.index, found[0].style
 
     def _read(self) -> dict[str, Any]:
         try:

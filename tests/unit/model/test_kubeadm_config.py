@@ -19,9 +19,25 @@ def test_nothing_but_the_version_changes(written: str) -> None:
     )
     config = KubeadmConfig(text.format(written))
     assert (config.version, config.api_version) == (V136, "kubeadm.k8s.io/v1beta4")
-    comment = written[7:] if "#" in written else ""
-    assert config.at(V137).text == text.format(f"v1.37.1{comment}")
+    new = "'v1.37.1'" if written == "'1.36.3'" else written.replace("v1.36.3", "v1.37.1")
+    assert config.at(V137).text == text.format(new)
     assert config.at(V137).version == V137
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# äöü 😀 日本\na: é😀\nkubernetesVersion: v1.36.3\n",
+        "\ufeffkubernetesVersion: v1.36.3\n",
+        "a: 1\r\nkubernetesVersion: v1.36.3\r\nb: 1\r\n",
+        "---\nkubernetesVersion: v1.36.3\n...\n",
+        '{"kubernetesVersion":"v1.36.3","a":[1]}',
+    ],
+)
+def test_text_of_another_editor_is_changed_at_the_same_place(text: str) -> None:
+    """Whatever its characters and line ends; and JSON stays JSON, which kubeadm reads as such."""
+    assert KubeadmConfig(text).at(V137).text == text.replace("v1.36.3", "v1.37.1")
+    assert KubeadmConfig(text).at(V137).at(V136).text == text
 
 
 @pytest.mark.parametrize(
