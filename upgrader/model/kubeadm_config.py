@@ -68,6 +68,9 @@ class KubeadmConfig:
             version = KubernetesVersion.parse(found[0].value)
         except UsageError as error:
             raise ValueError(f"`{VERSION}`: {error.message}") from error
+        if found[0].value.strip().removeprefix("v") != str(version).removeprefix("v"):
+            # A pre-release isn't its release, and a rollback couldn't bring a vendor's build back.
+            raise ValueError(f"`{VERSION}`: {found[0].value!r} isn't a plain release such as {version}")
         return version, found[0].start_mark.index, found[0].end_mark.index, found[0].style
 
     def _read(self) -> dict[str, Any]:

@@ -50,6 +50,8 @@ def test_text_of_another_editor_is_changed_at_the_same_place(text: str) -> None:
         ("kubernetesVersion: [v1.36.3]", "isn't one plain value"),
         ("kubernetesVersion: v1.36.3\nkubernetesVersion: v1.35.0", "isn't one plain value"),
         ("kubernetesVersion: stable-1", "'stable-1' is not a Kubernetes version"),
+        ("kubernetesVersion: v1.37.1-rc.0", r"'v1\.37\.1-rc\.0' isn't a plain release such as v1\.37\.1"),
+        ("kubernetesVersion: v1.36.3+vmware.1", "isn't a plain release"),
         ("a: &a v1.36.3\nkubernetesVersion: *a", "can't be changed in place"),
         ("kubernetesVersion: &a v1.36.3\nb: *a", "can't be changed in place"),
         ("kubernetesVersion: |\n  v1.36.3\nb: 1", "can't be changed in place"),
