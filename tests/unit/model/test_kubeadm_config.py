@@ -63,6 +63,27 @@ def test_text_that_can_not_be_changed_safely_is_refused(text: str, why: str) -> 
         KubeadmConfig(text).at(V137)
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("key: hunter2\nkubernetesVersion: v1.36.3\n---\na: 1", "single document in the stream.*, line 3"),
+        ("kubernetesVersion: v1.36.3\nkey: !vault hunter2", "tag '!vault', line 2"),
+        ("kubernetesVersion:\tv1.36.3\nkey: hunter2", "cannot start any token, line 1"),
+        ("kubernetesVersion: v1.36.3\nkey: !!bool hunter2", "a value isn't of its type"),
+        ("kubernetesVersion: v1.36.3\nkey: !!timestamp hunter2", "a value isn't of its type"),
+        ("kubernetesVersion: v1.36.3\nkey: !!int hunter2", "a value isn't of its type"),
+        ("kubernetesVersion: v1.36.3\nkey: !!int ''", "a value isn't of its type"),
+        ("kubernetesVersion: v1.36.3\nkey: \ud800", "a value isn't of its type"),
+        ("kubernetesVersion: v1.36.3\nkey: \x01", "characters are not allowed"),
+    ],
+)
+def test_reason_has_nothing_of_the_text_around(text: str, why: str) -> None:
+    """Whatever PyYAML raises is a reason, and others may have kept secrets in the text."""
+    with pytest.raises(ValueError, match=why) as caught:
+        KubeadmConfig(text).at(V137)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_config_map_without_data_has_no_text() -> None:
     """A ConfigMap that somebody has emptied is read like an empty text."""
     assert KubeadmConfig.of({"data": None}).text == ""
