@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import yaml
@@ -29,11 +29,14 @@ class KubeadmConfig:
     """The text of its ClusterConfiguration; "" where the ConfigMap has none."""
 
     text: str
+    immutable: bool = False
+    """Whether the API server refuses any change of the ConfigMap."""
 
     @classmethod
     def of(cls, config_map: Mapping[str, Any]) -> Self:
         """That of a ConfigMap."""
-        return cls(str((config_map.get("data") or {}).get(CLUSTER_CONFIGURATION) or ""))
+        text = str((config_map.get("data") or {}).get(CLUSTER_CONFIGURATION) or "")
+        return cls(text, immutable=bool(config_map.get("immutable")))
 
     @property
     def api_version(self) -> str:
@@ -47,9 +50,13 @@ class KubeadmConfig:
 
     def at(self, version: KubernetesVersion) -> KubeadmConfig:
         """The same with another version; nothing else of the text is touched, comments included. Raises ValueError."""
-        _, begin, end, style = self._place()
+        now, begin, end, style = self._place()
+        if now == version:
+            return self
+        if self.immutable:
+            raise ValueError("the ConfigMap is immutable: only who deletes it can write another one")
         quote = style if style in ("'", '"') else ""  # kubeadm reads a text that begins with `{` as JSON
-        changed = KubeadmConfig(f"{self.text[:begin]}{quote}{version}{quote}{self.text[end:]}")
+        changed = replace(self, text=f"{self.text[:begin]}{quote}{version}{quote}{self.text[end:]}")
         # An alias, say, has its anchor's place: what is read then decides.
         with suppress(ValueError):
             if changed._read() == {**self._read(), VERSION: str(version)}:

@@ -87,3 +87,11 @@ def test_reason_has_nothing_of_the_text_around(text: str, why: str) -> None:
 def test_config_map_without_data_has_no_text() -> None:
     """A ConfigMap that somebody has emptied is read like an empty text."""
     assert KubeadmConfig.of({"data": None}).text == ""
+
+
+def test_immutable_config_map_can_not_be_changed() -> None:
+    """The plan says so, rather than a step behind the whole upgrade; what it says already needs no change."""
+    config = KubeadmConfig.of({"immutable": True, "data": {"ClusterConfiguration": "kubernetesVersion: v1.36.3"}})
+    assert config.at(V136) == config
+    with pytest.raises(ValueError, match="immutable"):
+        config.at(V137)

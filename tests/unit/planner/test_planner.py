@@ -257,9 +257,12 @@ def test_forecast_knows_the_kubelets_that_a_hop_upgrades() -> None:
 def test_kubeadm_is_told_which_version_a_run_of_the_control_plane_leads_to() -> None:
     """A run of other releases decides nothing, a text that can't be changed is left, and other clusters have none."""
 
-    def kubeadm(text: str | None, release: str = "kube-apiserver") -> tuple[PlannedKubeadmConfig, ...]:
+    def kubeadm(
+        text: str | None, release: str = "kube-apiserver", *, immutable: bool = False
+    ) -> tuple[PlannedKubeadmConfig, ...]:
         releases = {release: ObservedRelease((), "")}
-        observed = Observed(V136, {}, releases, kubeadm=KubeadmConfig(text) if text is not None else None)
+        config = KubeadmConfig(text, immutable) if text is not None else None
+        observed = Observed(V136, {}, releases, kubeadm=config)
         wanted = IntendedRelease(ReleaseSpec(release, "kube-system", Path("/charts/c")), "")
         return plan_kubeadm_config(plan_run([wanted], observed, V137), observed)
 
@@ -268,6 +271,7 @@ def test_kubeadm_is_told_which_version_a_run_of_the_control_plane_leads_to() -> 
     assert "+kubernetesVersion: v1.37.1" in step.changes[0].diff
     (done,) = kubeadm("kubernetesVersion: v1.37.1")
     assert (done.action, done.changes, done.summary) == ("unchanged", (), "nothing to change")
+    assert kubeadm("kubernetesVersion: v1.36.3", immutable=True) == ()
     assert kubeadm("kubernetesVersion: v1.36.3", "web") == kubeadm("a: 1") == kubeadm(None) == ()
 
 
