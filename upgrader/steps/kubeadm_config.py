@@ -56,13 +56,15 @@ class KubeadmConfigStep:
             raise StepFailed(f"ConfigMap {KUBEADM_CONFIG_MAP}: {error.message}", remedy=error.remedy) from error
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """Raises ApiError where it can't be written. One that is gone, or can't be read, is no reason to leave the
-        control plane at a version that failed.
+        """Raises ApiUnavailable where nothing answers. One that is gone or can't be read, or a change that is refused,
+        is no reason to leave the control plane at a version that failed.
         """
         assert point.kubeadm is not None, "only a restore point of this step is undone by it"
         try:
             self._write(point.kubeadm, note)
-        except StepFailed as error:
+        except ApiUnavailable:
+            raise
+        except (StepFailed, ApiError) as error:
             note(f"nothing is written back: {error.message}")
 
     def _write(self, version: KubernetesVersion, note: Callable[[str], None]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
-from upgrader.errors import ApiError, Inhibited, StepFailed
+from upgrader.errors import ApiError, ApiUnavailable, Inhibited, StepFailed
 from upgrader.gates.kubeadm_config_gate import KubeadmConfigGate
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.release import RestorePoint
@@ -111,6 +111,30 @@ def test_refusal_is_a_failure_that_says_why(kube: Api) -> None:
     kube.refused = ApiError("denied by policy", remedy="Ask its owner.")
     with pytest.raises(StepFailed, match="ConfigMap kubeadm-config: denied by policy"):
         step(kube).apply(lambda line: None)
+
+
+def test_refused_undo_is_a_note_and_one_without_an_answer_is_repeated(kube: Api) -> None:
+    """An admission policy for a record holds no control plane at a version that failed; the releases come after it."""
+    write(kube, TEXT.replace("v1.36.3", "v1.37.1"))
+    notes: list[str] = []
+    kube.refused = ApiError("denied by policy")
+    step(kube).undo(RestorePoint(kubeadm=V136), notes.append)
+    assert notes == ["nothing is written back: denied by policy"]
+    kube.refused = ApiUnavailable("no answer")
+    with pytest.raises(ApiUnavailable):
+        step(kube).undo(RestorePoint(kubeadm=V136), notes.append)
+
+
+def test_immutable_one_fails_the_step_but_not_its_undo(kube: Api) -> None:
+    """Somebody froze it after the run was planned."""
+    found = kube.get(CONFIG_MAPS, "kubeadm-config", "kube-system")
+    assert found is not None
+    kube.put(CONFIG_MAPS, {**found, "immutable": True})
+    with pytest.raises(StepFailed, match="immutable"):
+        step(kube).apply(lambda line: None)
+    notes: list[str] = []
+    step(kube).undo(RestorePoint(kubeadm=KubernetesVersion(1, 35, 4)), notes.append)
+    assert "nothing is written back" in notes[0] and "immutable" in notes[0]
 
 
 def test_gate_holds_only_at_the_version_that_runs(kube: Api) -> None:
