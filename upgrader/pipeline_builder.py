@@ -14,7 +14,7 @@ from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
-from upgrader.model.own_steps import BAKE
+from upgrader.model.own_steps import BAKE, KUBEADM_CONFIG
 from upgrader.model.plan import (
     OwnStep,
     Plan,
@@ -149,9 +149,22 @@ class PipelineBuilder:
         now = self.plan(intended, observed, emulated)
         # A hop that left the nodes to a later one leaves them where it is resumed, too; and a run keeps its steps.
         own = (PlannedNodes, PlannedKubeadmConfig)
-        meant = (step for step in now.steps if not isinstance(step, own) or step.name in state.planned)
+        steps_now = self._with_kubeadm_config(now.steps, state, observed)
+        meant = (step for step in steps_now if not isinstance(step, own) or step.name in state.planned)
         steps = tuple(self._as_planned(step, state) for step in meant)
         return replace(now, current=state.current or observed.server, steps=steps)
+
+    def _with_kubeadm_config(
+        self, steps: tuple[PlannedStep, ...], state: RunState, observed: Observed
+    ) -> tuple[PlannedStep, ...]:
+        """With the step that the run has, even where the ConfigMap is gone or unreadable by now: where it hasn't passed
+        yet, it fails and says so; where it has, the run goes on.
+        """
+        if KUBEADM_CONFIG not in state.planned or any(step.name == KUBEADM_CONFIG for step in steps):
+            return steps
+        kept = PlannedKubeadmConfig(state.current or observed.server, self.settings.target)
+        first = next((index for index, step in enumerate(steps) if isinstance(step, PlannedNodes)), len(steps))
+        return (*steps[:first], kept, *steps[first:])
 
     def _as_planned(self, step: PlannedStep, state: RunState) -> PlannedStep:
         begun = state.step(step.name)
@@ -160,8 +173,11 @@ class PipelineBuilder:
         if isinstance(step, PlannedNodes):
             return self.steps.pools.replan(step, begun)
         if isinstance(step, PlannedKubeadmConfig):
-            point = begun.restore_point if begun else None
-            return replace(step, before=point.kubeadm) if point and point.kubeadm else step
+            if begun is None:
+                return step
+            point = begun.restore_point
+            # Without one, it has nothing to undo, and so must not write.
+            return replace(step, before=point.kubeadm if point and point.kubeadm else step.after)
         if begun is not None and begun.restore_point is not None:
             check_named(begun, self.settings.pipeline)
         step = replace(step, pending=FreeReleaseStep.name_for(step.name) in state.planned)

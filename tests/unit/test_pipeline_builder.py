@@ -218,6 +218,25 @@ def test_interrupted_step_of_kubeadm_is_planned_from_its_restore_point() -> None
     assert builder().replan(state, intended, observed).steps[-1] == PlannedKubeadmConfig(OLD, NEW)
 
 
+@pytest.mark.parametrize("text", [None, "a: 1", "kubernetesVersion: v1.35.4"])
+def test_resumed_run_keeps_the_step_of_kubeadm_whatever_became_of_the_config_map(text: str | None) -> None:
+    """Nodes that are left must not wait for a record that was deleted behind its step; and a step that had nothing to
+    change, and so nothing to undo, writes nothing.
+    """
+    observed = Observed(NEW, {}, {}, kubeadm=KubeadmConfig(text) if text else None)
+    observed = replace(observed, releases={name: ObservedRelease((), "") for name in BUILT_IN_CHARTS})
+    intended = [IntendedRelease(planned(name, "upgrade").spec, "") for name in BUILT_IN_CHARTS]
+    names = (*BUILT_IN_CHARTS, "kubeadm-config")
+    fresh = builder().replan(RunState(planned=names, current=OLD), intended, observed)
+    assert tuple(step.name for step in fresh.steps) == names
+    passed = StepState("kubeadm-config", "passed", restore_point=RestorePoint(kubeadm=OLD))
+    again = builder().replan(RunState(planned=names, steps=(passed,), current=OLD), intended, observed)
+    assert again.steps[-1] == PlannedKubeadmConfig(OLD, NEW)
+    verified = StepState("kubeadm-config", "gating")
+    unchanged = builder().replan(RunState(planned=names, steps=(verified,), current=OLD), intended, observed)
+    assert unchanged.steps[-1].action == "unchanged"
+
+
 def test_step_of_kubeadm_is_gated_and_undone_from_the_journal() -> None:
     """Its gate asks for the version that runs then; a journal that has it under another name is refused."""
     made = builder()
