@@ -12,6 +12,8 @@ __all__ = ["check_kubeadm_config"]
 
 _LAST_V1BETA3 = (1, 36)
 """The last minor whose kubeadm reads that format; from the sources of kubeadm."""
+_OLDER = ("kubeadm.k8s.io/v1alpha3", "kubeadm.k8s.io/v1beta1", "kubeadm.k8s.io/v1beta2")
+"""No kubeadm of a version that is upgraded to reads these."""
 
 
 def check_kubeadm_config(context: PreflightContext) -> Iterator[Finding]:
@@ -32,7 +34,8 @@ def check_kubeadm_config(context: PreflightContext) -> Iterator[Finding]:
             "Have kubeadm write it again: kubeadm init phase upload-config kubeadm --config FILE",
         )
         return
-    if written.endswith("/v1beta3") and (context.target.major, context.target.minor) > _LAST_V1BETA3:
+    lost = written.endswith("/v1beta3") and (context.target.major, context.target.minor) > _LAST_V1BETA3
+    if lost or written in _OLDER:
         yield Finding(
             "kubeadm-config.format",
             "warning",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.unit.preflight.conftest import World
 from upgrader.model.kubeadm_config import KubeadmConfig
 from upgrader.model.version import KubernetesVersion
@@ -29,3 +31,10 @@ def test_format_that_the_new_kubeadm_has_lost_is_a_warning(world: World) -> None
     text = "apiVersion: kubeadm.k8s.io/v1beta3\nkubernetesVersion: v1.35.4"
     assert ids(world, text) == [("kubeadm-config.format", "warning")]
     assert ids(world, text, "v1.36.3") == []
+
+
+@pytest.mark.parametrize("form", ["v1beta1", "v1beta2"])
+def test_format_of_an_old_kubeadm_is_a_warning_at_every_version(world: World, form: str) -> None:
+    """The cluster was upgraded by something else than kubeadm for years."""
+    text = f"apiVersion: kubeadm.k8s.io/{form}\nkubernetesVersion: v1.35.4"
+    assert ids(world, text, "v1.36.3") == [("kubeadm-config.format", "warning")]
