@@ -21,7 +21,7 @@ from upgrader.planner import observed_after
 
 __all__ = ["Forecast", "forecast"]
 
-_ABOUT_THE_TARGET = ("version", "apis", "removed-apis", "flags", "feature-gates")
+_ABOUT_THE_TARGET = ("version", "apis", "removed-apis", "flags", "feature-gates", "kubeadm-config")
 """The families of checks whose question is about the version: their answer doesn't wait for the hop."""
 
 
