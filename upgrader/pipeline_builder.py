@@ -104,7 +104,9 @@ class PipelineBuilder:
         if not self.settings.bake_seconds or not any(item.changes for item in pipeline.steps):
             return pipeline
         step = BakeStep(BAKE, self.settings.bake_seconds)
-        return Pipeline((*pipeline.steps, PipelineStep(step, pipeline.gates, ())))
+        # Who writes kubeadm's record back, such as GitOps, makes nothing unhealthy that runs.
+        gates = tuple(run for run in pipeline.gates if run.gate.name != KUBEADM_CONFIG)
+        return Pipeline((*pipeline.steps, PipelineStep(step, gates, ())))
 
     def rollback(self, state: RunState) -> Pipeline:
         """The steps that are left to undo, each with the gates of its restore point.

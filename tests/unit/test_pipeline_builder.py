@@ -237,6 +237,16 @@ def test_resumed_run_keeps_the_step_of_kubeadm_whatever_became_of_the_config_map
     assert unchanged.steps[-1].action == "unchanged"
 
 
+def test_bake_does_not_ask_for_kubeadms_record() -> None:
+    """Where GitOps writes the old version back, a healthy upgrade isn't rolled back for it."""
+    made = builder()
+    baking = replace(made, settings=replace(made.settings, bake_seconds=600.0))
+    plan = Plan(OLD, NEW, (planned("kube-apiserver", "upgrade"), PlannedKubeadmConfig(OLD, NEW)))
+    found = gates(baking.with_bake(baking.forward(plan)))
+    assert found["kubeadm-config"] == ["kubeadm-config"]
+    assert "nodes" in found["bake all gates"] and "kubeadm-config" not in found["bake all gates"]
+
+
 def test_step_of_kubeadm_is_gated_and_undone_from_the_journal() -> None:
     """Its gate asks for the version that runs then; a journal that has it under another name is refused."""
     made = builder()
