@@ -9,10 +9,11 @@ import pytest
 
 from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
+from upgrader.errors import ApiError
 from upgrader.model.kubeadm_config import KubeadmConfig
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import NODES, observe
-from upgrader.ports import Kind
+from upgrader.ports import Kind, KubeObject
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,27 @@ def test_what_kubeadm_keeps_of_its_cluster_is_read() -> None:
     metadata = {"name": "kubeadm-config", "namespace": "kube-system"}
     kube.put(Kind("v1", "configmaps"), {"metadata": metadata, "data": {"ClusterConfiguration": "a: 1"}})
     assert observe(kube, FakeHelm(), ()).kubeadm == KubeadmConfig("a: 1")
+
+
+def test_right_that_is_missing_ends_no_plan() -> None:
+    """The checks say which rights a run lacks, all at once; any other failure is one of the plan."""
+    assert observe(RefusingKube(403), FakeHelm(), ()).kubeadm is None
+    with pytest.raises(ApiError):
+        observe(RefusingKube(500), FakeHelm(), ())
+
+
+class RefusingKube(FakeKube):
+    """Answers with that status where a ConfigMap is read."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__()
+        self._status = status
+        self.raw_answers["/version"] = json.dumps({"gitVersion": "v1.36.3"})
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
+        """Refuses it."""
+        if kind.plural != "configmaps":
+            return super().get(kind, name, namespace)
+        error = ApiError("get configmaps: refused")
+        error.status = self._status
+        raise error
