@@ -45,7 +45,7 @@ def test_playbook_is_planned_approved_and_undone(cluster: LabCluster, plays: Pat
     """
     planned = cluster.upgrader("plan", "--to", OLD, "-o", "json", "--out", str(plays.parent / "plan.json"))
     assert planned.exit_code == 0, planned
-    step = json.loads(planned.stdout)["steps"][-1]
+    step = next(item for item in json.loads(planned.stdout)["steps"] if item["name"] == "make")
     assert step["hosts"]["hosts"] == [{"host": "controller-1", "tasks": ["Make the file"]}]
     assert step["undo"]["playbook"] == "unmake.yml"
 
