@@ -25,6 +25,7 @@ WORKERS = ("worker-1", "worker-2")
 
 _PODS = Kind("v1", "pods")
 _NODES = Kind("v1", "nodes", namespaced=False)
+_FAULT = "/etc/systemd/system/kubelet.service.d/99-fault.conf"
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,20 @@ class Workers:
                 return holds()
 
             until(what, there, timeout_seconds=600, interval_seconds=0.05)
+
+    def break_new_kubelet(self, name: str, script: str) -> None:
+        """Have systemd run a script on that node before each start of a kubelet, whose version is its `$1`."""
+        command = f"/bin/sh -c 'set -- $(/usr/bin/kubelet --version | cut -d\" \" -f2); {script}'"
+        escaped = command.replace("$", "$$")
+        self.on(
+            name,
+            f"mkdir -p $(dirname {_FAULT}) && cat > {_FAULT} <<'END'\n[Service]\nExecStartPre={escaped}\nEND\n"
+            "systemctl daemon-reload && systemctl restart kubelet",
+        )
+
+    def mend(self, name: str) -> None:
+        """Remove what `break_new_kubelet` has left."""
+        self.on(name, f"rm -f {_FAULT} && systemctl daemon-reload && systemctl restart kubelet")
 
     def spread(self) -> None:
         """Have the workload's pods placed anew, until each worker has one: a drained one has had none since."""

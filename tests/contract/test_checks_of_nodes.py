@@ -32,8 +32,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import observe
 from upgrader.preflight.all_checks import run_checks
 from upgrader.preflight.component_skew import check_components
-from upgrader.preflight.context import DEPLOYMENTS, MIRROR, NODES, PODS
-from upgrader.preflight.control_plane import check_control_plane
+from upgrader.preflight.context import DEPLOYMENTS, NODES, PODS
 from upgrader.preflight.controller_machines import check_machines, check_ports
 from upgrader.preflight.critical_pods import check_critical_pods
 from upgrader.preflight.memory import check_memory
@@ -181,16 +180,6 @@ def test_memory_of_a_controller(kube: KubeAdapter, made: Make, status: Status) -
     assert ids(kube, check_memory, controllers=[name]) == []
     waiting_pod(made, name, {"name": "main", "resources": {"requests": {"memory": "1800Mi"}}})
     assert ids(kube, check_memory, controllers=[name]) == ["memory.tight"]
-
-
-def test_static_pods_of_kubeadm(kube: KubeAdapter, made: Make, status: Status) -> None:
-    """A mirror pod with the component's label is one, and without the annotation it is none."""
-    name = fake_node(made, status)
-    labels = {"component": "kube-scheduler"}
-    waiting_pod(made, name, {"name": "kube-scheduler"}, labels=labels)
-    assert "control-plane.static" not in ids(kube, check_control_plane, controllers=[name])
-    waiting_pod(made, name, {"name": "kube-scheduler"}, labels=labels, annotations={MIRROR: "x"})
-    assert "control-plane.static" in ids(kube, check_control_plane, controllers=[name])
 
 
 def test_pods_with_addresses_of_another_network(kube: KubeAdapter, made: Make, status: Status) -> None:

@@ -26,8 +26,11 @@ def test_undo_and_adopt_once_more(cluster: LabCluster) -> None:
     workload = Workload(cluster.kube)
     workload.deploy()
     pods = workload.pods()
+    assert "control-plane.static" not in cluster.upgrader("check").stdout
 
     undo_adoption(cluster)
+    checked = cluster.upgrader("check")
+    assert checked.exit_code == 3 and "control-plane.static" in checked.stdout, checked
     assert set(cluster.versions().values()) == {OLD}
 
     with ApiLoad(cluster.folder / "kubeconfig") as load:

@@ -1,4 +1,4 @@
-"""What goes wrong with a node in its upgrade: a budget that blocks its drain, the power, and the runner itself."""
+"""What goes wrong with a node in its upgrade: a budget, a kubelet, the power, and the runner itself."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from testkit.nodes import FLOOR, Floor, three_replicas
 from testkit.workers import WORKERS, Workers
 from upgrader.ports import Kind
 
-ONE = WORKERS[0]
+ONE, TWO = WORKERS
 _BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
+_NO_NETWORK = (
+    'cd /etc/cni && mkdir -p gone && if test "$1" = {old}; then mv gone/* net.d/; else mv net.d/* gone/; fi; true'
+)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    """An adopted cluster with two workers, whose control plane is upgraded."""
+    """An adopted cluster with two workers, which are all that is left to upgrade; a workload is on both."""
     cluster = make_cluster(f"e2e-faults-{os.getpid()}", tmp_path_factory.mktemp("lab"), "--workers", "2")
     try:
         yield _without_control_plane(cluster)
@@ -28,8 +31,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
 
 
 @pytest.fixture
+def both(made: Workers) -> Workers:
+    """Two workers at the old version."""
+    return _with_workload(made, *WORKERS)
+
+
+@pytest.fixture
 def one(made: Workers) -> Workers:
-    """The first worker at the old version, the second upgraded: the first is all that a run changes."""
+    """The same, the second being upgraded already: the first is all that a run changes."""
     return _with_workload(made, ONE)
 
 
@@ -66,6 +75,61 @@ def test_budget_that_never_allows_it(one: Workers, policy: str) -> None:
     assert one.as_before(ONE), one.state()
 
 
+def test_budget_that_is_overridden(one: Workers) -> None:
+    """`force` deletes the pods only after the deadline, and the worker is upgraded."""
+    _budget(one, 3)
+    one.configure(drain={"deadline": "10s", "onBlocked": "force"})
+    ended = one.run()
+    assert ended.exit_code == 0, ended
+    assert "which could not be evicted (onBlocked: force)" in ended.stderr, ended
+    assert one.upgraded(), one.state()
+
+
+def test_kubelet_that_fails_rolls_the_run_back(both: Workers) -> None:
+    """One that never gets Ready is put back, and the worker that was upgraded before it as well; the message says why,
+    and the workload keeps its floor."""
+    both.break_new_kubelet(TWO, _NO_NETWORK.format(old=OLD))
+    try:
+        both.configure(readyDeadline="90s")
+        with Floor(both.cluster.kube) as floor:
+            ended = both.run()
+        assert ended.exit_code == 4, ended
+        told = " ".join(ended.stderr.split())
+        assert f"1 of 2 nodes of the pool workers failed, and none may: {TWO}: " in told
+        assert "cni plugin not initialized" in told
+        assert both.as_before(*WORKERS), both.state()
+        assert floor.lowest >= FLOOR
+    finally:
+        both.mend(TWO)
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_power_is_lost_in_a_drain(one: Workers, returns: bool) -> None:
+    """A worker that is back within the deadline is upgraded. One that isn't fails as what it is, a node that doesn't
+    answer, and is uncordoned for when it does."""
+    one.configure(drain={"deadline": "240s" if returns else "90s"})
+    try:
+        with one.started() as run:
+            _budget(one, 3)
+            until("the worker's drain", lambda: one.phase(ONE) == "drain", timeout_seconds=180)
+            one.cluster.lab("crash", ONE)
+            _budget(one, FLOOR)
+            if returns:
+                one.cluster.lab("boot", ONE)
+            output, _ = run.communicate(timeout=900)
+    finally:
+        if not returns:
+            one.cluster.lab("boot", ONE)
+    if returns:
+        assert run.returncode == 0, output
+        assert one.upgraded(), one.state()
+        return
+    told = " ".join(output.split())
+    assert run.returncode == 4, output
+    assert f"{ONE}: it was not drained within 90 s: node {ONE} is not Ready (Unknown)" in told, output
+    until("the worker to be back, as it was", lambda: one.as_before(ONE), timeout_seconds=120)
+
+
 def test_power_is_lost_in_a_swap(one: Workers) -> None:
     """Nobody knows what the power cut left: the worker is put back as soon as it answers, and so is the run."""
     before = one.programs(ONE)
@@ -85,6 +149,7 @@ PHASES: dict[str, Callable[[Workers], bool]] = {
     "cordon": lambda workers: workers.phase(ONE) == "drain",
     "swap": lambda workers: workers.swapping(ONE),
     "wait": lambda workers: workers.state()[ONE] == f"{TARGET} cordoned swap",
+    "uncordon": lambda workers: workers.state()[ONE] == TARGET,
 }
 
 
@@ -97,6 +162,22 @@ def test_killed_in_a_phase_and_resumed(one: Workers, phase: str) -> None:
         ended = one.cluster.upgrader("resume", "--yes", timeout_seconds=900)
     assert ended.exit_code == 0, ended
     assert one.upgraded(), one.state()
+    assert floor.lowest >= FLOOR
+
+
+def test_killed_in_a_drain_and_resumed(both: Workers) -> None:
+    """The same, of a drain that a budget keeps waiting."""
+    both.configure()
+    with Floor(both.cluster.kube) as floor:
+        with both.started() as run:
+            _budget(both, 3)
+            assert run.stdout is not None
+            assert any("; waiting" in line for line in run.stdout), "the run ended without a drain that waits"
+        assert both.state()[ONE] == f"{OLD} cordoned drain"
+        _budget(both, FLOOR)
+        ended = both.cluster.upgrader("resume", "--yes", timeout_seconds=900)
+    assert ended.exit_code == 0, ended
+    assert both.upgraded(), both.state()
     assert floor.lowest >= FLOOR
 
 

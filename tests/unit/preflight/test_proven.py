@@ -19,6 +19,7 @@ from upgrader.preflight.all_checks import CHECKS
 TESTS = Path(__file__).parents[2]
 
 PROVEN: dict[str, tuple[str, ...]] = {
+    "e2e/test_adopt.py::test_undo_and_adopt_once_more": ("control-plane.static",),
     "e2e/test_trial.py::test_programs_that_refuse_are_quoted": ("binaries.refused",),
     "soak/test_checks_of_older_versions.py::test_api_without_service_cidrs": ("networks.service-room-unknown",),
     "soak/test_checks_of_older_versions.py::test_member_that_is_cut_off": ("etcd-members.behind",),
@@ -155,7 +156,6 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks_of_nodes.py::test_node_under_pressure": ("nodes.pressure",),
     "test_checks_of_nodes.py::test_pods_with_addresses_of_another_network": ("pod-addresses.outside",),
     "test_checks_of_nodes.py::test_ports_that_services_may_take": ("ports.node-ports",),
-    "test_checks_of_nodes.py::test_static_pods_of_kubeadm": ("control-plane.static",),
     "test_checks_of_nodes.py::test_target_that_is_older": ("version.downgrade",),
     "test_checks_of_plans.py::test_endpoint_that_is_there_for_good": ("control-plane.endpoints",),
     "test_checks_of_plans.py::test_kube_apiserver_that_is_planned": (
