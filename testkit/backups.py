@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pyrage
 
+from testkit.lab_cluster import LabCluster
 from upgrader.ports import Kind, Kube
 
-__all__ = ["Keys", "make_keys", "stored_objects"]
+__all__ = ["Keys", "backup_to", "flipped", "make_keys", "stored_objects"]
 
 _KINDS = (
     Kind("v1", "configmaps"),
@@ -52,6 +53,22 @@ def make_keys(folder: Path) -> Keys:
             file.write(f"# public key: {identity.to_public()}\n{identity}\n")
         pairs.append((str(identity.to_public()), folder / name))
     return Keys(pairs[0][0], pairs[0][1], pairs[1][1])
+
+
+def backup_to(cluster: LabCluster, folder: Path) -> Keys:
+    """Have the cluster's backups written into `folder`/backups, for a new key pair, which is there as well."""
+    made = make_keys(folder)
+    cluster.change_settings({"backup": {"recipients": [made.recipient], "folder": str(folder / "backups")}})
+    return made
+
+
+def flipped(backup: Path) -> Path:
+    """A copy with one changed byte."""
+    content = bytearray(backup.read_bytes())
+    content[len(content) // 2] ^= 1
+    path = backup.with_name("flipped.age")
+    path.write_bytes(content)
+    return path
 
 
 def stored_objects(kube: Kube) -> Mapping[str, str]:

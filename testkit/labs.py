@@ -1,4 +1,4 @@
-"""The lab that a benchmark works on."""
+"""The lab that a benchmark, or a test with a lab of its own, works on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testkit.lab_cluster import LabCluster, make_cluster
 from upgrader.lab.registry import labs_root
 from upgrader.ports import Kind, Kube
 
-__all__ = ["every_address", "nodes_disks", "some_cluster"]
+__all__ = ["every_address", "lent_or_new", "nodes_disks", "some_cluster"]
 
 _SERVICES = Kind("v1", "services")
 
@@ -38,6 +38,21 @@ def some_cluster(lab: Path | None, name: str) -> Iterator[LabCluster]:
             yield cluster
         finally:
             cluster.down()
+
+
+@contextmanager
+def lent_or_new(name: str, home: Path, *switches: str) -> Iterator[LabCluster]:
+    """The lab that UPGRADER_LAB names (`…/.lab/NAME`), while you write a test; or a new one, removed at the end."""
+    lent = os.environ.get("UPGRADER_LAB")
+    if lent:
+        folder = Path(lent).resolve()
+        yield LabCluster(folder.name, folder.parents[1], home / "kept")
+        return
+    made = make_cluster(f"{name}-{os.getpid()}", home, *switches)
+    try:
+        yield made
+    finally:
+        made.down()
 
 
 def every_address(kube: Kube, controllers: Iterable[str]) -> list[str]:

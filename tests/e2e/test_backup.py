@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit.backups import Keys, make_keys, stored_objects
+from testkit.backups import Keys, backup_to, flipped, stored_objects
 from testkit.command import upgrader
 from testkit.kills import kill_at
 from testkit.lab_cluster import OLD, LabCluster, until
@@ -20,9 +20,7 @@ _DATA = "/var/lib/etcd"
 @pytest.fixture
 def keys(cluster: LabCluster, tmp_path: Path) -> Keys:
     """A key pair; the cluster's folder has the public key."""
-    made = make_keys(tmp_path)
-    cluster.change_settings({"backup": {"recipients": [made.recipient], "folder": str(tmp_path / "backups")}})
-    return made
+    return backup_to(cluster, tmp_path)
 
 
 def take(cluster: LabCluster, keys: Keys) -> Path:
@@ -65,15 +63,6 @@ def test_an_empty_cluster_gets_every_object_back(cluster: LabCluster, keys: Keys
     cluster.on_controller("rm", "-r", *(f"{_DATA}/{name}" for name in kept))
     again = cluster.upgrader("check")
     assert again.exit_code == 0, again
-
-
-def flipped(backup: Path) -> Path:
-    """A copy with one changed byte."""
-    content = bytearray(backup.read_bytes())
-    content[len(content) // 2] ^= 1
-    path = backup.with_name("flipped.age")
-    path.write_bytes(content)
-    return path
 
 
 def assert_refused(cluster: LabCluster, backup: Path, identity: Path, why: str) -> None:

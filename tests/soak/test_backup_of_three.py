@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from testkit.backups import Keys, make_keys, stored_objects
+from testkit.backups import Keys, backup_to, flipped, stored_objects
 from testkit.command import upgrader
 from testkit.kills import kill_at
-from testkit.lab_cluster import OLD, LabCluster, make_cluster, until
+from testkit.lab_cluster import OLD, LabCluster, until
+from testkit.labs import lent_or_new
 from upgrader.ports import Kind
 
 CONTROLLERS = ("controller-1", "controller-2", "controller-3")
@@ -24,24 +25,14 @@ _NODES = Kind("v1", "nodes", namespaced=False)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """An adopted cluster of three controllers."""
-    lent = os.environ.get("UPGRADER_LAB")
-    if lent:
-        folder = Path(lent).resolve()
-        yield LabCluster(folder.name, folder.parents[1], tmp_path_factory.mktemp("kept"))
-        return
-    made = make_cluster(f"e2e-backup-3-{os.getpid()}", tmp_path_factory.mktemp("lab"), "--controllers", "3")
-    try:
-        yield made
-    finally:
-        made.down()
+    with lent_or_new("e2e-backup-3", tmp_path_factory.mktemp("lab"), "--controllers", "3") as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def keys(cluster: LabCluster, tmp_path: Path) -> Keys:
     """A key pair; the cluster's folder has the public key."""
-    made = make_keys(tmp_path)
-    cluster.change_settings({"backup": {"recipients": [made.recipient], "folder": str(tmp_path / "backups")}})
-    return made
+    return backup_to(cluster, tmp_path)
 
 
 def test_three_members_from_one_snapshot(cluster: LabCluster, keys: Keys) -> None:
@@ -135,15 +126,6 @@ def others(cluster: LabCluster, name: str) -> list[str]:
         for node in cluster.kube.list(_NODES)
         if node["metadata"]["name"] != name
     ]
-
-
-def flipped(backup: Path) -> Path:
-    """A copy with one changed byte."""
-    content = bytearray(backup.read_bytes())
-    content[len(content) // 2] ^= 1
-    path = backup.with_name("flipped.age")
-    path.write_bytes(content)
-    return path
 
 
 def wipe(cluster: LabCluster) -> None:

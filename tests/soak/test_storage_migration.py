@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from testkit.lab_cluster import LabCluster, make_cluster, until
+from testkit.lab_cluster import LabCluster, until
+from testkit.labs import lent_or_new
 from upgrader.errors import ApiError
 from upgrader.ports import Kind
 
@@ -39,16 +38,8 @@ print(json.dumps([json.loads(base64.b64decode(item["value"]))["apiVersion"] for 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
     """An adopted cluster of one controller."""
-    lent = os.environ.get("UPGRADER_LAB")
-    if lent:
-        folder = Path(lent).resolve()
-        yield LabCluster(folder.name, folder.parents[1], tmp_path_factory.mktemp("kept"))
-        return
-    made = make_cluster(f"e2e-storage-{os.getpid()}", tmp_path_factory.mktemp("lab"))
-    try:
-        yield made
-    finally:
-        made.down()
+    with lent_or_new("e2e-storage", tmp_path_factory.mktemp("lab")) as cluster:
+        yield cluster
 
 
 def test_what_was_stored_in_an_old_version_is_stored_in_the_new(cluster: LabCluster) -> None:

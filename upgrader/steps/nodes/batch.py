@@ -125,8 +125,7 @@ class Batch:
         """Swap the programs of drained nodes, and uncordon those that are back; returns the others with why."""
         self._enter(names, "swap", note, "its programs are being replaced")
         broken = self.playbooks.upgrade(names)
-        waiting = {name: after[name] for name in names if name not in broken}
-        late = self._await({name: (version,) for name, version in waiting.items()}, note)
+        late = self._await({name: (after[name],) for name in names if name not in broken}, note)
         return {**broken, **{name: f"{why}\n    its kubelet: {self.log(name)}" for name, why in late.items()}}
 
     def _put_back(self, broken: Mapping[str, str], before: Mapping[str, KubernetesVersion], note: Note) -> Problems:
