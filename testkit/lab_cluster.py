@@ -216,12 +216,7 @@ class LabCluster:
 
     def containers(self) -> set[str]:
         """The IDs of the control plane's containers that are running according to the API."""
-        return {
-            status["containerID"]
-            for pod in self.kube.list(_PODS, "kube-system")
-            for status in pod.get("status", {}).get("containerStatuses", [])
-            if "running" in status["state"]
-        }
+        return {container for pod in self.kube.list(_PODS, "kube-system") for container in _running(pod)}
 
     def crash_and_boot(self) -> None:
         """Cut the controller's power and switch it on; returns once SSH answers."""
@@ -253,11 +248,22 @@ class LabCluster:
         self.wait_healthy(version)
         until("the standby pods to be deactivated", lambda: self.standby_pods() == [], timeout_seconds=120)
         until("the deactivated standby pods to end", lambda: self._api_servers() == 1, timeout_seconds=60)
+        until("the API to list no pod that ends or has ended", lambda: not self._ending(), timeout_seconds=120)
         until("the pod-checkpointer to be Ready for a while", self._checkpointer_settled, timeout_seconds=60)
 
     def _api_servers(self) -> int:
         """The number of kube-apiserver processes on the controller, also of pods that are deleted in the API."""
         return len(self.on_controller("pidof", "kube-apiserver").split())
+
+    def _ending(self) -> list[str]:
+        """The controller's pods that are being deleted, or of which the API lists a container that has ended."""
+        running = set(self.on_controller("ctr", "-n", "k8s.io", "tasks", "ls", "-q").split())
+        return [
+            pod["metadata"]["name"]
+            for pod in self.kube.list(_PODS, "kube-system")
+            if pod.get("spec", {}).get("nodeName") == "controller-1"
+            and ("deletionTimestamp" in pod["metadata"] or not _running(pod) <= running)
+        ]
 
     def _checkpointer_settled(self) -> bool:
         """As a check sees it, which also blocks a run for seconds after a container of it failed."""
@@ -273,6 +279,15 @@ class LabCluster:
         """Wait for new pods: the API still lists pods as Ready that the reboot ended."""
         Lab.find(self.name).wait_until_ready(240)
         self.wait_healthy(self.version)
+
+
+def _running(pod: Mapping[str, Any]) -> set[str]:
+    """The IDs of a pod's containers that are running according to the API, as the container runtime has them."""
+    return {
+        status["containerID"].removeprefix("containerd://")
+        for status in pod.get("status", {}).get("containerStatuses", [])
+        if "running" in status["state"]
+    }
 
 
 def make_cluster(
