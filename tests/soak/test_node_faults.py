@@ -15,6 +15,7 @@ from upgrader.ports import Kind
 
 ONE, TWO = WORKERS
 _BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
+_EXITS = 'test "$1" = {old} || {{ echo "E1123 10:00:00.0 1 run.go:72] command failed: no such cgroup"; exit 1; }}'
 _NO_NETWORK = (
     'cd /etc/cni && mkdir -p gone && if test "$1" = {old}; then mv gone/* net.d/; else mv net.d/* gone/; fi; true'
 )
@@ -83,6 +84,31 @@ def test_budget_that_is_overridden(one: Workers) -> None:
     assert ended.exit_code == 0, ended
     assert "which could not be evicted (onBlocked: force)" in ended.stderr, ended
     assert one.upgraded(), one.state()
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [(_EXITS, "no such cgroup"), (_NO_NETWORK, "cni plugin not initialized")],
+    ids=["ends", "never-ready"],
+)
+def test_kubelet_that_fails_is_put_back(both: Workers, fault: str, cause: str) -> None:
+    """Whether it ends or is never Ready: the node gets its old programs, is Ready and uncordoned, and the message has
+    the kubelet's words. The run, which allows one such node, upgrades the other."""
+    both.break_new_kubelet(ONE, fault.format(old=OLD))
+    before = both.programs(ONE)
+    try:
+        pool = {"name": "workers", "maxFailed": 1}
+        both.configure(pools=[pool], readyDeadline="90s")
+        ended = both.run()
+        assert ended.exit_code == 0, ended
+        assert both.state() == {ONE: OLD, TWO: TARGET}
+        assert both.ready(ONE)
+        told = " ".join((ended.stderr + ended.stdout).split())
+        assert f"{ONE}: it failed, and keeps its old version (maxFailed: 1): " in told, ended
+        assert cause in told and f"its old programs were put back: it is at {OLD}, and Ready" in told, ended
+        assert both.programs(ONE) == before
+    finally:
+        both.mend(ONE)
 
 
 def test_kubelet_that_fails_rolls_the_run_back(both: Workers) -> None:

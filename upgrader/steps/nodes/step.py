@@ -52,8 +52,8 @@ class NodesStep:
             done = True
             failed |= self.batch.upgrade(group, note)
             self._refuse(failed)
-        for name in failed:
-            note(f"{name}: it failed, and keeps its old version (maxFailed: {self.planned.pool.max_failed})")
+        for name, why in failed.items():
+            note(f"{name}: it failed, and keeps its old version (maxFailed: {self.planned.pool.max_failed}): {why}")
 
     def undo(self, point: RestorePoint, note: Note) -> None:
         before = {item.node: item.version for item in point.nodes}

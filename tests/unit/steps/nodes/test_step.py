@@ -213,12 +213,14 @@ def test_node_that_can_not_be_put_back_stays_cordoned() -> None:
 
 
 def test_as_many_as_allowed_may_fail() -> None:
-    """With `maxFailed: 1`, one that fails is put back and the rest is upgraded; a second one fails the step."""
+    """With `maxFailed: 1`, one that fails is put back, with why it failed, and the rest is upgraded; a second one fails
+    the step."""
     fleet = Fleet("worker-1", "worker-2", "worker-3")
     fleet.never_ready.add("worker-1")
     fleet.step(max_failed=1).apply(fleet.notes.append)
     assert fleet.state() == {"worker-1": AS_BEFORE, "worker-2": DONE, "worker-3": DONE}
-    assert "worker-1: it failed, and keeps its old version (maxFailed: 1)" in fleet.notes
+    (told,) = [note for note in fleet.notes if "it failed, and keeps its old version (maxFailed: 1): " in note]
+    assert told.startswith("worker-1: ") and "was not Ready with kubelet v1.37.1" in told
 
     fleet = Fleet("worker-1", "worker-2", "worker-3")
     fleet.never_ready |= {"worker-1", "worker-2"}
