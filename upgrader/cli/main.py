@@ -28,6 +28,7 @@ _COMMANDS = {
     "adopt": ("upgrader.cli.adopt", "Move a kubeadm control plane into Helm charts, or back."),
     "backup": ("upgrader.cli.backup", "Take an encrypted backup of the cluster's data, or verify one."),
     "restore": ("upgrader.cli.restore", "Replace the cluster's data by that of a backup."),
+    "certs": ("upgrader.cli.certs", "Show when the certificates of the controllers end."),
     "status": ("upgrader.cli.status", "Show what the newest run is doing, or how it ended."),
     "history": ("upgrader.cli.history", "List the runs of this cluster."),
     "recover": ("upgrader.cli.recover", "Restore an unreachable API server from the checkpoints on the controllers."),

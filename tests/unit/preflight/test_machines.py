@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.unit.preflight.conftest import CONTROL_PLANE, CONTROLLER, World
 from upgrader.ports import CommandResult
-from upgrader.preflight import certificates
+from upgrader.preflight import certificate_files
 from upgrader.preflight.certificates import check_certificates
 from upgrader.preflight.context import DEPLOYMENTS, NODES
 from upgrader.preflight.helm_client import check_helm
@@ -246,7 +246,7 @@ def test_the_script_prints_certificates_and_no_keys(world: World, tmp_path: Path
         f"    client-certificate-data: {base64.b64encode(pem).decode()}\n    client-key-data: S\n"
     )
     (tmp_path / "kubelet.conf").write_text("    client-certificate: /somewhere\n")
-    script = certificates._SCRIPT.replace("/etc/kubernetes", str(tmp_path))
+    script = certificate_files._SCRIPT.replace("/etc/kubernetes", str(tmp_path))
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert "SECRET" not in done.stdout
     assert done.stdout.count("BEGIN CERTIFICATE") == 2

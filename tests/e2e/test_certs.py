@@ -1,0 +1,35 @@
+"""`upgrader certs show`, beside what kubeadm says on the controller."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+
+from testkit.lab_cluster import LabCluster
+
+
+def test_as_kubeadm_sees_them_and_without_an_api(cluster: LabCluster) -> None:
+    """Each certificate that kubeadm knows ends when kubeadm says so; that takes no API, and shows no key."""
+    told = json.loads(cluster.on_controller("sh", "-c", "kubeadm certs check-expiration -o json 2>/dev/null"))
+    kubeconfig = cluster.folder / "kubeconfig"
+    text = kubeconfig.read_text()
+    kubeconfig.write_text(re.sub(r"server: .*", "server: https://127.0.0.1:1", text))
+    try:
+        ended = cluster.upgrader("certs", "show", "-o", "json")
+    finally:
+        kubeconfig.write_text(text)
+    assert ended.exit_code == 0, ended
+    assert "PRIVATE" not in ended.stdout
+    shown = json.loads(ended.stdout)["certificates"]
+    assert {_time(item["not_after"]) for item in shown if item["renewed_by"] != "kubelet"} == {
+        _time(item["expirationDate"]) for kind in ("certificates", "certificateAuthorities") for item in told[kind]
+    }
+    assert [item["path"] for item in shown if item["renewed_by"] == "kubelet"] == [
+        "/var/lib/kubelet/pki/kubelet-client-current.pem"
+    ]
+    assert {item["path"].rpartition("/")[2] for item in shown if item["authority"]} == {"ca.crt", "front-proxy-ca.crt"}
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))

@@ -1,0 +1,51 @@
+"""The controllers' certificates as a table."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from upgrader.app.certificates import ShownCertificates
+from upgrader.model.certificate_file import CertificateFile, Keeper
+from upgrader.preflight.certificates import WARNING
+from upgrader.ui.terminal import console, show
+
+__all__ = ["print_certificates"]
+
+_KEEPERS: dict[Keeper, str] = {"kubeadm": "kubeadm certs renew", "kubelet": "the kubelet", "nobody": "nobody (a CA)"}
+
+
+def print_certificates(shown: ShownCertificates, stream: TextIO | None = None) -> None:
+    """Print a line for each: where it is, when it ends, what is left, and who renews it."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("CONTROLLER", "ENDS", "LEFT"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("RENEWED BY")
+    table.add_column("FILE", overflow="fold")
+    for item in shown.files:
+        left = item.not_after - shown.now
+        table.add_row(
+            Text(item.host),
+            Text(f"{item.not_after:%Y-%m-%d %H:%M}"),
+            Text(_left(left, item, shown), style=_style(left, item, shown)),
+            Text(_KEEPERS[item.keeper]),
+            Text(item.path),
+        )
+    show(console(stream), table)
+
+
+def _left(left: timedelta, item: CertificateFile, shown: ShownCertificates) -> str:
+    if item.not_before > shown.now:
+        return "not yet valid"
+    if left <= timedelta(0):
+        return "expired"
+    return f"{left.days} d" if left.days else f"{left.seconds // 3600} h {left.seconds % 3600 // 60:02} min"
+
+
+def _style(left: timedelta, item: CertificateFile, shown: ShownCertificates) -> str:
+    if item.not_before > shown.now or left <= timedelta(0):
+        return "bold red"
+    return "yellow" if left < WARNING else ""
