@@ -1,12 +1,13 @@
-"""`upgrader certs show`, beside what kubeadm says on the controller."""
+"""`upgrader certs show` and the checks of certificates, beside what kubeadm says and does on the controller."""
 
 from __future__ import annotations
 
 import json
 import re
 from datetime import datetime
+from typing import Any
 
-from testkit.lab_cluster import LabCluster
+from testkit.lab_cluster import OLD, LabCluster, until
 
 
 def test_as_kubeadm_sees_them_and_without_an_api(cluster: LabCluster) -> None:
@@ -29,6 +30,24 @@ def test_as_kubeadm_sees_them_and_without_an_api(cluster: LabCluster) -> None:
         "/var/lib/kubelet/pki/kubelet-client-current.pem"
     ]
     assert {item["path"].rpartition("/")[2] for item in shown if item["authority"]} == {"ca.crt", "front-proxy-ca.crt"}
+
+
+def test_renewal_that_nobody_has_read(cluster: LabCluster) -> None:
+    """A check says so once kubeadm has renewed the scheduler's certificate, and is silent again once it is restarted
+    as the remedy has it; nothing of the cluster is down afterwards."""
+    cluster.wait_until_settled(OLD)
+    assert "certificates.not-in-use" not in _findings(cluster)
+    cluster.on_controller("kubeadm", "certs", "renew", "scheduler.conf")
+    found = _findings(cluster)["certificates.not-in-use"]
+    assert "kube-scheduler" in found["title"] and "crictl ps --quiet --name kube-scheduler" in found["remedy"]
+    cluster.on_controller("sh", "-c", "kill $(pidof kube-scheduler)")  # what `crictl stop` does; the lab has none
+    until("a new container", lambda: "certificates.not-in-use" not in _findings(cluster), timeout_seconds=60)
+    cluster.wait_until_settled(OLD)
+
+
+def _findings(cluster: LabCluster) -> dict[str, Any]:
+    ended = cluster.upgrader("check", "--to", OLD, "-o", "json")
+    return {item["id"]: item for item in json.loads(ended.stdout)["findings"]}
 
 
 def _time(text: str) -> datetime:

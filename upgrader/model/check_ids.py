@@ -96,6 +96,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "binaries.refused": "error",
     "certificates.expired": "error",
     "certificates.expiring": "warning",
+    "certificates.not-in-use": "warning",
     "certificates.not-yet-valid": "error",
     "certificates.unknown": "unknown",
     "charts.dependency": "unknown",

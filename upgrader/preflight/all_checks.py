@@ -38,6 +38,7 @@ from upgrader.preflight.pod_addresses import check_pod_addresses
 from upgrader.preflight.pod_checkpointer import check_checkpointer
 from upgrader.preflight.releases import check_releases
 from upgrader.preflight.removed_apis import check_removed_apis
+from upgrader.preflight.renewed_certificates import check_renewed
 from upgrader.preflight.served_apis import check_served_apis
 from upgrader.preflight.severities import with_policy
 from upgrader.preflight.ssh_access import check_hosts
@@ -85,6 +86,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("helm", check_helm),
     ("memory", check_memory),
     ("certificates", check_certificates),
+    ("certificates", check_renewed),
     ("keys", check_keys),
     ("kubelet-access", check_kubelet_access),
     ("signing-requests", check_signing_requests),

@@ -1,0 +1,74 @@
+"""Components use the certificates that their kubeconfigs have now, not those of a year ago."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+
+from upgrader.model.cluster import Host
+from upgrader.model.finding import Finding
+from upgrader.model.workload import Pod
+from upgrader.ports import KubeObject
+from upgrader.preflight.component_flags import parse_flags
+from upgrader.preflight.context import SYSTEM, PreflightContext
+
+__all__ = ["check_renewed"]
+
+_COMPONENTS = ("kube-controller-manager", "kube-scheduler")
+"""Both read the certificate in their kubeconfig once, at their start. kube-apiserver and etcd read theirs again."""
+
+
+def check_renewed(context: PreflightContext) -> Iterator[Finding]:
+    """Whoever renews a certificate has to restart what uses it; otherwise it fails on the day that the old one ends."""
+    for host in context.cluster.controllers:
+        for found in context.pods_on(host.name):
+            pod = Pod.parse(found)
+            if pod.namespace != SYSTEM or pod.finished or pod.deleting or pod.is_checkpoint:
+                continue
+            for container in pod.containers:
+                path = _kubeconfig(found, container.name) if container.name in _COMPONENTS else ""
+                if path and container.running_since:
+                    yield from _compared(context, host, pod, container.name, path, container.running_since)
+
+
+def _compared(
+    context: PreflightContext, host: Host, pod: Pod, component: str, path: str, started: datetime
+) -> Iterator[Finding]:
+    asked = context.hosts.run(host, ["stat", "--dereference", "--format=%Y", "--", path], check=False)
+    text = asked.stdout.strip()
+    if asked.exit_status or not text.isdigit():
+        title = f"{host.name}: whether {pod.name} uses the certificate in {path} is unknown"
+        yield Finding("certificates.unknown", "unknown", title, asked.stderr.strip() or f"stat printed {text!r}")
+        return
+    # Both times are this controller's.
+    changed = datetime.fromtimestamp(int(text), UTC)
+    if changed > started:
+        yield Finding(
+            "certificates.not-in-use",
+            "warning",
+            f"{host.name}: {pod.name} has not read {path} since it changed",
+            f"It changed {_shown(changed)}, and the container has run since {_shown(started)}. If that was a renewal, "
+            "the component still uses the old certificate, and loses the API when that one ends.",
+            # Not the pod: without its only scheduler, a cluster has nobody who places the next one.
+            f"Restart its container, on {host.name}: crictl stop $(crictl ps --quiet --name {component})",
+        )
+
+
+def _kubeconfig(pod: KubeObject, component: str) -> str:
+    """Its kubeconfig, as a path on the controller; "" where it has none, or has it from elsewhere."""
+    container = next(item for item in pod["spec"]["containers"] if item["name"] == component)
+    flags = parse_flags([*(container.get("command") or ()), *(container.get("args") or ())])
+    inside = PurePosixPath(flags.get("kubeconfig", ""))
+    folders = {
+        item["name"]: item["hostPath"]["path"] for item in pod["spec"].get("volumes") or () if "hostPath" in item
+    }
+    for mount in container.get("volumeMounts") or ():
+        place = PurePosixPath(mount["mountPath"])
+        if mount["name"] in folders and inside.is_relative_to(place):
+            return str(PurePosixPath(folders[mount["name"]]) / mount.get("subPath", "") / inside.relative_to(place))
+    return ""
+
+
+def _shown(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
