@@ -54,7 +54,8 @@ def _parsed(host: str, path: str, text: str) -> CertificateFile | UnreadableCert
 def _is_authority(certificate: x509.Certificate) -> bool:
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except x509.ExtensionNotFound:
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, ValueError):
+        # An extension that can't be read doesn't hide when the certificate ends.
         return certificate.subject == certificate.issuer
 
 

@@ -57,7 +57,9 @@ def _compared(
 
 def _kubeconfig(pod: KubeObject, component: str) -> str:
     """Its kubeconfig, as a path on the controller; "" where it has none, or has it from elsewhere."""
-    container = next(item for item in pod["spec"]["containers"] if item["name"] == component)
+    container = next((item for item in pod["spec"]["containers"] if item["name"] == component), None)
+    if container is None:  # an init container of that name
+        return ""
     flags = parse_flags([*(container.get("command") or ()), *(container.get("args") or ())])
     inside = PurePosixPath(flags.get("kubeconfig", ""))
     folders = {

@@ -6,6 +6,9 @@ import io
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from testkit.fakes.hosts import FakeHosts
 from tests.unit.preflight.pki import CertificateAuthority
@@ -64,6 +67,19 @@ def test_garbage_is_unknown() -> None:
         read_all(hosts(pki__ca="garbage"), (ONE,), NOW).refuse_if_incomplete()
     with pytest.raises(HostError, match=r"controller-1: no certificate in /etc/kubernetes"):
         read_all(hosts(), (ONE,), NOW).refuse_if_incomplete()
+
+
+def test_extension_that_can_not_be_read_hides_no_end() -> None:
+    """The dates are what matters; who issued it is a guess then."""
+    pem = CertificateAuthority.named("odd").issue("x")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.load_pem_x509_certificate(pem.encode()).subject
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, NOW, NOW + timedelta(days=1))
+    broken = x509.UnrecognizedExtension(x509.BasicConstraints.oid, b"garbage")
+    odd = builder.add_extension(broken, critical=False).sign(key, hashes.SHA256())
+    text = odd.public_bytes(serialization.Encoding.PEM).decode()
+    (found,) = read_all(hosts(pki__odd=text), (ONE,), NOW).files
+    assert found.not_after == NOW + timedelta(days=1) and found.authority
 
 
 def test_table() -> None:

@@ -79,6 +79,16 @@ def test_file_that_can_not_be_read_is_unknown(world: World) -> None:
     assert found.severity == "unknown" and "Permission denied" in found.diagnosis
 
 
+def test_init_container_of_that_name(world: World) -> None:
+    """It is none of the component's containers, whatever the pod calls it."""
+    pod = world.pod("own", {"app": "own"})
+    pod["status"]["initContainerStatuses"] = [
+        {"name": "kube-scheduler", "ready": True, "state": {"running": {"startedAt": "2025-12-01T00:00:00Z"}}}
+    ]
+    world.kube.put(PODS, pod)
+    assert changed(world, 3600) == [] and world.find(check_renewed) == {}
+
+
 def test_pods_that_end_say_nothing(world: World) -> None:
     """A pod that is being deleted uses its old certificate for seconds more."""
     pod = world.pod(
