@@ -39,7 +39,7 @@ def test_renewal_that_nobody_has_read(cluster: LabCluster) -> None:
     assert "certificates.not-in-use" not in _findings(cluster)
     cluster.on_controller("kubeadm", "certs", "renew", "scheduler.conf")
     found = _findings(cluster)["certificates.not-in-use"]
-    assert "kube-scheduler" in found["title"] and "crictl ps --quiet --name kube-scheduler" in found["remedy"]
+    assert "kube-scheduler" in found["title"] and "crictl ps --quiet --name '^kube-scheduler$'" in found["remedy"]
     cluster.on_controller("sh", "-c", "kill $(pidof kube-scheduler)")  # what `crictl stop` does; the lab has none
     until("a new container", lambda: "certificates.not-in-use" not in _findings(cluster), timeout_seconds=60)
     cluster.wait_until_settled(OLD)

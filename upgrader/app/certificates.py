@@ -29,15 +29,15 @@ class ShownCertificates:
 
     def refuse_if_incomplete(self) -> None:
         """Raise HostError if a controller, or a file, could not be read: what it has is unknown."""
+        files = "\n".join(f"{item.host}: {item.path}: {item.why}" for item in self.unreadable)
+        wrong = f"no readable certificate in: {files}" if files else ""
         if self.unread:
             kind = HostUnreachable if isinstance(self.unread[0], HostUnreachable) else HostError
-            wrong = "\n".join(error.message for error in self.unread)
-            raise kind(f"the certificates there are not known: {wrong}", remedy=self.unread[0].remedy)
-        if self.unreadable:
-            wrong = "\n".join(f"{item.host}: {item.path}: {item.why}" for item in self.unreadable)
-            raise HostError(
-                f"no readable certificate in: {wrong}", remedy="Look at the file, or restore it from a backup."
-            )
+            hosts = "\n".join(error.message for error in self.unread)
+            remedy = self.unread[0].remedy
+            raise kind(f"the certificates there are not known: {hosts}\n{wrong}".strip(), remedy=remedy)
+        if wrong:
+            raise HostError(wrong, remedy="Look at the file, or restore it from a backup.")
 
 
 def show_certificates(folder: Path) -> ShownCertificates:

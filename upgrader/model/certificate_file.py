@@ -8,8 +8,26 @@ from typing import Literal
 
 __all__ = ["CertificateFile", "Keeper", "UnreadableCertificate"]
 
-Keeper = Literal["kubeadm", "kubelet", "nobody"]
-"""Who renews a certificate: `kubeadm certs renew`, the kubelet by itself, or nobody, as with a CA."""
+Keeper = Literal["kubeadm", "kubelet", "nobody", "unknown"]
+"""Who renews a certificate: `kubeadm certs renew`, the kubelet by itself, nobody, as with a CA, or who knows whom."""
+
+_KUBEADM = frozenset(
+    f"/etc/kubernetes/{name}"
+    for name in (
+        "admin.conf",
+        "super-admin.conf",
+        "controller-manager.conf",
+        "scheduler.conf",
+        "pki/apiserver.crt",
+        "pki/apiserver-kubelet-client.crt",
+        "pki/apiserver-etcd-client.crt",
+        "pki/front-proxy-client.crt",
+        "pki/etcd/server.crt",
+        "pki/etcd/peer.crt",
+        "pki/etcd/healthcheck-client.crt",
+    )
+)
+"""What `kubeadm certs renew all` writes."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +50,9 @@ class CertificateFile:
         """Who renews it, by kubeadm's names of the files."""
         if self.authority:
             return "nobody"
-        return "kubelet" if self.path.startswith("/var/lib/kubelet/") else "kubeadm"
+        if self.path.startswith("/var/lib/kubelet/"):
+            return "kubelet"
+        return "kubeadm" if self.path in _KUBEADM else "unknown"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+from collections.abc import Callable, Iterator
 
 from cryptography import x509
 
@@ -12,54 +13,78 @@ from upgrader.ports import Hosts
 
 __all__ = ["read_certificates"]
 
-# Certificates only: kubelet-client-current.pem and kubeconfigs contain keys too, which never leave the host.
-_SCRIPT = """
-cd /etc/kubernetes 2>/dev/null || exit 0
-for file in pki/*.crt pki/etcd/*.crt /var/lib/kubelet/pki/kubelet-client-current.pem; do
-  [ -r "$file" ] || continue
-  echo "file $file"
-  sed -n '/BEGIN CERTIFICATE/,/END CERTIFICATE/p' "$file"
+# A line for each certificate: `certificate NAME PEM` or `forbidden NAME`. Name and PEM are base64, as either may be
+# anything. Keys, which kubeconfigs and kubelet-client-current.pem contain too, never leave the host.
+_SCRIPT = r"""
+one_line() { base64 | tr -d '\n'; }
+certificates() {
+  sed -n -e '/BEGIN .*PRIVATE KEY/,/END .*PRIVATE KEY/d' \
+    -e '/^-----BEGIN CERTIFICATE-----/,/^-----END CERTIFICATE-----/p'
+}
+shown() { printf 'certificate %s %s\n' "$(printf %s "$1" | one_line)" "$(certificates | one_line)"; }
+forbidden() { printf 'forbidden %s\n' "$(printf %s "$1" | one_line)"; }
+
+for folder in /etc/kubernetes /etc/kubernetes/pki /etc/kubernetes/pki/etcd /var/lib/kubelet /var/lib/kubelet/pki; do
+  [ ! -d "$folder" ] || { [ -r "$folder" ] && [ -x "$folder" ]; } || forbidden "$folder"
 done
-for file in *.conf; do
-  [ -r "$file" ] && grep -q client-certificate-data: "$file" || continue
-  echo "file $file"
-  sed -n 's/.*client-certificate-data: *//p' "$file" | tr -d '"' | base64 -d
-  echo
+for file in /etc/kubernetes/pki/*.crt /etc/kubernetes/pki/etcd/*.crt /var/lib/kubelet/pki/kubelet-client-current.pem; do
+  [ -e "$file" ] || [ -L "$file" ] || continue
+  if [ -r "$file" ]; then shown "$file" <"$file"; else forbidden "$file"; fi
+done
+for file in /etc/kubernetes/*.conf; do
+  [ -e "$file" ] || [ -L "$file" ] || continue
+  [ -r "$file" ] || { forbidden "$file"; continue; }
+  # YAML and JSON, with any quotes; one of each user.
+  sed '/^[[:space:]]*#/d' "$file" |
+    grep -o "client-certificate-data[\"']\{0,1\} *: *[\"']\{0,1\}[^[:space:],}\"']*" |
+    sed "s/.*[[:space:]:\"']//" |
+    while read -r data; do
+      [ -z "$data" ] || printf %s "$data" | base64 -d 2>/dev/null | shown "$file"
+    done
 done
 """
 
 
 def read_certificates(hosts: Hosts, host: Host) -> tuple[CertificateFile | UnreadableCertificate, ...]:
     """Those in the places where kubeadm and the kubelet keep them, in kubeconfigs too. Raises HostError."""
-    output = hosts.run(host, ["sh", "-c", _SCRIPT]).stdout
-    return tuple(_parsed(host.name, path, text) for path, text in _files(output))
+    return tuple(_certificates(host.name, hosts.run(host, ["sh", "-c", _SCRIPT]).stdout))
 
 
-def _parsed(host: str, path: str, text: str) -> CertificateFile | UnreadableCertificate:
+def _certificates(host: str, output: str) -> Iterator[CertificateFile | UnreadableCertificate]:
+    for line in output.splitlines():
+        kind, name, *pem = line.split(" ")
+        path = base64.b64decode(name).decode(errors="backslashreplace")
+        if kind == "forbidden":
+            yield UnreadableCertificate(host, path, "it doesn't exist, or the SSH user may not read it (become: true)")
+        else:
+            yield _parsed(host, path, base64.b64decode("".join(pem)))
+
+
+def _parsed(host: str, path: str, pem: bytes) -> CertificateFile | UnreadableCertificate:
     try:
-        certificate = x509.load_pem_x509_certificates(text.encode())[0]
-        return CertificateFile(
-            host,
-            path,
-            certificate.subject.rfc4514_string(),
-            certificate.issuer.rfc4514_string(),
-            certificate.not_valid_before_utc,
-            certificate.not_valid_after_utc,
-            _is_authority(certificate),
-        )
-    except ValueError as error:
+        certificate = x509.load_pem_x509_certificates(pem)[0]
+        begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    except (ValueError, x509.InvalidVersion) as error:
         return UnreadableCertificate(host, path, str(error))
+    # A name or an extension that can't be read doesn't hide when the certificate ends.
+    subject = _name(lambda: certificate.subject)
+    issuer = _name(lambda: certificate.issuer)
+    authority = _is_authority(certificate, otherwise=subject == issuer != _UNREADABLE)
+    return CertificateFile(host, path, subject, issuer, begin, end, authority)
 
 
-def _is_authority(certificate: x509.Certificate) -> bool:
+_UNREADABLE = "unreadable"
+
+
+def _name(read: Callable[[], x509.Name]) -> str:
+    try:
+        return read().rfc4514_string()
+    except ValueError:
+        return _UNREADABLE
+
+
+def _is_authority(certificate: x509.Certificate, *, otherwise: bool) -> bool:
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, ValueError):
-        # An extension that can't be read doesn't hide when the certificate ends.
-        return certificate.subject == certificate.issuer
-
-
-def _files(output: str) -> Iterator[tuple[str, str]]:
-    for part in output.split("file ")[1:]:
-        name, _, text = part.partition("\n")
-        yield name if name.startswith("/") else f"/etc/kubernetes/{name}", text
+        return otherwise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
+from upgrader.errors import HostError
 from upgrader.model.certificate_file import CertificateFile, UnreadableCertificate
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
@@ -22,21 +23,28 @@ def check_certificates(context: PreflightContext) -> Iterator[Finding]:
     """No certificate in a controller's /etc/kubernetes has expired, or expires soon."""
     now = context.clock.now()
     for host in context.cluster.controllers:
-        yield from _host(host, read_certificates(context.hosts, host), now)
+        try:
+            found = read_certificates(context.hosts, host)
+        except HostError as error:  # the others' certificates are checked all the same
+            title = f"{host.name}: when its certificates end is unknown"
+            yield Finding("certificates.unknown", "unknown", title, error.message, error.remedy)
+            continue
+        yield from _host(host, found, now)
 
 
 def _host(host: Host, found: Iterable[CertificateFile | UnreadableCertificate], now: datetime) -> Iterator[Finding]:
-    ends: dict[str, datetime] = {}
-    begins: dict[str, datetime] = {}
+    files: list[CertificateFile] = []
     for item in found:
         if isinstance(item, UnreadableCertificate):
             title = f"{host.name}: {item.path} contains no readable certificate"
             yield Finding("certificates.unknown", "unknown", title, item.why)
         else:
-            ends[item.path], begins[item.path] = item.not_after, item.not_before
-    expired = {name: end for name, end in ends.items() if end <= now}
-    expiring = {name: end for name, end in ends.items() if now < end <= now + WARNING}
-    early = {name: begin for name, begin in begins.items() if begin > now}
+            files.append(item)
+    # By file: a kubeconfig with several users has several.
+    last_first = sorted(files, key=lambda item: item.not_after, reverse=True)
+    expired = {item.path: item.not_after for item in last_first if item.not_after <= now}
+    expiring = {item.path: item.not_after for item in last_first if now < item.not_after <= now + WARNING}
+    early = {item.path: item.not_before for item in files if item.not_before > now}
     if early:
         yield Finding(
             "certificates.not-yet-valid",

@@ -15,7 +15,12 @@ from upgrader.ui.terminal import console, show
 
 __all__ = ["print_certificates"]
 
-_KEEPERS: dict[Keeper, str] = {"kubeadm": "kubeadm certs renew", "kubelet": "the kubelet", "nobody": "nobody (a CA)"}
+_KEEPERS: dict[Keeper, str] = {
+    "kubeadm": "kubeadm certs renew",
+    "kubelet": "the kubelet",
+    "nobody": "nobody (a CA)",
+    "unknown": "unknown",
+}
 
 
 def print_certificates(shown: ShownCertificates, stream: TextIO | None = None) -> None:

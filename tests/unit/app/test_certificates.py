@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.preflight.pki import CertificateAuthority
+from tests.unit.preflight.pki import CertificateAuthority, printed
 from upgrader.app.certificates import ShownCertificates, read_all
 from upgrader.errors import HostError, HostUnreachable
 from upgrader.model.certificate_file import CertificateFile
@@ -26,7 +26,7 @@ ONE, TWO = Host("controller-1", "10.0.0.1"), Host("controller-2", "10.0.0.2")
 def hosts(**files: str) -> FakeHosts:
     """Controllers whose files have these certificates; `__` stands for a slash."""
     found = FakeHosts()
-    output = "".join(f"file {name.replace('__', '/')}\n{text}\n" for name, text in files.items())
+    output = printed({name.replace("__", "/"): text for name, text in files.items()})
     found.commands["sh"] = CommandResult(0, output, "")
     return found
 
@@ -37,15 +37,21 @@ def file(path: str, left: timedelta, *, host: str = "controller-1", authority: b
 
 
 def test_what_files_have() -> None:
-    """Subject, issuer and who renews it: kubeadm, the kubelet by itself, and of a CA nobody."""
+    """Subject, issuer and who renews it: kubeadm, the kubelet by itself, nobody (a CA), or nobody that is known."""
     ca = CertificateAuthority.named("kubernetes")
     found = read_all(
-        hosts(pki__ca=ca.pem, admin=ca.issue("admin"), __var__lib__kubelet__pki__x=ca.issue("node")), (ONE,), NOW
+        hosts(
+            **{"pki__ca.crt": ca.pem, "admin.conf": ca.issue("admin"), "mine.conf": ca.issue("me")},
+            __var__lib__kubelet__pki__x=ca.issue("node"),
+        ),
+        (ONE,),
+        NOW,
     )
     seen = {item.path: (item.subject.split(",")[-1], item.issuer, item.keeper) for item in found.files}
     assert {path: (issuer, keeper) for path, (_, issuer, keeper) in seen.items()} == {
-        "/etc/kubernetes/pki/ca": ("CN=kubernetes", "nobody"),
-        "/etc/kubernetes/admin": ("CN=kubernetes", "kubeadm"),
+        "/etc/kubernetes/pki/ca.crt": ("CN=kubernetes", "nobody"),
+        "/etc/kubernetes/admin.conf": ("CN=kubernetes", "kubeadm"),
+        "/etc/kubernetes/mine.conf": ("CN=kubernetes", "unknown"),
         "/var/lib/kubelet/pki/x": ("CN=kubernetes", "kubelet"),
     }
     found.refuse_if_incomplete()
@@ -59,6 +65,14 @@ def test_controller_that_is_unreachable_hides_no_other() -> None:
     assert [item.host for item in found.files] == [TWO.name]
     with pytest.raises(HostUnreachable, match=r"controller-1 .*no answer"):
         found.refuse_if_incomplete()
+
+
+def test_everything_that_could_not_be_read_is_said() -> None:
+    """A controller that doesn't answer hides no file of another one."""
+    found_hosts = hosts(pki__ca="garbage")
+    found_hosts.down.add(ONE.name)
+    with pytest.raises(HostUnreachable, match=r"(?s)controller-1 .*no answer.*controller-2: /etc/kubernetes/pki/ca: "):
+        read_all(found_hosts, (ONE, TWO), NOW).refuse_if_incomplete()
 
 
 def test_garbage_is_unknown() -> None:

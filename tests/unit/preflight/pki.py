@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -45,6 +47,16 @@ class CertificateAuthority:
         builder = builder.not_valid_before(datetime(2025, 1, 1, tzinfo=UTC))
         builder = builder.not_valid_after(datetime(2035, 1, 1, tzinfo=UTC))
         return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
+
+def printed(files: Mapping[str, str]) -> str:
+    """What a controller with these files prints for `read_certificates`, by their paths below /etc/kubernetes."""
+
+    def encoded(text: str) -> str:
+        return base64.b64encode(text.encode()).decode()
+
+    paths = {name if name.startswith("/") else f"/etc/kubernetes/{name}": text for name, text in files.items()}
+    return "".join(f"certificate {encoded(path)} {encoded(text)}\n" for path, text in paths.items())
 
 
 @cache

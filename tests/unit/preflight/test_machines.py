@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import subprocess
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
 
 import pytest
 from cryptography import x509
@@ -14,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.unit.preflight.conftest import CONTROL_PLANE, CONTROLLER, World
+from tests.unit.preflight.pki import printed
 from upgrader.ports import CommandResult
-from upgrader.preflight import certificate_files
 from upgrader.preflight.certificates import check_certificates
 from upgrader.preflight.context import DEPLOYMENTS, NODES
 from upgrader.preflight.helm_client import check_helm
@@ -195,8 +192,8 @@ def certificate(end: datetime) -> bytes:
 def answer(world: World, days: dict[str, int]) -> None:
     """Let the controller have certificates that end in so many days."""
     now = world.clock.now()
-    parts = [f"file {name}\n{certificate(now + timedelta(days=n)).decode()}\n" for name, n in days.items()]
-    world.hosts.commands["sh"] = CommandResult(0, "".join(parts), "")
+    files = {name: certificate(now + timedelta(days=n)).decode() for name, n in days.items()}
+    world.hosts.commands["sh"] = CommandResult(0, printed(files), "")
 
 
 def test_certificates_with_time_left_are_fine(world: World) -> None:
@@ -231,28 +228,17 @@ def test_a_certificate_that_begins_later_is_an_error(world: World) -> None:
 
 def test_a_certificate_that_can_not_be_read_is_unknown(world: World) -> None:
     """Garbage where a certificate should be is not taken for a valid one."""
-    world.hosts.commands["sh"] = CommandResult(0, "file pki/apiserver.crt\nnonsense\n", "")
+    world.hosts.commands["sh"] = CommandResult(0, printed({"pki/apiserver.crt": "nonsense"}), "")
     assert world.find(check_certificates)["certificates.unknown"].severity == "unknown"
 
 
-def test_the_script_prints_certificates_and_no_keys(world: World, tmp_path: Path) -> None:
-    """Run for real on files like kubeadm's, the script that goes to the host prints no private key."""
-    pem = certificate(datetime(2030, 1, 1, tzinfo=UTC))
-    (tmp_path / "pki").mkdir()
-    (tmp_path / "pki/both.crt").write_bytes(
-        b"-----BEGIN EC PRIVATE KEY-----\nSECRET\n-----END EC PRIVATE KEY-----\n" + pem
+def test_controller_that_can_not_be_asked_hides_no_other(world: World) -> None:
+    """Its certificates are unknown, which inhibits; those of the others are checked."""
+    world.hosts.commands["sh"] = CommandResult(1, "", "sh: cannot fork")
+    found = world.find(check_certificates)["certificates.unknown"]
+    assert (
+        found.severity == "unknown" and found.title.startswith(f"{CONTROLLER}: ") and "cannot fork" in found.diagnosis
     )
-    (tmp_path / "admin.conf").write_text(
-        f"    client-certificate-data: {base64.b64encode(pem).decode()}\n    client-key-data: S\n"
-    )
-    (tmp_path / "kubelet.conf").write_text("    client-certificate: /somewhere\n")
-    script = certificate_files._SCRIPT.replace("/etc/kubernetes", str(tmp_path))
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    assert "SECRET" not in done.stdout
-    assert done.stdout.count("BEGIN CERTIFICATE") == 2
-    world.hosts.commands["sh"] = CommandResult(0, done.stdout, "")
-    (found,) = world.find(check_certificates).values()  # both can be read, and begin after this test's time
-    assert "both.crt: 2029" in found.diagnosis and "admin.conf: 2029" in found.diagnosis
 
 
 def test_an_old_helm_is_an_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

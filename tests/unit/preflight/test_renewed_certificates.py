@@ -53,7 +53,7 @@ def test_file_that_was_renewed_since(world: World) -> None:
     assert asked == [CONF]
     assert found.severity == "warning" and f"kube-scheduler-x has not read {CONF} since it changed" in found.title
     assert "2025-12-01 01:00:00 UTC" in found.diagnosis and "2025-12-01 00:00:00 UTC" in found.diagnosis
-    assert found.remedy.endswith("crictl stop $(crictl ps --quiet --name kube-scheduler)")
+    assert found.remedy.endswith("crictl stop $(crictl ps --quiet --name '^kube-scheduler$')")
 
 
 def test_file_below_a_folder_of_the_controller(world: World) -> None:
@@ -77,6 +77,24 @@ def test_file_that_can_not_be_read_is_unknown(world: World) -> None:
     world.hosts.commands["stat"] = CommandResult(1, "", f"stat: cannot statx '{CONF}': Permission denied")
     found = world.find(check_renewed)["certificates.unknown"]
     assert found.severity == "unknown" and "Permission denied" in found.diagnosis
+
+
+@pytest.mark.parametrize("text", ["²", "", "99999999999999999999"])
+def test_time_that_is_none_is_unknown(world: World, text: str) -> None:
+    """Whatever a controller's stat prints, the check ends."""
+    scheduler(world)
+    world.hosts.commands["stat"] = CommandResult(0, text, "")
+    assert world.find(check_renewed)["certificates.unknown"].severity == "unknown"
+
+
+def test_mount_below_another_one(world: World) -> None:
+    """The deeper one is what the container sees, wherever it is in the list."""
+    pod = world.pod("kube-scheduler-x", {"app": "kube-scheduler"}, flags=(f"--kubeconfig={CONF}",))
+    mounts = [{"name": "all", "mountPath": "/etc"}, {"name": "conf", "mountPath": "/etc/kubernetes"}]
+    pod["spec"]["containers"][0]["volumeMounts"] = mounts
+    pod["spec"]["volumes"] = [{"name": "all", "hostPath": {"path": "/srv"}}, {"name": "conf", "secret": {}}]
+    world.kube.put(PODS, pod)
+    assert changed(world, 3600) == [] and world.find(check_renewed) == {}
 
 
 def test_init_container_of_that_name(world: World) -> None:
