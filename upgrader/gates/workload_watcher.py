@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from upgrader.errors import ApiError, WorkloadFailed
 from upgrader.gates.api_absence import ApiAbsence, unanswered
@@ -65,6 +66,8 @@ class WorkloadWatcher:
         self._broken = dict.fromkeys(before, 0)
         self._rest: dict[WorkloadRef, tuple[float, Verdict]] = {}
         """Until when a large workload isn't read again, and the verdict until then."""
+        self._complete: dict[WorkloadRef, tuple[str, Verdict]] = {}
+        """The resourceVersion with which a rollout was complete, and the verdict."""
         self.last: tuple[Verdict, ...] = ()
         """The last verdict on each workload that Helm has changed, in the manifest's order."""
 
@@ -92,35 +95,55 @@ class WorkloadWatcher:
         """A verdict; None when Helm hasn't changed the workload (yet)."""
         before = self._before[ref]
         try:
-            now, pods = _read_generation(self._kube, ref)
+            now = _read(self._kube, ref)
         except ApiError as error:
             return unanswered(str(ref), error)
         if before is None:
             # It couldn't be read at the start: the present generation counts as the old one.
-            self._before[ref] = now
+            self._before[ref] = now.generation
             return None
-        if now == _ABSENT != before:
+        if now.generation == _ABSENT != before:
             # Helm deletes nothing that it installs: more likely, the API server no longer serves its group.
             return unknown(f"{ref} was there before this step, and the API server doesn't know it now")
-        if now == before:
+        if now.generation == before:
             return None
+        version, complete = self._complete.get(ref, ("", None))
+        if complete is not None and now.version == version:
+            # Its status counts Ready pods: as long as it is the same, its pods are no other. The gates behind the
+            # step read all of them again.
+            return complete
         verdict = diagnose_workload(self._kube, ref, allow_none=True)
-        if pods > _PODS_A_SECOND:
-            self._rest[ref] = self._clock.monotonic() + pods / _PODS_A_SECOND, verdict
+        if verdict.kind is VerdictKind.HOLDS:
+            self._complete[ref] = now.version, verdict
+        if now.pods > _PODS_A_SECOND:
+            self._rest[ref] = self._clock.monotonic() + now.pods / _PODS_A_SECOND, verdict
         return verdict
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a workload's own object says."""
+
+    generation: int
+    """How often its spec has changed; `_ABSENT` when there is no such workload."""
+    version: str
+    """Another one after every change, of the status too."""
+    pods: int
 
 
 def _generation(kube: Kube, ref: WorkloadRef) -> int | None:
     """How often the spec has changed; `_ABSENT` when there is no such workload, None when that can't be known."""
     try:
-        return _read_generation(kube, ref)[0]
+        return _read(kube, ref).generation
     except ApiError:
         return None
 
 
-def _read_generation(kube: Kube, ref: WorkloadRef) -> tuple[int, int]:
-    """The generation, and the number of pods."""
+def _read(kube: Kube, ref: WorkloadRef) -> _Seen:
     found = kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
     if found is None:
-        return _ABSENT, 0
-    return int(found["metadata"].get("generation", 0)), Workload.parse(ref.kind, found).desired
+        return _Seen(_ABSENT, "", 0)
+    metadata = found["metadata"]
+    return _Seen(
+        int(metadata.get("generation", 0)), metadata["resourceVersion"], Workload.parse(ref.kind, found).desired
+    )

@@ -199,6 +199,33 @@ def test_large_workload_is_read_less_often(kube: FakeKube, monkeypatch: pytest.M
         look()
 
 
+def test_complete_rollout_is_read_again_once_its_status_changes(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Helm waits for the slowest workload; the others' pods are not listed each second meanwhile. One that breaks
+    afterwards ends the wait all the same.
+    """
+    add_deployment(kube)
+    look = watcher(kube)
+    add_deployment(kube, generation=2, revision=2)
+    add_pod(kube, "web", running(), revision=2)
+    lists: list[str] = []
+    every = kube.list
+
+    def noted(kind: Kind, *more: Any, **some: Any) -> Any:
+        lists.append(kind.plural)
+        return every(kind, *more, **some)
+
+    monkeypatch.setattr(kube, "list", noted)
+    for _ in range(10):
+        look()
+    assert lists.count("pods") == 1 and look.last[0].kind is VerdictKind.HOLDS
+    break_new_revision(kube)
+    look()
+    with pytest.raises(WorkloadFailed, match="unknown flag"):
+        look()
+
+
 def test_api_that_lost_the_group_of_its_workloads_ends_the_wait(
     kube: FakeKube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
