@@ -37,6 +37,8 @@ class _Clusters:
         cluster.restore_files()
         if not _usable(cluster, version):
             cluster.restore()
+            # Its containers have just been started again: a check names those as restarted, and refuses a run.
+            cluster.wait_until_settled(OLD)
             if version != OLD:
                 ended = cluster.run(version)
                 assert ended.exit_code == 0, ended
