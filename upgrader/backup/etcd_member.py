@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import yaml
 
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
+from upgrader.model.host_path import on_node
 from upgrader.ports import Hosts
 
 __all__ = ["ASIDE", "MANIFEST", "EtcdMember", "initial_cluster", "read_member"]
@@ -60,7 +59,9 @@ def read_member(hosts: Hosts, host: Host) -> EtcdMember:
         spec = yaml.safe_load(content)["spec"]
         container = spec["containers"][0]
         words = [*container.get("command", ()), *container.get("args", ())]
-        return _member(host, str(container["image"]), _flags(words), lambda path: _on_host(spec, container, path))
+        return _member(
+            host, str(container["image"]), _flags(words), lambda path: on_node(spec, container, path) or path
+        )
     except (yaml.YAMLError, AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise HostError(
             f"{host.name}: {MANIFEST} can't be understood: {error}", remedy="Compare it with another controller's."
@@ -70,20 +71,6 @@ def read_member(hosts: Hosts, host: Host) -> EtcdMember:
 def initial_cluster(members: Sequence[EtcdMember]) -> str:
     """All members, as etcd's flag names them. A manifest names only those that were there when its member joined."""
     return ",".join(f"{member.name}={member.peer_url}" for member in members)
-
-
-def _on_host(spec: Mapping[str, Any], container: Mapping[str, Any], path: str) -> str:
-    """Where a path of the container is on the host. Raises KeyError where it is in a volume that the host has not."""
-    mounts = {str(mount["mountPath"]).rstrip("/"): mount for mount in container.get("volumeMounts") or ()}
-    volumes = {volume["name"]: volume for volume in spec.get("volumes") or ()}
-    folder = path
-    while folder not in mounts:
-        if folder in ("", "/"):
-            return path
-        folder = posixpath.dirname(folder)
-    mount = mounts[folder]
-    root = str(volumes[mount["name"]]["hostPath"]["path"]).rstrip("/")
-    return posixpath.join(root, str(mount.get("subPath", "")), path[len(folder) :].lstrip("/")).rstrip("/")
 
 
 def _member(host: Host, image: str, flags: Mapping[str, str], on_host: Callable[[str], str]) -> EtcdMember:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
 
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
+from upgrader.model.host_path import on_node
 from upgrader.model.workload import Pod
 from upgrader.ports import KubeObject
 from upgrader.preflight.component_flags import parse_flags
@@ -30,37 +30,38 @@ def check_renewed(context: PreflightContext) -> Iterator[Finding]:
             for container in pod.containers:
                 path = _kubeconfig(found, container.name) if container.name in _COMPONENTS else ""
                 if path and container.running_since:
-                    wrong = _compared(context, host, pod, container.name, path, container.running_since)
-                    if wrong:
-                        yield wrong
+                    yield from _compared(context, host, pod, container.name, path, container.running_since)
 
 
 def _compared(
     context: PreflightContext, host: Host, pod: Pod, component: str, path: str, started: datetime
-) -> Finding | None:
+) -> Iterator[Finding]:
     try:
         changed = _changed(context, host, path)
-    except (HostError, ValueError, OverflowError, OSError) as error:  # the other controllers are asked all the same
+    except HostError as error:  # the other controllers are asked all the same
         title = f"{host.name}: whether {pod.name} uses the certificate in {path} is unknown"
-        return Finding("certificates.unknown", "unknown", title, str(error))
+        yield Finding("certificates.unknown", "unknown", title, error.message, error.remedy)
+        return
     # Both times are this controller's.
-    if changed <= started:
-        return None
-    return Finding(
-        "certificates.not-in-use",
-        "warning",
-        f"{host.name}: {pod.name} has not read {path} since it changed",
-        f"It changed {_shown(changed)}, and the container has run since {_shown(started)}. If that was a renewal, "
-        "the component still uses the old certificate, and loses the API when that one ends.",
-        # Not the pod: without its only scheduler, a cluster has nobody who places the next one.
-        f"Restart its container, on {host.name}: crictl stop $(crictl ps --quiet --name '^{component}$')",
-    )
+    if changed > started:
+        yield Finding(
+            "certificates.not-in-use",
+            "warning",
+            f"{host.name}: {pod.name} has not read {path} since it changed",
+            f"It changed {_shown(changed)}, and the container has run since {_shown(started)}. If that was a renewal, "
+            "the component still uses the old certificate, and loses the API when that one ends.",
+            # Not the pod: without its only scheduler, a cluster has nobody who places the next one.
+            f"Restart its container, on {host.name}: crictl stop $(crictl ps --quiet --name '^{component}$')",
+        )
 
 
 def _changed(context: PreflightContext, host: Host, path: str) -> datetime:
     # Short options: BusyBox has no others.
     text = context.hosts.run(host, ["stat", "-L", "-c", "%Y", "--", path]).stdout.strip()
-    return datetime.fromtimestamp(int(text), UTC)
+    try:
+        return datetime.fromtimestamp(int(text), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise HostError(f"{host.name}: stat printed {text!r} for {path}") from error
 
 
 def _kubeconfig(pod: KubeObject, component: str) -> str:
@@ -69,19 +70,10 @@ def _kubeconfig(pod: KubeObject, component: str) -> str:
     if container is None:  # an init container of that name
         return ""
     flags = parse_flags([*(container.get("command") or ()), *(container.get("args") or ())])
-    inside = PurePosixPath(flags.get("kubeconfig", ""))
-    around = [item for item in container.get("volumeMounts") or () if inside.is_relative_to(item["mountPath"])]
-    if not around:
+    try:
+        return on_node(pod["spec"], container, flags.get("kubeconfig", "")) or ""
+    except KeyError:
         return ""
-    # A mount below another one's folder hides what that one has there.
-    mount = max(around, key=lambda item: len(PurePosixPath(item["mountPath"]).parts))
-    folders = {
-        item["name"]: item["hostPath"]["path"] for item in pod["spec"].get("volumes") or () if "hostPath" in item
-    }
-    if mount["name"] not in folders or mount.get("subPathExpr"):
-        return ""
-    below = inside.relative_to(mount["mountPath"])
-    return str(PurePosixPath(folders[mount["name"]]) / mount.get("subPath", "") / below)
 
 
 def _shown(time: datetime) -> str:
