@@ -21,6 +21,9 @@ END_HELM_AFTER_BROKEN = 2
 
 _ABSENT = -1
 
+_COMPLETE_SECONDS = 10.0
+"""How long a status is believed: kube-controller-manager writes it, also its own, and may be what breaks."""
+
 _PODS_A_SECOND = 200
 """How many pods are read in a second at most, on average: a DaemonSet has one on each of thousands of nodes."""
 
@@ -66,8 +69,7 @@ class WorkloadWatcher:
         self._broken = dict.fromkeys(before, 0)
         self._rest: dict[WorkloadRef, tuple[float, Verdict]] = {}
         """Until when a large workload isn't read again, and the verdict until then."""
-        self._complete: dict[WorkloadRef, tuple[str, Verdict]] = {}
-        """The resourceVersion with which a rollout was complete, and the verdict."""
+        self._complete: dict[WorkloadRef, _Complete] = {}
         self.last: tuple[Verdict, ...] = ()
         """The last verdict on each workload that Helm has changed, in the manifest's order."""
 
@@ -107,14 +109,12 @@ class WorkloadWatcher:
             return unknown(f"{ref} was there before this step, and the API server doesn't know it now")
         if now.generation == before:
             return None
-        version, complete = self._complete.get(ref, ("", None))
-        if complete is not None and now.version == version:
-            # Its status counts Ready pods: as long as it is the same, its pods are no other. The gates behind the
-            # step read all of them again.
-            return complete
+        complete = self._complete.get(ref)
+        if complete is not None and now.version == complete.version and self._clock.monotonic() < complete.until:
+            return complete.verdict
         verdict = diagnose_workload(self._kube, ref, allow_none=True)
         if verdict.kind is VerdictKind.HOLDS:
-            self._complete[ref] = now.version, verdict
+            self._complete[ref] = _Complete(now.version, self._clock.monotonic() + _COMPLETE_SECONDS, verdict)
         if now.pods > _PODS_A_SECOND:
             self._rest[ref] = self._clock.monotonic() + now.pods / _PODS_A_SECOND, verdict
         return verdict
@@ -129,6 +129,16 @@ class _Seen:
     version: str
     """Another one after every change, of the status too."""
     pods: int
+
+
+@dataclass(frozen=True)
+class _Complete:
+    """A rollout that was complete. Its status counts Ready pods: while it is the same, its pods are hardly others."""
+
+    version: str
+    until: float
+    """When its pods are listed again all the same."""
+    verdict: Verdict
 
 
 def _generation(kube: Kube, ref: WorkloadRef) -> int | None:

@@ -40,6 +40,19 @@ def break_new_revision(kube: FakeKube, generation: int = 2) -> None:
     kube.log_texts[pod, "main", False] = "Error: unknown flag: --nonsense\n"
 
 
+def noted_lists(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows with each list from now on: what of."""
+    lists: list[str] = []
+    every = kube.list
+
+    def noted(kind: Kind, *more: Any, **some: Any) -> Any:
+        lists.append(kind.plural)
+        return every(kind, *more, **some)
+
+    monkeypatch.setattr(kube, "list", noted)
+    return lists
+
+
 def test_broken_new_revision_ends_the_wait(kube: FakeKube) -> None:
     """Two looks in a row at a crash loop are certain; the error holds the cause and the log."""
     add_deployment(kube)
@@ -183,14 +196,7 @@ def test_large_workload_is_read_less_often(kube: FakeKube, monkeypatch: pytest.M
     add_daemonset(kube, "web", desired=2000, generation=2, revision=2, numberReady=1999)
     pod = add_pod(kube, "web", crashed(1), revision=2, daemon=True)
     kube.log_texts[pod, "main", False] = "Error: unknown flag: --nonsense\n"
-    lists: list[str] = []
-    every = kube.list
-
-    def noted(kind: Kind, *more: Any, **some: Any) -> Any:
-        lists.append(kind.plural)
-        return every(kind, *more, **some)
-
-    monkeypatch.setattr(kube, "list", noted)
+    lists = noted_lists(kube, monkeypatch)
     for _ in range(10):
         look()
         clock.sleep(1)
@@ -209,14 +215,7 @@ def test_complete_rollout_is_read_again_once_its_status_changes(
     look = watcher(kube)
     add_deployment(kube, generation=2, revision=2)
     add_pod(kube, "web", running(), revision=2)
-    lists: list[str] = []
-    every = kube.list
-
-    def noted(kind: Kind, *more: Any, **some: Any) -> Any:
-        lists.append(kind.plural)
-        return every(kind, *more, **some)
-
-    monkeypatch.setattr(kube, "list", noted)
+    lists = noted_lists(kube, monkeypatch)
     for _ in range(10):
         look()
     assert lists.count("pods") == 1 and look.last[0].kind is VerdictKind.HOLDS
@@ -224,6 +223,26 @@ def test_complete_rollout_is_read_again_once_its_status_changes(
     look()
     with pytest.raises(WorkloadFailed, match="unknown flag"):
         look()
+
+
+def test_status_that_nobody_writes_is_not_believed_for_long(kube: FakeKube) -> None:
+    """A kube-controller-manager that was Ready and crashes can't say so in its own Deployment: its pod does."""
+    clock = FakeClock()
+    add_deployment(kube)
+    look = watcher(kube, clock=clock)
+    add_deployment(kube, generation=2, revision=2)
+    add_pod(kube, "web", running(), revision=2)
+    look()
+    pod = add_pod(kube, "web", crashed(1), revision=2)
+    kube.log_texts[pod, "main", False] = "Error: unknown flag: --nonsense\n"
+
+    def wait() -> None:
+        for _ in range(15):
+            clock.sleep(1)
+            look()
+
+    with pytest.raises(WorkloadFailed, match="unknown flag"):
+        wait()
 
 
 def test_api_that_lost_the_group_of_its_workloads_ends_the_wait(
