@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from cryptography import x509
 
+from upgrader.errors import HostError
 from upgrader.model.certificate_file import CertificateFile, UnreadableCertificate
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
@@ -52,12 +53,18 @@ def read_certificates(hosts: Hosts, host: Host) -> tuple[CertificateFile | Unrea
 
 def _certificates(host: str, output: str) -> Iterator[CertificateFile | UnreadableCertificate]:
     for line in output.splitlines():
-        kind, name, *pem = line.split(" ")
-        path = base64.b64decode(name).decode(errors="backslashreplace")
+        kind, *encoded = line.split(" ")
+        if kind not in ("certificate", "forbidden"):
+            continue  # of the user's own .bashrc
+        try:
+            path, pem = (base64.b64decode(word, validate=True) for word in (*encoded, "")[:2])
+        except ValueError as error:
+            raise HostError(f"{host}: the list of its certificates can't be read: {line[:80]!r}") from error
+        name = path.decode(errors="backslashreplace")
         if kind == "forbidden":
-            yield UnreadableCertificate(host, path, "it doesn't exist, or the SSH user may not read it (become: true)")
+            yield UnreadableCertificate(host, name, "it doesn't exist, or the SSH user may not read it (become: true)")
         else:
-            yield _parsed(host, path, base64.b64decode("".join(pem)))
+            yield _parsed(host, name, pem)
 
 
 def _parsed(host: str, path: str, pem: bytes) -> CertificateFile | UnreadableCertificate:

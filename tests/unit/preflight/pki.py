@@ -49,12 +49,13 @@ class CertificateAuthority:
         return builder.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
+def encoded(text: str) -> str:
+    """As kubeconfigs have a certificate: base64."""
+    return base64.b64encode(text.encode()).decode()
+
+
 def printed(files: Mapping[str, str]) -> str:
     """What a controller with these files prints for `read_certificates`, by their paths below /etc/kubernetes."""
-
-    def encoded(text: str) -> str:
-        return base64.b64encode(text.encode()).decode()
-
     paths = {name if name.startswith("/") else f"/etc/kubernetes/{name}": text for name, text in files.items()}
     return "".join(f"certificate {encoded(path)} {encoded(text)}\n" for path, text in paths.items())
 

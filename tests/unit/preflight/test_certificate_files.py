@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from testkit.fakes.hosts import FakeHosts
-from tests.unit.preflight.pki import CertificateAuthority
+from tests.unit.preflight.pki import CertificateAuthority, encoded, printed
+from upgrader.errors import HostError
 from upgrader.model.certificate_file import CertificateFile, UnreadableCertificate
 from upgrader.model.cluster import Host
 from upgrader.ports import CommandResult
@@ -69,11 +70,6 @@ def ca() -> CertificateAuthority:
     return CertificateAuthority.named("kubernetes")
 
 
-def encoded(pem: str) -> str:
-    """As kubeconfigs have it."""
-    return base64.b64encode(pem.encode()).decode()
-
-
 def test_no_key_leaves_the_controller(controller: Controller, ca: CertificateAuthority) -> None:
     """Before a certificate, behind one, behind one that was cut short, and in a kubeconfig."""
     pem = ca.issue("x")
@@ -92,6 +88,17 @@ def test_no_key_leaves_the_controller(controller: Controller, ca: CertificateAut
     ]
     sent = " ".join(base64.b64decode(word).decode() for word in controller.printed.split()[2::3])
     assert "SECRET" not in sent and "PRIVATE" not in sent
+
+
+def test_what_a_login_shell_prints_is_no_certificate(ca: CertificateAuthority) -> None:
+    """An `echo` in .bashrc is passed over; a line that looks like ours, and isn't, makes all of it unknown."""
+    hosts = FakeHosts()
+    hosts.commands["sh"] = CommandResult(0, "Welcome\n\n" + printed({"pki/ca.crt": ca.pem}), "")
+    assert [item.path for item in read_certificates(hosts, HOST)] == ["/etc/kubernetes/pki/ca.crt"]
+    for line in ("certificate of excellence", "certificate", "forbidden area!"):
+        hosts.commands["sh"] = CommandResult(0, f"{line}\n", "")
+        with pytest.raises(HostError, match=r"controller-1: the list of its certificates can't be read"):
+            read_certificates(hosts, HOST)
 
 
 def test_names_and_text_may_be_anything(controller: Controller, ca: CertificateAuthority) -> None:
