@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak dist lock apis flags patches docs clean bench-large
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak dist lock apis flags patches docs clean bench-large bench-nodes
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -96,6 +96,9 @@ bench-checkpointer: build ## Print what the pod-checkpointer costs a controller 
 
 bench-large: build ## Measure `check` on 5,000 nodes and 100,000 pods; writes docs/benchmarks/large.* (the cluster takes 15 GiB of memory).
 	@$(BIN)/python -m bench.large
+
+bench-nodes: build ## Measure `run` on 1,000 nodes whose kubelets kwok plays; writes docs/benchmarks/large.*
+	@$(BIN)/python -m bench.large.nodes
 
 reliability: build ## Let runs meet each fault at each moment and in each step; writes the tables of docs/reliability.md (two hours).
 	@$(BIN)/python -m bench.reliability

@@ -26,6 +26,20 @@ of a large cluster in its etcd ({date}, {cores} cores for the command, the clust
 {remarks}"""
 
 
+_RUN = """## `run`
+
+`upgrader run --to {target} --yes` on a lab with one controller, alone and with workers whose kubelets
+[kwok](https://kwok.sigs.k8s.io) plays: each renews its Lease every 10 s and has a kube-proxy, which the upgrade
+replaces ({date}, {cores} cores for everything; `make bench-nodes`).
+
+{table}
+
+- *Its own* are the requests of `upgrader` itself: gates, the prober, the checks before the run, and the step `images`,
+  which starts a pod on each node. Helm's are not among them. *Leases* are heartbeats and elections.
+- Limits: {limit} × the time of the run alone (it took {ratio} ×), and {share:.0%} of the requests.
+{remarks}"""
+
+
 def page(figures: Mapping[str, Any]) -> str:
     """The page, as Markdown, of what was measured so far."""
     parts = ["# Large clusters\n\n`make bench-large` measures what `upgrader` costs where there is much of everything."]
@@ -37,6 +51,11 @@ def page(figures: Mapping[str, Any]) -> str:
         rows = [_check_row(row) for row in check["rows"]]
         remarks = "".join(f"- {remark}\n" for remark in check.get("remarks", ()))
         parts.append(_CHECK.format(**{**check, "table": _table(columns, rows), "remarks": remarks}))
+    if run := figures.get("run"):
+        columns = ["", "s", "steps, s", "requests", "Leases", "its own", "share", "most asked", "load average"]
+        rows = [_run_row(row) for row in run["rows"]]
+        remarks = "".join(f"- {remark}\n" for remark in run.get("remarks", ()))
+        parts.append(_RUN.format(**{**run, "table": _table(columns, rows), "remarks": remarks}))
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
@@ -47,6 +66,18 @@ def _check_row(row: Mapping[str, Any]) -> list[str]:
         *(f"{row['objects'][kind]:,}" if kind in row["objects"] else "" for kind in ("nodes", "pods", "configmaps")),
         *(str(row["exit_code"]), f"{row['seconds']:.1f}", f"{row['cpu_seconds']:.1f}"),
         *(f"{row['largest_mib']:.0f}", f"{row['together_mib']:.0f}", str(row["requests"]), lists),
+        f"{row['load']:.0f}",
+    ]
+
+
+def _run_row(row: Mapping[str, Any]) -> list[str]:
+    return [
+        row["what"],
+        f"{row['seconds']:.1f}",
+        ", ".join(f"{name} {seconds:.0f}" for name, seconds in row["steps"].items() if seconds is not None),
+        *(f"{row[kind]:,}" for kind in ("requests", "leases", "ours")),
+        f"{row['share']:.1%}",
+        ", ".join(f"{count} × {what}" for what, count in row["most"].items()),
         f"{row['load']:.0f}",
     ]
 

@@ -1,0 +1,83 @@
+"""`make bench-nodes`: a whole `run` on 1,000 nodes whose kubelets kwok plays, beside the same run without them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench.large.audit import AuditLog, share_of
+from bench.large.kwok import fake_nodes
+from bench.large.page import page
+from testkit.command import REPOSITORY, must
+from testkit.lab_cluster import TARGET, LabCluster
+from testkit.labs import some_cluster
+
+__all__ = ["main"]
+
+_SHARE, _RATIO = 0.01, 1.3
+_RUN_SECONDS = 3600.0
+_MOST = 8
+"""How many kinds of requests a row names."""
+
+
+def main() -> int:
+    """0 when both limits are kept."""
+    parser = argparse.ArgumentParser(prog="make bench-nodes", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--lab", type=Path, metavar="FOLDER", help="an adopted lab with one controller")
+    parser.add_argument("--out", type=Path, default=REPOSITORY / "docs" / "benchmarks", help="folder of the page")
+    options = parser.parse_args()
+    with some_cluster(options.lab, "nodes") as cluster:
+        log = AuditLog(cluster)
+        log.begin()
+        rows = [_run(cluster, log, "without them")]
+        must(cluster.upgrader("rollback", "--yes", timeout_seconds=_RUN_SECONDS))
+        with fake_nodes(cluster, options.nodes, options.out / "kwok.log"):
+            rows.append(_run(cluster, log, f"with {options.nodes:,} nodes"))
+    (options.out / "kwok.log").unlink()
+    figures: dict[str, Any] = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "cores": os.cpu_count() or 1,
+        "target": TARGET,
+        "share": _SHARE,
+        "limit": _RATIO,
+        "ratio": round(rows[1]["seconds"] / rows[0]["seconds"], 2),
+        "rows": rows,
+    }
+    file = options.out / "large.json"
+    known = {**(json.loads(file.read_text()) if file.exists() else {}), "run": figures}
+    file.write_text(json.dumps(known, indent=1) + "\n")
+    (options.out / "large.md").write_text(page(known))
+    return 0 if figures["ratio"] <= _RATIO and rows[1]["share"] <= _SHARE else 1
+
+
+def _run(cluster: LabCluster, log: AuditLog, what: str) -> dict[str, Any]:
+    mark, begun = log.mark(), time.monotonic()
+    must(cluster.upgrader("run", "--to", TARGET, "--yes", timeout_seconds=_RUN_SECONDS))
+    seconds, requests = time.monotonic() - begun, log.since(mark)
+    ours = [request for request in requests if request.agent.startswith("upgrader")]
+    kinds = Counter(f"{request.verb} {request.resource or request.uri.split('?')[0]}" for request in ours)
+    leases = sum(request.resource == "leases" for request in requests)
+    print(f"{what}: {seconds:.1f} s, {len(ours)} of {len(requests)} requests", file=sys.stderr, flush=True)
+    return {
+        "what": what,
+        "seconds": round(seconds, 1),
+        "steps": {step["name"]: step.get("seconds") for step in cluster.report().get("steps", ())},
+        "requests": len(requests),
+        "leases": leases,
+        "ours": len(ours),
+        "share": round(share_of(requests), 4),
+        "most": dict(kinds.most_common(_MOST)),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
