@@ -87,7 +87,8 @@ def _create(cluster: LabCluster, number: int) -> list[str]:
         node = json.loads(text)
         metadata = node["metadata"]
         node["metadata"] = {"name": metadata["name"], "labels": metadata["labels"], "annotations": _MARK}
-        node["spec"]["taints"] = [_TAINT]
+        # Without a podCIDR: kube-controller-manager does not start again where one is outside the cluster's range.
+        node["spec"] = {"taints": [_TAINT]}
         node["status"]["conditions"] = []  # kwok makes a node Ready that isn't
         cluster.kube.create(_NODES, node)
         names.append(metadata["name"])
