@@ -12,6 +12,7 @@ from upgrader.config.age_recipient import check_recipient
 from upgrader.config.nodes_yaml import NodesSection
 from upgrader.config.section import Duration, NodeShare, Text, Version
 from upgrader.config.section import Section as _Model
+from upgrader.model.health_before import NONE, Share
 from upgrader.model.settings import (
     DEFAULT_LIMITS,
     DEFAULT_UNHEALTHY_WORKERS,
@@ -233,14 +234,23 @@ class ImagesSection(_Model):
         description="How long the images of one node may take.",
         examples=["10m"],
     )
-    parallel: int = Field(
-        default=ImageSettings.parallel, ge=1, le=500, description="How many nodes pull at the same time."
+    parallel: NodeShare | None = Field(
+        default=None,
+        description="How many nodes pull, or import, at the same time: a number, or a percentage of those that lack an "
+        "image, which is rounded down. Without it, a tenth of them, and at least 10.",
     )
     bundle: str = Field(
         default="",
         description="A file of `upgrader bundle create`, relative to the folder of `upgrader.yaml`: its images are "
         "imported into the nodes of the inventory first, over SSH. Empty: none. `upgrader run --bundle` overrides it.",
     )
+
+    @field_validator("parallel")
+    @classmethod
+    def _at_least_one(cls, value: Share | None) -> Share | None:
+        if value == NONE:
+            raise ValueError("no node would ever pull; write a number from 1 on, or a percentage such as 10%")
+        return value
 
 
 class StepAvailabilitySection(_Model):

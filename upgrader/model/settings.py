@@ -38,6 +38,8 @@ DEFAULT_LIMITS = Limits(max_failed=100, max_gap_seconds=10.0)
 """Ten seconds of refusals (at 10 requests a second) or of silence: an outage, rather than a slow disk."""
 
 DEFAULT_UNHEALTHY_WORKERS = Share(percent=10)
+
+_TENTH, _FEW = Share(percent=10), 10
 """A node in ten reboots, or is replaced, while a large cluster is upgraded."""
 
 OnFailure = Literal["rollback-run", "rollback-step", "stop"]
@@ -125,10 +127,17 @@ class ImageSettings:
     pull: bool = True
     deadline_seconds: float = 600.0
     """For the images of one node."""
-    parallel: int = 10
-    """How many nodes pull, or have images imported, at the same time."""
+    parallel: Share | None = None
+    """How many nodes pull, or have images imported, at the same time; None: a tenth of them, and at least 10."""
     bundle: Path | None = None
     """The file from which images are imported before any node pulls."""
+
+    def at_once(self, nodes: int) -> int:
+        """How many of so many nodes get images at the same time.
+
+        A tenth is how many kube-proxy is replaced on at once: without this step, as many would pull then.
+        """
+        return self.parallel.at_once(nodes) if self.parallel is not None else max(_FEW, _TENTH.at_once(nodes))
 
 
 @dataclass(frozen=True)

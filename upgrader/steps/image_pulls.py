@@ -65,7 +65,7 @@ class _NodePull:
 
 @dataclass(frozen=True)
 class ImagePulls:
-    """At most `parallel` nodes at once: a registry and its network are shared."""
+    """Not all nodes at once: a registry and its network are shared."""
 
     kube: Kube
     clock: Clock
@@ -79,10 +79,11 @@ class ImagePulls:
         Leaves no pod behind, but where the API doesn't answer: `remove_pullers` finds those.
         """
         waiting, active, done = list(nodes.items())[::-1], dict[str, _NodePull](), list[tuple[str, ImageStatus]]()
+        at_once = self.settings.at_once(len(nodes))
         noted = self.clock.monotonic()
         try:
             while waiting or active:
-                while waiting and len(active) < self.settings.parallel:
+                while waiting and len(active) < at_once:
                     node, pods = waiting.pop()
                     active[node] = _NodePull(node, pods, self.clock.monotonic())
                     self._create(active[node])

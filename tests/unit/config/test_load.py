@@ -192,6 +192,10 @@ def test_values_may_have_numbers_as_keys(folder: Path) -> None:
             MINIMAL + "pipeline:\n  - release: kubernetes\n  - release: kubernetes\n",
             "4: the pipeline has two steps named 'kubernetes'",
         ),
+        (
+            MINIMAL + "images: {parallel: 0}\n",
+            "2: 'images.parallel': no node would ever pull; write a number from 1 on, or a percentage such as 10%",
+        ),
         (MINIMAL + "pipeline:\n  - {release: images, chart: .}\n", "3: a run has a step of its own named 'images'"),
         (
             MINIMAL + "pipeline:\n  - release: kubernetes\n    gates:\n      - daemonset: dns\n",

@@ -10,6 +10,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from tests.unit.steps.kubelets import DIGEST, PODS, Kubelets, pulled, waiting
 from upgrader.errors import ApiError, ApiUnavailable, StepFailed
+from upgrader.model.health_before import Share
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import ImageSettings
@@ -31,7 +32,9 @@ spec: {template: {spec: {nodeSelector: {role: control}, containers: [{name: main
 """
 
 
-def step(kube: Kubelets, *manifests: str, parallel: int = 10, clock: FakeClock | None = None) -> PullImagesStep:
+def step(
+    kube: Kubelets, *manifests: str, parallel: Share | None = None, clock: FakeClock | None = None
+) -> PullImagesStep:
     """Of a plan of one release in kube-system."""
     text = "\n---\n".join(manifests or (PROXY,))
     release = PlannedRelease(ReleaseSpec("app", "kube-system", Path("/c")), "upgrade", "change", "", text, ())
@@ -174,8 +177,16 @@ def test_what_may_not_be_read_is_taken_to_be_there(status: int, goes_on: bool) -
 def test_only_some_nodes_pull_at_once() -> None:
     """The registry is spared; every node has its turn."""
     kube = Kubelets(*(f"n{number}" for number in range(7)))
-    apply(kube, parallel=3)
+    apply(kube, parallel=Share(count=3))
     assert (len(kube.created), kube.most_at_once) == (7, 3)
+
+
+@pytest.mark.parametrize(("nodes", "at_once"), [(4, 4), (60, 10), (300, 30)])
+def test_a_tenth_of_the_nodes_pulls_at_once(nodes: int, at_once: int) -> None:
+    """A large cluster is not a queue of ten: as many pull as would when kube-proxy is replaced."""
+    kube = Kubelets(*(f"n{number}" for number in range(nodes)))
+    apply(kube)
+    assert (len(kube.created), kube.most_at_once) == (nodes, at_once)
 
 
 def test_node_that_is_not_ready_is_left_out() -> None:
