@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
@@ -13,7 +14,7 @@ import yaml
 from testkit.command import must
 from testkit.lab_cluster import LabCluster
 
-__all__ = ["AuditLog", "Request", "read_requests", "share_of", "unpaged"]
+__all__ = ["AuditLog", "Request", "read_requests", "unpaged"]
 
 _FOLDER = "/var/log/kubernetes-audit"
 _POLICY = f"{_FOLDER}/policy.yaml"
@@ -37,6 +38,8 @@ class Request:
     uri: str
     agent: str
     user: str
+    at: datetime
+    """When the API server got it, by its clock."""
 
     @property
     def ours(self) -> bool:
@@ -92,6 +95,7 @@ def read_requests(lines: Iterable[str]) -> Iterator[Request]:
             event["requestURI"],
             event.get("userAgent", ""),
             (event.get("user") or {}).get("username", ""),
+            datetime.fromisoformat(event["requestReceivedTimestamp"]),
         )
 
 
@@ -103,9 +107,3 @@ def unpaged(requests: Iterable[Request]) -> Counter[str]:
         for request in requests
         if request.ours and request.verb == "list" and "limit" not in request.query
     )
-
-
-def share_of(requests: Iterable[Request]) -> float:
-    """The share of `upgrader`'s own requests among all; 0 for none."""
-    agents = Counter(request.agent.startswith("upgrader") for request in requests)
-    return agents[True] / max(1, agents.total())

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.large.audit import read_requests, share_of, unpaged
+from bench.large.audit import read_requests, unpaged
 from bench.large.etcd import batches
 from bench.large.measure import measured
 from bench.large.objects import config_maps, nodes, pods
 from bench.large.page import page
+from bench.large.parts_of_a_run import counted
 from tests.unit.bench.tables import row
 
 NODE: dict[str, Any] = {
@@ -81,11 +83,10 @@ def test_batches_keep_etcds_limits() -> None:
     assert list(batches([])) == []
 
 
-def line(verb: str, uri: str, agent: str, resource: str = "pods") -> str:
+def line(verb: str, uri: str, agent: str, resource: str = "pods", second: int = 9) -> str:
     """One of an audit log."""
-    return json.dumps(
-        {"verb": verb, "requestURI": uri, "userAgent": agent, "objectRef": {"resource": resource}, "user": {}}
-    )
+    asked = {"verb": verb, "requestURI": uri, "userAgent": agent, "objectRef": {"resource": resource}, "user": {}}
+    return json.dumps({**asked, "requestReceivedTimestamp": f"2026-01-02T03:04:{second:02}.123456Z"})
 
 
 def test_lists_without_a_limit_are_told_from_the_audit_log() -> None:
@@ -103,8 +104,27 @@ def test_lists_without_a_limit_are_told_from_the_audit_log() -> None:
         "upgrader: /api/v1/nodes": 1,
         "Helm: /api/v1/namespaces/kube-system/secrets?labelSelector": 1,
     }
-    assert share_of(requests) == 3 / 5
-    assert share_of([]) == 0
+
+
+def test_requests_of_a_run_are_told_by_its_parts() -> None:
+    """What isn't known to be another part's counts for the gates; what others ask counts for nobody."""
+    system = "/api/v1/namespaces/kube-system"
+    lock = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+    before = [line("list", "/api/v1/nodes?limit=500", "upgrader", second=1)]
+    meanwhile = [
+        line("list", "/api/v1/nodes?limit=500", "upgrader"),
+        line("get", f"{lock}/kube-scheduler", "upgrader", "leases"),
+        line("create", f"{system}/pods?dryRun=All", "upgrader"),
+        line("create", f"{system}/pods", "upgrader"),
+        line("delete", f"{system}/pods/upgrader-image-puller-1", "upgrader"),
+        line("update", f"{lock}/upgrader?fieldManager=upgrader", "upgrader", "leases"),
+        line("update", f"{system}/secrets/upgrader.run.1", "upgrader", "secrets"),
+        line("create", f"{system}/secrets", "upgrader", "secrets"),
+        line("get", "/api/v1/namespaces/default", "upgrader-availability"),
+        line("list", f"{system}/secrets", "Helm/4.3.1", "secrets"),
+    ]
+    found = counted(read_requests([*before, *meanwhile]), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    assert found == {"gates": 3, "lock and journal": 3, "images": 2, "checks": 1, "prober": 1}
 
 
 def test_command_is_measured_with_its_children(tmp_path: Path) -> None:
@@ -136,3 +156,20 @@ def test_page_shows_what_a_check_cost() -> None:
     assert "2026-01-02, 2 cores" in text and "- Measured by hand.\n" in text
     assert "by the median of the tries (12.3 s)" in text
     assert "check" not in page({}).partition("\n\n")[2].replace("bench-large", "")
+
+
+def test_page_shows_what_a_run_cost() -> None:
+    """Both rows have their time by steps and the gates' share; the other parts' requests are shown beside it."""
+    run = {
+        "date": "2026-01-02", "cores": 2, "target": "v1.37.1", "share": 0.01, "limit": 1.3, "ratio": 1.25,
+        "rows": [{
+            "what": "with 1,000 nodes", "seconds": 120.04, "steps": {"images": 20.2, "kubernetes": None},
+            "requests": 20_000, "leases": 12_000, "parts": {"prober": 800, "gates": 190}, "share": 0.0095,
+            "most": {"get nodes": 40}, "load": 2.6,
+        }],
+    }  # fmt: skip
+    text = page({"run": run})
+    found = row(text, "with 1,000 nodes")
+    assert (found["s"], found["steps, s"], found["gates' share"]) == ("120.0", "images 20", "0.9%")
+    assert (found["its own"], found["most asked by gates"]) == ("800 prober, 190 gates", "40 × get nodes")
+    assert "it took 1.25 ×" in text and "for the gates 1% of the requests" in text
