@@ -34,7 +34,7 @@ def test_gate_that_stops_holding_while_another_is_waited_for_counts_anew(bench: 
     """All gates must hold at the same time: an early gate that breaks later isn't forgotten."""
 
     def flapping() -> Iterator[Verdict]:
-        yield from (holds("up"),) * 4
+        yield from (holds("up"),) * 3
         yield from (pending("down"),) * 2
         yield from (holds("up"),) * 3
 
@@ -45,6 +45,30 @@ def test_gate_that_stops_holding_while_another_is_waited_for_counts_anew(bench: 
     assert bench.clock.monotonic() == 8.0
     passed = [event.gate for event in bench.recorder.events if isinstance(event, GatePassed)]
     assert passed == ["flapping", "slow", "flapping"]
+
+
+def test_gate_that_has_passed_is_asked_less_while_another_is_waited_for(bench: Bench) -> None:
+    """Every five seconds, and once more in the last round: what it reads costs the API server, which works."""
+    asked = list[float]()
+
+    def counted() -> Iterator[Verdict]:
+        while True:
+            asked.append(bench.clock.monotonic())
+            yield holds("up")
+
+    quick = ScriptedGate("quick", counted())
+    slow = ScriptedGate("slow", iter([*[pending("starting")] * 9, holds("up")]))
+    hold(bench, quick, slow, deadline_seconds=30.0)
+    assert asked == [0.0, 1.0, 2.0, 7.0, 11.0]
+
+
+def test_gate_that_breaks_behind_its_hold_is_found_before_all_have_passed(bench: Bench) -> None:
+    """It is asked again within five seconds, and from then on as often as any gate that doesn't hold."""
+    quick = ScriptedGate("quick", iter([*[holds("up")] * 3, broken("crashed")]))
+    slow = ScriptedGate("slow", last=pending("starting"))
+    with pytest.raises(GateFailed, match="crashed"):
+        hold(bench, quick, slow, deadline_seconds=60.0)
+    assert bench.clock.monotonic() == 2.0 + 5.0 + 2.0
 
 
 def test_gate_that_lost_its_hold_can_still_fail(bench: Bench) -> None:
