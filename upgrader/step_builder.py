@@ -12,6 +12,7 @@ from upgrader.errors import UsageError
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.release_gates import GateCatalog
+from upgrader.gates.shared_reads import SharedReads
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
@@ -51,7 +52,8 @@ class StepBuilder:
     @property
     def gates(self) -> GateCatalog:
         """The gates of this cluster."""
-        kube, clock, settings = self.tools.kube, self.tools.clock, self.settings
+        clock, settings = self.tools.clock, self.settings
+        kube = SharedReads(self.tools.kube, clock, self.memory.reads)
         spare = settings.unhealthy_workers
         return GateCatalog(kube, clock, self.cluster, settings.gates, self.health_before, spare, self.memory)
 

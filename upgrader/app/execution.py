@@ -28,6 +28,7 @@ from upgrader.engine.state.run_state import RunState
 from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed, UpgraderError
 from upgrader.gates.bake_gate import baked_together
 from upgrader.gates.continuity.continuity import Continuity, removed_by_plan
+from upgrader.gates.shared_reads import SharedReads
 from upgrader.model.emulation import minor_text
 from upgrader.model.event import (
     ChangedSeverity,
@@ -158,9 +159,10 @@ class _Job:
 
 
 def _continuity(session: Session, removed: Collection[str]) -> Continuity:
+    clock = session.tools.clock
     return Continuity(
-        session.tools.kube,
-        session.tools.clock,
+        SharedReads(session.tools.kube, clock, session.memory.reads),
+        clock,
         instances=len(session.cluster.controllers),
         removed=removed,
         policy=session.settings.gates,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from upgrader.gates.node_health import NodeMemory
+from upgrader.gates.shared_reads import ReadMemory
 
 __all__ = ["GateMemory"]
 
@@ -14,5 +15,6 @@ class GateMemory:
     """Shared by all gates, before and behind every step."""
 
     nodes: NodeMemory = field(default_factory=NodeMemory)
+    reads: ReadMemory = field(default_factory=ReadMemory)
     unreachable: set[str] = field(default_factory=set)
     """Instances of kube-apiserver that can't be reached from here, and are asked through the API."""

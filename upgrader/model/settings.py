@@ -38,9 +38,9 @@ DEFAULT_LIMITS = Limits(max_failed=100, max_gap_seconds=10.0)
 """Ten seconds of refusals (at 10 requests a second) or of silence: an outage, rather than a slow disk."""
 
 DEFAULT_UNHEALTHY_WORKERS = Share(percent=10)
+"""A node in ten reboots, or is replaced, while a large cluster is upgraded."""
 
 _TENTH, _FEW = Share(percent=10), 10
-"""A node in ten reboots, or is replaced, while a large cluster is upgraded."""
 
 OnFailure = Literal["rollback-run", "rollback-step", "stop"]
 """What a failed step leads to: undo the whole run, undo that step only, or leave everything as it is."""

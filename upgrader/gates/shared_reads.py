@@ -1,0 +1,114 @@
+"""Reads that several gates have in common, asked once."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from upgrader.ports import Clock, Kind, Kube, KubeObject
+
+__all__ = ["ReadMemory", "SharedReads"]
+
+_SECONDS = 0.5
+"""How old an answer may be: that of the same round of gates, as rounds are a second apart."""
+
+_T = TypeVar("_T")
+
+
+@dataclass
+class ReadMemory:
+    """The last answers, by what was asked, each with the time of the question (monotonic)."""
+
+    answers: dict[tuple[object, ...], tuple[float, object]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SharedReads:
+    """`ports.Kube`; what was read half a second ago isn't asked for again.
+
+    Several gates read the same workloads and pods in each round, and what answers them is being upgraded. No error is
+    remembered, nor anything from before a change of our own. Answers are shared: their readers don't change them.
+    """
+
+    kube: Kube
+    clock: Clock
+    memory: ReadMemory
+
+    def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
+        return self._shared(("get", kind, name, namespace), lambda: self.kube.get(kind, name, namespace))
+
+    def list(self, kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
+        key = ("list", kind, namespace, labels, fields)
+        return self._shared(key, lambda: self.kube.list(kind, namespace, labels=labels, fields=fields))
+
+    def logs(self, namespace: str, pod: str, container: str, *, previous: bool = False, lines: int = 20) -> str:
+        key = ("logs", namespace, pod, container, previous, lines)
+        return self._shared(key, lambda: self.kube.logs(namespace, pod, container, previous=previous, lines=lines))
+
+    def each(
+        self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50, metadata_only: bool = False
+    ) -> Iterator[KubeObject]:
+        return self.kube.each(kind, namespace, labels=labels, at_once=at_once, metadata_only=metadata_only)
+
+    def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
+        return self.kube.count(kind, namespace, labels=labels)
+
+    def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
+        if not dry_run:
+            self._forget()
+        return self.kube.create(kind, manifest, namespace, dry_run=dry_run)
+
+    def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        self._forget()
+        return self.kube.apply(kind, manifest, namespace)
+
+    def replace(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
+        self._forget()
+        return self.kube.replace(kind, manifest, namespace)
+
+    def patch(
+        self, kind: Kind, name: str, changes: KubeObject, namespace: str = "", *, subresource: str = ""
+    ) -> KubeObject:
+        self._forget()
+        return self.kube.patch(kind, name, changes, namespace, subresource=subresource)
+
+    def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
+        self._forget()
+        self.kube.delete(kind, name, namespace)
+
+    def evict(self, pod: str, namespace: str, *, uid: str) -> None:
+        self._forget()
+        self.kube.evict(pod, namespace, uid=uid)
+
+    def watch(self, kind: Kind, namespace: str, name: str, *, timeout_seconds: int) -> Iterator[KubeObject]:
+        return self.kube.watch(kind, namespace, name, timeout_seconds=timeout_seconds)
+
+    def raw(self, path: str, *, server: str = "", token: str = "") -> str:
+        return self.kube.raw(path, server=server, token=token)
+
+    def reconnect(self) -> None:
+        self._forget()
+        self.kube.reconnect()
+
+    def request_token(self, service_account: str, namespace: str, *, seconds: int, bound_to: KubeObject) -> str:
+        return self.kube.request_token(service_account, namespace, seconds=seconds, bound_to=bound_to)
+
+    def _shared(self, key: builtins.tuple[object, ...], ask: Callable[[], _T]) -> _T:
+        now, answers = self.clock.monotonic(), self.memory.answers
+        asked, answer = answers.get(key, (0.0, None))
+        if key in answers and now - asked < _SECONDS:
+            return answer  # type: ignore[return-value]  # the key has the method, which has the type
+        self._forget_old(now)
+        found = ask()
+        answers[key] = (now, found)
+        return found
+
+    def _forget(self) -> None:
+        self.memory.answers.clear()
+
+    def _forget_old(self, now: float) -> None:
+        """What nobody will ask for: a list of pods may be large."""
+        for key in [key for key, (asked, _) in self.memory.answers.items() if now - asked >= _SECONDS]:
+            del self.memory.answers[key]
