@@ -114,7 +114,7 @@ def execute_run(
             if item.changed_from
         ),
     )
-    compares = _continuity(session, removed_by_plan(plan)) if plan else None
+    compares = _continuity(session, removed_by_plan(plan), health_before) if plan else None
     job = _Job(folder, pipeline, plan is not None, None, lambda runner, steps: runner.run(steps, began), compares)
     result, state = _reported(session, front_end, job, Journal(folder / JOURNAL, clock), held)
     return FinishedRun(state, folder, _error(result, state))
@@ -137,7 +137,8 @@ def continue_run(
     path = folder / JOURNAL
     earlier = fold(read_journal(path))
     forward = isinstance(why, RunResumed)
-    compares = _continuity(session, removed_by_plan(plan) if plan else removed_by_undo(session.tools.helm, earlier))
+    removed = removed_by_plan(plan) if plan else removed_by_undo(session.tools.helm, earlier)
+    compares = _continuity(session, removed, earlier.health_before)
     job = _Job(folder, pipeline, forward, earlier, lambda runner, steps: runner.resume(steps, earlier, why), compares)
     result, state = _reported(session, front_end, job, Journal.reopen(path, session.tools.clock), held)
     wanted = not forward and result.outcome == "rolled-back"
@@ -158,14 +159,14 @@ class _Job:
     """What each step is compared with; only upgrades are."""
 
 
-def _continuity(session: Session, removed: Collection[str]) -> Continuity:
+def _continuity(session: Session, removed: Collection[str], health_before: HealthBefore | None) -> Continuity:
     clock = session.tools.clock
     return Continuity(
         SharedReads(session.tools.kube, clock, session.memory.reads),
         clock,
         instances=len(session.cluster.controllers),
         removed=removed,
-        policy=session.settings.gates,
+        policy=session.builder.since(health_before).gates.paced,
     )
 
 

@@ -152,7 +152,9 @@ class GatesSection(_Model):
         default=GatePolicy.consecutive, ge=1, description="How many consecutive checks must succeed."
     )
     interval: Duration = Field(
-        default=GatePolicy.interval_seconds, description="The time between two checks.", examples=["1s"]
+        default=GatePolicy.interval_seconds,
+        description="The time between two checks. At least a second for every 300 nodes of the cluster, up to 5 s.",
+        examples=["1s"],
     )
     deadline: Duration = Field(
         default=GatePolicy.deadline_seconds,

@@ -101,7 +101,7 @@ class GateCatalog:
 
     def of_kubeadm(self, version: KubernetesVersion) -> GateRun:
         """kubeadm believes that this version runs. Asked once: nothing that runs can take it back."""
-        return GateRun(KubeadmConfigGate(self.kube, version), replace(self.policy, consecutive=1))
+        return GateRun(KubeadmConfigGate(self.kube, version), replace(self.paced, consecutive=1))
 
     def of_workload(self, gate: WorkloadGate) -> GateRun:
         """A gate that `upgrader.yaml` adds to a step, with a policy of its own."""
@@ -110,4 +110,10 @@ class GateCatalog:
 
     def run(self, gate: Gate) -> GateRun:
         """A gate, asked as the policy says."""
-        return GateRun(gate, self.policy)
+        return GateRun(gate, self.paced)
+
+    @property
+    def paced(self) -> GatePolicy:
+        """The policy, with the pace of a cluster of this size."""
+        workers = self.health_before.workers if self.health_before else self.cluster.workers
+        return self.policy.at_scale(len(self.cluster.controllers) + len(workers))

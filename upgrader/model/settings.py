@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any, Literal
@@ -42,6 +42,9 @@ DEFAULT_UNHEALTHY_WORKERS = Share(percent=10)
 
 _TENTH, _FEW = Share(percent=10), 10
 
+_NODES_A_SECOND, _SLOWEST_SECONDS = 300, 5.0
+"""On 1,000 nodes, gates are checked every 3.3 s: their kubelets alone send 100 heartbeats a second."""
+
 OnFailure = Literal["rollback-run", "rollback-step", "stop"]
 """What a failed step leads to: undo the whole run, undo that step only, or leave everything as it is."""
 
@@ -53,6 +56,11 @@ class GatePolicy:
     consecutive: int = 3
     interval_seconds: float = 1.0
     deadline_seconds: float = 120.0
+
+    def at_scale(self, nodes: int) -> GatePolicy:
+        """The same on a cluster of so many nodes: where all takes minutes, a check a second only burdens the API."""
+        paced = min(nodes / _NODES_A_SECOND, _SLOWEST_SECONDS)
+        return replace(self, interval_seconds=max(self.interval_seconds, paced))
 
 
 @dataclass(frozen=True)

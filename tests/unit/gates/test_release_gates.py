@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from testkit.fakes.clock import FakeClock
@@ -12,8 +14,10 @@ from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.nodes_gate import NodesGate
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
+from upgrader.model.health_before import HealthBefore
 from upgrader.model.outcome import VerdictKind
 from upgrader.model.settings import GatePolicy, WorkloadGate
+from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import GateRun
 
 
@@ -52,6 +56,21 @@ def test_policy_is_the_settings(kube: FakeKube, cluster: Cluster) -> None:
     """How often, how far apart and for how long is the operator's to say."""
     run = gates(kube, cluster, "")[0]
     assert run.policy == GatePolicy(5, 2.0, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("workers", "asked", "seconds"), [(8, 1.0, 1.0), (899, 1.0, 3.0), (899, 4.0, 4.0), (4999, 1.0, 5.0)]
+)
+def test_gates_are_checked_less_often_on_a_large_cluster(
+    kube: FakeKube, cluster: Cluster, workers: int, asked: float, seconds: float
+) -> None:
+    """A second for every 300 nodes and never over five, unless the operator asks for more; also a user's gates."""
+    before = HealthBefore(tuple(f"w{number}" for number in range(workers)))
+    cluster = replace(cluster, controllers=cluster.controllers[:1])
+    catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy(3, asked, 60.0), before)
+    own = catalog.of_workload(WorkloadGate("daemonset", "ns", "cni", GatePolicy(3, asked, 10.0)))
+    for run in (*catalog.of_cluster(), own, catalog.of_kubeadm(KubernetesVersion(1, 37, 1))):
+        assert run.policy.interval_seconds == pytest.approx(seconds)
 
 
 def test_gate_of_the_users_own(kube: FakeKube, cluster: Cluster) -> None:
