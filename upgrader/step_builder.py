@@ -144,19 +144,20 @@ class StepBuilder:
 
     def _chart(self, spec: ReleaseSpec, change: str, after: str, timeout_seconds: float) -> ChartStep:
         """`after` is the manifest whose workloads are watched while Helm waits for them."""
-        kube, clock, patience = self.tools.kube, self.tools.clock, self.settings.recovery.patience_seconds
+        clock, patience, gates = self.tools.clock, self.settings.recovery.patience_seconds, self.gates
         return ChartStep(
             spec=spec,
             change=change,
             helm=self.tools.helm,
             timeout_seconds=timeout_seconds,
             watcher=lambda: watch_workloads(
-                kube,
+                gates.kube,
                 after,
                 clock=clock,
                 namespace=spec.namespace,
-                absence=ApiAbsence(kube, clock, patience),
-                glance=self.gates.health.glance,
+                absence=ApiAbsence(gates.kube, clock, patience),
+                glance=gates.health.glance,
+                every_seconds=gates.paced.interval_seconds,
             ),
         )
 

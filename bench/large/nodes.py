@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -48,9 +49,8 @@ def main() -> int:
         log.begin()
         rows = [_run(cluster, log, "without them")]
         must(cluster.upgrader("rollback", "--yes", timeout_seconds=_RUN_SECONDS))
-        with fake_nodes(cluster, options.nodes, options.out / "kwok.log"):
+        with tempfile.TemporaryDirectory() as logs, fake_nodes(cluster, options.nodes, Path(logs) / "kwok.log"):
             rows.append(_run(cluster, log, f"with {options.nodes:,} nodes"))
-    (options.out / "kwok.log").unlink()
     figures: dict[str, Any] = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "cores": os.cpu_count() or 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from upgrader.errors import ApiError, WorkloadFailed
 from upgrader.gates.api_absence import ApiAbsence, unanswered
@@ -24,6 +25,9 @@ _ABSENT = -1
 _COMPLETE_SECONDS = 10.0
 """How long a status is believed: kube-controller-manager writes it, also its own, and may be what breaks."""
 
+_CALLED_SECONDS = 1.0
+"""About how often it is called."""
+
 _PODS_A_SECOND = 200
 """How many pods are read in a second at most, on average: a DaemonSet has one on each of thousands of nodes."""
 
@@ -36,10 +40,14 @@ def watch_workloads(
     namespace: str,
     absence: ApiAbsence,
     glance: Callable[[], None] = lambda: None,
+    every_seconds: float = 0.0,
 ) -> WorkloadWatcher:
-    """A watcher of the manifest's workloads; create it before Helm starts, as it records their present state."""
+    """A watcher of the manifest's workloads; create it before Helm starts, as it records their present state.
+
+    It checks them every `every_seconds`, if it is called more often than that.
+    """
     refs = workloads_in(manifest, namespace)
-    return WorkloadWatcher(kube, clock, {ref: _generation(kube, ref) for ref in refs}, absence, glance)
+    return WorkloadWatcher(kube, clock, {ref: _generation(kube, ref) for ref in refs}, absence, glance, every_seconds)
 
 
 class WorkloadWatcher:
@@ -59,8 +67,11 @@ class WorkloadWatcher:
         before: dict[WorkloadRef, int | None],
         absence: ApiAbsence,
         glance: Callable[[], None],
+        every_seconds: float,
     ) -> None:
         """`glance` is called with each check, for what the gates behind the step need to have seen meanwhile."""
+        self._every_seconds = every_seconds
+        self._next = -inf
         self._kube = kube
         self._clock = clock
         self._before = before
@@ -74,7 +85,11 @@ class WorkloadWatcher:
         """The last verdict on each workload that Helm has changed, in the manifest's order."""
 
     def __call__(self) -> None:
-        """Check every workload once. An API that doesn't answer is `unknown`, and ends nothing by itself."""
+        """If it is time, check every workload once. An API that doesn't answer is `unknown`, which ends nothing."""
+        now = self._clock.monotonic()
+        if now < self._next:
+            return
+        self._next = now + self._every_seconds - _CALLED_SECONDS / 2
         seen: list[Verdict] = []
         for ref in self._before:
             until, known = self._rest.get(ref, (0.0, None))

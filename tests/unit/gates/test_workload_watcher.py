@@ -278,3 +278,24 @@ def test_api_that_lost_the_group_of_its_workloads_ends_the_wait(
     with pytest.raises(ApiLost, match="HTTP 404"):
         keep_looking()
     assert 5 <= len(looks) < 12, "after three refusals in a row, some seconds apart"
+
+
+def test_large_cluster_is_asked_less_often(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two checks nothing is asked, however often Helm's wait looks; a fault is found all the same."""
+    clock = FakeClock()
+    add_deployment(kube, generation=1, revision=1)
+    watch = watch_workloads(
+        kube, MANIFEST, clock=clock, namespace="kube-system", absence=ApiAbsence(kube, clock, 60.0), every_seconds=3.0
+    )
+    break_new_revision(kube)
+    asked = noted_lists(kube, monkeypatch)
+    watch()
+    first = len(asked)
+    assert first
+    for _ in range(2):
+        clock.sleep(1.0)
+        watch()
+    assert len(asked) == first
+    clock.sleep(1.0)
+    with pytest.raises(WorkloadFailed, match="unknown flag"):
+        watch()
