@@ -74,15 +74,17 @@ def execute_run(
     findings: Sequence[Finding] = (),
     skips: Skips = NO_SKIPS,
     goal: KubernetesVersion | None = None,
+    compare: bool = False,
     held: HeldLock | None,
 ) -> FinishedRun:
     """Run a pipeline to its end. `on_failure` None means policy's.
 
     `plan` is an upgrade's: it is recorded, so that the run can be resumed, and a step that disturbs the API's clients
-    more than the settings allow fails. `health_before` is recorded for whoever resumes it, and of the `findings` those
-    that the operator overruled, for whoever asks why the run was started; and of the `skips` those that only a step of
-    the run could find, for whoever resumes it. `goal` is the version that this run
-    is on the way to, for whoever goes on. `held` is the cluster's lock; None only for what must work without the API.
+    more than the settings allow, or after which something works worse than before, fails. So it does in a run without a
+    plan that is to `compare`. `health_before` is recorded for whoever resumes it, and of the `findings` those that the
+    operator overruled, for whoever asks why the run was started; and of the `skips` those that only a step of the run
+    could find, for whoever resumes it. `goal` is the version that this run is on the way to, for whoever goes on.
+    `held` is the cluster's lock; None only for what must work without the API.
     """
     settings, clock = session.settings, session.tools.clock
     target = plan.target if plan else None
@@ -114,8 +116,9 @@ def execute_run(
             if item.changed_from
         ),
     )
-    compares = _continuity(session, removed_by_plan(plan), health_before) if plan else None
-    job = _Job(folder, pipeline, plan is not None, None, lambda runner, steps: runner.run(steps, began), compares)
+    watched = compare or plan is not None
+    compares = _continuity(session, removed_by_plan(plan) if plan else (), health_before) if watched else None
+    job = _Job(folder, pipeline, watched, None, lambda runner, steps: runner.run(steps, began), compares)
     result, state = _reported(session, front_end, job, Journal(folder / JOURNAL, clock), held)
     return FinishedRun(state, folder, _error(result, state))
 

@@ -87,6 +87,8 @@ def _refuse_older(run: DiscoveredRun, found: DiscoveredRuns) -> None:
                     f"run {later.name} came after {run.name}, and ended the emulation: nothing leads back to before it",
                     remedy="Objects may be stored as only the new minor reads them. Repair forward: `upgrader run`.",
                 )
+            if state.kind is RunKind.RENEW_CERTIFICATES:
+                continue  # no version depends on when a certificate ends
             if state.kind is RunKind.MIGRATE_STORAGE:
                 if not _other_minor(run.state):
                     continue

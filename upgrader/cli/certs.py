@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
 import click
 import yaml
 
+from upgrader.app.certificate_renewal import ProposedRenewal, propose_renewal
 from upgrader.app.certificates import ShownCertificates, show_certificates
+from upgrader.cli.command_line import DURATION, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
 from upgrader.redaction.printable import printable
-from upgrader.ui.certificates import print_certificates
+from upgrader.ui.certificates import print_certificates, print_renewable
+from upgrader.ui.proposed_steps import print_steps
 
 __all__ = ["certs"]
 
 
 @click.group()
 def certs() -> None:
-    """Show the certificates of the controllers."""
+    """Show the certificates of the controllers, and renew them."""
 
 
 @certs.command()
@@ -50,6 +54,53 @@ def show(folder: Path, output: Literal["table", "json", "yaml"]) -> None:
     else:
         print_certificates(shown, sys.stdout)
     shown.refuse_if_incomplete()
+
+
+@certs.command()
+@click.option(
+    "--within",
+    metavar="DURATION",
+    type=DURATION,
+    help="Only those that end within this time, such as 60d (default: all, as kubeadm does).",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be renewed, and change nothing.")
+@YES
+@TAKE_OVER
+@click.pass_obj
+def renew(folder: Path, within: float | None, dry_run: bool, yes: bool, take_over: bool) -> None:
+    """Renew what `kubeadm certs renew` renews, on each controller in turn, without an outage.
+
+    With the kubeadm that is on the controller, and the CA's key there. A controller's files are kept before they
+    change: a step that fails puts them back. kube-controller-manager and kube-scheduler, which read their certificate
+    only at their start, are rolled out then; so they are where an earlier renewal has left that undone. If it is
+    interrupted, run it again. CAs are not renewed.
+
+    \b
+    Exit codes: 0 done (or nothing to renew), 2 wrong usage or files, 3 blocked before anything changed, 4 failed and
+    rolled back, 5 manual action required, 6 another run holds the lock, 130 interrupted.
+    """
+    limit = None if within is None else timedelta(seconds=within)
+    with propose_renewal(folder, FRONT_END, limit, take_over=take_over, dry_run=dry_run) as proposed:
+        if not proposed.needed:
+            say("Nothing to renew: no certificate ends within that time, and all are in use.")
+            return
+        print_renewable(proposed.wanted, proposed.now, sys.stdout)
+        print_steps(proposed.pipeline, proposed.findings)
+        proposed.check_allowed()
+        if dry_run:
+            say("Nothing was changed.")
+            return
+        confirm("Renew these certificates?", yes=yes)
+        conclude(proposed.execute())
+        _mention_copies(proposed)
+
+
+def _mention_copies(proposed: ProposedRenewal) -> None:
+    if proposed.of_administrators:
+        say(
+            f"Your own kubeconfig, {proposed.session.cluster.kubeconfig}, is another file, and was not renewed: where "
+            "it is a copy of /etc/kubernetes/admin.conf, copy that again from a controller before its certificate ends."
+        )
 
 
 def _described(shown: ShownCertificates) -> dict[str, object]:

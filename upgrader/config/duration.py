@@ -6,7 +6,7 @@ import re
 
 __all__ = ["parse_duration"]
 
-_PATTERN = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?")
+_PATTERN = re.compile("".join(rf"(?:(?P<{unit}>\d+(?:\.\d+)?){unit})?" for unit in "dhms"))
 
 
 def parse_duration(text: object) -> float:
@@ -17,8 +17,8 @@ def parse_duration(text: object) -> float:
     match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
     if match is None or not match.group():
         raise ValueError(f"{text!r} is not a duration; write it like 90s, 5m or 1h")
-    hours, minutes, seconds = (float(match[unit] or 0) for unit in "hms")
-    total = hours * 3600 + minutes * 60 + seconds
+    days, hours, minutes, seconds = (float(match[unit] or 0) for unit in "dhms")
+    total = (days * 24 + hours) * 3600 + minutes * 60 + seconds
     if total <= 0:
         raise ValueError(f"{text!r} is not a positive duration; write it like 90s, 5m or 1h")
     return total

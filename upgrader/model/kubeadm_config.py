@@ -22,6 +22,7 @@ KUBEADM_CONFIG_MAP = "kubeadm-config"
 CLUSTER_CONFIGURATION = "ClusterConfiguration"
 """Its key in the ConfigMap."""
 VERSION = "kubernetesVersion"
+_CERTIFICATES = "/etc/kubernetes/pki"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class KubeadmConfig:
     def version(self) -> KubernetesVersion:
         """The version that runs, as kubeadm believes. Raises ValueError where the text has none that can be changed."""
         return self._place()[0]
+
+    @property
+    def certificates_folder(self) -> str:
+        """kubeadm's folder of certificates on the controllers. Raises ValueError."""
+        return str(self._read().get("certificatesDir") or _CERTIFICATES)
 
     def at(self, version: KubernetesVersion) -> KubeadmConfig:
         """The same with another version; nothing else of the text is touched, comments included. Raises ValueError."""

@@ -14,6 +14,7 @@ from upgrader.model.version import KubernetesVersion
 __all__ = [
     "NodeBefore",
     "ReleaseSpec",
+    "RestartedBefore",
     "RestorePoint",
     "Revision",
     "RevisionStatus",
@@ -107,12 +108,21 @@ class NodeBefore:
 
 
 @dataclass(frozen=True)
+class RestartedBefore:
+    """A Deployment of kube-system, and when it was told to restart before the step, as its pods' annotation says."""
+
+    deployment: str
+    at: str = ""
+
+
+@dataclass(frozen=True)
 class RestorePoint:
     """The state to which a rollback returns a step.
 
     For a release, its last good revision; None when it did not exist: a rollback uninstalls it then.
     For a playbook (`release` ""), the name of the playbook that undoes it; "" when there was none.
-    For a pool of nodes, the `nodes` that change. For ConfigMap `kubeadm-config`, the version in it.
+    For a pool of nodes, the `nodes` that change. For ConfigMap `kubeadm-config`, the version in it. For a restart, what
+    the Deployments had.
     """
 
     release: str = ""
@@ -124,12 +134,15 @@ class RestorePoint:
     nodes: tuple[NodeBefore, ...] = ()
     kubeadm: KubernetesVersion | None = None
     """The version in ConfigMap `kubeadm-config`."""
+    restarted: tuple[RestartedBefore, ...] = ()
 
     def __str__(self) -> str:
         if self.nodes:
             return f"kubelet {', '.join(sorted({str(node.version) for node in self.nodes}))}"
         if self.kubeadm is not None:
             return f"kubernetesVersion {self.kubeadm}"
+        if self.restarted:
+            return "the pods before"
         if not self.release:
             return self.playbook or "the previous state"
         return f"revision {self.revision}" if self.revision is not None else "not installed"

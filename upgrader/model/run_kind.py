@@ -19,6 +19,7 @@ class RunKind(StrEnum):
     ADOPT_UNDO = "adopt-undo"
     RECOVER = "recover"
     RESTORE = "restore"
+    RENEW_CERTIFICATES = "renew-certificates"
 
     @property
     def command(self) -> str:
@@ -31,6 +32,7 @@ class RunKind(StrEnum):
             RunKind.ADOPT_UNDO: "upgrader adopt --undo",
             RunKind.RECOVER: "upgrader recover",
             RunKind.RESTORE: "upgrader restore",
+            RunKind.RENEW_CERTIFICATES: "upgrader certs renew",
         }[self]
 
 

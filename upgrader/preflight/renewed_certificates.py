@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from upgrader.errors import HostError
@@ -10,58 +11,73 @@ from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.model.host_path import on_node
 from upgrader.model.workload import Pod
-from upgrader.ports import KubeObject
+from upgrader.ports import Hosts, KubeObject
 from upgrader.preflight.component_flags import parse_flags
 from upgrader.preflight.context import SYSTEM, PreflightContext
 
-__all__ = ["check_renewed"]
+__all__ = ["COMPONENTS", "UsedKubeconfig", "changed_at", "check_renewed", "used_kubeconfigs"]
 
-_COMPONENTS = ("kube-controller-manager", "kube-scheduler")
+COMPONENTS = ("kube-controller-manager", "kube-scheduler")
 """Both read the certificate in their kubeconfig once, at their start. kube-apiserver and etcd read theirs again."""
+
+
+@dataclass(frozen=True)
+class UsedKubeconfig:
+    """A kubeconfig on a controller that a container there has read at its start."""
+
+    pod: str
+    component: str
+    path: str
+    started: datetime
+
+
+def used_kubeconfigs(pods: Iterable[KubeObject]) -> Iterator[UsedKubeconfig]:
+    """Those of the components among a controller's pods; pods that end don't count, nor do standby pods."""
+    for found in pods:
+        pod = Pod.parse(found)
+        if pod.namespace != SYSTEM or pod.finished or pod.deleting or pod.is_checkpoint:
+            continue
+        for container in pod.containers:
+            path = _kubeconfig(found, container.name) if container.name in COMPONENTS else ""
+            if path and container.running_since:
+                yield UsedKubeconfig(pod.name, container.name, path, container.running_since)
+
+
+def changed_at(hosts: Hosts, host: Host, path: str) -> datetime:
+    """When a file of a controller was changed, by that controller's clock. Raises HostError."""
+    # Short options: BusyBox has no others.
+    text = hosts.run(host, ["stat", "-L", "-c", "%Y", "--", path]).stdout.strip()
+    try:
+        return datetime.fromtimestamp(int(text), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise HostError(f"{host.name}: stat printed {text!r} for {path}") from error
 
 
 def check_renewed(context: PreflightContext) -> Iterator[Finding]:
     """Whoever renews a certificate has to restart what uses it; otherwise it fails on the day that the old one ends."""
     for host in context.cluster.controllers:
-        for found in context.pods_on(host.name):
-            pod = Pod.parse(found)
-            if pod.namespace != SYSTEM or pod.finished or pod.deleting or pod.is_checkpoint:
-                continue
-            for container in pod.containers:
-                path = _kubeconfig(found, container.name) if container.name in _COMPONENTS else ""
-                if path and container.running_since:
-                    yield from _compared(context, host, pod, container.name, path, container.running_since)
+        for used in used_kubeconfigs(context.pods_on(host.name)):
+            yield from _compared(context, host, used)
 
 
-def _compared(
-    context: PreflightContext, host: Host, pod: Pod, component: str, path: str, started: datetime
-) -> Iterator[Finding]:
+def _compared(context: PreflightContext, host: Host, used: UsedKubeconfig) -> Iterator[Finding]:
     try:
-        changed = _changed(context, host, path)
+        changed = changed_at(context.hosts, host, used.path)
     except HostError as error:  # the other controllers are asked all the same
-        title = f"{host.name}: whether {pod.name} uses the certificate in {path} is unknown"
+        title = f"{host.name}: whether {used.pod} uses the certificate in {used.path} is unknown"
         yield Finding("certificates.unknown", "unknown", title, error.message, error.remedy)
         return
     # Both times are this controller's.
-    if changed > started:
+    if changed > used.started:
         yield Finding(
             "certificates.not-in-use",
             "warning",
-            f"{host.name}: {pod.name} has not read {path} since it changed",
-            f"It changed {_shown(changed)}, and the container has run since {_shown(started)}. If that was a renewal, "
-            "the component still uses the old certificate, and loses the API when that one ends.",
+            f"{host.name}: {used.pod} has not read {used.path} since it changed",
+            f"It changed {_shown(changed)}, and the container has run since {_shown(used.started)}. If that was a "
+            "renewal, the component still uses the old certificate, and loses the API when that one ends.",
             # Not the pod: without its only scheduler, a cluster has nobody who places the next one.
-            f"Restart its container, on {host.name}: crictl stop $(crictl ps --quiet --name '^{component}$')",
+            f"Restart its container, on {host.name}: crictl stop $(crictl ps --quiet --name '^{used.component}$')",
         )
-
-
-def _changed(context: PreflightContext, host: Host, path: str) -> datetime:
-    # Short options: BusyBox has no others.
-    text = context.hosts.run(host, ["stat", "-L", "-c", "%Y", "--", path]).stdout.strip()
-    try:
-        return datetime.fromtimestamp(int(text), UTC)
-    except (ValueError, OverflowError, OSError) as error:
-        raise HostError(f"{host.name}: stat printed {text!r} for {path}") from error
 
 
 def _kubeconfig(pod: KubeObject, component: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TextIO
 
 from rich.table import Table
@@ -10,10 +11,12 @@ from rich.text import Text
 
 from upgrader.app.certificates import ShownCertificates
 from upgrader.model.certificate_file import CertificateFile, Keeper
+from upgrader.model.cluster import Host
+from upgrader.model.renewable import RenewableCertificate
 from upgrader.preflight.certificates import WARNING
 from upgrader.ui.terminal import console, show
 
-__all__ = ["print_certificates"]
+__all__ = ["print_certificates", "print_renewable"]
 
 _KEEPERS: dict[Keeper, str] = {
     "kubeadm": "kubeadm certs renew",
@@ -42,9 +45,25 @@ def print_certificates(shown: ShownCertificates, stream: TextIO | None = None) -
     show(console(stream), table)
 
 
+def print_renewable(
+    wanted: Mapping[Host, Sequence[RenewableCertificate]], now: datetime, stream: TextIO | None = None
+) -> None:
+    """Print a line for each certificate that is to be renewed, by kubeadm's name."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("CONTROLLER", "CERTIFICATE", "ENDS", "LEFT"):
+        table.add_column(title, no_wrap=True)
+    for host, items in wanted.items():
+        for item in sorted(items, key=lambda each: (each.not_after, each.name)):
+            ends = f"{item.not_after:%Y-%m-%d %H:%M}"
+            table.add_row(Text(host.name), Text(item.name), Text(ends), Text(_shown(item.not_after - now)))
+    show(console(stream), table)
+
+
 def _left(left: timedelta, item: CertificateFile, shown: ShownCertificates) -> str:
-    if item.not_before > shown.now:
-        return "not yet valid"
+    return "not yet valid" if item.not_before > shown.now else _shown(left)
+
+
+def _shown(left: timedelta) -> str:
     if left <= timedelta(0):
         return "expired"
     return f"{left.days} d" if left.days else f"{left.seconds // 3600} h {left.seconds % 3600 // 60:02} min"

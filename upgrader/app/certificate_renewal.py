@@ -1,0 +1,214 @@
+"""`upgrader certs renew`: what `kubeadm certs renew` does, on every controller, through the pipeline."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from upgrader.app.certificates import read_all
+from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.finalize import refuse_unended
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
+from upgrader.app.wiring import Session, open_session
+from upgrader.errors import ApiError, HostError, Inhibited
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
+from upgrader.model.cluster import Host
+from upgrader.model.finding import Finding
+from upgrader.model.health_before import HealthBefore
+from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP, KubeadmConfig
+from upgrader.model.release import last_good
+from upgrader.model.renewable import ControllerCertificates, RenewableCertificate
+from upgrader.model.run_kind import RunKind
+from upgrader.pipeline import Pipeline
+from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+from upgrader.renewal.kubeadm_on_host import KubeadmOnHost
+from upgrader.renewal.pipeline import Serving, components_to_restart, renewal_pipeline, serving
+from upgrader.wait_and_retry import wait_until
+
+__all__ = ["ProposedRenewal", "propose_renewal"]
+
+_SYSTEM = "kube-system"
+_FAMILIES = ("access", "hosts", "nodes", "clocks", "control-plane", "critical-pods")
+_CHECKS = tuple((name, check) for name, check in CHECKS if name in _FAMILIES)
+_BACK_SECONDS = 180.0
+"""For kube-apiserver to be started again, once its files are whole: its kubelet waits longer after each failure."""
+
+
+@dataclass(frozen=True)
+class ProposedRenewal:
+    """What would be renewed, and in which steps; the cluster is locked, unless it was only to be looked at."""
+
+    now: datetime
+    wanted: Mapping[Host, tuple[RenewableCertificate, ...]]
+    pipeline: Pipeline
+    findings: tuple[Finding, ...]
+    session: Session
+    front_end: FrontEnd
+    health_before: HealthBefore
+    held: HeldLock | None
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to renew, or to restart after an earlier renewal."""
+        return bool(self.pipeline.steps)
+
+    @property
+    def of_administrators(self) -> bool:
+        """Whether a kubeconfig is renewed of which operators have copies."""
+        return any("admin.conf" in item.name for items in self.wanted.values() for item in items)
+
+    def check_allowed(self) -> None:
+        """Raises Inhibited where a check forbids it."""
+        if inhibits(self.findings):
+            raise Inhibited(
+                "a check blocks the renewal; nothing was renewed",
+                remedy="Fix the checks marked error or unknown, then run it again.",
+            )
+
+    def execute(self) -> FinishedRun:
+        """Execute it."""
+        self.check_allowed()
+        return execute_run(
+            self.session,
+            self.front_end,
+            self.pipeline,
+            kind=RunKind.RENEW_CERTIFICATES,
+            on_failure="rollback-run",
+            health_before=self.health_before,
+            findings=self.findings,
+            compare=True,
+            held=self.held,
+        )
+
+
+@contextmanager
+def propose_renewal(
+    folder: Path, front_end: FrontEnd, within: timedelta | None, *, take_over: bool, dry_run: bool
+) -> Iterator[ProposedRenewal]:
+    """Look what ends `within` that time (None: everything), and lock the cluster, unless it is a `dry_run`.
+
+    Changes nothing, but for what an interrupted renewal had left unusable. Raises Inhibited where kubeadm can't renew
+    what is wanted, and ApiError where no API answers, with what to do about certificates that have expired.
+    """
+    with open_session(folder) as session, nullcontext() if dry_run else locked_folder(folder):
+        kubeadm = _kubeadm(session, front_end, mend=not dry_run)
+        lock = nullcontext(None) if dry_run else cluster_lock(session, front_end, take_over=take_over)
+        with lock as held:
+            refuse_unended(session)
+            served = _served(session)
+            now = session.tools.clock.now()
+            found = [_look(kubeadm, host) for host in session.cluster.controllers]
+            wanted = {item.host: tuple(item.ending(now, within)) for item in found}
+            _refuse_external(found, wanted)
+            findings = run_checks(session.preflight_context(session.observe()), _CHECKS)
+            health_before = session.read_health_before()
+            pipeline = _pipeline(session, kubeadm, wanted, served, health_before)
+            yield ProposedRenewal(now, wanted, pipeline, findings, session, front_end, health_before, held)
+
+
+def _pipeline(
+    session: Session,
+    kubeadm: KubeadmOnHost,
+    wanted: Mapping[Host, tuple[RenewableCertificate, ...]],
+    served: Serving,
+    health_before: HealthBefore,
+) -> Pipeline:
+    tools = session.tools
+    names = {host: tuple(item.name for item in items) for host, items in wanted.items()}
+    return renewal_pipeline(
+        kubeadm,
+        names,
+        components_to_restart(tools.kube, tools.hosts, session.cluster.controllers, names),
+        served,
+        renewal=secrets.token_hex(8),
+        tools=tools,
+        gates=session.builder.since(health_before).gates,
+        manifest=lambda release: tools.helm.manifest(release, _SYSTEM),
+    )
+
+
+def _kubeadm(session: Session, front_end: FrontEnd, *, mend: bool) -> KubeadmOnHost:
+    """kubeadm, with its folder of certificates. After an interruption that may have taken the API down, mend first."""
+    tools, mended = session.tools, False
+    if mend:
+        for host in session.cluster.controllers:
+            for name in KubeadmOnHost(tools.hosts).mend(host):
+                front_end.notify(f"{host.name}: {name} was left unusable by an interrupted renewal, and is put back")
+                mended = True
+    if mended:
+        wait_until(tools.clock, lambda: "" if tools.kube.raw("/readyz") else "no answer", seconds=_BACK_SECONDS)
+    try:
+        config = tools.kube.get(CONFIG_MAPS, KUBEADM_CONFIG_MAP, _SYSTEM)
+    except ApiError as error:
+        raise _explained(session, error) from error
+    if config is None:
+        return KubeadmOnHost(tools.hosts)
+    try:
+        return KubeadmOnHost(tools.hosts, KubeadmConfig.of(config).certificates_folder)
+    except ValueError as error:
+        raise Inhibited(
+            f"ConfigMap {_SYSTEM}/{KUBEADM_CONFIG_MAP} can't be read, which says where certificates are: {error}",
+            remedy=f"Read it: kubectl -n {_SYSTEM} get configmap {KUBEADM_CONFIG_MAP} -o yaml",
+        ) from error
+
+
+def _explained(session: Session, error: ApiError) -> ApiError:
+    """An API that accepts nobody, or that nobody accepts, may be one whose certificates have expired."""
+    now = session.tools.clock.now()
+    shown = read_all(session.tools.hosts, session.cluster.controllers, now)
+    expired = [f"{item.host}: {item.path}" for item in shown.files if item.not_after <= now]
+    if expired:
+        error.message = "\n".join((error.message, "these certificates have expired:", *expired))
+        error.remedy = (
+            "A run needs the API, and so these are renewed by hand. On each controller: kubeadm certs renew all; "
+            "kube-apiserver and etcd read their files within a minute. Then give your own kubeconfig the user of "
+            "/etc/kubernetes/admin.conf there, and run `upgrader certs renew` for the rest."
+        )
+    return error
+
+
+def _served(session: Session) -> Serving:
+    if last_good(session.tools.helm.history("kubernetes", _SYSTEM)) is None:
+        raise Inhibited(
+            "the release kubernetes is not installed: this control plane was not adopted; nothing was renewed",
+            remedy="Adopt it first (`upgrader adopt`), or use `kubeadm certs renew` as on any kubeadm cluster.",
+        )
+    found = serving(session.tools.kube)
+    if found is None:
+        raise Inhibited(
+            "kube-apiserver doesn't serve a certificate from a file of the controllers; nothing was renewed",
+            remedy="kubeadm renews files. Where the chart reads them from a Secret (`pki.source`), renew them there, "
+            "and run `upgrader run`.",
+        )
+    return found
+
+
+def _look(kubeadm: KubeadmOnHost, host: Host) -> ControllerCertificates:
+    try:
+        return kubeadm.look(host)
+    except HostError as error:
+        error.message += "\nnothing was renewed"
+        raise
+
+
+def _refuse_external(
+    found: list[ControllerCertificates], wanted: Mapping[Host, tuple[RenewableCertificate, ...]]
+) -> None:
+    lines = []
+    for each in found:
+        external = [item for item in wanted[each.host] if item.external]
+        if external:
+            authorities = ", ".join(sorted({item.authority for item in external}))
+            names = ", ".join(item.name for item in external)
+            lines.append(f"{each.host.name}: the key of {authorities} is not there (an external CA), for {names}")
+    if lines:
+        raise Inhibited(
+            "\n".join(("kubeadm can't renew these certificates; nothing was renewed:", *lines)),
+            remedy="Have that CA issue them, put them in place, and run `upgrader certs renew` with --within a time "
+            "before which they don't end: it restarts what has to read them.",
+        )

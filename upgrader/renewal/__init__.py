@@ -1,0 +1,1 @@
+"""`kubeadm certs renew` as a run: on each controller in turn, with a way back, and what must read them again does."""

@@ -1,0 +1,66 @@
+"""What a controller is asked, and told, about the certificates that its kubeadm renews."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from upgrader.recover.onhost.questions import Failed
+from upgrader.renewal.onhost.kept_files import locked, mend, put_back
+from upgrader.renewal.onhost.served import served
+from upgrader.renewal.onhost.staged import check_inside, kubeadm, renew, run_in_namespace
+
+__all__ = ["main"]
+
+KUBERNETES = "/etc/kubernetes"
+FOLDER = "/var/lib/upgrader/certificates"
+
+
+def look(certificates: str) -> dict[str, Any]:
+    """What kubeadm knows here, as it prints it. Changes nothing."""
+    check_inside(KUBERNETES, certificates)
+    printed = kubeadm("certs", "check-expiration", "--cert-dir", certificates, "-o", "json")
+    return {"kubeadm": printed[max(0, printed.find("{")) :]}
+
+
+def mended() -> dict[str, Any]:
+    """Put back what an interrupted renewal had left unusable."""
+    if not os.path.isdir(FOLDER):
+        return {"changed": []}
+    with locked(FOLDER):
+        return {"changed": mend(FOLDER)}
+
+
+def renewed(renewal: str, certificates: str, *names: str) -> dict[str, Any]:
+    """Renew these."""
+    with locked(FOLDER):
+        mend(FOLDER)
+        return {"changed": renew(FOLDER, renewal, KUBERNETES, certificates, names, run_in_namespace(KUBERNETES))}
+
+
+def restored(renewal: str) -> dict[str, Any]:
+    """Put back what that renewal has changed."""
+    with locked(FOLDER):
+        return {"changed": put_back(FOLDER, renewal)}
+
+
+_COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
+    "look": look,
+    "mend": mended,
+    "renew": renewed,
+    "put-back": restored,
+    "served": served,
+}
+
+
+def main(command: str, *arguments: str) -> None:
+    """Print the answer as JSON; `failed` is why there is none."""
+    os.umask(0o077)
+    try:
+        answer = _COMMANDS[command](*arguments)
+    except (Failed, OSError, ValueError) as error:
+        answer = {"failed": str(error)}
+    sys.stdout.write(json.dumps(answer) + "\n")

@@ -1,0 +1,199 @@
+"""The files of a controller's certificates, kept before they are renewed, and put back from there byte for byte.
+
+::
+
+    FOLDER/point.json        which files, whose, and the name of their content; replaced by one rename
+    FOLDER/content/SHA256    what was in them: keys too, so that only root may enter the folder
+
+The states of a point, each on the disk before what follows from it:
+
+- `renewing`: any of the files may be a new one. A power cut may have come between a key and its certificate.
+- `done`: all are new. `restored`: all are as they were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from upgrader.recover.onhost.questions import Failed
+from upgrader.renewal.onhost.places import fault
+
+__all__ = ["DONE", "RENEWING", "RESTORED", "install", "keep", "locked", "make_private", "mark", "mend", "put_back"]
+
+RENEWING, DONE, RESTORED = "renewing", "done", "restored"
+_FORMAT = 1
+_BESIDE = ".upgrader-new"
+_WAIT_SECONDS = 60.0
+
+
+@contextlib.contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Let nobody else work on this controller's certificates: what was sent here may outlive its SSH connection.
+
+    Raises Failed where another one works on them for a minute.
+    """
+    make_private(folder)
+    until = time.monotonic() + _WAIT_SECONDS
+    with open(os.path.join(folder, "lock"), "ab") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise Failed("another renewal works on this controller's certificates") from None
+            time.sleep(0.2)
+        yield
+
+
+def make_private(folder: str) -> None:
+    """Make a folder that only root may enter. Raises Failed where it is anybody else's."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise Failed(f"{folder} must be a folder that only root can read: look at what is in it, then remove it")
+
+
+def keep(folder: str, renewal: str, names: dict[str, list[str]]) -> None:
+    """Keep these names' files, as they are now, for one renewal; the point is `renewing` when this returns."""
+    content = os.path.join(folder, "content")
+    make_private(content)
+    files = []
+    for path in (path for paths in names.values() for path in paths):
+        real = os.path.realpath(path)
+        with open(real, "rb") as file:
+            data, found = file.read(), os.fstat(file.fileno())
+        digest = hashlib.sha256(data).hexdigest()
+        _write(os.path.join(content, digest), data)
+        owner = {"mode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
+        files.append({"path": path, "real": real, "sha256": digest, "mtime_ns": found.st_mtime_ns, **owner})
+    _sync(content)
+    point = {"format_version": _FORMAT, "renewal": renewal, "state": RENEWING, "names": names, "files": files}
+    _store(folder, point)
+    for name in os.listdir(content):
+        if name not in {each["sha256"] for each in files}:
+            os.unlink(os.path.join(content, name))
+
+
+def mark(folder: str, state: str) -> None:
+    """Set the point's state."""
+    point = _read(folder)
+    if point is not None:
+        _store(folder, {**point, "state": state})
+
+
+def mend(folder: str) -> list[str]:
+    """After an interruption: put back what can't be used, such as a key without its certificate; returns the names.
+
+    The others stay as they are, old or new.
+    """
+    point = _read(folder)
+    if point is None or point["state"] != RENEWING:
+        return []
+    broken = [name for name, paths in point["names"].items() if fault(paths)]
+    for name in broken:
+        _restore(folder, [each for each in point["files"] if each["path"] in point["names"][name]])
+    return broken
+
+
+def put_back(folder: str, renewal: str) -> list[str]:
+    """Put back every file that this renewal has changed; returns their paths. Raises Failed where one is damaged.
+
+    Nothing where it changed none: what is kept is an earlier one's then, and may have expired.
+    """
+    point = _read(folder)
+    if point is None or point["renewal"] != renewal:
+        return []
+    changed = [each for each in point["files"] if _digest(each["real"]) != each["sha256"]]
+    _store(folder, {**point, "state": RENEWING})
+    for paths in point["names"].values():  # a key and its certificate together
+        _restore(folder, [each for each in changed if each["path"] in paths])
+    mark(folder, RESTORED)
+    return [each["path"] for each in changed]
+
+
+def install(files: list[tuple[str, bytes, Any]]) -> None:
+    """Put these in place, (path, content, owner as in a point): all are on the disk before the first rename."""
+    for path, data, owner in files:
+        beside = _beside(path)
+        _write(beside, data, owner)
+    for path, _, _ in files:
+        os.rename(_beside(path), path)
+    for parent in {os.path.dirname(path) for path, _, _ in files}:
+        _sync(parent)
+
+
+def _restore(folder: str, files: list[Any]) -> None:
+    ready = []
+    for each in files:
+        with open(os.path.join(folder, "content", each["sha256"]), "rb") as file:
+            data = file.read()
+        if hashlib.sha256(data).hexdigest() != each["sha256"]:
+            raise Failed("what was kept of {} is damaged: restore it from a backup".format(each["path"]))
+        ready.append((each["real"], data, each))
+    install(ready)
+
+
+def _read(folder: str) -> Any:
+    path = os.path.join(folder, "point.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            point = json.load(file)
+        known = point["format_version"] == _FORMAT
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise Failed(f"{path} can't be read: {error}; look at it, then remove {folder}") from error
+    if not known:
+        raise Failed(f"{path} was written by another version of upgrader: format {point['format_version']}")
+    return point
+
+
+def _store(folder: str, point: dict[str, Any]) -> None:
+    path = os.path.join(folder, "point.json")
+    _write(_beside(path), (json.dumps(point, indent=1) + "\n").encode())
+    os.rename(_beside(path), path)
+    _sync(folder)
+
+
+def _write(path: str, data: bytes, owner: Any = None) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(number, "wb") as file:
+        file.write(data)
+        file.flush()
+        if owner is not None:
+            os.fchown(number, owner["uid"], owner["gid"])
+            os.fchmod(number, owner["mode"])
+            if "mtime_ns" in owner:
+                os.utime(number, ns=(owner["mtime_ns"], owner["mtime_ns"]))
+        os.fsync(number)
+
+
+def _digest(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def _sync(folder: str) -> None:
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _beside(path: str) -> str:
+    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{_BESIDE}")
