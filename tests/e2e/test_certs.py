@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from datetime import datetime
 from typing import Any
 
-from testkit.lab_cluster import OLD, LabCluster, until
+from testkit.api_load import ApiLoad
+from testkit.lab_cluster import OLD, LabCluster
+from upgrader.ports import Kind
 
 
 def test_as_kubeadm_sees_them_and_without_an_api(cluster: LabCluster) -> None:
@@ -32,17 +35,48 @@ def test_as_kubeadm_sees_them_and_without_an_api(cluster: LabCluster) -> None:
     assert {item["path"].rpartition("/")[2] for item in shown if item["authority"]} == {"ca.crt", "front-proxy-ca.crt"}
 
 
-def test_renewal_that_nobody_has_read(cluster: LabCluster) -> None:
-    """A check says so once kubeadm has renewed the scheduler's certificate, and is silent again once it is restarted
-    as the remedy has it; nothing of the cluster is down afterwards."""
+def test_renewal_under_load(cluster: LabCluster) -> None:
+    """A check says what kubeadm's own renewal leaves undone. `certs renew` renews all that kubeadm knows, has what is
+    served and used be the new ones, and fails no request; then nothing is left to renew."""
     cluster.wait_until_settled(OLD)
     assert "certificates.not-in-use" not in _findings(cluster)
     cluster.on_controller("kubeadm", "certs", "renew", "scheduler.conf")
     found = _findings(cluster)["certificates.not-in-use"]
-    assert "kube-scheduler" in found["title"] and "crictl ps --quiet --name '^kube-scheduler$'" in found["remedy"]
-    cluster.on_controller("sh", "-c", "kill $(pidof kube-scheduler)")  # what `crictl stop` does; the lab has none
-    until("a new container", lambda: "certificates.not-in-use" not in _findings(cluster), timeout_seconds=60)
+    assert "kube-scheduler" in found["title"] and "upgrader certs renew" in found["remedy"]
+    before, manifests, served = _ends(cluster), cluster.manifests(), _served(cluster)
+
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        ended = cluster.upgrader("certs", "renew", "--yes")
+        seen = load.stop()
+    assert ended.exit_code == 0, ended
+    assert "is another file, and was not renewed" in ended.stderr
+    assert (seen.failed, seen.lost_writes) == (0, 0), seen
+    assert cluster.report()["availability"]["failed"] == 0
+
+    after = _ends(cluster)
+    assert after.keys() == before.keys() and len(after) > 9
+    assert all(after[path] > before[path] for path in after), (before, after)
+    now = _served(cluster)
+    assert now.keys() == served.keys() and all(now[place] not in served.values() for place in now)
+    assert "certificates.not-in-use" not in _findings(cluster)
+    assert cluster.manifests() == manifests, "Helm's releases are as they were"
+    cluster.on_controller("sh", "-c", "! test -e /var/lib/upgrader/certificates/stage")  # it had the CAs' keys
+    again = cluster.upgrader("certs", "renew", "--within", "30d", "--yes")
+    assert again.exit_code == 0 and "Nothing to renew" in again.stderr, again
     cluster.wait_until_settled(OLD)
+
+
+def _ends(cluster: LabCluster) -> dict[str, datetime]:
+    """When each certificate ends that kubeadm renews."""
+    shown = json.loads(cluster.upgrader("certs", "show", "-o", "json").stdout)["certificates"]
+    return {item["path"]: _time(item["not_after"]) for item in shown if item["renewed_by"] == "kubeadm"}
+
+
+def _served(cluster: LabCluster) -> dict[int, str]:
+    """What kube-apiserver and etcd serve, to clients and to peers, by port."""
+    addresses = cluster.kube.list(Kind("v1", "nodes", namespaced=False))[0]["status"]["addresses"]
+    (address,) = (str(item["address"]) for item in addresses if item["type"] == "InternalIP")
+    return {port: ssl.get_server_certificate((address, port), timeout=10) for port in (6443, 2379, 2380)}
 
 
 def _findings(cluster: LabCluster) -> dict[str, Any]:

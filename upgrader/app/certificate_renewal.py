@@ -145,7 +145,7 @@ def _kubeadm(session: Session, front_end: FrontEnd, *, mend: bool) -> KubeadmOnH
     try:
         config = tools.kube.get(CONFIG_MAPS, KUBEADM_CONFIG_MAP, _SYSTEM)
     except ApiError as error:
-        raise _explained(session, error) from error
+        raise _explained(session, error) from None
     if config is None:
         return KubeadmOnHost(tools.hosts)
     try:
@@ -162,14 +162,16 @@ def _explained(session: Session, error: ApiError) -> ApiError:
     now = session.tools.clock.now()
     shown = read_all(session.tools.hosts, session.cluster.controllers, now)
     expired = [f"{item.host}: {item.path}" for item in shown.files if item.not_after <= now]
-    if expired:
-        error.message = "\n".join((error.message, "these certificates have expired:", *expired))
-        error.remedy = (
-            "A run needs the API, and so these are renewed by hand. On each controller: kubeadm certs renew all; "
-            "kube-apiserver and etcd read their files within a minute. Then give your own kubeconfig the user of "
-            "/etc/kubernetes/admin.conf there, and run `upgrader certs renew` for the rest."
-        )
-    return error
+    if not expired:
+        return error
+    explained = type(error)(
+        "\n".join((error.message, "these certificates have expired:", *expired)),
+        remedy="A run needs the API, and so these are renewed by hand. On each controller: kubeadm certs renew all; "
+        "kube-apiserver and etcd read their files within a minute. Then give your own kubeconfig the user of "
+        "/etc/kubernetes/admin.conf there, and run `upgrader certs renew` for the rest.",
+    )
+    explained.status = error.status
+    return explained
 
 
 def _served(session: Session) -> Serving:
@@ -192,8 +194,7 @@ def _look(kubeadm: KubeadmOnHost, host: Host) -> ControllerCertificates:
     try:
         return kubeadm.look(host)
     except HostError as error:
-        error.message += "\nnothing was renewed"
-        raise
+        raise type(error)(f"{error.message}; nothing was renewed", remedy=error.remedy) from error
 
 
 def _refuse_external(

@@ -16,7 +16,9 @@ __all__ = ["WARNING", "check_certificates"]
 
 WARNING = timedelta(days=30)
 
-_REMEDY = "`kubeadm certs renew all` on that controller, then restart what uses them (`upgrader certs show`)."
+_REMEDY = (
+    "What kubeadm keeps: `upgrader certs renew`, while the API answers. `upgrader certs show` says who renews what."
+)
 
 
 def check_certificates(context: PreflightContext) -> Iterator[Finding]:

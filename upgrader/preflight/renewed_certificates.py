@@ -76,7 +76,8 @@ def _compared(context: PreflightContext, host: Host, used: UsedKubeconfig) -> It
             f"It changed {_shown(changed)}, and the container has run since {_shown(used.started)}. If that was a "
             "renewal, the component still uses the old certificate, and loses the API when that one ends.",
             # Not the pod: without its only scheduler, a cluster has nobody who places the next one.
-            f"Restart its container, on {host.name}: crictl stop $(crictl ps --quiet --name '^{used.component}$')",
+            "Have it rolled out: upgrader certs renew --within 1s; or restart its container, on "
+            f"{host.name}: crictl stop $(crictl ps --quiet --name '^{used.component}$')",
         )
 
 

@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.unit.preflight.pki import CertificateAuthority
 from upgrader.recover.onhost.questions import Failed
-from upgrader.renewal.onhost import kept_files
 from upgrader.renewal.onhost.kept_files import keep, locked, mend, put_back
 from upgrader.renewal.onhost.places import fault, files_of
 from upgrader.renewal.onhost.staged import renew
@@ -155,7 +154,7 @@ def test_power_cut_at_every_rename(controller: Controller, renames: int, monkeyp
         rename(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(kept_files.os, "rename", cut)
+        patch.setattr("os.rename", cut)
         with pytest.raises(KeyboardInterrupt):
             controller.renew()
     with locked(controller.kept):
@@ -175,7 +174,11 @@ def test_torn_file_is_put_back(controller: Controller, name: str) -> None:
     """As a disk that lost its last writes has it: empty, or half."""
     file = controller.pki / name
     before = controller.content()
-    keep(controller.kept, "one", {each: files_of(each, str(controller.kubernetes), str(controller.pki)) for each in NAMES})
+    keep(
+        controller.kept,
+        "one",
+        {each: files_of(each, str(controller.kubernetes), str(controller.pki)) for each in NAMES},
+    )
     file.write_bytes(file.read_bytes()[:40])
     assert mend(controller.kept) == ["scheduler.conf" if "scheduler" in name else "apiserver"]
     assert controller.content() == before
