@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.unit.app.test_upgrade import FakeSession
-from tests.unit.engine.killing import FROM, World
+from tests.unit.engine.killing import FROM, Fate, Killed, World
 from tests.unit.gates.builders import add_node, add_pod, running
 from tests.unit.preflight.pki import CertificateAuthority, printed
 from tests.unit.renewal.controllers import Certificate, Controllers, RollingKube, add_control_plane
@@ -30,7 +31,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import AvailabilitySettings, Settings
 from upgrader.model.version import KubernetesVersion
-from upgrader.ports import CommandResult, Tools
+from upgrader.ports import CommandResult, KubeObject, Tools
 from upgrader.preflight.context import DEPLOYMENTS
 from upgrader.renewal.steps import RESTARTED_AT
 
@@ -264,6 +265,40 @@ def test_own_certificate_has_expired(place: Place, monkeypatch: pytest.MonkeyPat
     with pytest.raises(ApiError, match="expired") as caught:
         place.renew()
     assert caught.value.status == 401
+
+
+def test_killed_at_every_moment_and_run_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one ends as the first would have: all is renewed, and whatever was not restarted is."""
+    patch = place.kube.patch
+    for at in range(20):
+        place.world.clock.sleep(10)
+        for found in place.hosts.certificates.values():
+            for certificate in found.values():
+                certificate.ends, certificate.serial = place.world.clock.now() + SOON, 0
+        fate = Fate(at)
+        place.hosts.instant = fate.instant
+
+        def mortal(*arguments: Any, fate: Fate = fate, **named: Any) -> KubeObject:
+            fate.instant("before a patch")
+            found = patch(*arguments, **named)
+            fate.instant("after a patch")
+            return found
+
+        monkeypatch.setattr(place.kube, "patch", mortal)
+        try:
+            place.renew(timedelta(days=60))
+        except Killed:
+            place.hosts.instant = lambda _: None
+            monkeypatch.setattr(place.kube, "patch", patch)
+            place.world.clock.sleep(10)
+            again = place.renew(timedelta(days=60))
+            assert again is None or again.error is None
+        finished = place.renew(timedelta(days=60))
+        assert finished is None, fate.where
+        assert set(place.serials().values()) == {1}, fate.where
+        if not fate.where:
+            break
+    assert not fate.where and fate.passed >= 6  # both controllers, and the scheduler's restart
 
 
 def test_torn_files_are_mended_first(place: Place) -> None:

@@ -20,7 +20,7 @@ TESTS = Path(__file__).parents[2]
 
 PROVEN: dict[str, tuple[str, ...]] = {
     "e2e/test_adopt.py::test_undo_and_adopt_once_more": ("control-plane.static",),
-    "e2e/test_certs.py::test_renewal_that_nobody_has_read": ("certificates.not-in-use",),
+    "e2e/test_certs.py::test_renewal_under_load": ("certificates.not-in-use",),
     "e2e/test_trial.py::test_programs_that_refuse_are_quoted": ("binaries.refused",),
     "soak/test_checks_of_older_versions.py::test_api_without_service_cidrs": ("networks.service-room-unknown",),
     "soak/test_checks_of_older_versions.py::test_member_that_is_cut_off": ("etcd-members.behind",),

@@ -53,6 +53,8 @@ class Controllers(FakeHosts):
     """Controllers whose kube-apiserver never reads its files again."""
     told: list[tuple[str, ...]] = field(default_factory=list)
     """Controller, command and arguments, in their order."""
+    instant: Callable[[str], None] = lambda _: None
+    """Called before and after each change."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -60,6 +62,8 @@ class Controllers(FakeHosts):
 
     def _python(self, host: Host, command: Sequence[str], _sent: bytes) -> CommandResult:
         what, *arguments = command[3:]
+        if what in ("renew", "put-back"):
+            self.instant(f"before {what} {host.name}")
         if what != "served":
             self.told.append((host.name, what, *arguments))
         answer: dict[str, Any] = {}
@@ -77,6 +81,7 @@ class Controllers(FakeHosts):
             renewal, _, *names = arguments
             self.kept[host.name] = (renewal, {name: mine[name].serial for name in names})
             answer = {"changed": [self._renew(host.name, name) for name in names]}
+            self.instant(f"after renew {host.name}")
         elif what == "put-back":
             renewal, serials = self.kept.get(host.name, ("", {}))
             if renewal == arguments[0]:
