@@ -23,7 +23,7 @@ from upgrader.backup.take import BackupTaker
 from upgrader.bundle.reading import Bundle, open_bundle
 from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
-from upgrader.config.kubeconfig_context import check_context
+from upgrader.config.kubeconfig_context import find_context
 from upgrader.config.load import Overrides, load_settings
 from upgrader.config.refused_chart import with_files
 from upgrader.engine.history.journal_in_secrets import ClusterReplicas
@@ -275,9 +275,7 @@ def system_clock() -> Clock:
 def open_kube(folder: Path, timeout_seconds: float) -> Iterator[Kube]:
     """Only the API of a cluster folder's cluster; each call has this timeout."""
     settings = load_settings(folder, os.environ)
-    kube = KubeAdapter(
-        settings.kubeconfig, check_context(settings.kubeconfig, settings.context), timeout_seconds=timeout_seconds
-    )
+    kube = KubeAdapter(*find_context(settings, os.environ), timeout_seconds=timeout_seconds)
     try:
         yield kube
     finally:
@@ -291,7 +289,8 @@ def open_session(folder: Path, target: KubernetesVersion | None = None) -> Itera
     Raises UsageError for whatever is wrong with the folder, before any connection.
     """
     settings = load_settings(folder, os.environ, Overrides(target=target))
-    context = check_context(settings.kubeconfig, settings.context)
+    kubeconfig, context = find_context(settings, os.environ)
+    settings = replace(settings, kubeconfig=kubeconfig)
     with ExitStack() as stack:
         # Ansible reads its inventory in a separate process, while the other tools are made ready here.
         cluster = stack.enter_context(ThreadPoolExecutor(1)).submit(load_cluster, settings, context)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -28,7 +30,7 @@ _COMMANDS = {
     "adopt": ("upgrader.cli.adopt", "Move a kubeadm control plane into Helm charts, or back."),
     "backup": ("upgrader.cli.backup", "Take an encrypted backup of the cluster's data, or verify one."),
     "restore": ("upgrader.cli.restore", "Replace the cluster's data by that of a backup."),
-    "certs": ("upgrader.cli.certs", "Show when the certificates of the controllers end."),
+    "certs": ("upgrader.cli.certs", "Show the controllers' certificates, and renew them."),
     "status": ("upgrader.cli.status", "Show what the newest run is doing, or how it ended."),
     "history": ("upgrader.cli.history", "List the runs of this cluster."),
     "recover": ("upgrader.cli.recover", "Restore an unreachable API server from the checkpoints on the controllers."),
@@ -73,10 +75,39 @@ class _LazyGroup(click.Group):
     default=Path(),
     help="The cluster's folder (default: the current one).",
 )
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The cluster's kubeconfig, whatever upgrader.yaml says. [env: UPGRADER_KUBECONFIG]",
+)
+@click.option(
+    "--context",
+    "chosen",
+    metavar="NAME",
+    help="The kubeconfig's context to use, whether it is the current one or not. [env: UPGRADER_CONTEXT]",
+)
 @click.pass_context
-def cli(context: click.Context, folder: Path) -> None:
+def cli(context: click.Context, folder: Path, kubeconfig: Path | None, chosen: str | None) -> None:
     """Upgrade self-hosted Kubernetes control planes without an API outage, and roll back if a step fails."""
     context.obj = folder.absolute()
+    given = {"UPGRADER_KUBECONFIG": kubeconfig and str(kubeconfig.absolute()), "UPGRADER_CONTEXT": chosen}
+    context.with_resource(_environment({name: value for name, value in given.items() if value}))
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """With these variables, which is how every use case, and what it starts, gets to know them."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def main() -> None:

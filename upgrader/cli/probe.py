@@ -18,7 +18,7 @@ import click
 
 from upgrader.availability.prober_control import AvailabilityProbe
 from upgrader.cli.command_line import DURATION
-from upgrader.config.kubeconfig_context import check_context
+from upgrader.config.kubeconfig_context import find_context
 from upgrader.config.load import load_settings
 from upgrader.model.availability import Availability
 from upgrader.ui.availability import live_line, print_availability
@@ -54,9 +54,10 @@ def probe(folder: Path, requests_per_second: float, seconds: float, addresses: t
     Exits with 0 whatever it saw.
     """
     settings = load_settings(folder, os.environ)
+    kubeconfig, context = find_context(settings, os.environ)
     prober = AvailabilityProbe(
-        settings.kubeconfig,
-        context=check_context(settings.kubeconfig, settings.context),
+        kubeconfig,
+        context=context,
         requests_per_second=requests_per_second,
         addresses=(*settings.availability.addresses, *addresses),
     )

@@ -2,15 +2,96 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from upgrader.config.yaml_document import read_mapping, shown
+from upgrader.config.yaml_document import Document, read_mapping, shown
 from upgrader.errors import ConfigError, UsageError
+from upgrader.model.settings import Settings
 from upgrader.redaction.known_secrets import KNOWN, secrets_in
 
-__all__ = ["check_context", "server_addresses"]
+__all__ = ["check_context", "find_context", "server_addresses"]
+
+_KUBECTL = "KUBECONFIG"
+
+
+def find_context(settings: Settings, environ: Mapping[str, str]) -> tuple[Path, str]:
+    """The kubeconfig and its context that the settings mean; raises UsageError or ConfigError.
+
+    Where upgrader.yaml names no kubeconfig, and the folder has none, it is kubectl's (`KUBECONFIG`), and the context
+    must be named: the current one there is whichever cluster somebody worked on last.
+    """
+    path, wanted = settings.kubeconfig, settings.context
+    listed = environ.get(_KUBECTL, "")
+    if listed and not settings.kubeconfig_named and not path.is_file():
+        return _of_kubectl([Path(name).absolute() for name in listed.split(os.pathsep) if name], wanted)
+    if not settings.context_chosen:
+        return path, check_context(path, wanted)
+    document = _read(path)
+    if wanted not in _entries(document, "contexts"):
+        raise UsageError(
+            f"{shown(path)} has no context '{wanted}'",
+            remedy=f"It has: {', '.join(sorted(_entries(document, 'contexts'))) or 'none'}",
+        )
+    return path, wanted
+
+
+def _of_kubectl(files: Sequence[Path], wanted: str) -> tuple[Path, str]:
+    """The file that has the context, and its cluster and user: of several entries of a name, kubectl takes the first."""
+    if not wanted:
+        raise UsageError(
+            f"there is no kubeconfig in this folder, and {_KUBECTL} may point at any cluster",
+            remedy="Say which context is this cluster's: `cluster.context` in upgrader.yaml, or --context.",
+        )
+    documents = {file: _read(file) for file in files if file.is_file()}  # kubectl passes over missing ones, too
+    places = {kind: _first_places(documents, kind) for kind in ("contexts", "clusters", "users")}
+    path = places["contexts"].get(wanted)
+    if path is None:
+        raise UsageError(
+            f"no file of {_KUBECTL} has the context '{wanted}'",
+            remedy=f"They have: {', '.join(sorted(places['contexts'])) or 'none'}",
+        )
+    context = _entries(documents[path], "contexts")[wanted].get("context") or {}
+    for kind, key in (("clusters", "cluster"), ("users", "user")):
+        name = str(context.get(key) or "")
+        place = places[kind].get(name, path)
+        if name and place != path:
+            raise UsageError(
+                f"the context '{wanted}' of {shown(path)} has its {key} '{name}' from another file, {shown(place)}",
+                remedy="Write it into one file, which only you can read: "
+                f"kubectl config view --minify --flatten --context {wanted} > kubeconfig",
+            )
+    return path, wanted
+
+
+def _first_places(documents: Mapping[Path, Document], kind: str) -> dict[str, Path]:
+    places: dict[str, Path] = {}
+    for path, document in documents.items():
+        for name in _entries(document, kind):
+            places.setdefault(name, path)
+    return places
+
+
+def _entries(document: Document, kind: str) -> dict[str, Mapping[str, Any]]:
+    found = document.data.get(kind)
+    entries = found if isinstance(found, list) else []
+    return {str(entry["name"]): entry for entry in entries if isinstance(entry, dict) and "name" in entry}
+
+
+def _read(kubeconfig: Path) -> Document:
+    if not kubeconfig.is_file():
+        raise ConfigError(
+            f"{shown(kubeconfig)}: no such file",
+            remedy="Put the cluster's kubeconfig there, or name it: `cluster.kubeconfig` in upgrader.yaml, "
+            f"--kubeconfig, or {_KUBECTL} with --context.",
+        )
+    document = read_mapping(kubeconfig)
+    KNOWN.learn(secrets_in(document.data))
+    return document
 
 
 def check_context(kubeconfig: Path, wanted: str) -> str:
@@ -18,13 +99,7 @@ def check_context(kubeconfig: Path, wanted: str) -> str:
 
     Raises ConfigError when the file is missing or has no current context, UsageError for another context.
     """
-    if not kubeconfig.is_file():
-        raise ConfigError(
-            f"{shown(kubeconfig)}: no such file",
-            remedy="Put the cluster's kubeconfig there, or name it: `cluster.kubeconfig` in upgrader.yaml.",
-        )
-    document = read_mapping(kubeconfig)
-    KNOWN.learn(secrets_in(document.data))
+    document = _read(kubeconfig)
     current = document.data.get("current-context")
     if not isinstance(current, str) or not current:
         raise document.error(

@@ -108,6 +108,10 @@ def read_folder(
         return Reading(None, valid.problems, inventory_named=False)
     file = valid.file
     kubeconfig = overrides.kubeconfig or Path(environ.get("UPGRADER_KUBECONFIG") or folder / file.cluster.kubeconfig)
+    named = bool(overrides.kubeconfig or environ.get("UPGRADER_KUBECONFIG")) or (
+        "kubeconfig" in file.cluster.model_fields_set
+    )
+    chosen = overrides.context or environ.get("UPGRADER_CONTEXT")
     policy = GatePolicy(file.gates.consecutive, file.gates.interval, file.gates.deadline)
     limits = Limits(file.availability.max_failed, file.availability.max_gap)
     nodes = nodes_settings(file.nodes, folder) if file.nodes else None
@@ -118,7 +122,9 @@ def read_folder(
         folder=folder,
         target=overrides.target or file.kubernetes_version,
         kubeconfig=kubeconfig.absolute(),
-        context=overrides.context or environ.get("UPGRADER_CONTEXT") or file.cluster.context,
+        context=chosen or file.cluster.context,
+        context_chosen=bool(chosen),
+        kubeconfig_named=named,
         inventory=folder / file.cluster.inventory,
         dynamic_inventory=file.cluster.dynamic_inventory,
         helm_timeout_seconds=file.helm.timeout,

@@ -22,7 +22,8 @@ Made from `upgrader/config/upgrader_yaml.py`; run `make docs` to regenerate it.
 
 Durations are written like `90s`, `5m` or `1h30m`. An unknown key is an error.
 The environment variables `UPGRADER_KUBECONFIG` and `UPGRADER_CONTEXT` override `cluster.kubeconfig` and
-`cluster.context`; flags override both.
+`cluster.context`; the options `--kubeconfig` and `--context` override both. [Which
+kubeconfig](../ssh.md#which-kubeconfig) says what comes when none of them does.
 """
 
 

@@ -172,6 +172,10 @@ class Settings:
     pipeline: tuple[StepSettings, ...]
     context: str = ""
     """The kubeconfig context that must be the current one; "" accepts any."""
+    context_chosen: bool = False
+    """Whether the operator chose that context: it is used, whether it is the current one or not."""
+    kubeconfig_named: bool = True
+    """Whether anybody named the kubeconfig; otherwise it is the folder's own, if there is one."""
     through: tuple[KubernetesVersion, ...] = ()
     """The version of each minor that an upgrade over several minors goes through; the newest patch of any other."""
     dynamic_inventory: bool = False

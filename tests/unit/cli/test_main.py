@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from upgrader.cli import main as entry
 
@@ -38,3 +41,20 @@ def test_interrupted_work_is_not_said_to_have_changed_nothing(
     monkeypatch.setattr(click.termui, "visible_prompt_func", lambda *_: "n")
     assert ended(declined, monkeypatch) == 130
     assert "nothing more was changed" in capsys.readouterr().err
+
+
+def test_kubeconfig_and_context_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They reach the use case as the environment's would, before which they come; afterwards, that is as it was."""
+    seen: list[tuple[str | None, str | None]] = []
+
+    @click.command()
+    def look() -> None:
+        seen.append((os.environ.get("UPGRADER_KUBECONFIG"), os.environ.get("UPGRADER_CONTEXT")))
+
+    monkeypatch.setattr(type(entry.cli), "get_command", lambda *_: look)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UPGRADER_CONTEXT", "shell")
+    monkeypatch.delenv("UPGRADER_KUBECONFIG", raising=False)
+    for arguments in (["look"], ["--kubeconfig", "mine", "--context", "prod", "look"], ["look"]):
+        assert CliRunner().invoke(entry.cli, arguments).exit_code == 0
+    assert seen == [(None, "shell"), (str(tmp_path / "mine"), "prod"), (None, "shell")]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from upgrader.config.kubeconfig_context import check_context, server_addresses
+from upgrader.config.kubeconfig_context import check_context, find_context, server_addresses
 from upgrader.errors import ConfigError, UsageError
+from upgrader.model.settings import Settings
+from upgrader.model.version import KubernetesVersion
 
 
 @pytest.fixture
@@ -64,3 +69,85 @@ def test_the_servers_addresses_are_those_of_the_context(tmp_path: Path) -> None:
 
 def _nobody_knows(*_: object) -> None:
     raise OSError("Name or service not known")
+
+
+def entries(contexts: Sequence[str], clusters: Sequence[str], users: Sequence[str], current: str = "") -> str:
+    """A kubeconfig with these; each context has the cluster and the user of its name."""
+    document: dict[str, Any] = {
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in contexts],
+        "clusters": [{"name": name, "cluster": {"server": f"https://{name}"}} for name in clusters],
+        "users": [{"name": name, "user": {}} for name in users],
+        "current-context": current,
+    }
+    return yaml.safe_dump(document)
+
+
+def settings(folder: Path, context: str = "", *, chosen: bool = False, named: bool = False) -> Settings:
+    """Those of a folder whose kubeconfig has the usual name."""
+    return Settings(
+        folder,
+        KubernetesVersion(1, 37, 1),
+        folder / "kubeconfig",
+        folder / "hosts.yml",
+        (),
+        context=context,
+        context_chosen=chosen,
+        kubeconfig_named=named,
+    )
+
+
+def test_chosen_context_need_not_be_the_current_one(tmp_path: Path) -> None:
+    """As with kubectl's option; nothing is written. One that isn't there is refused, with those that are."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(entries(["demo", "prod"], ["demo", "prod"], ["demo", "prod"], "demo"))
+    assert find_context(settings(tmp_path, "prod", chosen=True), {}) == (path, "prod")
+    assert find_context(settings(tmp_path), {}) == (path, "demo")
+    with pytest.raises(UsageError, match="points at context 'demo'"):
+        find_context(settings(tmp_path, "prod"), {})
+    with pytest.raises(UsageError, match="has no context 'test'") as caught:
+        find_context(settings(tmp_path, "test", chosen=True), {})
+    assert "demo, prod" in caught.value.remedy
+
+
+def test_the_folders_own_kubeconfig_comes_before_kubectls(tmp_path: Path) -> None:
+    """A shell's variable takes a folder that has one to no other cluster; nor does it where the file is named."""
+    (tmp_path / "mine").write_text(entries(["mine"], ["mine"], ["mine"], "mine"))
+    environ = {"KUBECONFIG": str(tmp_path / "mine")}
+    with pytest.raises(ConfigError, match="kubeconfig: no such file"):
+        find_context(settings(tmp_path, "mine", named=True), environ)
+    (tmp_path / "kubeconfig").write_text(entries(["demo"], ["demo"], ["demo"], "demo"))
+    assert find_context(settings(tmp_path), environ) == (tmp_path / "kubeconfig", "demo")
+
+
+def test_several_files_of_kubectl(tmp_path: Path) -> None:
+    """The one with the named context is used, current or not; missing files are passed over, as kubectl does."""
+    (tmp_path / "one").write_text(entries(["demo"], ["demo"], ["demo"], "demo"))
+    (tmp_path / "two").write_text(entries(["prod"], ["prod"], ["prod"]))
+    environ = {"KUBECONFIG": os.pathsep.join(str(tmp_path / name) for name in ("gone", "one", "two"))}
+    assert find_context(settings(tmp_path, "prod"), environ) == (tmp_path / "two", "prod")
+    with pytest.raises(UsageError, match="KUBECONFIG may point at any cluster") as caught:
+        find_context(settings(tmp_path), environ)
+    assert "cluster.context" in caught.value.remedy
+    with pytest.raises(UsageError, match="no file of KUBECONFIG has the context 'test'") as caught:
+        find_context(settings(tmp_path, "test"), environ)
+    assert "demo, prod" in caught.value.remedy
+
+
+@pytest.mark.parametrize("kind", ["cluster", "user"])
+def test_context_whose_parts_are_in_another_file(tmp_path: Path, kind: str) -> None:
+    """kubectl would take the first entry of the name: another server, or another user, is never used by mistake."""
+    names: dict[str, Sequence[str]] = {"cluster": [], "user": [], kind: ["prod"]}
+    (tmp_path / "one").write_text(entries([], names["cluster"], names["user"]))
+    (tmp_path / "two").write_text(entries(["prod"], ["prod"], ["prod"]))
+    environ = {"KUBECONFIG": f"{tmp_path / 'one'}{os.pathsep}{tmp_path / 'two'}"}
+    with pytest.raises(UsageError, match=f"its {kind} 'prod' from another file, .*one") as caught:
+        find_context(settings(tmp_path, "prod"), environ)
+    assert "kubectl config view --minify --flatten --context prod" in caught.value.remedy
+
+
+@pytest.mark.parametrize("text", ["contexts: 7", "contexts: [7, {}]", "{}"])
+def test_file_that_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
+    """It has no context, and is no traceback."""
+    (tmp_path / "odd").write_text(text + "\nkind: Config\n" if text != "{}" else "kind: Config\n")
+    with pytest.raises(UsageError, match="has the context"):
+        find_context(settings(tmp_path, "prod"), {"KUBECONFIG": str(tmp_path / "odd")})
