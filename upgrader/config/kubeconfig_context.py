@@ -41,7 +41,7 @@ def find_context(settings: Settings, environ: Mapping[str, str]) -> tuple[Path, 
 
 
 def _of_kubectl(files: Sequence[Path], wanted: str) -> tuple[Path, str]:
-    """The file that has the context, and its cluster and user: of several entries of a name, kubectl takes the first."""
+    """The file that has the context, and its cluster and user: of several entries of a name, the first one counts."""
     if not wanted:
         raise UsageError(
             f"there is no kubeconfig in this folder, and {_KUBECTL} may point at any cluster",
