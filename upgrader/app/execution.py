@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,12 +19,10 @@ from upgrader.engine.execution.runner import Runner, RunResult
 from upgrader.engine.execution.step_inputs import step_inputs
 from upgrader.engine.execution.stop_request import StopRequest, stop_on_signals
 from upgrader.engine.history.past_runs import prune
-from upgrader.engine.journal.atomic import write_atomic
 from upgrader.engine.journal.journal_file import JOURNAL, Journal, read_journal
 from upgrader.engine.state.event_fold import fold
-from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import Interrupted, JournalError, RollbackFailed, StepFailed, UpgraderError
+from upgrader.errors import Interrupted, RollbackFailed, StepFailed, UpgraderError
 from upgrader.gates.bake_gate import baked_together
 from upgrader.gates.continuity.continuity import Continuity, removed_by_plan
 from upgrader.gates.shared_reads import SharedReads
@@ -38,6 +35,7 @@ from upgrader.model.event import (
     RunResumed,
     RunStarted,
     SkippedCheck,
+    Warned,
 )
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
@@ -48,8 +46,12 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
 from upgrader.preflight.skipping import NO_SKIPS, Skips
+from upgrader.report.formats import write_reports
 
 __all__ = ["FinishedRun", "continue_run", "execute_run"]
+
+_WARNINGS = 40
+"""How many warnings of checks a journal has at most."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ def execute_run(
             for item in findings
             if item.changed_from
         ),
+        warnings=_warnings(findings),
     )
     watched = compare or plan is not None
     compares = _continuity(session, removed_by_plan(plan) if plan else (), health_before) if watched else None
@@ -146,6 +149,12 @@ def continue_run(
     result, state = _reported(session, front_end, job, Journal.reopen(path, session.tools.clock), held)
     wanted = not forward and result.outcome == "rolled-back"
     return FinishedRun(state, folder, None if wanted else _error(result, state))
+
+
+def _warnings(findings: Sequence[Finding]) -> tuple[Warned, ...]:
+    """What didn't block the run, for whoever reads of it later; a limit, as journals are copied to Secrets."""
+    found = (item for item in findings if item.severity == "warning" and not item.skipped)
+    return tuple(Warned(item.id, item.title, item.diagnosis[:1000], item.remedy) for item in found)[:_WARNINGS]
 
 
 @dataclass(frozen=True)
@@ -189,7 +198,7 @@ def _reported(
 def _close(folder: Path, journal: Journal) -> RunState:
     journal.close()
     state = fold(read_journal(folder / JOURNAL))
-    _write_report(folder / "report.json", state)
+    write_reports(folder, state, journal=JOURNAL)
     return state
 
 
@@ -256,13 +265,3 @@ class _CompositeReporter:
     def emit(self, event: Event) -> None:
         for reporter in self._reporters:
             reporter.emit(event)
-
-
-def _write_report(path: Path, state: RunState) -> None:
-    try:
-        write_atomic(path, (json.dumps(report_json(state), indent=2) + "\n").encode())
-    except OSError as error:
-        raise JournalError(
-            f"{path} can't be written: {error.strerror}; the run's outcome: {state.result}",
-            remedy=f"{JOURNAL} beside it has everything that the report would contain.",
-        ) from error

@@ -37,6 +37,7 @@ __all__ = [
     "StepStarted",
     "UndoEnded",
     "UndoStarted",
+    "Warned",
 ]
 
 
@@ -68,6 +69,16 @@ class ChangedSeverity:
 
 
 @dataclass(frozen=True)
+class Warned:
+    """What a check warned of, without blocking the run."""
+
+    id: str
+    found: str
+    diagnosis: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
 class RunStarted:
     """A run begins; `steps` are the names in their order."""
 
@@ -91,6 +102,8 @@ class RunStarted:
     """The version that an upgrade is on the way to, which may be several minors after `target`; None: unknown."""
     emulated: str = ""
     """The older minor that the components emulate after the run, such as `1.36`; "": their own."""
+    warnings: tuple[Warned, ...] = ()
+    """What the checks warned of; no more than the first few."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ def schema_of(hint: Any) -> dict[str, Any]:
         return {"enum": [member.value for member in hint]}
     if hint is KubernetesVersion:
         return {"type": "string", "pattern": r"^v\d+\.\d+\.\d+$"}
+    if hint is object:
+        return {}
     if not dataclasses.is_dataclass(hint):
         return {"type": _TYPES[hint]}
     hints = get_type_hints(hint)

@@ -11,6 +11,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from upgrader.model.time_text import duration, milliseconds
 from upgrader.redaction.printable import printable
 
 __all__ = ["console", "duration", "grid_with_times", "is_interactive", "milliseconds", "printable_text", "show"]
@@ -67,21 +68,3 @@ def grid_with_times() -> Table:
 def is_interactive(stream: TextIO) -> bool:
     """Whether a display may redraw itself there (a terminal that isn't dumb)."""
     return stream.isatty() and not Console(file=stream).is_dumb_terminal
-
-
-def duration(seconds: float) -> str:
-    """`0.4 s`, `42 s`, `3 min 05 s`, `1 h 02 min`."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02} s"
-    return f"{minutes // 60} h {minutes % 60:02} min"
-
-
-def milliseconds(value: float) -> str:
-    """`140 ms`, `2.3 s`."""
-    return f"{value:.0f} ms" if value < 1000 else duration(value / 1000)

@@ -19,6 +19,7 @@ from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import JournalError
 from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline
+from upgrader.report import formats
 
 
 def session(folder: Path) -> Any:
@@ -39,7 +40,7 @@ def test_what_ended_the_run_is_what_is_said(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(execution, "_run", broken_off)
     if full:
-        monkeypatch.setattr(execution, "write_atomic", no_room)
+        monkeypatch.setattr(formats, "write_atomic", no_room)
     with pytest.raises(JournalError, match="the journal can't be written") as caught:
         execute_run(session(tmp_path), FrontEnd(), Pipeline(()), kind=RunKind.UPGRADE, held=None)
     assert "upgrader resume" in caught.value.remedy

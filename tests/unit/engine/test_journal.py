@@ -314,9 +314,9 @@ def test_journal_is_bounded(tmp_path: Path) -> None:
 
 @contextmanager
 def small_disk() -> Iterator[None]:
-    """This process can't write more than 400 bytes to a file; for a moment only, as pytest writes to files too."""
+    """This process can't write more than 440 bytes to a file; for a moment only, as pytest writes to files too."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (400, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (440, before[1]))
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ from upgrader.model.plan import ObjectChange, Plan, PlannedPlaybook, PlannedRele
 from upgrader.model.plan_document import PlanDocument
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
-from upgrader.ui.markdown import block, code, details
+from upgrader.redaction.markdown import block, code, details
 from upgrader.ui.plan_markdown import plan_markdown
 
 FROM, TO = KubernetesVersion(1, 36, 3), KubernetesVersion(1, 37, 1)

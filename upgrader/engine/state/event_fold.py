@@ -11,7 +11,8 @@ from typing import Any
 
 from upgrader.engine.journal.decode import UnknownEvent
 from upgrader.engine.journal.record import Record
-from upgrader.engine.state.run_state import GateState, RecoveryState, RunState, StepState
+from upgrader.engine.state.run_state import MAX_NOTES, GateState, RecoveryState, RunState, StepState, TimedNote
+from upgrader.engine.state.timeline import extended
 from upgrader.model.event import (
     AvailabilityMeasured,
     BaselineTaken,
@@ -48,7 +49,30 @@ def fold(records: Iterable[Record]) -> RunState:
 
 def follow(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunState:
     """The state after one more event, which happened at `time`."""
-    return replace(_after(state, event, time), updated=time)
+    spans = extended(state.spans, event, time, state.updated)
+    return replace(_told(_after(state, event, time), event, time), updated=time, spans=spans)
+
+
+def _told(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunState:
+    """With the note that the event is for whoever reads of the run later."""
+    match event:
+        case Note():
+            text = event.text
+        case RunResumed():
+            text = f"resumed by {event.by}"
+        case RollbackRequested():
+            text = f"rollback{f' to {event.to}' if event.to else ''} requested by {event.by}"
+        case LockTakenOver():
+            text = f"the cluster's lock was taken over from {event.holder}: {event.why}"
+        case RecoveryStarted():
+            text = f"recovering the API over SSH: {event.reason}"
+        case RecoveryEnded():
+            text = "the API answers again" if event.succeeded else f"the API could not be recovered: {event.reason}"
+        case _:
+            return state
+    notes = (*state.notes, TimedNote(time, text))
+    left_out = state.notes_left_out + max(0, len(notes) - MAX_NOTES)
+    return replace(state, notes=notes[-MAX_NOTES:], notes_left_out=left_out)
 
 
 def _after(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunState:
@@ -103,6 +127,8 @@ def _started(event: RunStarted, time: datetime) -> RunState:
         health_before=event.health_before,
         on_failure=event.on_failure,
         skipped=event.skipped,
+        severities=event.severities,
+        warnings=event.warnings,
         started=time,
         active_since=time,
         doing="starting",
@@ -166,7 +192,8 @@ def _gate(state: RunState, event: GateChecked | GatePassed) -> RunState:
     if isinstance(event, GatePassed):
         held = GateState(event.gate, "passed", event.seconds)
         return _changed(state, event.step, gates=(*others, held), check=None)
-    seen = GateState(event.gate, event.verdict.kind.value, reason=event.verdict.reason)
+    verdict = event.verdict
+    seen = GateState(event.gate, verdict.kind.value, 0.0, verdict.reason, verdict.details, verdict.remedy)
     return _changed(state, event.step, gates=(*others, seen), check=event)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from upgrader.engine.state.timeline import Span
 from upgrader.model.baseline import Baseline
-from upgrader.model.event import AvailabilityMeasured, GateChecked, SkippedCheck, StepInput
+from upgrader.model.event import AvailabilityMeasured, ChangedSeverity, GateChecked, SkippedCheck, StepInput, Warned
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.outcome import RunOutcome, StepPhase
 from upgrader.model.release import RestorePoint
@@ -17,7 +18,10 @@ from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import OnFailure
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["ACTIVE", "GateState", "RecoveryState", "RunState", "StepState"]
+__all__ = ["ACTIVE", "MAX_NOTES", "GateState", "RecoveryState", "RunState", "StepState", "TimedNote"]
+
+MAX_NOTES = 500
+"""How many notes a state keeps: the newest. The journal has all of them."""
 
 ACTIVE: tuple[StepPhase, ...] = ("applying", "gating", "undoing")
 """The phases in which a step is worked on, or was when its run was interrupted."""
@@ -32,6 +36,17 @@ class GateState:
     seconds: float = 0.0
     """How long it took until it held."""
     reason: str = ""
+    details: tuple[str, ...] = ()
+    """The evidence of the last check: events, container states, log lines."""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class TimedNote:
+    """What an operator was told, and when."""
+
+    time: datetime
+    text: str
 
 
 @dataclass(frozen=True)
@@ -113,6 +128,10 @@ class RunState:
     on_failure: OnFailure = "rollback-run"
     skipped: tuple[SkippedCheck, ...] = ()
     """What the operator overruled, in this run and in those that it was on the way to."""
+    severities: tuple[ChangedSeverity, ...] = ()
+    """What upgrader.yaml has count as more or less than its check does."""
+    warnings: tuple[Warned, ...] = ()
+    """What the checks warned of before it began."""
     baseline: Baseline | None = None
     """What worked before its first step; None where it was not read (yet)."""
     baseline_taken: datetime | None = None
@@ -141,6 +160,13 @@ class RunState:
     lock_taken_from: str = ""
     """Who held the cluster's lock before this run took it over, and why it could."""
     availability: AvailabilityMeasured | None = None
+    """As the newest process that measured it has recorded it; None where none has."""
+    spans: tuple[Span, ...] = ()
+    """Its activities, in the order in which they began."""
+    notes: tuple[TimedNote, ...] = ()
+    """The newest ones."""
+    notes_left_out: int = 0
+    """How many older ones there were."""
     unknown: tuple[str, ...] = ()
     """Types of records that this version of upgrader doesn't know: a newer one wrote them."""
 

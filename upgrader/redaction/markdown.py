@@ -12,9 +12,11 @@ from collections.abc import Sequence
 
 from upgrader.redaction.printable import printable
 
-__all__ = ["block", "code", "details", "one_line", "table"]
+__all__ = ["block", "code", "details", "one_line", "prose", "table"]
 
 _PLAIN = re.compile(r"[^|`\\<>&]+")
+_HARMLESS = re.compile(r"(?!.*www)(?:[^\W_]|[ .,;:'()→–…?-]|(?<=\w)/(?=\w))*", re.IGNORECASE)
+"""Words and the punctuation that no forge obeys."""
 _PUNCTUATION = re.compile(r"[^\w ]", re.ASCII)
 
 
@@ -23,6 +25,14 @@ def code(text: str) -> str:
     line = one_line(text)
     # A pipe ends a cell, even in backticks, and renderers disagree about the backslash that should prevent it.
     return f"`{line}`" if _PLAIN.fullmatch(line) else _as_html(line)
+
+
+def prose(text: str) -> str:
+    """A sentence, in which backticks mark what is typed. What could be more than words is in a code span as a whole."""
+    parts = one_line(text).split("`")
+    if len(parts) % 2 and all(_HARMLESS.fullmatch(part) for part in parts[::2] if part):
+        return "".join(code(part) if place % 2 and part else part for place, part in enumerate(parts))
+    return code(text)
 
 
 def block(text: str, language: str = "") -> str:

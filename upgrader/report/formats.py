@@ -1,0 +1,57 @@
+"""The forms of a report, and their files in a run's folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from upgrader.engine.journal.atomic import write_atomic
+from upgrader.engine.state.report import report_json
+from upgrader.engine.state.run_state import RunState
+from upgrader.errors import JournalError
+from upgrader.report.html import report_html
+from upgrader.report.junit import report_junit
+from upgrader.report.markdown import report_markdown
+
+__all__ = ["FILES", "Format", "report_text", "write_reports"]
+
+Format = Literal["html", "json", "junit", "markdown"]
+
+FILES: Mapping[Format, str] = {
+    "json": "report.json",
+    "html": "report.html",
+    "junit": "junit.xml",
+    "markdown": "report.md",
+}
+"""Their names. The JSON is written first: programs read it, and the others say no more."""
+
+
+def report_text(state: RunState, form: Format, *, running: bool = False, redacted: bool = False) -> str:
+    """The report of a run in one form. `running`: a process works on it now. `redacted`: as `redacted.py` made it."""
+    forms: dict[Format, Callable[[], str]] = {
+        "json": lambda: json.dumps(report_json(state), indent=2) + "\n",
+        "html": lambda: report_html(state, running=running, redacted=redacted),
+        "junit": lambda: report_junit(state, running=running),
+        "markdown": lambda: report_markdown(state, running=running),
+    }
+    # A journal keeps what was no UTF-8 as lone surrogates, which no file can have.
+    return forms[form]().encode(errors="replace").decode()
+
+
+def write_reports(folder: Path, state: RunState, *, journal: str, running: bool = False) -> None:
+    """Write all of them into a run's folder (mode 0600); `journal` is the name of what they are made from.
+
+    Raises JournalError where the disk refuses one; the run's outcome is in its message.
+    """
+    for form, name in FILES.items():
+        path = folder / name
+        content = report_text(state, form, running=running).encode()
+        try:
+            write_atomic(path, content)
+        except OSError as error:
+            raise JournalError(
+                f"{path} can't be written: {error.strerror}; the run's outcome: {state.result}",
+                remedy=f"{journal} beside it has everything that the report would contain.",
+            ) from error

@@ -1,0 +1,117 @@
+"""How a run ended, in one sentence, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from upgrader.engine.state.run_state import RunState
+from upgrader.model.run_kind import RunKind, describe_run
+
+__all__ = ["Headline", "Tone", "headline"]
+
+Tone = Literal["good", "back", "bad", "open", "idle"]
+"""`good`: done; `back`: rolled back; `bad`: failed; `open`: not known, or not over; `idle`: not begun, or skipped."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The first thing that a report says."""
+
+    tone: Tone
+    title: str
+    """`Upgrade to v1.37.1`."""
+    outcome: str
+    """One or two words."""
+    sentence: str
+    advice: str = ""
+    """What to do next, in words; "" where nothing is to do."""
+    commands: tuple[str, ...] = ()
+    """The commands for it."""
+
+
+def headline(state: RunState, *, running: bool = False) -> Headline:
+    """Of a run. `running`: a process works on it now, so that its journal has no end yet."""
+    title = _title(state)
+    if running:
+        doing = f": {state.doing}" if state.doing else ""
+        return Headline("open", title, "Running", f"It is still running{doing}.", commands=("upgrader status",))
+    match state.result:
+        case "succeeded":
+            return _succeeded(state, title)
+        case "rolled-back":
+            return _rolled_back(state, title)
+        case "failed":
+            return _failed(state, title)
+        case "interrupted":
+            return _interrupted(state, title)
+
+
+def _title(state: RunState) -> str:
+    if not state.run:
+        return "A run that recorded nothing"
+    text = describe_run(state.kind, state.target)
+    return text[:1].upper() + text[1:]
+
+
+def _succeeded(state: RunState, title: str) -> Headline:
+    count = len(state.steps)
+    steps = "Its one step has passed its gates" if count == 1 else f"All {count} steps have passed their gates"
+    at = f"; the control plane runs {state.target}" if state.target and state.kind is RunKind.UPGRADE else ""
+    if not count:
+        steps = "There was nothing to do"
+    advice = ""
+    commands: tuple[str, ...] = ()
+    if state.emulated and state.kind is RunKind.UPGRADE:
+        kept = f"It emulates {state.emulated}: until you finalize, `upgrader rollback` leads back."
+        advice = f"{kept} Finalize once you trust it."
+        commands = ("upgrader finalize",)
+    elif state.is_upgrade and state.goal and state.goal != state.target:
+        advice, commands = f"It was on the way to {state.goal}: go on.", (f"upgrader run --to {state.goal}",)
+    return Headline("good", title, "Succeeded", f"{steps}{at}.", advice, commands)
+
+
+def _rolled_back(state: RunState, title: str) -> Headline:
+    where = f" at {state.current}" if state.current else ""
+    failed = state.failure
+    if failed is None:
+        by = f" by {state.rollback_by}" if state.rollback_by else ""
+        to = f", to after the step {state.rollback_to}" if state.rollback_to else ""
+        sentence = f"It was rolled back as requested{by}{to}; the gates passed."
+        return Headline("back", title, "Rolled back", sentence)
+    again = f"upgrader run --to {state.target}" if state.target and state.is_upgrade else state.kind.command
+    advice = failed.remedy or "Fix the cause below, then run it again."
+    if state.untouched:
+        sentence = f"It failed in the step {failed.name} before it changed anything; the cluster is as it was{where}."
+        return Headline("back", title, "Failed, nothing changed", sentence, advice, (again,))
+    recovered = any(item.outcome == "succeeded" for item in state.recoveries)
+    first = "; the API was recovered over SSH first" if recovered else ""
+    sentence = f"The step {failed.name} failed and was rolled back{first}. The cluster is healthy{where}."
+    return Headline("back", title, "Failed and rolled back", sentence, advice, (again,))
+
+
+def _failed(state: RunState, title: str) -> Headline:
+    stuck = next((step for step in state.steps if step.phase == "undo-failed"), None)
+    failed = state.failure
+    if stuck is not None:
+        what, remedy = f"The step {stuck.name} could not be rolled back", stuck.undo_remedy or stuck.remedy
+    elif failed is not None:
+        what, remedy = f"The step {failed.name} failed, and was not rolled back", failed.remedy
+    else:
+        what, remedy = "It failed", ""
+    advice = remedy or "Check the cluster before anything else."
+    commands = ("upgrader check", "upgrader resume") if state.is_upgrade else (state.kind.command,)
+    return Headline(
+        "bad", title, "Manual action required", f"{what}. Look at the cluster before anything else.", advice, commands
+    )
+
+
+def _interrupted(state: RunState, title: str) -> Headline:
+    active = next((step for step in state.steps if step.active), None)
+    if not state.run:
+        return Headline("open", title, "Not known", "Its journal has no record yet.", commands=("upgrader status",))
+    where = f" in the step {active.name} ({state.doing})" if active else f" ({state.doing})" if state.doing else ""
+    unsure = "; what became of that step is looked at first when it is resumed" if active else ""
+    commands = ("upgrader resume", "upgrader rollback") if state.is_upgrade else (state.kind.command,)
+    advice = "Resume it, or undo it." if state.is_upgrade else "Run the same command again: it continues."
+    return Headline("open", title, "Interrupted", f"It was interrupted{where}{unsure}.", advice, commands)

@@ -1,0 +1,27 @@
+"""`report.html`: one file that needs no network and runs no script.
+
+Its Content-Security-Policy allows nothing but its own style sheet, by its hash: what others write in a log is text, and
+would do nothing even if it weren't.
+"""
+
+from __future__ import annotations
+
+from upgrader import __version__
+from upgrader.engine.state.run_state import RunState
+from upgrader.report.view import view_of
+from upgrader.templates.rendering import render, stylesheet
+
+__all__ = ["report_html"]
+
+
+def report_html(state: RunState, *, running: bool = False, redacted: bool = False) -> str:
+    """The page of a run. `running`: a process works on it now. `redacted`: names were replaced (`redacted.py`)."""
+    style, source = stylesheet("report/report.css")
+    return render(
+        "report/report.html.j2",
+        view=view_of(state, running=running),
+        style=style,
+        style_source=source,
+        version=__version__,
+        redacted=redacted,
+    )
