@@ -7,6 +7,7 @@ event); the texts are of the kind that real runs record.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -390,6 +391,6 @@ def journal_of(story: Story, folder: Path, run: str = RUN) -> Path:
     journal = Journal(path, clock)
     for at, event in story:
         clock.sleep(at - clock.monotonic())
-        journal.emit(event)
+        journal.emit(replace(event, run=run) if isinstance(event, RunStarted) else event)
     journal.close()
     return path.parent

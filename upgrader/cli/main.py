@@ -33,6 +33,7 @@ _COMMANDS = {
     "certs": ("upgrader.cli.certs", "Show the controllers' certificates, and renew them."),
     "status": ("upgrader.cli.status", "Show what the newest run is doing, or how it ended."),
     "history": ("upgrader.cli.history", "List the runs of this cluster."),
+    "report": ("upgrader.cli.report", "Make the report of a run again, or compare two runs."),
     "recover": ("upgrader.cli.recover", "Restore an unreachable API server from the checkpoints on the controllers."),
     "probe": ("upgrader.cli.probe", "Count what clients of the API see, until Ctrl-C."),
     "images": ("upgrader.cli.images", "Bring upgrader's own images into a registry of yours."),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 __all__ = ["duration", "milliseconds"]
 
 
 def duration(seconds: float) -> str:
-    """`0.4 s`, `42 s`, `3 min 05 s`, `1 h 02 min`."""
+    """`0.4 s`, `42 s`, `3 min 05 s`, `1 h 02 min`; a journal may have any number."""
+    if not isfinite(seconds):
+        return "an unknown time"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)

@@ -46,7 +46,7 @@ def print_report(state: RunState, folder: Path, stream: TextIO | None = None) ->
         out.print("\n ", availability_line(state.availability), sep="")
         for line in state.availability.failures[:5]:
             out.print(Text(f"   {line}", style="dim"), soft_wrap=True)
-    out.print(Text(f"\n Report: {shown(folder / 'report.json')}\n", style="dim"), soft_wrap=True)
+    out.print(Text(f"\n Report: {shown(folder / 'report.html')}\n", style="dim"), soft_wrap=True)
 
 
 def _recovery(recovery: RecoveryState) -> Text:

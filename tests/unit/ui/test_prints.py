@@ -128,7 +128,7 @@ def test_a_report_shows_outcome_steps_and_availability() -> None:
     assert "1,234 requests · 1 failed (3 at the first try) · longest gap 310 ms" in shown
     assert "recovered over SSH in 12 s (connection refused)" in shown
     assert "12:00 kept GET /version: closed" in shown
-    assert "/c/runs/x/report.json" in shown
+    assert "/c/runs/x/report.html" in shown
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "rolled-back", "failed", "interrupted"])

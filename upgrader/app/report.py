@@ -1,0 +1,93 @@
+"""`upgrader report`: makes a run's reports again, from its journal alone."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from upgrader.app.status import cluster_folder, known_runs
+from upgrader.config.inventory import load_names
+from upgrader.config.load import load_settings
+from upgrader.engine.history.past_runs import PastRun, past_runs
+from upgrader.engine.history.run_status import status_of
+from upgrader.engine.journal.journal_file import JOURNAL
+from upgrader.engine.locks.folder_lock import folder_holder
+from upgrader.engine.state.run_state import RunState
+from upgrader.errors import ConfigError, UsageError
+from upgrader.report.comparison import Comparison, compared
+from upgrader.report.formats import FILES, Format, report_text, write_reports
+from upgrader.report.redacted import redacted
+
+__all__ = ["RunToReport", "compare_runs", "run_to_report"]
+
+
+@dataclass(frozen=True)
+class RunToReport:
+    """A run whose journal is valid."""
+
+    folder: Path
+    """The cluster's."""
+    run: PastRun
+    running: bool
+    """Whether a process works on it now."""
+
+    def text(self, form: Format, *, redact: bool = False) -> str:
+        """Its report in one form; with `redact` without names of hosts and people, and without addresses."""
+        state = self._redacted() if redact else self.run.state
+        return report_text(state, form, running=self.running, redacted=redact)
+
+    def write(self) -> Path:
+        """Make the files in the run's folder again; returns the page's path."""
+        if self.run.place:
+            raise UsageError(
+                f"the journal of {self.run.name} is in {self.run.place}, and there is no folder of that run here",
+                remedy="Print the report with `-o html`, or run this in the folder that has the run.",
+            )
+        write_reports(self.run.folder, self.run.state, journal=JOURNAL, running=self.running)
+        return self.run.folder / FILES["html"]
+
+    def _redacted(self) -> RunState:
+        """Only the inventory has the names of all hosts: what is not read would be shown."""
+        try:
+            hosts = load_names(load_settings(self.folder, os.environ).inventory)
+        except ConfigError as error:
+            raise UsageError(
+                f"the names of the hosts are not known, so they can't be replaced: {error.message}", remedy=error.remedy
+            ) from error
+        return redacted(self.run.state, tuple({name for names in hosts.values() for name in names}))
+
+
+def run_to_report(folder: Path, name: str | None) -> RunToReport:
+    """The run of that name; None means the newest of this folder, or of the cluster where the folder has none.
+
+    Raises UsageError where there is none, or where its journal is not valid.
+    """
+    cluster_folder(folder)
+    here = past_runs(folder / "runs")
+    found = _named(here, name)
+    status = status_of(folder_holder(folder), here[-1] if here else None)
+    if found is None:
+        known = known_runs(folder)
+        found, status = _named(known.runs, name), known.status
+        if found is None:
+            which = f"no run {name}" if name else "no run yet"
+            unread = f"; those of other machines could not be read: {known.problem}" if known.problem else ""
+            raise UsageError(f"there is {which}{unread}", remedy="`upgrader history` lists the runs of this cluster.")
+    if found.problem:
+        raise UsageError(
+            found.problem, remedy="Restore the file from a copy: a report of a damaged journal might be wrong."
+        )
+    running = status.state == "running" and status.run is not None and status.run.name == found.name
+    return RunToReport(folder, found, running)
+
+
+def compare_runs(folder: Path, first: str, second: str) -> Comparison:
+    """Two runs side by side."""
+    return compared(run_to_report(folder, first).run.state, run_to_report(folder, second).run.state)
+
+
+def _named(runs: tuple[PastRun, ...], name: str | None) -> PastRun | None:
+    if name is None:
+        return runs[-1] if runs else None
+    return next((run for run in runs if run.name == name), None)

@@ -1,0 +1,85 @@
+"""`upgrader report`: a run's reports, made again from its journal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import webbrowser
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from upgrader.app.report import compare_runs, run_to_report
+from upgrader.cli.command_line import say
+from upgrader.errors import UsageError
+from upgrader.report.comparison import comparison_markdown
+from upgrader.report.formats import Format
+from upgrader.ui.comparison import print_comparison
+
+__all__ = ["report"]
+
+
+@click.command()
+@click.argument("name", metavar="[RUN]", required=False)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["html", "json", "junit", "markdown"]),
+    help="Print the report in this form on standard output, and write no file.",
+)
+@click.option("--open", "opened", is_flag=True, help="Open the page in a browser.")
+@click.option(
+    "--redacted",
+    is_flag=True,
+    help="With -o: replace names of hosts and people, and addresses, each by the same word everywhere.",
+)
+@click.option(
+    "--compare",
+    nargs=2,
+    metavar="RUN RUN",
+    help="Show the times of two runs' steps side by side instead; -o json or markdown.",
+)
+@click.pass_obj
+def report(
+    folder: Path,
+    name: str | None,
+    output: Format | None,
+    opened: bool,
+    redacted: bool,
+    compare: tuple[str, str] | None,
+) -> None:
+    """Make the report of RUN again from its journal (default: the newest run), and print where it is.
+
+    Every run leaves report.html, report.json, report.md and junit.xml in runs/RUN. A run that was killed has none, or
+    older ones: this makes them, as far as the journal goes. Needs no cluster, except for runs of other machines.
+    """
+    if compare is not None:
+        if name or opened or redacted or output in ("html", "junit"):
+            raise UsageError("--compare takes two runs, and -o json or markdown", remedy="Leave the rest out.")
+        _compare(folder, compare, output)
+        return
+    if opened and output is not None:
+        raise UsageError("--open shows the page, and -o prints it", remedy="Leave one of them out.")
+    if redacted and output is None:
+        raise UsageError(
+            "--redacted prints: the files in the run's folder keep their names", remedy="Add `-o html` or another form."
+        )
+    found = run_to_report(folder, name)
+    if output is not None:
+        click.echo(found.text(output, redact=redacted), nl=False)
+        return
+    page = found.write()
+    click.echo(page)
+    if opened and not webbrowser.open(page.absolute().as_uri()):
+        say("No browser could be started: open the file above.")
+
+
+def _compare(folder: Path, runs: tuple[str, str], output: Format | None) -> None:
+    found = compare_runs(folder, *runs)
+    if output == "json":
+        click.echo(json.dumps(asdict(found), indent=2))
+    elif output == "markdown":
+        click.echo(comparison_markdown(found))
+    else:
+        print_comparison(found, sys.stdout)
