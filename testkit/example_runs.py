@@ -244,7 +244,7 @@ RECOVERED: Story = [
             "failed",
             42.0,
             "the API has not answered for 30 s: connection refused by 192.168.77.11:6443",
-            "The run recovers it over SSH.",
+            "Find out why kube-apiserver exits; the notes below say what was found on controller-1.",
         ),
     ),
     (58.1, UndoStarted("kube-apiserver", "revision 4")),

@@ -17,7 +17,7 @@ _IDLE_SHARE = 0.15
 """A pause that takes more of the time than this, and more than `_IDLE_SECONDS`, is cut…"""
 _CUT_SHARE = 0.04
 """…to this share of the rest: a run that was resumed on the next day would be two dots otherwise."""
-_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+_STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 _TICKS = 6
 _LEAST_WIDTH = 0.35
 
@@ -67,7 +67,8 @@ class Scale:
         step = next((each for each in _STEPS if self.seconds / each <= _TICKS), self.seconds / _TICKS)
         count = int(self.seconds // step)
         marks = [
-            Tick(round(number * step / self.seconds * 100, 3), _label(number * step)) for number in range(count + 1)
+            Tick(round(number * step / self.seconds * 100, 3), _label(number * step, step))
+            for number in range(count + 1)
         ]
         return tuple(marks)
 
@@ -121,11 +122,12 @@ def _pauses(spans: Sequence[Span], began: datetime, ended: datetime) -> list[tup
     return found
 
 
-def _label(seconds: float) -> str:
+def _label(seconds: float, step: float) -> str:
+    """In the unit of the step between marks, so that all are whole numbers."""
     if not seconds:
         return "0"
-    if seconds < 60:
+    if step < 60:
         return f"{seconds:g} s"
-    if seconds < 3600:
+    if step < 3600:
         return f"{seconds / 60:g} min"
     return f"{seconds / 3600:g} h"

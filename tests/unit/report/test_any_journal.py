@@ -31,7 +31,7 @@ st.register_type_strategy(KubernetesVersion, st.builds(KubernetesVersion, *[st.i
 EVENTS = st.lists(st.one_of(*(st.from_type(kind) for kind in get_args(Event))), max_size=10)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(EVENTS, st.lists(st.integers(-(10**6), 10**6), min_size=10, max_size=10))
 def test_any_events_at_any_times(events: list[Event], times: list[int]) -> None:
     """Events in any order, with any texts and numbers, by a clock that jumps: all forms are made, and are sound."""

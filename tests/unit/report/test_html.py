@@ -189,3 +189,28 @@ def test_untouched_cluster_is_called_so() -> None:
     )
     text = Page(report_html(state)).text
     assert "before it changed anything; the cluster is as it was" in text and "fix its name" in text
+
+
+def test_colours_can_be_read() -> None:
+    """Every colour of text has at least 4.5:1 on every ground that it is used on, in light and in dark (WCAG AA)."""
+    style = page(runs.GOOD).style
+    light, dark = (dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", part)) for part in style.split("@media")[:2])
+    for palette in (light, dark):
+        for tone in ("good", "back", "bad", "open", "ink"):
+            grounds = ["page", "well", *([f"{tone}-tint"] if tone != "ink" else ["card", "good-tint", "bad-tint"])]
+            for ground in grounds:
+                assert contrast(palette[tone], palette[ground]) >= 4.5, (tone, ground)
+        assert min(contrast(palette[each], palette["page"]) for each in ("soft", "idle")) >= 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of two colours, as WCAG defines it."""
+    brighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of `#rrggbb`."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
