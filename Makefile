@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak dist lock apis flags patches docs clean bench-large bench-nodes
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak dist lock apis flags patches docs clean bench-large bench-nodes bench-report screenshots
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -94,6 +94,9 @@ bench-recovery: build ## Print how long the API is unreachable, by cause (REPEAT
 bench-checkpointer: build ## Print what the pod-checkpointer costs a controller on which nothing happens.
 	@$(BIN)/python -m bench.checkpointer
 
+bench-report: venv ## Print how long reports take, by the size of the journal.
+	@$(BIN)/python -m bench.report
+
 bench-large: build ## Measure `check` on 5,000 nodes and 100,000 pods; writes docs/benchmarks/large.* (the cluster takes 15 GiB of memory).
 	@$(BIN)/python -m bench.large
 
@@ -142,6 +145,9 @@ docs: venv ## Make the reference pages from the code.
 	$(BIN)/python scripts/checks_reference.py > docs/reference/checks.md
 	$(BIN)/python -m scripts.versions_reference > docs/reference/versions.md
 	$(BIN)/python scripts/chart_readme.py
+
+screenshots: venv ## Make the pictures of docs/reports.md from example runs (needs chromium).
+	@$(BIN)/python -m scripts.screenshots docs/reports
 
 clean: ## Remove .venv and the tools' caches (labs and the user's cache folder stay).
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -7,6 +7,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING
 from enum import Enum
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from upgrader.errors import UsageError
@@ -42,7 +43,7 @@ def from_json(kind: type[Any], data: Any, where: str) -> Any:
     """
     if not isinstance(data, dict):
         raise _wrong(where, "an object", data)
-    hints = get_type_hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]  # mypy takes no class for hashable here
     values = {}
     for field in dataclasses.fields(kind):
         if field.name in data:
@@ -50,6 +51,12 @@ def from_json(kind: type[Any], data: Any, where: str) -> Any:
         elif field.default is MISSING and field.default_factory is MISSING:
             raise ValueError(f"{where}.{field.name} is missing")
     return kind(**values)
+
+
+@cache
+def _hints(kind: type[Any]) -> Mapping[str, Any]:
+    """They are evaluated from text, which would take most of the time that a long journal is read for."""
+    return get_type_hints(kind)
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:

@@ -49,30 +49,33 @@ def fold(records: Iterable[Record]) -> RunState:
 
 def follow(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunState:
     """The state after one more event, which happened at `time`."""
+    after = _after(state, event, time)
     spans = extended(state.spans, event, time, state.updated)
-    return replace(_told(_after(state, event, time), event, time), updated=time, spans=spans)
+    text = _told(event)
+    if not text:
+        return replace(after, updated=time, spans=spans)
+    notes = (*after.notes, TimedNote(time, text))
+    left_out = after.notes_left_out + max(0, len(notes) - MAX_NOTES)
+    return replace(after, updated=time, spans=spans, notes=notes[-MAX_NOTES:], notes_left_out=left_out)
 
 
-def _told(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunState:
-    """With the note that the event is for whoever reads of the run later."""
+def _told(event: Event | UnknownEvent) -> str:
+    """What whoever reads of the run later is told of this event; "" where nothing."""
     match event:
         case Note():
-            text = event.text
+            return event.text
         case RunResumed():
-            text = f"resumed by {event.by}"
+            return f"resumed by {event.by}"
         case RollbackRequested():
-            text = f"rollback{f' to {event.to}' if event.to else ''} requested by {event.by}"
+            return f"rollback{f' to {event.to}' if event.to else ''} requested by {event.by}"
         case LockTakenOver():
-            text = f"the cluster's lock was taken over from {event.holder}: {event.why}"
+            return f"the cluster's lock was taken over from {event.holder}: {event.why}"
         case RecoveryStarted():
-            text = f"recovering the API over SSH: {event.reason}"
+            return f"recovering the API over SSH: {event.reason}"
         case RecoveryEnded():
-            text = "the API answers again" if event.succeeded else f"the API could not be recovered: {event.reason}"
+            return "the API answers again" if event.succeeded else f"the API could not be recovered: {event.reason}"
         case _:
-            return state
-    notes = (*state.notes, TimedNote(time, text))
-    left_out = state.notes_left_out + max(0, len(notes) - MAX_NOTES)
-    return replace(state, notes=notes[-MAX_NOTES:], notes_left_out=left_out)
+            return ""
 
 
 def _after(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunState:
@@ -234,5 +237,10 @@ def _moved(state: RunState, name: str, *since: StepPhase, **changes: Any) -> Run
 
 
 def _changed(state: RunState, name: str, **changes: Any) -> RunState:
-    steps = tuple(replace(step, **changes) if step.name == name else step for step in state.steps)
-    return replace(state, steps=steps)
+    place = len(state.steps) - 1
+    while place >= 0 and state.steps[place].name != name:  # it is nearly always the newest
+        place -= 1
+    if place < 0:
+        return state
+    changed = replace(state.steps[place], **changes)
+    return replace(state, steps=(*state.steps[:place], changed, *state.steps[place + 1 :]))

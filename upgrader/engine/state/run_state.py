@@ -219,4 +219,4 @@ class RunState:
 
     def step(self, name: str) -> StepState | None:
         """The step of that name; None when it was not begun."""
-        return next((step for step in self.steps if step.name == name), None)
+        return next((step for step in reversed(self.steps) if step.name == name), None)
