@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Protocol
 
 from upgrader.model.cluster import Host
 from upgrader.model.event import Event
+from upgrader.model.host_key import HostKey
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion
 
@@ -21,6 +22,7 @@ __all__ = [
     "Clock",
     "CommandResult",
     "Helm",
+    "HostKeys",
     "Hosts",
     "Kind",
     "Kube",
@@ -192,6 +194,14 @@ class Kube(Protocol):
 
         The server may grant it for less time than requested.
         """
+        ...
+
+
+class HostKeys(Protocol):
+    """Machines that identify themselves over SSH, before anybody logs in to them."""
+
+    def read(self, address: str) -> HostKey:
+        """The key that a machine shows; nobody has verified it. Raises HostUnreachable."""
         ...
 
 

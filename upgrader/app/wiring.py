@@ -15,6 +15,7 @@ from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.cluster_uid import ClusterUid
 from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.helm_confinement import confined
+from upgrader.adapters.host_keys import SshHostKeys
 from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.adapters.playbooks import AnsiblePlaybooks
@@ -48,7 +49,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import observe
 from upgrader.pipeline_builder import PipelineBuilder, with_every_step
 from upgrader.planner import IntendedRelease, IntendedStep, emulation_after, wanted_steps
-from upgrader.ports import Age, Clock, Helm, Kube, Recovery, Tools
+from upgrader.ports import Age, Clock, Helm, HostKeys, Kube, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.facts.collect import examine_all
@@ -64,6 +65,7 @@ __all__ = [
     "open_kube",
     "open_renderer",
     "open_session",
+    "open_stranger",
     "push_archive",
     "system_clock",
     "wanted_releases",
@@ -278,6 +280,16 @@ def open_kube(folder: Path, timeout_seconds: float) -> Iterator[Kube]:
     kube = KubeAdapter(*find_context(settings, os.environ), timeout_seconds=timeout_seconds)
     try:
         yield kube
+    finally:
+        kube.close()
+
+
+@contextmanager
+def open_stranger(kubeconfig: Path, context: str) -> Iterator[tuple[Kube, HostKeys]]:
+    """The API of a cluster that has no folder yet, and the machines that identify themselves."""
+    kube = KubeAdapter(kubeconfig, context)
+    try:
+        yield kube, SshHostKeys()
     finally:
         kube.close()
 

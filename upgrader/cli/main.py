@@ -20,6 +20,7 @@ from upgrader.ui.masked_output import mask_output
 __all__ = ["cli", "main"]
 
 _COMMANDS = {
+    "init": ("upgrader.cli.init", "Write the folder of a cluster that runs already."),
     "check": ("upgrader.cli.check", "Check everything that could stop an upgrade; changes nothing."),
     "plan": ("upgrader.cli.plan", "Show what a run would change; changes nothing."),
     "run": ("upgrader.cli.run", "Upgrade the cluster, step by step; rolls back if a step fails."),

@@ -14,7 +14,7 @@ from upgrader.errors import ConfigError, UsageError
 from upgrader.model.settings import Settings
 from upgrader.redaction.known_secrets import KNOWN, secrets_in
 
-__all__ = ["check_context", "find_context", "server_addresses"]
+__all__ = ["check_context", "find_context", "kubectl_context", "server_addresses"]
 
 _KUBECTL = "KUBECONFIG"
 
@@ -40,6 +40,30 @@ def find_context(settings: Settings, environ: Mapping[str, str]) -> tuple[Path, 
     return path, wanted
 
 
+def kubectl_context(environ: Mapping[str, str]) -> tuple[Path, str]:
+    """The kubeconfig and the context that kubectl would use now, unless the environment names others to upgrader.
+
+    Raises UsageError or ConfigError.
+    """
+    chosen, listed = environ.get("UPGRADER_KUBECONFIG"), environ.get(_KUBECTL)
+    default = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
+    names = [chosen] if chosen else (listed or "").split(os.pathsep)
+    files = [Path(name).absolute() for name in names if name] or [default]
+    if not any(file.is_file() for file in files):
+        raise ConfigError(
+            f"there is no kubeconfig: {', '.join(map(shown, files))}",
+            remedy=f"Name the one that leads to the cluster: --kubeconfig FILE, or {_KUBECTL}.",
+        )
+    contexts = (str(_read(file).data.get("current-context") or "") for file in files if file.is_file())
+    wanted = environ.get("UPGRADER_CONTEXT") or next(filter(None, contexts), "")
+    if not wanted:
+        raise UsageError(
+            f"no current context is set in {', '.join(map(shown, files))}",
+            remedy="Choose one: --context NAME (kubectl config get-contexts lists them).",
+        )
+    return _of_kubectl(files, wanted)
+
+
 def _of_kubectl(files: Sequence[Path], wanted: str) -> tuple[Path, str]:
     """The file that has the context, and its cluster and user: of several entries of a name, the first one counts."""
     if not wanted:
@@ -52,7 +76,7 @@ def _of_kubectl(files: Sequence[Path], wanted: str) -> tuple[Path, str]:
     path = places["contexts"].get(wanted)
     if path is None:
         raise UsageError(
-            f"no file of {_KUBECTL} has the context '{wanted}'",
+            f"there is no context '{wanted}' in {', '.join(map(shown, files))}",
             remedy=f"They have: {', '.join(sorted(places['contexts'])) or 'none'}",
         )
     context = _entries(documents[path], "contexts")[wanted].get("context") or {}

@@ -163,7 +163,8 @@ def _read(folder: Path, guard: StrangeFolder | None) -> Document:
     if not path.is_file():
         raise ConfigError(
             f"{shown(path)}: no such file",
-            remedy="Give the cluster's folder with `-C DIR` (a lab's is .lab/NAME). " + _EXAMPLE,
+            remedy="Give the cluster's folder with `-C DIR` (a lab's is .lab/NAME), or have one written: "
+            "`upgrader -C DIR init` asks the cluster of your kubeconfig. " + _EXAMPLE,
         )
     document = read_mapping(path)
     if not document.data:

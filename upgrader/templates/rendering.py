@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from datetime import datetime
@@ -51,6 +52,7 @@ def render(name: str, /, **values: Any) -> str:
         "time_of_day": _time_of_day,
         "ms": milliseconds,
         "with_code": with_code,
+        "quoted": lambda value: Markup(json.dumps(finalize(str(value)), ensure_ascii=False)),  # noqa: S704 - for YAML
     }
     return environment.get_template(name).render(values)
 

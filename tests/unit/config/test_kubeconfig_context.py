@@ -128,7 +128,7 @@ def test_several_files_of_kubectl(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="KUBECONFIG may point at any cluster") as caught:
         find_context(settings(tmp_path), environ)
     assert "cluster.context" in caught.value.remedy
-    with pytest.raises(UsageError, match="no file of KUBECONFIG has the context 'test'") as caught:
+    with pytest.raises(UsageError, match="there is no context 'test' in") as caught:
         find_context(settings(tmp_path, "test"), environ)
     assert "demo, prod" in caught.value.remedy
 
@@ -149,5 +149,5 @@ def test_context_whose_parts_are_in_another_file(tmp_path: Path, kind: str) -> N
 def test_file_that_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
     """It has no context, and is no traceback."""
     (tmp_path / "odd").write_text(text + "\nkind: Config\n" if text != "{}" else "kind: Config\n")
-    with pytest.raises(UsageError, match="has the context"):
+    with pytest.raises(UsageError, match="there is no context"):
         find_context(settings(tmp_path, "prod"), {"KUBECONFIG": str(tmp_path / "odd")})

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scripts import checks_reference, cli_reference, versions_reference
+from upgrader.config.yaml_schema import schema_text
 
 REPOSITORY = Path(__file__).parents[3]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
@@ -16,6 +17,12 @@ PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
 def test_command_line_reference_is_current() -> None:
     """docs/reference/cli.md is what `make docs` makes from the commands as they are."""
     assert (REPOSITORY / "docs/reference/cli.md").read_text() == cli_reference.render()
+
+
+def test_schema_of_upgrader_yaml_is_current() -> None:
+    """The published schema is the one that `upgrader init` writes."""
+    page = REPOSITORY / "docs" / "reference" / "upgrader-yaml.schema.json"
+    assert page.read_text() == schema_text(), "run `make docs`"
 
 
 def test_versions_are_those_of_the_tests() -> None:
