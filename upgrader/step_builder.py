@@ -53,7 +53,7 @@ class StepBuilder:
     def gates(self) -> GateCatalog:
         """The gates of this cluster."""
         clock, settings = self.tools.clock, self.settings
-        kube = SharedReads(self.tools.kube, clock, self.memory.reads)
+        kube = SharedReads(self.tools.kube, clock, self.memory.reads, settings.shortest_interval_seconds)
         spare = settings.unhealthy_workers
         return GateCatalog(kube, clock, self.cluster, settings.gates, self.health_before, spare, self.memory)
 

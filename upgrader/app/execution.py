@@ -174,7 +174,7 @@ class _Job:
 def _continuity(session: Session, removed: Collection[str], health_before: HealthBefore | None) -> Continuity:
     clock = session.tools.clock
     return Continuity(
-        SharedReads(session.tools.kube, clock, session.memory.reads),
+        SharedReads(session.tools.kube, clock, session.memory.reads, session.settings.shortest_interval_seconds),
         clock,
         instances=len(session.cluster.controllers),
         removed=removed,

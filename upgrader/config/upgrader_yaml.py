@@ -239,7 +239,8 @@ class ImagesSection(_Model):
     parallel: NodeShare | None = Field(
         default=None,
         description="How many nodes pull, or import, at the same time: a number, or a percentage of those that lack an "
-        "image, which is rounded down. Without it, a tenth of them, and at least 10.",
+        "image, which is rounded down. Without it, a tenth of them pull, and at least 10; and 10 import. Imports never "
+        "go to more than 100 at once.",
     )
     bundle: str = Field(
         default="",

@@ -11,8 +11,8 @@ from upgrader.ports import Clock, Kind, Kube, KubeObject
 
 __all__ = ["ReadMemory", "SharedReads"]
 
-_SECONDS = 0.5
-"""How old an answer may be: that of the same round of gates, as rounds are a second apart."""
+_MOST_SECONDS = 0.5
+"""How old an answer may be at most: that of the same round of gates, as rounds are mostly a second apart."""
 
 _T = TypeVar("_T")
 
@@ -29,12 +29,15 @@ class SharedReads:
     """`ports.Kube`; what was read half a second ago isn't asked for again.
 
     Several gates read the same workloads and pods in each round, and what answers them is being upgraded. No error is
-    remembered, nor anything from before a change of our own. Answers are shared: their readers don't change them.
+    remembered, nor anything from before a change that was made through this. Answers are shared: readers don't change
+    them.
     """
 
     kube: Kube
     clock: Clock
     memory: ReadMemory
+    interval_seconds: float = 1.0
+    """The shortest time between two rounds: an answer is no more than one check's."""
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
         return self._shared(("get", kind, name, namespace), lambda: self.kube.get(kind, name, namespace))
@@ -97,9 +100,9 @@ class SharedReads:
 
     def _shared(self, key: builtins.tuple[object, ...], ask: Callable[[], _T]) -> _T:
         now, answers = self.clock.monotonic(), self.memory.answers
-        asked, answer = answers.get(key, (0.0, None))
-        if key in answers and now - asked < _SECONDS:
-            return answer  # type: ignore[return-value]  # the key has the method, which has the type
+        known = answers.get(key)
+        if known is not None and now - known[0] < self._seconds:
+            return known[1]  # type: ignore[return-value]  # the key has the method, which has the type
         self._forget_old(now)
         found = ask()
         answers[key] = (now, found)
@@ -109,6 +112,14 @@ class SharedReads:
         self.memory.answers.clear()
 
     def _forget_old(self, now: float) -> None:
-        """What nobody will ask for: a list of pods may be large."""
-        for key in [key for key, (asked, _) in self.memory.answers.items() if now - asked >= _SECONDS]:
-            del self.memory.answers[key]
+        """What nobody will ask for: a list of pods may be large.
+
+        A watcher beside Helm that hangs in a read may go on in a thread of its own, while an undo has begun.
+        """
+        for key, (asked, _) in list(self.memory.answers.items()):
+            if now - asked >= self._seconds:
+                self.memory.answers.pop(key, None)
+
+    @property
+    def _seconds(self) -> float:
+        return min(_MOST_SECONDS, self.interval_seconds / 2)

@@ -40,7 +40,7 @@ DEFAULT_LIMITS = Limits(max_failed=100, max_gap_seconds=10.0)
 DEFAULT_UNHEALTHY_WORKERS = Share(percent=10)
 """A node in ten reboots, or is replaced, while a large cluster is upgraded."""
 
-_TENTH, _FEW = Share(percent=10), 10
+_TENTH, _FEW, _CONNECTIONS = Share(percent=10), 10, 100
 
 _NODES_A_SECOND, _SLOWEST_SECONDS = 300, 5.0
 """On 1,000 nodes, gates are checked every 3.3 s: their kubelets alone send 100 heartbeats a second."""
@@ -58,8 +58,11 @@ class GatePolicy:
     deadline_seconds: float = 120.0
 
     def at_scale(self, nodes: int) -> GatePolicy:
-        """The same on a cluster of so many nodes: where all takes minutes, a check a second only burdens the API."""
-        paced = min(nodes / _NODES_A_SECOND, _SLOWEST_SECONDS)
+        """The same on a cluster of so many nodes: where all takes minutes, a check a second only burdens the API.
+
+        Never so slow that the deadline leaves less than eight times the checks that have to succeed.
+        """
+        paced = min(nodes / _NODES_A_SECOND, _SLOWEST_SECONDS, self.deadline_seconds / (8 * self.consecutive))
         return replace(self, interval_seconds=max(self.interval_seconds, paced))
 
 
@@ -147,6 +150,10 @@ class ImageSettings:
         """
         return self.parallel.at_once(nodes) if self.parallel is not None else max(_FEW, _TENTH.at_once(nodes))
 
+    def imported_at_once(self, nodes: int) -> int:
+        """The same where all of it comes from this machine, over one connection to each node."""
+        return min(self.parallel.at_once(nodes), _CONNECTIONS) if self.parallel is not None else _FEW
+
 
 @dataclass(frozen=True)
 class BackupSettings:
@@ -199,6 +206,12 @@ class Settings:
     """How nodes are upgraded; None: they are not."""
     severities: Mapping[str, Severity] = field(default_factory=dict)
     """Severities of findings, by their ids, that replace the checks' own."""
+
+    @property
+    def shortest_interval_seconds(self) -> float:
+        """The time between two checks of the gate that is checked most often."""
+        own = (gate.policy.interval_seconds for item in self.pipeline for gate in item.gates)
+        return min((self.gates.interval_seconds, *own))
 
     def limits(self, step: str) -> Limits:
         """The limits of a step, also of one that the pipeline doesn't name."""

@@ -64,7 +64,7 @@ class ImportImagesStep:
         absent = sorted(wanted - {name for item in archives for name in item.names})
         if absent:
             note(f"not in the bundle, so that the nodes must have or pull them: {', '.join(absent)}")
-        with ThreadPoolExecutor(self.settings.at_once(len(self.nodes))) as pool:
+        with ThreadPoolExecutor(self.settings.imported_at_once(len(self.nodes))) as pool:
             work = {pool.submit(self._import, node, archives): node for node in self.nodes}
             try:
                 for done in as_completed(work):

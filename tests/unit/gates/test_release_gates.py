@@ -67,10 +67,18 @@ def test_gates_are_checked_less_often_on_a_large_cluster(
     """A second for every 300 nodes and never over five, unless the operator asks for more; also a user's gates."""
     before = HealthBefore(tuple(f"w{number}" for number in range(workers)))
     cluster = replace(cluster, controllers=cluster.controllers[:1])
-    catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy(3, asked, 60.0), before)
-    own = catalog.of_workload(WorkloadGate("daemonset", "ns", "cni", GatePolicy(3, asked, 10.0)))
+    catalog = GateCatalog(kube, FakeClock(), cluster, GatePolicy(3, asked, 120.0), before)
+    own = catalog.of_workload(WorkloadGate("daemonset", "ns", "cni", GatePolicy(3, asked, 120.0)))
     for run in (*catalog.of_cluster(), own, catalog.of_kubeadm(KubernetesVersion(1, 37, 1))):
         assert run.policy.interval_seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("policy", [GatePolicy(3, 1.0, 5.0), GatePolicy(30, 1.0, 120.0)])
+def test_a_large_cluster_has_time_for_its_checks(kube: FakeKube, cluster: Cluster, policy: GatePolicy) -> None:
+    """However the operator sets the deadline and the number of checks, they fit into it as on a small cluster."""
+    before = HealthBefore(tuple(f"w{number}" for number in range(4999)))
+    run = GateCatalog(kube, FakeClock(), cluster, policy, before).of_cluster()[0]
+    assert run.policy.interval_seconds == 1.0
 
 
 def test_gate_of_the_users_own(kube: FakeKube, cluster: Cluster) -> None:

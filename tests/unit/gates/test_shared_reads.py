@@ -94,6 +94,15 @@ def test_a_change_of_our_own_is_seen_at_once(kube: Asked, clock: FakeClock) -> N
     assert reads.get(MAPS, "a", "default") is None
 
 
+def test_each_check_of_a_quick_gate_is_an_answer_of_its_own(kube: Asked, clock: FakeClock) -> None:
+    """With checks a tenth of a second apart, one answer must not count for several."""
+    reads = SharedReads(kube, clock, ReadMemory(), interval_seconds=0.1)
+    assert (data(reads), data(reads)) == ("old", "old")
+    kube.put(MAPS, {**MAP, "data": {"k": "new"}}, "default")
+    clock.sleep(0.1)
+    assert data(reads) == "new"
+
+
 def test_an_api_that_does_not_answer_is_asked_again(kube: Asked, clock: FakeClock) -> None:
     """An error is nobody's answer but that of who asked, and what was known before it is not given for it."""
     reads = SharedReads(kube, clock, ReadMemory())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
 
 from upgrader.errors import GateFailed
 from upgrader.gates.api_absence import ApiAbsence
@@ -17,13 +16,13 @@ __all__ = ["FAIL_AFTER_BROKEN", "hold_all"]
 FAIL_AFTER_BROKEN = 3
 """Consecutive `broken` checks after which a gate fails ahead of its deadline: a single one may be transient."""
 
-_AGAIN_SECONDS = 5.0
-"""After which a gate that has passed is checked again, while others are waited for: its checks cost the API server."""
+_PAUSE_SECONDS = 1.0
+"""Between two rounds, however long one takes."""
 
 _UNSTABLE = "The last check succeeded: if the cluster is only slow, raise `gates.deadline` in upgrader.yaml."
 
 
-@dataclass(eq=False)
+@dataclass
 class _Count:
     """The checks of one gate so far."""
 
@@ -32,41 +31,31 @@ class _Count:
     holding: int = 0
     broken: int = 0
     passed: bool = False
-    checked: float = -inf
-    """When it was last checked."""
-
-    def due(self, now: float) -> bool:
-        """Whether to check it in this round."""
-        return not self.passed or now - self.checked >= _AGAIN_SECONDS
 
 
 def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: Reporter, absence: ApiAbsence) -> None:
     """Check every gate, round after round, until each has held often enough in a row, all in the same round.
 
-    A gate that has passed is checked less often while another one is waited for, and with all others in the last round:
-    all must be healthy together. One that stops holding restarts its count. `pending` and `unknown` both restart it;
-    only the message differs, as what is unknown is not reported as unhealthy. Raises GateFailed for the first gate that
-    fails, ApiLost when `absence` finds the API lost.
+    A gate that stops holding restarts its count, also while another one is waited for: all must be healthy together.
+    `pending` and `unknown` both restart the count; only the message differs, as what is unknown is not reported as
+    unhealthy. Raises GateFailed for the first gate that fails, ApiLost when `absence` finds the API lost.
     """
     counts = [_Count(replace(run, gate=run.again()) if run.again else run) for run in gates]
     if not counts:
         return
     started = clock.monotonic()
+    interval = min(count.run.policy.interval_seconds for count in counts)
     while True:
-        now = clock.monotonic()
-        due = [count for count in counts if count.due(now)]
-        absence.check([_check(step, count, started, clock, reporter) for count in due])
+        begun = clock.monotonic()
+        absence.check([_check(step, count, started, clock, reporter) for count in counts])
         if all(count.passed for count in counts):
-            rest = [count for count in counts if count not in due]
-            absence.check([_check(step, count, started, clock, reporter) for count in rest])
-            if all(count.passed for count in counts):
-                return
-        clock.sleep(min(count.run.policy.interval_seconds for count in counts))
+            return
+        # A long interval is from round to round: an API that answers slowly isn't asked more rarely still.
+        clock.sleep(max(min(interval, _PAUSE_SECONDS), interval - (clock.monotonic() - begun)))
 
 
 def _check(step: str, count: _Count, started: float, clock: Clock, reporter: Reporter) -> Verdict:
     run, policy = count.run, count.run.policy
-    count.checked = clock.monotonic()
     verdict = run.gate.check()
     count.checks += 1
     count.holding = count.holding + 1 if verdict.kind is VerdictKind.HOLDS else 0

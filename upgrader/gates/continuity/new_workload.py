@@ -45,6 +45,11 @@ class NewWorkload:
         self.impossible = ""
         """Why it can't be tried at all; "" where it can."""
 
+    @property
+    def worked(self) -> bool:
+        """Whether its pod has worked: from then on, only its end is waited for."""
+        return self._stage in (_Stage.ENDING, _Stage.DONE)
+
     def check(self) -> Verdict:
         """One check: `holds` when all is done, else what it waits for."""
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from upgrader.errors import ApiError
 from upgrader.gates.continuity.new_workload import NewWorkload
 from upgrader.model.baseline import Baseline
-from upgrader.model.outcome import Verdict, VerdictKind, holds
+from upgrader.model.outcome import Verdict, holds
 from upgrader.ports import Clock, Kube
 
 __all__ = ["WorkloadGate"]
@@ -19,8 +19,8 @@ FIRST_ATTEMPT_SECONDS = 15.0
 class WorkloadGate:
     """A Deployment that is created after the step is rolled out, works and goes, as one did before the run.
 
-    One that doesn't in time is replaced: its pod may have got its token while an instance that is being replaced still
-    answered, and a kubelet keeps a token for most of its life.
+    One whose pod doesn't work in time is replaced: the pod may have got its token while an instance that is being
+    replaced still answered, and a kubelet keeps a token for most of its life.
     """
 
     name = "continuity/workload"
@@ -41,7 +41,7 @@ class WorkloadGate:
         if self._workload.impossible:  # a rollback may remove what the run installed
             return holds(f"not compared: {self._workload.impossible}")
         late = self._clock.monotonic() - self._begun >= self._patience_seconds
-        if late and verdict.kind is not VerdictKind.HOLDS and self._removed():
+        if late and not self._workload.worked and self._removed():
             self._patience_seconds *= 2
             self._workload, self._begun = NewWorkload(self._kube, self._clock), None
         return verdict
