@@ -124,6 +124,11 @@ class LabCluster:
         report: Mapping[str, Any] = json.loads((newest / "report.json").read_text())
         return report
 
+    def page(self) -> str:
+        """`report.html` of the newest run."""
+        newest = max(self._run_folders(), key=lambda run: run.stat().st_mtime)
+        return (newest / "report.html").read_text()
+
     def journal(self) -> list[Mapping[str, Any]]:
         """`journal.jsonl` of the newest run."""
         newest = max(self._run_folders(), key=lambda run: run.stat().st_mtime)

@@ -45,6 +45,8 @@ def test_report_of_an_upgrade(upgraded_cluster: LabCluster) -> None:
     assert report["availability"]["requests"] > 100
     assert report["availability"]["failed"] == 0, report["availability"]
     assert report["availability"]["longest_gap_ms"] > 0
+    page = upgraded_cluster.page()
+    assert "<title>Succeeded: Upgrade to" in page and "deployment/kube-apiserver" in page
 
 
 def test_second_run_changes_nothing(upgraded_cluster: LabCluster) -> None:

@@ -10,6 +10,7 @@ import click
 
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd
+from upgrader.cli.completing import complete_run
 from upgrader.config.duration import parse_duration
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
@@ -74,7 +75,11 @@ TARGET = click.option(
     help="Kubernetes version to upgrade to (default: kubernetesVersion in upgrader.yaml).",
 )
 RUN = click.option(
-    "--run", "name", metavar="RUN", help="Which run, as `upgrader history` names it (default: the newest upgrade)."
+    "--run",
+    "name",
+    metavar="RUN",
+    shell_complete=complete_run,
+    help="Which run, as `upgrader history` names it (default: the newest upgrade).",
 )
 TAKE_OVER = click.option(
     "--take-over",

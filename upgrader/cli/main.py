@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from upgrader import __version__
+from upgrader.cli.folder_option import FOLDER_HELP, with_folder_option
 from upgrader.errors import UpgraderError
 from upgrader.redaction.known_secrets import KNOWN, secrets_in
 from upgrader.ui.lost_terminal import outlast_the_terminal
@@ -39,9 +40,10 @@ _COMMANDS = {
     "probe": ("upgrader.cli.probe", "Count what clients of the API see, until Ctrl-C."),
     "images": ("upgrader.cli.images", "Bring upgrader's own images into a registry of yours."),
     "bundle": ("upgrader.cli.bundle", "Images and charts in one file, for sites without a registry."),
+    "completion": ("upgrader.cli.completion", "Print the completion script of bash, zsh or fish."),
     "lab": ("upgrader.cli.lab", "Real local clusters to rehearse on."),
 }
-
+_WITHOUT_FOLDER = ("completion", "lab")
 
 _DECLINED = "Aborted: nothing more was changed."
 _INTERRUPTED = (
@@ -60,7 +62,7 @@ class _LazyGroup(click.Group):
             return None
         module = importlib.import_module(_COMMANDS[cmd_name][0])
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return command
+        return command if cmd_name in _WITHOUT_FOLDER else with_folder_option(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -75,7 +77,7 @@ class _LazyGroup(click.Group):
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path(),
-    help="The cluster's folder (default: the current one).",
+    help=FOLDER_HELP,
 )
 @click.option(
     "--kubeconfig",

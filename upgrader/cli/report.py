@@ -12,6 +12,7 @@ import click
 
 from upgrader.app.report import compare_runs, run_to_report
 from upgrader.cli.command_line import say
+from upgrader.cli.completing import complete_run
 from upgrader.errors import UsageError
 from upgrader.report.comparison import comparison_markdown
 from upgrader.report.formats import Format
@@ -21,7 +22,7 @@ __all__ = ["report"]
 
 
 @click.command()
-@click.argument("name", metavar="[RUN]", required=False)
+@click.argument("name", metavar="[RUN]", required=False, shell_complete=complete_run)
 @click.option(
     "-o",
     "--output",
@@ -38,6 +39,7 @@ __all__ = ["report"]
     "--compare",
     nargs=2,
     metavar="RUN RUN",
+    shell_complete=complete_run,
     help="Show the times of two runs' steps side by side instead; -o json or markdown.",
 )
 @click.pass_obj

@@ -8,6 +8,7 @@ import click
 
 from upgrader.app.rollback import run_to_roll_back
 from upgrader.cli.command_line import FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.completing import complete_step
 from upgrader.ui.runs import print_rollback_order, print_run
 
 __all__ = ["rollback"]
@@ -15,7 +16,9 @@ __all__ = ["rollback"]
 
 @click.command()
 @RUN
-@click.option("--to", metavar="STEP", default="", help="Keep this step, and those before it.")
+@click.option(
+    "--to", metavar="STEP", default="", shell_complete=complete_step, help="Keep this step, and those before it."
+)
 @YES
 @TAKE_OVER
 @click.pass_obj

@@ -110,7 +110,9 @@ def _interrupted(state: RunState, title: str) -> Headline:
     active = next((step for step in state.steps if step.active), None)
     if not state.run:
         return Headline("open", title, "Not known", "Its journal has no record yet.", commands=("upgrader status",))
-    where = f" in the step {active.name} ({state.doing})" if active else f" ({state.doing})" if state.doing else ""
+    doing = state.doing.removeprefix(f"{active.name}: ") if active else state.doing
+    told = f" ({doing})" if doing else ""
+    where = f" in the step {active.name}{told}" if active else told
     unsure = "; what became of that step is looked at first when it is resumed" if active else ""
     commands = ("upgrader resume", "upgrader rollback") if state.is_upgrade else (state.kind.command,)
     advice = "Resume it, or undo it." if state.is_upgrade else "Run the same command again: it continues."

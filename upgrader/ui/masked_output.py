@@ -23,8 +23,10 @@ class _MaskedStream:
         # On a terminal, control characters are those of the display.
         self._shown = mask_secrets if stream.isatty() else printable
 
-    def write(self, text: str) -> int:
-        self._stream.write(self._shown(text))
+    def write(self, text: str | bytes) -> int:
+        """Bytes, too: click writes a completion's answer so."""
+        shown = text.decode(errors="replace") if isinstance(text, bytes) else text
+        self._stream.write(self._shown(shown))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:

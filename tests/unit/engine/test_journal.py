@@ -223,9 +223,9 @@ def test_line_of_another_journal_is_refused(tmp_path: Path) -> None:
         read_journal(path)
 
 
-def sealed(name: str, data: dict[str, object]) -> bytes:
+def sealed(name: str, data: dict[str, object], time: str = "2026-01-01T00:00:00Z") -> bytes:
     """A first line with a right checksum, as a newer version might write it."""
-    fields = {"schema": 3, "seq": 0, "time": "2026-01-01T00:00:00Z", "type": name, "data": data}
+    fields = {"schema": 3, "seq": 0, "time": time, "type": name, "data": data}
     body = json.dumps(fields).encode()
     return body[:-1] + f',"checksum":"{hashlib.sha256(body).hexdigest()}"}}\n'.encode()
 
@@ -237,6 +237,14 @@ def test_unknown_type_is_named(tmp_path: Path) -> None:
     records = read_journal(path)
     assert [record.event for record in records] == [UnknownEvent("StepPostponed")]
     assert fold(records).unknown == ("StepPostponed",)
+
+
+def test_time_without_a_zone_is_refused(tmp_path: Path) -> None:
+    """Nobody knows when that was, and it can't be compared with the other times."""
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(sealed("Note", {"text": "hello"}, "2026-01-01T00:00:00"))
+    with pytest.raises(UsageError, match=r"journal\.jsonl:1: .*its time has no zone"):
+        read_journal(path)
 
 
 def test_unknown_field_is_passed_over(tmp_path: Path) -> None:

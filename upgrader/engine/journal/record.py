@@ -110,7 +110,10 @@ def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
     data = fields.get("data")
     if schema == read_schema_2.SCHEMA:
         name, data = read_schema_2.upgraded(name, data)
-    return Record(seq, datetime.fromisoformat(time), event_from(name, data)), checksum
+    when = datetime.fromisoformat(time)
+    if when.tzinfo is None:
+        raise ValueError("its time has no zone")
+    return Record(seq, when, event_from(name, data)), checksum
 
 
 def _fields(line: bytes) -> dict[str, Any]:

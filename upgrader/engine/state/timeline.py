@@ -11,6 +11,7 @@ from upgrader.model.event import (
     Event,
     GateChecked,
     GatePassed,
+    LockTakenOver,
     RecoveryEnded,
     RecoveryStarted,
     RollbackRequested,
@@ -73,7 +74,7 @@ def extended(spans: Spans, event: Event | UnknownEvent, time: datetime, last: da
             return (*spans, Span("recovery", "", time))
         case RecoveryEnded():
             return _closed(spans, time, "", "succeeded" if event.succeeded else "failed")
-        case RunResumed() | RollbackRequested():
+        case RunResumed() | RollbackRequested() | LockTakenOver():  # the first record of another process
             return _interrupted(spans, last or time)
         case RunEnded():
             return _interrupted(spans, time)
