@@ -27,6 +27,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 from upgrader.renewal.kubeadm_on_host import KubeadmOnHost
+from upgrader.renewal.onhost.places import KNOWN
 from upgrader.renewal.pipeline import Serving, components_to_restart, renewal_pipeline, serving
 from upgrader.wait_and_retry import wait_until
 
@@ -105,6 +106,7 @@ def propose_renewal(
             found = [_look(kubeadm, host) for host in session.cluster.controllers]
             wanted = {item.host: tuple(item.ending(now, within)) for item in found}
             _refuse_external(found, wanted)
+            _refuse_unknown(wanted)
             findings = run_checks(session.preflight_context(session.observe()), _CHECKS)
             health_before = session.read_health_before()
             pipeline = _pipeline(session, kubeadm, wanted, served, health_before)
@@ -195,6 +197,16 @@ def _look(kubeadm: KubeadmOnHost, host: Host) -> ControllerCertificates:
         return kubeadm.look(host)
     except HostError as error:
         raise type(error)(f"{error.message}; nothing was renewed", remedy=error.remedy) from error
+
+
+def _refuse_unknown(wanted: Mapping[Host, tuple[RenewableCertificate, ...]]) -> None:
+    lines = [f"{host.name}: {item.name}" for host, items in wanted.items() for item in items if item.name not in KNOWN]
+    if lines:
+        raise Inhibited(
+            "\n".join(("where kubeadm keeps these certificates is not known here; nothing was renewed:", *lines)),
+            remedy="Use a newer version of upgrader; or `kubeadm certs renew` there, then `upgrader certs renew "
+            "--within 1s`, which restarts what has to read them.",
+        )
 
 
 def _refuse_external(

@@ -192,6 +192,14 @@ def test_external_ca_is_refused_by_name(place: Place) -> None:
     assert place.renew(timedelta(days=60)) is not None  # it isn't among those
 
 
+def test_certificate_of_a_newer_kubeadm(place: Place) -> None:
+    """Which files it would change isn't guessed, and so none is."""
+    place.hosts.certificates[NODES_[1]]["new-client"] = Certificate(place.world.clock.now() + LATE)
+    with pytest.raises(Inhibited, match=r"is not known here.*\ncontroller-2: new-client"):
+        place.renew()
+    assert set(place.serials().values()) == {0}
+
+
 def test_what_is_not_adopted(place: Place) -> None:
     """kubeadm's own static pods are kubeadm's; so are certificates of which kube-apiserver reads no file."""
     place.world.helm.releases.pop("kubernetes")

@@ -11,7 +11,7 @@ import tempfile
 
 from upgrader.recover.onhost.questions import Failed
 
-__all__ = ["KUBECONFIGS", "PAIRS", "fault", "files_of", "fit"]
+__all__ = ["KNOWN", "KUBECONFIGS", "PAIRS", "fault", "files_of", "fit"]
 
 PAIRS: dict[str, str] = {
     "apiserver": "apiserver",
@@ -25,6 +25,9 @@ PAIRS: dict[str, str] = {
 """kubeadm's name of a certificate → its files below the folder of certificates, without their endings."""
 KUBECONFIGS = ("admin.conf", "controller-manager.conf", "scheduler.conf", "super-admin.conf")
 """Each has a certificate and its key in it."""
+
+KNOWN = frozenset((*PAIRS, *KUBECONFIGS))
+"""Whatever kubeadm renews, by its names."""
 
 _DATA = r"^[ \t-]*%s:[ \t]*[\"']?([A-Za-z0-9+/=]+)"
 
