@@ -14,12 +14,14 @@ from upgrader.gates.node_return import NodeReturn
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
 from upgrader.model.event import Event
+from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_plan import NodePlanner
 from upgrader.model.node_settings import NodeSource, NodesSettings
 from upgrader.model.observed import Observed
-from upgrader.model.plan import NodeChange, Plan, PlannedNodes
+from upgrader.model.plan import NodeChange, Plan, PlannedKubeletConfig, PlannedNodes
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import PipelineStep
+from upgrader.planner import plan_kubelet_config
 from upgrader.ports import Tools
 from upgrader.steps.nodes.batch import Batch
 from upgrader.steps.nodes.cordon import Cordons
@@ -51,9 +53,10 @@ class NodesBuilder:
     patience_seconds: float
     """How long an API that doesn't answer is waited for between two batches."""
 
-    def plan(self, observed: Observed, target: KubernetesVersion) -> tuple[PlannedNodes, ...]:
-        """A step for each pool."""
-        return NodePlanner(self.settings, self._controllers, target, playbooks_folder()).plan(observed)
+    def plan(self, observed: Observed, target: KubernetesVersion) -> tuple[PlannedNodes | PlannedKubeletConfig, ...]:
+        """A step for each pool, and then, when every node has shown that it works, what nodes get that join later."""
+        pools = NodePlanner(self.settings, self._controllers, target, playbooks_folder()).plan(observed)
+        return (*pools, *plan_kubelet_config(self.settings.configuration.kubelet, observed))
 
     def replan(self, planned: PlannedNodes, begun: StepState | None) -> PlannedNodes:
         """The same step, of the nodes that it had when it began."""
@@ -62,13 +65,16 @@ class NodesBuilder:
         if begun.restore_point is None:
             return replace(planned, nodes=())
         check_named_nodes(begun, self.settings, self.cluster)
-        nodes = (NodeChange(item.node, item.version, planned.target) for item in begun.restore_point.nodes)
+        nodes = (
+            NodeChange(item.node, item.version, planned.target, configured=item.configured)
+            for item in begun.restore_point.nodes
+        )
         return replace(planned, nodes=tuple(nodes))
 
     def stage(self, plan: Plan) -> PipelineStep:
         """What comes before every change, for all pools; a run that is resumed has it, too, whatever is left."""
         nodes = [node.node for step in plan.steps if isinstance(step, PlannedNodes) for node in step.nodes]
-        playbooks = self._playbooks(self.settings.source, plan.target)
+        playbooks = self._playbooks(self.settings.source, plan.target, self.settings.configuration)
         return PipelineStep(StageNodesStep(playbooks, nodes), (), (), changes=False)
 
     def forward(self, planned: PlannedNodes) -> PipelineStep:
@@ -106,7 +112,7 @@ class NodesBuilder:
             drain=Drain(
                 tools.kube, tools.clock, planned.pool.drain, self._controllers, watch.problem, check=lambda: None
             ),
-            playbooks=self._playbooks(planned.source, planned.target),
+            playbooks=self._playbooks(planned.source, planned.target, planned.configuration),
             watch=watch,
             log=KubeletLog(tools.hosts, machines).last_errors,
             clock=tools.clock,
@@ -114,8 +120,12 @@ class NodesBuilder:
         )
         return NodesStep(planned, batch, lambda: self._hold(planned.name))
 
-    def _playbooks(self, source: NodeSource, target: KubernetesVersion) -> NodePlaybooks:
-        return NodePlaybooks(self.tools.playbooks, playbooks_folder(), self.cluster.inventory, source, target)
+    def _playbooks(
+        self, source: NodeSource, target: KubernetesVersion, configuration: NodeConfiguration
+    ) -> NodePlaybooks:
+        playbooks, inventory = self.tools.playbooks, self.cluster.inventory
+        known = configuration.fingerprint
+        return NodePlaybooks(playbooks, playbooks_folder(), inventory, source, target, configuration, known)
 
     def _hold(self, step: str) -> None:
         absence = ApiAbsence(self.tools.kube, self.tools.clock, self.patience_seconds)

@@ -9,6 +9,8 @@ from upgrader.errors import ApiError
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import ServerVersion, emulated_in, minor_of
 from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP, KubeadmConfig
+from upgrader.model.kubelet_config import KUBELET_CONFIG_MAP, KubeletConfig
+from upgrader.model.node_configuration import configured_with
 from upgrader.model.node_mark import NodeMark
 from upgrader.model.observed import Observed, ObservedNode, ObservedRelease
 from upgrader.model.release import ReleaseSpec, last_good
@@ -30,18 +32,26 @@ def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec]) -> Observed
         versions = pool.submit(_versions, kube)
         found = {spec.name: observe_release(helm, spec) for spec in releases}
         server, kubelets, nodes = versions.result()
-    return Observed(server.binary, kubelets, found, _emulated(server, found), nodes, _kubeadm(kube))
+    kubeadm, kubelet = (_config_map(kube, name) for name in (KUBEADM_CONFIG_MAP, KUBELET_CONFIG_MAP))
+    return Observed(
+        server.binary,
+        kubelets,
+        found,
+        _emulated(server, found),
+        nodes,
+        KubeadmConfig.of(kubeadm) if kubeadm is not None else None,
+        KubeletConfig.of(kubelet) if kubelet is not None else None,
+    )
 
 
-def _kubeadm(kube: Kube) -> KubeadmConfig | None:
+def _config_map(kube: Kube, name: str) -> KubeObject | None:
     """None, too, where it may not be read: the checks then name that right among all that a run lacks."""
     try:
-        found = kube.get(_CONFIG_MAPS, KUBEADM_CONFIG_MAP, "kube-system")
+        return kube.get(_CONFIG_MAPS, name, "kube-system")
     except ApiError as error:
         if error.status == 403:
             return None
         raise
-    return KubeadmConfig.of(found) if found is not None else None
 
 
 def _versions(kube: Kube) -> tuple[ServerVersion, dict[str, KubernetesVersion], dict[str, ObservedNode]]:
@@ -69,7 +79,7 @@ def _emulated(server: ServerVersion, releases: Mapping[str, ObservedRelease]) ->
 
 
 def _observed_node(node: KubeObject) -> ObservedNode:
-    return ObservedNode(node["metadata"].get("labels") or {}, mark=NodeMark.of(node))
+    return ObservedNode(node["metadata"].get("labels") or {}, NodeMark.of(node), configured_with(node))
 
 
 def kubelet_versions(kube: Kube) -> dict[str, KubernetesVersion]:

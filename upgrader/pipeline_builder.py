@@ -14,11 +14,12 @@ from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
-from upgrader.model.own_steps import BAKE, KUBEADM_CONFIG
+from upgrader.model.own_steps import BAKE, KUBEADM_CONFIG, KUBELET_CONFIG
 from upgrader.model.plan import (
     OwnStep,
     Plan,
     PlannedKubeadmConfig,
+    PlannedKubeletConfig,
     PlannedNodes,
     PlannedPlaybook,
     PlannedRelease,
@@ -105,7 +106,7 @@ class PipelineBuilder:
             return pipeline
         step = BakeStep(BAKE, self.settings.bake_seconds)
         # Who writes kubeadm's record back, such as GitOps, makes nothing unhealthy that runs.
-        gates = tuple(run for run in pipeline.gates if run.gate.name != KUBEADM_CONFIG)
+        gates = tuple(run for run in pipeline.gates if run.gate.name not in (KUBEADM_CONFIG, KUBELET_CONFIG))
         return Pipeline((*pipeline.steps, PipelineStep(step, gates, ())))
 
     def rollback(self, state: RunState) -> Pipeline:
@@ -150,8 +151,8 @@ class PipelineBuilder:
         """
         now = self.plan(intended, observed, emulated)
         # A hop that left the nodes to a later one leaves them where it is resumed, too; and a run keeps its steps.
-        own = (PlannedNodes, PlannedKubeadmConfig)
-        steps_now = self._with_kubeadm_config(now.steps, state, observed)
+        own = (PlannedNodes, PlannedKubeadmConfig, PlannedKubeletConfig)
+        steps_now = self._with_kubelet_config(self._with_kubeadm_config(now.steps, state, observed), state)
         meant = (step for step in steps_now if not isinstance(step, own) or step.name in state.planned)
         steps = tuple(self._as_planned(step, state) for step in meant)
         return replace(now, current=state.current or observed.server, steps=steps)
@@ -168,6 +169,14 @@ class PipelineBuilder:
         first = next((index for index, step in enumerate(steps) if isinstance(step, PlannedNodes)), len(steps))
         return (*steps[:first], kept, *steps[first:])
 
+    def _with_kubelet_config(self, steps: tuple[PlannedStep, ...], state: RunState) -> tuple[PlannedStep, ...]:
+        """The same of the ConfigMap of the kubelets."""
+        nodes = self.settings.nodes
+        if KUBELET_CONFIG not in state.planned or any(step.name == KUBELET_CONFIG for step in steps) or nodes is None:
+            return steps
+        fields = nodes.configuration.kubelet
+        return (*steps, PlannedKubeletConfig(fields, tuple(fields)))
+
     def _as_planned(self, step: PlannedStep, state: RunState) -> PlannedStep:
         begun = state.step(step.name)
         if isinstance(step, PlannedPlaybook):
@@ -180,6 +189,10 @@ class PipelineBuilder:
             point = begun.restore_point
             # Without one, it has nothing to undo, and so must not write.
             return replace(step, before=point.kubeadm if point and point.kubeadm else step.after)
+        if isinstance(step, PlannedKubeletConfig):
+            # As above. With one, the annotation has the text to go back to, whatever the fields are now.
+            point = begun.restore_point if begun else None
+            return step if begun is None else replace(step, lacking=tuple(step.fields) if point else ())
         if begun is not None and begun.restore_point is not None:
             check_named(begun, self.settings.pipeline)
         step = replace(step, pending=FreeReleaseStep.name_for(step.name) in state.planned)

@@ -23,6 +23,7 @@ from upgrader.model.plan import (
     ObjectChange,
     Plan,
     PlannedKubeadmConfig,
+    PlannedKubeletConfig,
     PlannedNodes,
     PlannedPlaybook,
     PlannedRelease,
@@ -41,6 +42,7 @@ __all__ = [
     "object_changes",
     "observed_after",
     "plan_kubeadm_config",
+    "plan_kubelet_config",
     "plan_run",
     "wanted_steps",
 ]
@@ -122,6 +124,20 @@ def plan_kubeadm_config(plan: Plan, observed: Observed) -> tuple[PlannedKubeadmC
         return ()
 
 
+def plan_kubelet_config(fields: Mapping[str, Any], observed: Observed) -> tuple[PlannedKubeletConfig, ...]:
+    """A step that has nodes which join later get these fields; () where kubeadm didn't make the cluster.
+
+    () where what is written there can't be changed, too: a check says so.
+    """
+    if observed.kubelet is None or not fields:
+        return ()
+    try:
+        observed.kubelet.having(fields)
+        return (PlannedKubeletConfig(fields, observed.kubelet.lacks(fields)),)
+    except ValueError:
+        return ()
+
+
 def left_behind(observed: Observed, intended: Callable[[], Sequence[IntendedStep]]) -> bool:
     """Whether an upgrade to the API server's own minor has not been completed: a component of the control plane is
     installed with an older one, and `intended`, the pipeline at the API server's version, has it with that one.
@@ -156,11 +172,14 @@ def _minors(manifest: str) -> Mapping[tuple[str, str], tuple[int, int]]:
 def observed_after(plan: Plan, before: Observed) -> Observed:
     """What would be observed once the plan was run."""
     releases, kubelets, kubeadm = dict(before.releases), dict(before.kubelets), before.kubeadm
+    kubelet = before.kubelet
     for step in plan.steps:
         if isinstance(step, PlannedNodes):
             kubelets |= {node.node: node.after for node in step.nodes}
         elif isinstance(step, PlannedKubeadmConfig):
             kubeadm = kubeadm.at(step.after) if kubeadm else None
+        elif isinstance(step, PlannedKubeletConfig):
+            kubelet = kubelet.having(step.fields) if kubelet else None
         elif isinstance(step, PlannedRelease) and step.action != "unchanged":
             history = before.releases[step.name].history
             newest = history[-1].number if history else 0
@@ -168,7 +187,11 @@ def observed_after(plan: Plan, before: Observed) -> Observed:
             deployed = Revision(newest + (2 if step.pending else 1), "deployed")
             releases[step.name] = ObservedRelease((*history, deployed), step.after)
     nodes = {name: replace(node, mark=None) for name, node in before.nodes.items()}
-    return Observed(plan.target, kubelets, releases, plan.emulated, nodes, kubeadm)
+    for step in plan.steps:
+        if isinstance(step, PlannedNodes) and step.configuration.fingerprint:
+            got = step.configuration.fingerprint
+            nodes |= {node.node: replace(nodes[node.node], configured=got) for node in step.nodes}
+    return Observed(plan.target, kubelets, releases, plan.emulated, nodes, kubeadm, kubelet)
 
 
 def _plan_release(item: IntendedRelease, now: ObservedRelease) -> PlannedRelease:

@@ -16,8 +16,16 @@ from upgrader.gates.shared_reads import SharedReads
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
-from upgrader.model.own_steps import KUBEADM_CONFIG
-from upgrader.model.plan import Plan, PlannedKubeadmConfig, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedStep
+from upgrader.model.own_steps import KUBEADM_CONFIG, KUBELET_CONFIG
+from upgrader.model.plan import (
+    Plan,
+    PlannedKubeadmConfig,
+    PlannedKubeletConfig,
+    PlannedNodes,
+    PlannedPlaybook,
+    PlannedRelease,
+    PlannedStep,
+)
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.rollout_time import rollout_seconds
 from upgrader.model.settings import PlaybookSettings, Settings
@@ -28,6 +36,7 @@ from upgrader.ports import Tools
 from upgrader.steps.free_release import FreeReleaseStep
 from upgrader.steps.helm_release import ChartStep
 from upgrader.steps.kubeadm_config import KubeadmConfigStep
+from upgrader.steps.kubelet_config import KubeletConfigStep
 from upgrader.steps.playbook import PlaybookStep
 from upgrader.steps.playbook_markers import PlaybookInspector, PlaybookMarkers
 from upgrader.steps.release_inspector import ReleaseInspector
@@ -90,6 +99,8 @@ class StepBuilder:
             return self.pools.forward(step)
         if isinstance(step, PlannedKubeadmConfig):
             return self._kubeadm_config(step)
+        if isinstance(step, PlannedKubeletConfig):
+            return self._kubelet_config(step)
         gates = self._release_gates(step.spec, step.after, plan.target) + extra
         undo_gates = self._undo_gates(step.spec, step.before, plan.current)
         if step.action == "unchanged":
@@ -117,6 +128,8 @@ class StepBuilder:
             return self._undo_nodes(step, target or self.settings.target)
         if step.name == KUBEADM_CONFIG and point.kubeadm is not None:
             return self._kubeadm_config(PlannedKubeadmConfig(point.kubeadm, target or self.settings.target))
+        if step.name == KUBELET_CONFIG and point.kubelet:
+            return self._undo_kubelet_config()
         item = check_named(step, self.settings.pipeline)
         if isinstance(item, PlaybookSettings):
             return self._playbook(PlannedPlaybook(item.playbook, item.undo), ())
@@ -180,6 +193,15 @@ class StepBuilder:
             return PipelineStep(VerifyStep(planned.name), (gate,), (), changes=False)
         step = KubeadmConfigStep(self.tools.kube, self.tools.clock, planned.before, planned.after)
         return PipelineStep(step, (gate,), ())
+
+    def _kubelet_config(self, planned: PlannedKubeletConfig) -> PipelineStep:
+        gate = self.gates.of_kubelet_config(planned.fields)
+        if planned.action == "unchanged":
+            return PipelineStep(VerifyStep(planned.name), (gate,), (), changes=False)
+        return PipelineStep(KubeletConfigStep(self.tools.kube, self.tools.clock, planned.fields), (gate,), ())
+
+    def _undo_kubelet_config(self) -> PipelineStep:
+        return PipelineStep(KubeletConfigStep(self.tools.kube, self.tools.clock, {}), (), ())
 
     def _inspector(self, spec: ReleaseSpec, timeout_seconds: float) -> ReleaseInspector:
         return ReleaseInspector(spec, self.tools.helm, self.tools.clock, timeout_seconds)

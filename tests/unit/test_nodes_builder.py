@@ -12,10 +12,12 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
-from upgrader.engine.execution.step_inputs import step_inputs
+from upgrader.engine.execution.step_inputs import changed_inputs, step_inputs
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import UsageError
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.kubelet_config import KubeletConfig
+from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_settings import NodePool, NodeSource, NodesSettings
 from upgrader.model.observed import Observed, ObservedNode
 from upgrader.model.plan import PlannedNodes
@@ -148,3 +150,59 @@ def test_resumed_hop_leaves_the_nodes_as_it_did_before() -> None:
     """What comes after a hop isn't in its journal: which steps it had, is."""
     begun = replace(state(), planned=("kube-apiserver",), rollback_to=None)
     assert builder().replan(begun, (), observed()).steps == ()
+
+
+CONFIGURED = replace(NODES, configuration=NodeConfiguration({"maxPods": 150}))
+KUBEADM = KubeletConfig("kind: KubeletConfiguration\nmaxPods: 110\n")
+
+
+def test_nodes_that_join_later_come_last() -> None:
+    """When every node has shown that it works; a run that was begun without the step is resumed without it, and one
+    that has it keeps it, whatever became of the ConfigMap.
+    """
+    one = builder(CONFIGURED)
+    found = replace(observed(), kubelet=KUBEADM)
+    pipeline = one.forward(one.plan((), found))
+    assert names(pipeline) == ["stage-nodes", "nodes-controllers", "nodes-workers", "kubelet-config"]
+    assert [run.gate.name for run in pipeline.steps[-1].gates] == ["kubelet-config"]
+    assert pipeline.steps[-1].step.summary() == "maxPods, for nodes that join later"
+    assert names(one.forward(one.plan((), observed()))) == names(pipeline)[:-1]
+    planned = ("nodes-controllers", "nodes-workers")
+    assert [step.name for step in one.replan(RunState(planned=planned), (), found).steps] == [*planned]
+    with_it = (*planned, "kubelet-config")
+    assert [step.name for step in one.replan(RunState(planned=with_it), (), observed()).steps] == [*with_it]
+    baked = replace(one, settings=replace(one.settings, bake_seconds=60.0)).with_bake(pipeline).steps[-1]
+    assert "kubelet-config" not in [run.gate.name for run in baked.gates]
+
+
+def test_interrupted_step_of_the_config_map_is_planned_from_its_restore_point() -> None:
+    """What it has written already doesn't make it a step without a change, which nothing would undo."""
+    one, planned = builder(CONFIGURED), ("nodes-controllers", "nodes-workers", "kubelet-config")
+    written = replace(observed(NEW, NEW), kubelet=KubeletConfig("kind: KubeletConfiguration\nmaxPods: 150\n"))
+    assert one.plan((), written).steps[-1].action == "unchanged"
+    begun = StepState("kubelet-config", "applying", restore_point=RestorePoint(kubelet="0" * 64))
+    again = one.replan(RunState(planned=planned, steps=(begun,), current=OLD), (), written)
+    assert again.steps[-1].action == "upgrade"
+    verified = StepState("kubelet-config", "gating")
+    still = one.replan(RunState(planned=planned, steps=(verified,), current=OLD), (), written)
+    assert still.steps[-1].action == "unchanged"
+    undo = one.rollback(state(StepState("kubelet-config", "passed", restore_point=begun.restore_point)))
+    assert names(undo) == ["kubelet-config"]
+
+
+def test_journal_can_not_have_ansible_run_anything() -> None:
+    """What a journal names as a configuration becomes a variable of Ansible, which would run a template in it."""
+    point = RestorePoint(nodes=(NodeBefore("worker-1", OLD),), configuration="{{ lookup('pipe', 'id') }}")
+    with pytest.raises(UsageError, match="is no fingerprint"):
+        builder().rollback(state(StepState("nodes-workers", "passed", restore_point=point)))
+
+
+def test_changed_configuration_is_a_changed_input() -> None:
+    """A resume notices it."""
+    before, after = (step_inputs(one.plan((), replace(observed(), kubelet=KUBEADM))) for one in _two())
+    assert changed_inputs(before, after) == ("nodes-controllers", "nodes-workers", "kubelet-config")
+
+
+def _two() -> tuple[PipelineBuilder, PipelineBuilder]:
+    other = replace(NODES, configuration=NodeConfiguration({"maxPods": 151}))
+    return builder(CONFIGURED), builder(other)

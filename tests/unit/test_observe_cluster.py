@@ -11,6 +11,9 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
 from upgrader.errors import ApiError
 from upgrader.model.kubeadm_config import KubeadmConfig
+from upgrader.model.kubelet_config import KubeletConfig
+from upgrader.model.node_configuration import CONFIGURED
+from upgrader.model.observed import ObservedNode
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import NODES, observe
 from upgrader.ports import Kind, KubeObject
@@ -25,11 +28,17 @@ def test_node_that_never_reported_is_left_out(status: dict[str, Any]) -> None:
     kube.raw_answers["/version"] = json.dumps({"gitVersion": "v1.36.3"})
     kube.put(NODES, {"metadata": {"name": "new"}, "status": status})
     info = {"kubeletVersion": "v1.36.3"}
-    kube.put(NODES, {"metadata": {"name": "old", "labels": {"a": "b"}}, "status": {"nodeInfo": info}})
+    kube.put(
+        NODES,
+        {
+            "metadata": {"name": "old", "labels": {"a": "b"}, "annotations": {CONFIGURED: "abc"}},
+            "status": {"nodeInfo": info},
+        },
+    )
     observed = observe(kube, FakeHelm(), ())
     assert observed.kubeadm is None
     assert observed.kubelets == {"old": KubernetesVersion(1, 36, 3)}
-    assert {name: node.labels for name, node in observed.nodes.items()} == {"old": {"a": "b"}}
+    assert observed.nodes == {"old": ObservedNode({"a": "b"}, configured="abc")}
 
 
 def test_what_kubeadm_keeps_of_its_cluster_is_read() -> None:
@@ -38,7 +47,10 @@ def test_what_kubeadm_keeps_of_its_cluster_is_read() -> None:
     kube.raw_answers["/version"] = json.dumps({"gitVersion": "v1.36.3"})
     metadata = {"name": "kubeadm-config", "namespace": "kube-system"}
     kube.put(Kind("v1", "configmaps"), {"metadata": metadata, "data": {"ClusterConfiguration": "a: 1"}})
-    assert observe(kube, FakeHelm(), ()).kubeadm == KubeadmConfig("a: 1")
+    metadata = {**metadata, "name": "kubelet-config"}
+    kube.put(Kind("v1", "configmaps"), {"metadata": metadata, "data": {"kubelet": "b: 2"}})
+    observed = observe(kube, FakeHelm(), ())
+    assert (observed.kubeadm, observed.kubelet) == (KubeadmConfig("a: 1"), KubeletConfig("b: 2"))
 
 
 def test_right_that_is_missing_ends_no_plan() -> None:

@@ -25,6 +25,7 @@ from upgrader.model.plan import (
     OwnStep,
     Plan,
     PlannedKubeadmConfig,
+    PlannedKubeletConfig,
     PlannedNodes,
     PlannedPlaybook,
     PlannedRelease,
@@ -125,7 +126,7 @@ def _described(step: PlannedStep | OwnStep) -> str:
     """A step, and of nodes which ones from which version to which."""
     if isinstance(step, PlannedNodes):
         return f"nodes {step.name}: {', '.join(map(str, step.nodes)) or 'none'}"
-    if isinstance(step, PlannedKubeadmConfig):
+    if isinstance(step, PlannedKubeadmConfig | PlannedKubeletConfig):
         return f"{step.name}: {step.summary}"
     if isinstance(step, OwnStep):
         return f"{step.kind} {step.name}: {step.summary}"

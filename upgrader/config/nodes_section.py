@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from upgrader.config.nodes_yaml import DrainSection, NodePoolSection, NodesSection
+from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_settings import CONTROLLERS, WORKERS, DrainPolicy, NodePool, NodeSource, NodesSettings
 
 __all__ = ["nodes_settings"]
@@ -21,6 +22,7 @@ def nodes_settings(section: NodesSection, folder: Path) -> NodesSettings:
         NodeSource(source.kind, path, source.url, sums),
         (NodePool(CONTROLLERS, drain=_drain(section.drain)), *named.values(), workers),
         section.ready_deadline,
+        NodeConfiguration(section.kubelet_configuration),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -32,6 +32,47 @@ def _sha256(text: object) -> str:
 
 PoolName = Annotated[str, BeforeValidator(_pool)]
 Sha256 = Annotated[str, BeforeValidator(_sha256)]
+
+
+_REFUSED = {
+    "apiVersion": "the node's file has its own",
+    "kind": "the node's file has its own",
+    "staticPodPath": "the control plane's static pods would end",
+    "staticPodURL": "the control plane's static pods would end",
+    "staticPodURLHeader": "it may hold a secret",
+    "cgroupDriver": "pods that run would be lost: set it on a node without any, and on the container runtime with it",
+    "cgroupRoot": "pods that run would be lost",
+    "cgroupsPerQOS": "pods that run would be lost",
+    "containerRuntimeEndpoint": "pods that run would be lost",
+    "healthzBindAddress": "the kubelet is asked at its old one whether it is healthy",
+    "healthzPort": "the kubelet is asked at its old one whether it is healthy",
+}
+"""Fields that a run can't change, each with why."""
+
+
+def _kubelet_fields(value: object) -> object:
+    if isinstance(value, dict):
+        for name in value:
+            if name in _REFUSED:
+                raise ValueError(f"field '{name}' can't be set here: {_REFUSED[name]}")
+        _check_json(value, "")
+    return value
+
+
+def _check_json(value: object, where: str) -> None:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if not isinstance(name, str):
+                raise ValueError(f"the key {name!r} {where}is no text: put it in quotes")
+            _check_json(each, f"of {name} ")
+    elif isinstance(value, list):
+        for each in value:
+            _check_json(each, where)
+    elif not isinstance(value, str | int | float | bool | None) or value in (float("inf"), float("-inf")):
+        raise ValueError(f"the value {value!r} {where}is none that JSON has")
+
+
+KubeletFields = Annotated[dict[str, Any], BeforeValidator(_kubelet_fields)]
 
 
 class DrainSection(Section):
@@ -131,6 +172,11 @@ class NodesSection(Section):
         default=NodesSettings.ready_seconds,
         description="How long a node may take to be Ready with its new kubelet before it is put back.",
         examples=["5m"],
+    )
+    kubelet_configuration: KubeletFields = Field(
+        default={},
+        description="Fields of the KubeletConfiguration, as in its file. They are merged into the file of each node, "
+        "whose other fields stay, and into the ConfigMap from which kubeadm configures nodes that join.",
     )
     pools: list[NodePoolSection] = Field(
         default=[],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from upgrader.gates.apiserver_gate import ApiServerGate
 from upgrader.gates.apiserver_instance import instance_flags, secure_port
@@ -11,6 +12,7 @@ from upgrader.gates.checkpoint_gate import CheckpointGate
 from upgrader.gates.critical_pods_gate import CriticalPodsGate
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.kubeadm_config_gate import KubeadmConfigGate
+from upgrader.gates.kubelet_config_gate import KubeletConfigGate
 from upgrader.gates.manifest_workloads import pod_spec, workloads_in
 from upgrader.gates.node_health import NodeHealth
 from upgrader.gates.nodes_gate import NodesGate
@@ -102,6 +104,10 @@ class GateCatalog:
     def of_kubeadm(self, version: KubernetesVersion) -> GateRun:
         """kubeadm believes that this version runs. Asked once: nothing that runs can take it back."""
         return GateRun(KubeadmConfigGate(self.kube, version), replace(self.paced, consecutive=1))
+
+    def of_kubelet_config(self, fields: Mapping[str, Any]) -> GateRun:
+        """Nodes that join get these fields. Asked once, too."""
+        return GateRun(KubeletConfigGate(self.kube, fields), replace(self.policy, consecutive=1))
 
     def of_workload(self, gate: WorkloadGate) -> GateRun:
         """A gate that `upgrader.yaml` adds to a step, with a policy of its own."""

@@ -185,6 +185,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "nodes.deleting": "error",
     "nodes.drain-blocked": "error",
     "nodes.drain-waits": "warning",
+    "nodes.kubelet-config": "warning",
     "nodes.missing": "error",
     "nodes.not-in-inventory": "error",
     "nodes.not-ready": "error",

@@ -13,8 +13,8 @@ from typing import Any, Self
 import yaml
 
 from upgrader.errors import UsageError
+from upgrader.model.config_text import read_config
 from upgrader.model.version import KubernetesVersion
-from upgrader.yaml_limits import check_limits
 
 __all__ = ["CLUSTER_CONFIGURATION", "KUBEADM_CONFIG_MAP", "VERSION", "KubeadmConfig"]
 
@@ -87,22 +87,6 @@ class KubeadmConfig:
         return version, found[0].start_mark.index, found[0].end_mark.index, found[0].style
 
     def _read(self) -> dict[str, Any]:
-        try:
-            check_limits(self.text)
-            read = yaml.safe_load(self.text)
-        except yaml.MarkedYAMLError as error:
-            raise ValueError(f"it is no YAML that can be read: {_where(error)}") from error
-        except yaml.YAMLError as error:
-            raise ValueError(f"it is no YAML that can be read: {' '.join(str(error).split())}") from error
-        except (AttributeError, LookupError, TypeError, ValueError) as error:  # PyYAML's, for `!!bool x` or a month 13
-            raise ValueError("it is no YAML that can be read: a value isn't of its type") from error
-        if not isinstance(read, dict):
-            raise ValueError(f"it has no {CLUSTER_CONFIGURATION}" if not self.text else "it is no mapping")
-        return read
-
-
-def _where(error: yaml.MarkedYAMLError) -> str:
-    """What is wrong, and in which line; without that line, as others wrote it, and may have kept secrets."""
-    what = ", ".join(filter(None, (error.context, error.problem)))
-    mark = error.problem_mark or error.context_mark
-    return f"{what}, line {mark.line + 1}" if mark else what
+        if not self.text:
+            raise ValueError(f"it has no {CLUSTER_CONFIGURATION}")
+        return read_config(self.text)

@@ -1,4 +1,4 @@
-"""Which nodes a run upgrades: each pool's, from the versions that their kubelets report. Pure."""
+"""Which nodes a run upgrades: each pool's, by their kubelets' versions and what they are configured with. Pure."""
 
 from __future__ import annotations
 
@@ -49,9 +49,14 @@ class NodePlanner:
         for name in names:
             reported, mark = observed.kubelets[name], observed.nodes[name].mark
             if mark is not None:
-                yield NodeChange(name, self._before(mark, reported), self.target, again=mark.phase == "back")
-            elif reported < self.target:
-                yield NodeChange(name, reported, self.target)
+                before, again = self._before(mark, reported), mark.phase == "back"
+                yield NodeChange(name, before, self.target, again, observed.nodes[name].configured)
+            elif reported < self.target or (reported == self.target and not self._configured(observed.nodes[name])):
+                yield NodeChange(name, reported, self.target, configured=observed.nodes[name].configured)
+
+    def _configured(self, node: ObservedNode) -> bool:
+        wanted = self.settings.configuration.fingerprint
+        return not wanted or node.configured == wanted
 
     def _before(self, mark: NodeMark, reported: KubernetesVersion) -> KubernetesVersion:
         """What an unfinished node goes back to if it fails: its programs may be the new ones already.
@@ -70,4 +75,5 @@ class NodePlanner:
             self.settings.ready_seconds,
             pool.max_unavailable.at_once(len(names)),
             self.playbooks,
+            configuration=self.settings.configuration,
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from upgrader.model.health_before import ONE, Share
+from upgrader.model.node_configuration import NO_CONFIGURATION, NodeConfiguration
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
@@ -85,3 +86,4 @@ class NodesSettings:
     pools: tuple[NodePool, ...]
     ready_seconds: float = 300.0
     """How long a node may take to be Ready with its new kubelet."""
+    configuration: NodeConfiguration = NO_CONFIGURATION

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import minor_of
 from upgrader.model.kubeadm_config import KubeadmConfig
+from upgrader.model.kubelet_config import KubeletConfig
 from upgrader.model.node_mark import NodeMark
 from upgrader.model.release import Revision
 from upgrader.model.version import KubernetesVersion
@@ -40,6 +41,8 @@ class ObservedNode:
     labels: Mapping[str, str] = field(default_factory=dict)
     mark: NodeMark | None = None
     """How far an upgrade got that was interrupted."""
+    configured: str = ""
+    """The fingerprint of what it was last configured with; "": nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Observed:
     """By name."""
     kubeadm: KubeadmConfig | None = None
     """None for a cluster that kubeadm didn't make."""
+    kubelet: KubeletConfig | None = None
+    """The same."""
 
     @property
     def minor(self) -> Minor:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-__all__ = ["BACKUP", "BAKE", "BUNDLE", "IMAGES", "KUBEADM_CONFIG", "OWN_STEPS", "STAGE_NODES", "TRIAL"]
+__all__ = [
+    "BACKUP",
+    "BAKE",
+    "BUNDLE",
+    "IMAGES",
+    "KUBEADM_CONFIG",
+    "KUBELET_CONFIG",
+    "OWN_STEPS",
+    "STAGE_NODES",
+    "TRIAL",
+]
 
 BACKUP = "etcd backup"
 BUNDLE = "bundle"
@@ -10,6 +20,7 @@ IMAGES = "images"
 TRIAL = "flags and files"
 STAGE_NODES = "stage-nodes"
 KUBEADM_CONFIG = "kubeadm-config"
+KUBELET_CONFIG = "kubelet-config"
 BAKE = "bake all gates"
 
-OWN_STEPS = frozenset({BACKUP, BUNDLE, IMAGES, TRIAL, STAGE_NODES, KUBEADM_CONFIG, BAKE})
+OWN_STEPS = frozenset({BACKUP, BUNDLE, IMAGES, TRIAL, STAGE_NODES, KUBEADM_CONFIG, KUBELET_CONFIG, BAKE})

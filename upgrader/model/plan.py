@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.masked_manifest import masked_text
+from upgrader.model.node_configuration import NO_CONFIGURATION, NodeConfiguration
 from upgrader.model.node_settings import NodePool, NodeSource
-from upgrader.model.own_steps import KUBEADM_CONFIG
+from upgrader.model.own_steps import KUBEADM_CONFIG, KUBELET_CONFIG
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
+from upgrader.redaction.patterns import mask_patterns
 
 __all__ = [
     "Action",
@@ -21,6 +25,7 @@ __all__ = [
     "OwnStep",
     "Plan",
     "PlannedKubeadmConfig",
+    "PlannedKubeletConfig",
     "PlannedNodes",
     "PlannedPlaybook",
     "PlannedRelease",
@@ -88,6 +93,8 @@ class NodeChange:
     after: KubernetesVersion
     again: bool = False
     """Whether it failed in an earlier run that could not put it back: whatever kept it, this run upgrades it."""
+    configured: str = ""
+    """The fingerprint of what it was configured with before."""
 
     def __str__(self) -> str:
         return f"{self.node} {self.before} → {self.after}"
@@ -107,6 +114,8 @@ class PlannedNodes:
     playbooks: Path
     """The folder of the playbooks that change them."""
     changes: tuple[ObjectChange, ...] = ()
+    configuration: NodeConfiguration = NO_CONFIGURATION
+    """What the nodes get beside their programs."""
 
     @property
     def name(self) -> str:
@@ -120,9 +129,11 @@ class PlannedNodes:
     def summary(self) -> str:
         if not self.nodes:
             return "nothing to change"
-        before = ", ".join(sorted({str(node.before) for node in self.nodes}))
+        before = sorted({node.before for node in self.nodes} - {self.target})
+        parts = [f"{', '.join(map(str, before))} → {self.target}"] if before else []
+        parts += [str(self.configuration)] if self.configuration.fingerprint else []
         count = len(self.nodes)
-        return f"{count} node{'s' if count > 1 else ''}: {before} → {self.target}"
+        return f"{count} node{'s' if count > 1 else ''}: {'; '.join(parts) or self.target}"
 
 
 @dataclass(frozen=True)
@@ -150,7 +161,40 @@ class PlannedKubeadmConfig:
         return (ObjectChange("ConfigMap kube-system/kubeadm-config", "changed", diff),)
 
 
-PlannedStep = PlannedRelease | PlannedPlaybook | PlannedNodes | PlannedKubeadmConfig
+@dataclass(frozen=True)
+class PlannedKubeletConfig:
+    """Fields of ConfigMap `kubelet-config`, and those of them that it lacks: nodes that join get what is there."""
+
+    fields: Mapping[str, Any]
+    lacking: tuple[str, ...]
+    """As `authentication.anonymous.enabled`."""
+    name: str = KUBELET_CONFIG
+
+    @property
+    def action(self) -> Action:
+        return "upgrade" if self.lacking else "unchanged"
+
+    @property
+    def summary(self) -> str:
+        return f"set {', '.join(self.lacking)}" if self.lacking else "nothing to change"
+
+    @property
+    def changes(self) -> tuple[ObjectChange, ...]:
+        """The fields that change. The rest of the text isn't shown: others wrote it, and may have kept secrets."""
+        if not self.lacking:
+            return ()
+        wanted = (f"+{name}: {json.dumps(_at(self.fields, name))}" for name in self.lacking)
+        diff = mask_patterns("\n".join(["--- now", "+++ planned", *wanted]))
+        return (ObjectChange("ConfigMap kube-system/kubelet-config", "changed", diff),)
+
+
+def _at(fields: Mapping[str, Any], path: str) -> Any:
+    """A field by its path; its own name may have dots."""
+    first = next((name for name in fields if path == name or path.startswith(f"{name}.")), "")
+    return fields[first] if path == first else _at(fields[first], path[len(first) + 1 :])
+
+
+PlannedStep = PlannedRelease | PlannedPlaybook | PlannedNodes | PlannedKubeadmConfig | PlannedKubeletConfig
 
 
 @dataclass(frozen=True)
@@ -192,8 +236,8 @@ class Plan:
         for step in self.every_step:
             parts.append(step.name)
             if isinstance(step, PlannedNodes):
-                parts += map(str, step.nodes)
-            elif isinstance(step, PlannedKubeadmConfig):
+                parts += [*map(str, step.nodes), step.configuration.fingerprint]
+            elif isinstance(step, PlannedKubeadmConfig | PlannedKubeletConfig):
                 parts.append(step.summary)
             elif isinstance(step, PlannedRelease):
                 parts += [masked_text(step.before), masked_text(step.after)]

@@ -17,6 +17,7 @@ from upgrader.model.plan import (
     OwnStep,
     Plan,
     PlannedKubeadmConfig,
+    PlannedKubeletConfig,
     PlannedNodes,
     PlannedPlaybook,
     PlannedStep,
@@ -34,7 +35,7 @@ __all__ = [
     "Undo",
 ]
 
-FORMAT_VERSION: Literal["1.4"] = "1.4"
+FORMAT_VERSION: Literal["1.5"] = "1.5"
 """Of the JSON: the second number goes up when fields are added, the first when a reader would misunderstand them."""
 
 
@@ -42,7 +43,7 @@ FORMAT_VERSION: Literal["1.4"] = "1.4"
 class Undo:
     """What rolls a step back. `none`: nothing does, so the run can't get back to before it."""
 
-    how: Literal["rollback", "uninstall", "playbook", "nodes", "kubeadm-config", "none", "not-needed"]
+    how: Literal["rollback", "uninstall", "playbook", "nodes", "kubeadm-config", "kubelet-config", "none", "not-needed"]
     revision: int | None = None
     """The release's revision that a `rollback` returns to."""
     playbook: str | None = None
@@ -60,6 +61,8 @@ class Undo:
             return cls("nodes")
         if isinstance(step, PlannedKubeadmConfig):
             return cls("kubeadm-config")
+        if isinstance(step, PlannedKubeletConfig):
+            return cls("kubelet-config")
         return cls("rollback", step.revision) if step.revision is not None else cls("uninstall")
 
     def __str__(self) -> str:
@@ -72,6 +75,8 @@ class Undo:
                 return "each node gets back what it had"
             case "kubeadm-config":
                 return "the version before is written back"
+            case "kubelet-config":
+                return "the text before is written back"
             case _:
                 return self.how.replace("-", " ")
 
@@ -107,13 +112,13 @@ class StepDocument:
 
     A `preparation` changes nothing that runs (a backup, the images on their nodes); `free` rolls a release back that an
     interrupted Helm left pending; a `bake` holds all gates for a while;
-    `kubeadm-config` tells kubeadm which version runs.
+    `kubeadm-config` tells kubeadm which version runs, and `kubelet-config` what nodes that join later get.
 
     `hosts` is what a playbook would change, `nodes` which nodes of a pool are upgraded; null for other kinds.
     """
 
     name: str
-    kind: Literal["release", "playbook", "nodes", "kubeadm-config", "preparation", "free", "bake"]
+    kind: Literal["release", "playbook", "nodes", "kubeadm-config", "kubelet-config", "preparation", "free", "bake"]
     action: Action | Literal["playbook", "prepare", "free", "bake"]
     summary: str
     undo: Undo
@@ -139,6 +144,8 @@ class StepDocument:
             return cls(step.name, "nodes", step.action, step.summary, undo, seconds, (), (), nodes=step.nodes)
         if isinstance(step, PlannedKubeadmConfig):
             return cls(step.name, "kubeadm-config", step.action, step.summary, undo, seconds, (), step.changes)
+        if isinstance(step, PlannedKubeletConfig):
+            return cls(step.name, "kubelet-config", step.action, step.summary, undo, seconds, (), step.changes)
         images = image_changes(step.before, step.after)
         return cls(step.name, "release", step.action, step.summary, undo, seconds, images, step.changes)
 
@@ -229,7 +236,7 @@ class PlanDocument(HopDocument):
 
     ahead: tuple[HopDocument, ...] = ()
     """As far as they are known now: each is planned and checked again when it begins."""
-    format_version: Literal["1.4"] = FORMAT_VERSION
+    format_version: Literal["1.5"] = FORMAT_VERSION
     offline: Literal[False] = False
 
     @property

@@ -101,10 +101,12 @@ def abandoned_after(helm_timeout_seconds: float) -> float:
 
 @dataclass(frozen=True)
 class NodeBefore:
-    """A node, and its kubelet's version before the step."""
+    """A node, its kubelet's version before the step, and what it was configured with."""
 
     node: str
     version: KubernetesVersion
+    configured: str = ""
+    """A fingerprint; "": unknown."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +123,8 @@ class RestorePoint:
 
     For a release, its last good revision; None when it did not exist: a rollback uninstalls it then.
     For a playbook (`release` ""), the name of the playbook that undoes it; "" when there was none.
-    For a pool of nodes, the `nodes` that change. For ConfigMap `kubeadm-config`, the version in it. For a restart, what
-    the Deployments had.
+    For a pool of nodes, the `nodes` that change. For ConfigMap `kubeadm-config`, the version in it; for
+    `kubelet-config`, the digest of its text. For a restart, what the Deployments had.
     """
 
     release: str = ""
@@ -132,9 +134,13 @@ class RestorePoint:
     begun: int = 0
     """How often the step's own playbook had been started before, by the controllers' markers."""
     nodes: tuple[NodeBefore, ...] = ()
+    configuration: str = ""
+    """The fingerprint of what the nodes were to be configured with; "": nothing."""
     kubeadm: KubernetesVersion | None = None
     """The version in ConfigMap `kubeadm-config`."""
     restarted: tuple[RestartedBefore, ...] = ()
+    kubelet: str = ""
+    """The digest of the text in ConfigMap `kubelet-config`, which an annotation there keeps."""
 
     def __str__(self) -> str:
         if self.nodes:
@@ -143,6 +149,8 @@ class RestorePoint:
             return f"kubernetesVersion {self.kubeadm}"
         if self.restarted:
             return "the pods before"
+        if self.kubelet:
+            return "kubelet-config"
         if not self.release:
             return self.playbook or "the previous state"
         return f"revision {self.revision}" if self.revision is not None else "not installed"

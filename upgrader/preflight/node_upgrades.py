@@ -8,11 +8,12 @@ from pathlib import Path
 
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
+from upgrader.model.kubelet_config import KUBELET_CONFIG_MAP
 from upgrader.model.node_settings import CONTROLLERS
 from upgrader.model.plan import PlannedNodes
 from upgrader.model.workload import selects
 from upgrader.ports import KubeObject
-from upgrader.preflight.context import PODS, PreflightContext
+from upgrader.preflight.context import PODS, SYSTEM, PreflightContext
 from upgrader.steps.nodes.kinds import BUDGETS
 from upgrader.steps.nodes.pods_to_drain import DrainedPod, pods_to_drain
 
@@ -41,6 +42,7 @@ class _Blocked:
 def check_node_upgrades(context: PreflightContext) -> Iterator[Finding]:
     """Nothing where the run upgrades no nodes."""
     steps = [step for step in (context.plan.steps if context.plan else ()) if isinstance(step, PlannedNodes)]
+    yield from _kubelet_config(context, steps)
     changing = [step for step in steps if step.nodes]
     if not changing:
         return
@@ -48,6 +50,23 @@ def check_node_upgrades(context: PreflightContext) -> Iterator[Finding]:
     yield from _source(changing[0])
     for blocked in _blocked(context, changing):
         yield from _drains(blocked)
+
+
+def _kubelet_config(context: PreflightContext, steps: list[PlannedNodes]) -> Iterator[Finding]:
+    """All pools have the same configuration."""
+    wanted, there = (steps[0].configuration.kubelet if steps else {}), context.observed.kubelet
+    if not wanted or there is None:
+        return
+    try:
+        there.having(wanted)
+    except ValueError as error:
+        yield Finding(
+            "nodes.kubelet-config",
+            "warning",
+            f"ConfigMap {SYSTEM}/{KUBELET_CONFIG_MAP} can't get `nodes.kubeletConfiguration`: {error}",
+            "The run leaves it as it is: nodes that join later are configured without these fields.",
+            "Have kubeadm write it again: kubeadm init phase upload-config kubelet --config FILE",
+        )
 
 
 def _inventory(context: PreflightContext, steps: list[PlannedNodes]) -> Iterator[Finding]:

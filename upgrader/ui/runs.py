@@ -67,7 +67,7 @@ def _goal(step: StepState) -> str:
     was = f" (the change was: {step.summary})" if step.summary else ""
     if point is not None and point.nodes:
         return f"return its nodes to {point}{was}"
-    if point is not None and point.kubeadm is not None:
+    if point is not None and (point.kubeadm is not None or point.kubelet):
         return f"write {point} back{was}"
     if point is None or (not point.release and not point.playbook):
         return "cannot be undone, as it has no `undo` in upgrader.yaml: the rollback stops here"

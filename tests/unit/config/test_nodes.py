@@ -9,9 +9,11 @@ import pytest
 from upgrader.config.load import load_settings
 from upgrader.errors import ConfigError
 from upgrader.model.health_before import Share
+from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource, NodesSettings
 
 SUM = "a" * 64
+KUBELET = "nodes: {source: {kind: packages}, kubeletConfiguration:"
 
 
 def load(folder: Path, nodes: str) -> NodesSettings | None:
@@ -72,6 +74,13 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("nodes: {source: {kind: packages}, pools: [{name: controllers, selector: {a: b}}]}", "one at a time"),
         ("nodes: {source: {kind: packages}, pools: [{name: workers}, {name: workers}]}", "two pools are named"),
         ("nodes: {source: {kind: packages}, drain: {onBlocked: pray}}", "onBlocked"),
+        (
+            f"{KUBELET} {{cgroupDriver: systemd}}}}",
+            "field 'cgroupDriver' can't be set here: pods",
+        ),
+        (f"{KUBELET} {{evictionHard: {{1: a}}}}}}", "the key 1 of evictionHard is no text"),
+        (f"{KUBELET} {{maxPods: .inf}}}}", "the value inf of maxPods is none that JSON has"),
+        (f"{KUBELET} [maxPods]}}", "kubeletConfiguration"),
     ],
 )
 def test_bad_input_is_told_with_its_line(tmp_path: Path, nodes: str, told: str) -> None:
@@ -80,3 +89,11 @@ def test_bad_input_is_told_with_its_line(tmp_path: Path, nodes: str, told: str) 
         load(tmp_path, nodes + "\n")
     assert told in caught.value.message
     assert "upgrader.yaml:2" in caught.value.message
+
+
+def test_fields_of_the_kubelet_are_read(tmp_path: Path) -> None:
+    """As the file has them, whatever they are: the kubelet knows its own fields best."""
+    found = load(tmp_path, KUBELET + " {maxPods: 150, clusterDNS: [10.0.0.1], featureGates: {A: true}, x: null}}\n")
+    assert found is not None
+    fields = {"maxPods": 150, "clusterDNS": ["10.0.0.1"], "featureGates": {"A": True}, "x": None}
+    assert found.configuration == NodeConfiguration(fields)

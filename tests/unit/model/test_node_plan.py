@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from upgrader.model.health_before import Share
+from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_mark import NodeMark
 from upgrader.model.node_plan import NodePlanner
 from upgrader.model.node_settings import NodePool, NodeSource, NodesSettings
@@ -88,3 +90,30 @@ def test_number_at_once_is_of_the_whole_pool(share: Share, at_once: int) -> None
 def test_share_never_exceeds_what_there_is() -> None:
     """Nor is it nothing."""
     assert (Share(count=5).at_once(3), Share(count=0).at_once(3), Share(percent=100).at_once(3)) == (3, 1, 3)
+
+
+def test_nodes_of_the_right_version_are_told_by_what_they_are_configured_with() -> None:
+    """A node that nobody knows, and one with another configuration, get it; a newer node keeps its programs, and so
+    everything; without a configuration, the versions alone decide.
+    """
+    wanted = NodeConfiguration({"maxPods": 150})
+    known = {
+        "c1": ObservedNode(configured=wanted.fingerprint),
+        "w1": ObservedNode(),
+        "w2": ObservedNode(configured="other"),
+        "w3": ObservedNode(configured=wanted.fingerprint),
+        "w4": ObservedNode(),
+    }
+    kubelets = {**dict.fromkeys(known, NEW), "w3": OLD, "w4": KubernetesVersion(1, 37, 2)}
+    settings = NodesSettings(NodeSource("packages"), (NodePool("controllers"), NodePool("workers")))
+    observed = Observed(NEW, kubelets, {}, nodes=known)
+
+    def plan(configuration: NodeConfiguration) -> tuple[PlannedNodes, ...]:
+        made = NodePlanner(replace(settings, configuration=configuration), {"c1"}, NEW, Path("/p"))
+        return made.plan(observed)
+
+    controllers, workers = plan(wanted)
+    assert (controllers.action, [node.node for node in workers.nodes]) == ("unchanged", ["w1", "w2", "w3"])
+    assert workers.summary == "3 nodes: v1.36.3 → v1.37.1; kubelet: maxPods"
+    assert [node.configured for node in workers.nodes] == ["", "other", wanted.fingerprint]
+    assert [node.node for node in plan(NodeConfiguration())[1].nodes] == ["w3"]

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from upgrader.model.kubeadm_config import KubeadmConfig
+from upgrader.model.kubelet_config import KubeletConfig
 from upgrader.model.masked_manifest import masked_text
+from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_settings import NodePool, NodeSource
-from upgrader.model.observed import Observed, ObservedRelease
+from upgrader.model.observed import Observed, ObservedNode, ObservedRelease
 from upgrader.model.plan import NodeChange, Plan, PlannedKubeadmConfig, PlannedNodes, PlannedRelease
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.settings import ReleaseSettings, Settings
@@ -23,6 +25,7 @@ from upgrader.planner import (
     object_changes,
     observed_after,
     plan_kubeadm_config,
+    plan_kubelet_config,
     plan_run,
     wanted_steps,
 )
@@ -281,3 +284,24 @@ def test_next_hop_finds_what_kubeadm_was_told() -> None:
     plan = Plan(V136, V137, (PlannedKubeadmConfig(V136, V137),))
     assert observed_after(plan, before).kubeadm == KubeadmConfig("kubernetesVersion: v1.37.1")
     assert plan.digest != replace(plan, steps=(PlannedKubeadmConfig(V137, V137),)).digest
+
+
+def test_next_hop_finds_what_nodes_and_joining_ones_are_configured_with() -> None:
+    """A later hop has nothing to configure again; and a plan with another configuration is another one."""
+    wanted = NodeConfiguration({"maxPods": 150, "evictionHard": {"memory.available": "1Gi"}})
+    text = "kind: KubeletConfiguration\nevictionHard: {memory.available: 100Mi}\n"
+    before = Observed(V136, {"w": V136}, {}, nodes={"w": ObservedNode()}, kubelet=KubeletConfig(text))
+    (step,) = plan_kubelet_config(wanted.kubelet, before)
+    assert step.summary == "set maxPods, evictionHard.memory.available"
+    assert step.changes[0].diff.splitlines()[2:] == ["+maxPods: 150", '+evictionHard.memory.available: "1Gi"']
+    source, change = NodeSource("packages"), NodeChange("w", V136, V137)
+    pool = PlannedNodes(NodePool("workers"), (change,), V137, source, 60.0, 1, Path("/p"), configuration=wanted)
+    plan = Plan(V136, V137, (pool, step))
+    after = observed_after(plan, before)
+    assert after.nodes["w"].configured == wanted.fingerprint
+    (again,) = plan_kubelet_config(wanted.kubelet, after)
+    assert (again.action, again.summary, again.changes) == ("unchanged", "nothing to change", ())
+    assert plan_kubelet_config({}, before) == plan_kubelet_config(wanted.kubelet, replace(before, kubelet=None)) == ()
+    assert plan_kubelet_config(wanted.kubelet, replace(before, kubelet=KubeletConfig("a: 1"))) == ()
+    other = replace(pool, configuration=NodeConfiguration({"maxPods": 1}))
+    assert len({plan.digest, replace(plan, steps=(other, step)).digest, replace(plan, steps=(pool, again)).digest}) == 3

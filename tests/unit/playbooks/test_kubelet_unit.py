@@ -85,3 +85,27 @@ def test_a_unit_that_starts_something_else_is_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(kubelet_unit, "_properties", lambda unit, interface, *names: answers[interface.split(".")[-1]])
     with pytest.raises(kubelet_unit.UnitError, match="not a program named kubelet"):
         kubelet_unit.read_unit("kubelet.service")
+
+
+def test_another_configuration_lies_over_the_one_of_the_unit() -> None:
+    """The trial reads the planned file where the kubelet will: paths in it are relative to its folder."""
+    unit = Unit("/usr/bin/kubelet", ("--config=/c.yaml",), (), (), ("/u.service",), 1, 0.0)
+    command = trial_command(unit, "/new/kubelet", {}, {"/c.yaml": "/run/trial/configuration.yaml"})
+    assert "--property=BindReadOnlyPaths=/run/trial/configuration.yaml:/c.yaml" in command
+
+
+def test_fields_that_the_kubelet_does_not_know_are_named() -> None:
+    """It would start without them; what a node's own file has beside ours is not ours to refuse."""
+    fields = {"maxPodz": 5, "authentication": {"webhoook": {}}, "reservedMemory": [{"numa": 0}], "maxPods": 5}
+    text = (
+        '"Using lenient decoding as strict decoding failed" err="strict decoding error: unknown field '
+        '\\"authentication.webhoook\\", unknown field \\"maxPodz\\", unknown field \\"ofTheNode\\", '
+        'unknown field \\"reservedMemory[0].numa\\""'
+    )
+    ended = subprocess.CompletedProcess([], 1, "", text)
+    assert kubelet_unit.unknown_fields(ended, fields) == [
+        "authentication.webhoook",
+        "maxPodz",
+        "reservedMemory[0].numa",
+    ]
+    assert kubelet_unit.unknown_fields(subprocess.CompletedProcess([], 1, "", ""), fields) == []

@@ -12,6 +12,8 @@ import pytest
 from tests.unit.preflight.conftest import CONTROLLER, World
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
+from upgrader.model.kubelet_config import KubeletConfig
+from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_mark import MARK, NodeMark
 from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource, OnBlocked
 from upgrader.model.plan import Action, NodeChange, PlannedNodes, PlannedRelease
@@ -163,3 +165,24 @@ def test_cordon_that_an_interrupted_upgrade_has_left(
     found, remedy = cordoned(world, name, planned=planned, releases_change=releases_change)
     assert found == severity and "kubectl uncordon" not in remedy
     assert ("upgrader resume" in remedy) == (severity != "info")
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (KubeletConfig("kind: KubeletConfiguration"), False),
+        (KubeletConfig("a: 1"), True),
+        (KubeletConfig("kind: KubeletConfiguration", immutable=True), True),
+        (None, False),  # kubeadm didn't make this cluster
+    ],
+)
+def test_nodes_that_join_later_are_thought_of(world: World, config: KubeletConfig | None, told: bool) -> None:
+    """Where kubeadm's own record can't be changed, only they are configured otherwise; said also if no node changes."""
+    world.observed = replace(world.observed, kubelet=config)
+    wanted = NodeConfiguration({"maxPods": 150})
+    step = PlannedNodes(NodePool("workers"), (), NEW, PACKAGES, 300.0, 1, Path("/p"), configuration=wanted)
+    context = world.context()
+    assert context.plan is not None
+    context = replace(context, plan=replace(context.plan, steps=(step,)))
+    ids = [item.id for item in run_checks(context, [("nodes", check_node_upgrades)])]
+    assert ids == (["nodes.kubelet-config"] if told else [])

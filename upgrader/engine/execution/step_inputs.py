@@ -8,7 +8,7 @@ from pathlib import Path
 
 from upgrader.engine.execution.input_files import canonical, file_digests
 from upgrader.model.event import StepInput
-from upgrader.model.plan import Plan, PlannedKubeadmConfig, PlannedNodes, PlannedPlaybook
+from upgrader.model.plan import Plan, PlannedKubeadmConfig, PlannedKubeletConfig, PlannedNodes, PlannedPlaybook
 
 __all__ = ["changed_inputs", "step_inputs"]
 
@@ -47,8 +47,12 @@ def step_inputs(plan: Plan) -> tuple[StepInput, ...]:
             continue  # its only input is the run's target
         if isinstance(step, PlannedPlaybook):
             parts = _of_playbook(step.playbook)
+        elif isinstance(step, PlannedKubeletConfig):
+            parts = {"fields": canonical(step.fields)}
         elif isinstance(step, PlannedNodes):
             parts = {**file_digests(step.playbooks, "playbooks"), "source": canonical(step.source.at(step.target))}
+            if step.configuration.fingerprint:
+                parts["configuration"] = canonical(step.configuration.variables)
         else:
             values = canonical(step.spec.values)
             parts = {**file_digests(step.spec.chart, "chart"), "namespace": step.spec.namespace, "values": values}

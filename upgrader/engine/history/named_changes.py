@@ -6,6 +6,7 @@ what is acted on, and which file is run here, is the cluster folder's to say.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from upgrader.engine.state.run_state import StepState
@@ -18,6 +19,7 @@ __all__ = ["check_named", "check_named_nodes"]
 
 _NEVER_UNINSTALLED = BUILT_IN_CHARTS
 """A run upgrades them, with whatever chart; `adopt` installs them, and only `adopt --undo` removes them."""
+_FINGERPRINT = re.compile(r"[0-9a-f]*")
 
 
 def check_named(step: StepState, pipeline: Iterable[StepSettings]) -> StepSettings:
@@ -62,6 +64,12 @@ def check_named_nodes(step: StepState, nodes: NodesSettings, cluster: Cluster) -
         raise UsageError(
             f"the run's journal restores {', '.join(strangers)} in step {step.name!r}, and the inventory lacks them",
             remedy="Add these nodes to the inventory, in the group they belong to, and repeat this.",
+        )
+    if not _FINGERPRINT.fullmatch(point.configuration):
+        raise UsageError(  # Ansible would run what is written there
+            f"the run's journal names a configuration in step {step.name!r} that is no fingerprint",
+            remedy="No run wrote this: find out who changed the journal. Restore the nodes with "
+            "playbooks/restore-node.yml.",
         )
     return pool
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from upgrader.model.node_mark import Phase
 from upgrader.model.node_settings import OnBlocked
 from upgrader.model.plan import NodeChange
+from upgrader.model.release import NodeBefore
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock
 from upgrader.steps.nodes.cordon import Cordons, NodeNow
@@ -47,12 +48,8 @@ class Batch:
         Raises ApiError where the API doesn't answer for long.
         """
         changes = {item.node: item for item in nodes}
-        before = {name: item.before for name, item in changes.items()}
-
-        def decide(now: NodeNow) -> Todo:
-            return forward(now.mark, now.version, changes[now.name].after, again=changes[now.name].again)
-
-        todo = self._todo(changes, decide, note)
+        before = {name: NodeBefore(name, item.before, item.configured) for name, item in changes.items()}
+        todo = self._todo(changes, lambda now: self.left(now, changes[now.name]), note)
         problems = self._put_back({name: self._why(name) for name in _having(todo, "put-back")}, before, note)
 
         drained, blocked = self._drained(_having(todo, "drain"), note)
@@ -61,13 +58,19 @@ class Batch:
         broken = self._swapped(going, {name: changes[name].after for name in going}, note)
         return problems | self._put_back(self._still_there(broken, note), before, note)
 
-    def put_back(self, before: Mapping[str, KubernetesVersion], note: Note) -> Problems:
-        """Return nodes to these versions, from wherever each of them is. Those that can't be are returned.
+    def left(self, now: NodeNow, change: NodeChange) -> Todo:
+        """What is left to do with a node on its way forward."""
+        wanted = self.playbooks.fingerprint
+        configured = not wanted or now.configured == wanted
+        return forward(now.mark, now.version, change.after, again=change.again, configured=configured)
+
+    def put_back(self, before: Mapping[str, NodeBefore], note: Note) -> Problems:
+        """Return nodes to what they were, from wherever each of them is. Those that can't be are returned.
 
         What keeps a node from being drained doesn't keep it from this: a kubelet may be replaced under running pods.
         Nor do its critical pods: what makes them Ready again may be the releases, which are undone after the nodes.
         """
-        todo = self._todo(before, lambda now: backward(now.mark, now.version, before[now.name]), note)
+        todo = self._todo(before, lambda now: self._left_backward(now, before[now.name]), note)
         for name in _having(todo, "release"):
             self.cordons.release(name)
             note(f"{name}: nothing of it was changed; uncordoned")
@@ -79,6 +82,11 @@ class Batch:
             note(f"{name}: {why}; its old programs are put back beside the pods that are left")
         names = [*drained, *blocked, *_having(todo, "put-back")]
         return self._restored(dict.fromkeys(names, "the run is rolled back"), before, note, with_pods=False)
+
+    def _left_backward(self, now: NodeNow, before: NodeBefore) -> Todo:
+        new = self.playbooks.fingerprint
+        reconfigured = bool(new) and now.configured == new != before.configured
+        return backward(now.mark, now.version, before.version, reconfigured=reconfigured)
 
     def _todo(self, names: Mapping[str, object], decide: Callable[[NodeNow], Todo], note: Note) -> Mapping[str, Todo]:
         found: dict[str, Todo] = {}
@@ -107,13 +115,13 @@ class Batch:
         blocked = self.drain.run(names, note) if names else {}
         return [name for name in names if name not in blocked], blocked
 
-    def _undrained(self, blocked: Mapping[str, str], before: Mapping[str, KubernetesVersion], note: Note) -> Problems:
+    def _undrained(self, blocked: Mapping[str, str], before: Mapping[str, NodeBefore], note: Note) -> Problems:
         """Nothing of them was changed, so that they only have to be uncordoned."""
         problems = {}
         policy: OnBlocked = self.drain.policy.on_blocked
         for name, why in blocked.items():
             self.cordons.release(name)
-            text = f"{why}; nothing of it was changed, and it is uncordoned again, at {before[name]}"
+            text = f"{why}; nothing of it was changed, and it is uncordoned again, at {before[name].version}"
             if policy == "skip-node":
                 note(f"{name}: skipped: {text}")
             else:
@@ -125,10 +133,11 @@ class Batch:
         """Swap the programs of drained nodes, and uncordon those that are back; returns the others with why."""
         self._enter(names, "swap", note, "its programs are being replaced")
         broken = self.playbooks.upgrade(names)
-        late = self._await({name: (after[name],) for name in names if name not in broken}, note)
+        configured = dict.fromkeys(names, self.playbooks.fingerprint or None)
+        late = self._await({name: (after[name],) for name in names if name not in broken}, configured, note)
         return {**broken, **{name: f"{why}\n    its kubelet: {self.log(name)}" for name, why in late.items()}}
 
-    def _put_back(self, broken: Mapping[str, str], before: Mapping[str, KubernetesVersion], note: Note) -> Problems:
+    def _put_back(self, broken: Mapping[str, str], before: Mapping[str, NodeBefore], note: Note) -> Problems:
         for name, why in broken.items():
             note(f"{name}: {why}; its old programs are put back")
         kept = self._restored(broken, before, note)
@@ -139,16 +148,18 @@ class Batch:
         return f"its old programs were put back: it is at {now.version}, and Ready" if now else "it is gone"
 
     def _restored(
-        self, names: Mapping[str, str], before: Mapping[str, KubernetesVersion], note: Note, *, with_pods: bool = True
+        self, names: Mapping[str, str], before: Mapping[str, NodeBefore], note: Note, *, with_pods: bool = True
     ) -> Problems:
         """Put the old programs back (`names`: why), and uncordon the nodes that are Ready with them; returns the others
         with what keeps them.
         """
-        wanted = {name: self._restore_points(name, before[name]) for name in names}
+        wanted = {name: self._restore_points(name, before[name].version) for name in names}
         for name, why in names.items():
             self.cordons.cordon(name, "back", why)
         broken = self.playbooks.restore(tuple(names))
-        late = self._await({name: wanted[name] for name in names if name not in broken}, note, with_pods=with_pods)
+        versions = {name: wanted[name] for name in names if name not in broken}
+        configured = {name: self._earlier(before[name]) for name in versions}
+        late = self._await(versions, configured, note, with_pods=with_pods)
         return {
             name: f"it could not be put back to {_either(wanted[name])}, and stays cordoned: {problem}"
             for name, problem in {**broken, **late}.items()
@@ -163,13 +174,30 @@ class Batch:
         earlier = now.mark.before if now and now.mark else None
         return (before, earlier) if earlier and earlier != before else (before,)
 
+    def _earlier(self, before: NodeBefore) -> str | None:
+        """What a node is configured with that was put back; None: as its annotation says.
+
+        Where that was the new configuration already, an interrupted run had written it, and nobody knows any more.
+        """
+        new = self.playbooks.fingerprint
+        return None if not new else "" if before.configured == new else before.configured
+
     def _enter(self, names: Sequence[str], phase: Phase, note: Note, text: str) -> None:
         for name in names:
             self.cordons.cordon(name, phase)
             note(f"{name}: {text}")
 
-    def _await(self, versions: Mapping[str, Versions], note: Note, *, with_pods: bool = True) -> Problems:
-        """Uncordon each node as soon as it is back; returns those that are not in time, with what is missing."""
+    def _await(
+        self,
+        versions: Mapping[str, Versions],
+        configured: Mapping[str, str | None],
+        note: Note,
+        *,
+        with_pods: bool = True,
+    ) -> Problems:
+        """Uncordon each node as soon as it is back, and note what it is configured with; returns those that are not in
+        time, with what is missing.
+        """
         questions = {name: self.watch.back(name, *wanted, with_pods=with_pods) for name, wanted in versions.items()}
         left = dict.fromkeys(versions, "")
 
@@ -178,7 +206,7 @@ class Batch:
             for name in tuple(left):
                 left[name] = questions[name]()
                 if not left[name]:
-                    version = self.cordons.release(name)
+                    version = self.cordons.release(name, configured[name])
                     del left[name]
                     note(f"{name}: Ready with kubelet {version}; uncordoned")
             return "; ".join(left.values())

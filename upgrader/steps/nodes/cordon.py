@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.model.node_configuration import CONFIGURED, configured_with
 from upgrader.model.node_mark import MARK, NodeMark, Phase
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock, Kube, KubeObject
@@ -32,13 +33,24 @@ class NodeNow:
     """Its kubelet's, as that reported last."""
     cordoned: bool
     mark: NodeMark | None
+    configured: str = ""
+    """The fingerprint of what it was last configured with; "": unknown."""
 
     @classmethod
     def of(cls, node: KubeObject) -> NodeNow:
         """From a `v1` Node."""
         version = KubernetesVersion.parse(node["status"]["nodeInfo"]["kubeletVersion"])
         cordoned = bool((node.get("spec") or {}).get("unschedulable"))
-        return cls(node["metadata"]["name"], version, cordoned, NodeMark.of(node))
+        return cls(node["metadata"]["name"], version, cordoned, NodeMark.of(node), configured_with(node))
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What a node gets in one request; `configured` None: its annotation stays."""
+
+    mark: NodeMark | None
+    cordoned: bool
+    configured: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,18 +68,25 @@ class Cordons:
     def cordon(self, name: str, phase: Phase, why: str = "") -> None:
         """Cordon a node, if it isn't, and mark it. A cordon of somebody else's is known as such from then on."""
 
-        def change(now: NodeNow) -> tuple[NodeMark, bool]:
+        def change(now: NodeNow) -> _Change:
             mark = now.mark or NodeMark(phase, cordoned=not now.cordoned, before=now.version)
-            return replace(mark, phase=phase, why=why), True
+            return _Change(replace(mark, phase=phase, why=why), cordoned=True)
 
         self._change(name, change)
 
-    def release(self, name: str) -> KubernetesVersion | None:
-        """Remove the mark, and the cordon if the mark says that it is ours; returns its kubelet's version."""
-        now = self._change(name, lambda now: (None, now.cordoned and not (now.mark and now.mark.cordoned)))
+    def release(self, name: str, configured: str | None = None) -> KubernetesVersion | None:
+        """Remove the mark, and the cordon if the mark says that it is ours; returns its kubelet's version.
+
+        `configured` is what it is configured with now, "" where nobody knows; None: as its annotation has it.
+        """
+
+        def change(now: NodeNow) -> _Change:
+            return _Change(None, now.cordoned and not (now.mark and now.mark.cordoned), configured)
+
+        now = self._change(name, change)
         return now.version if now else None
 
-    def _change(self, name: str, decide: Callable[[NodeNow], tuple[NodeMark | None, bool]]) -> NodeNow | None:
+    def _change(self, name: str, decide: Callable[[NodeNow], _Change]) -> NodeNow | None:
         """The node as it was; None where it is no node any more."""
 
         def change() -> NodeNow | None:
@@ -75,8 +94,7 @@ class Cordons:
             if found is None:
                 return None
             now = NodeNow.of(found)
-            mark, cordoned = decide(now)
-            self.kube.patch(NODES, name, _patch(found, mark, cordoned=cordoned))
+            self.kube.patch(NODES, name, _patch(found, decide(now)))
             return now
 
         return self._patiently(change)
@@ -91,12 +109,12 @@ class Cordons:
         return retry(self.clock, work, pause=pause, seconds=_SECONDS)
 
 
-def _patch(read: KubeObject, mark: NodeMark | None, *, cordoned: bool) -> Mapping[str, Any]:
+def _patch(read: KubeObject, change: _Change) -> Mapping[str, Any]:
     """Only of the node as it was read: what is decided depends on whether somebody else cordons it."""
+    annotations = {MARK: change.mark.text() if change.mark else None}
+    if change.configured is not None and change.configured != configured_with(read):
+        annotations[CONFIGURED] = change.configured or None
     return {
-        "metadata": {
-            "resourceVersion": read["metadata"]["resourceVersion"],
-            "annotations": {MARK: mark.text() if mark else None},
-        },
-        "spec": {"unschedulable": True if cordoned else None},
+        "metadata": {"resourceVersion": read["metadata"]["resourceVersion"], "annotations": annotations},
+        "spec": {"unschedulable": True if change.cordoned else None},
     }

@@ -1,9 +1,10 @@
-"""What is to be done with a node, by its mark and its kubelet's version. Pure.
+"""What is to be done with a node, by its mark, its kubelet's version and what it was configured with. Pure.
 
 Why an interruption loses nothing: a node's mark is written before the first change of each phase, and every phase can
 be repeated. So the mark names a phase that was reached, and whatever that phase left undone is done by doing it again.
 A mark is removed, with the cordon, in one request and only when the node is Ready: a node without one is either as it
-was before, or upgraded, and its version says which.
+was before, or upgraded, and its version says which; where that is the same, the annotation that is written in the
+same request says what it was configured with.
 """
 
 from __future__ import annotations
@@ -23,28 +24,38 @@ Todo = Literal["nothing", "drain", "swap", "put-back", "release"]
 
 
 def forward(
-    mark: NodeMark | None, version: KubernetesVersion, target: KubernetesVersion, *, again: bool = False
+    mark: NodeMark | None,
+    version: KubernetesVersion,
+    target: KubernetesVersion,
+    *,
+    again: bool = False,
+    configured: bool = True,
 ) -> Todo:
-    """On the way to `target`; `again`: also where an earlier run has failed, and could not put the node back."""
+    """On the way to `target`; `again`: also where an earlier run has failed, and could not put the node back.
+    `configured`: whether it is known to have the configuration that is wanted. A newer node is left alone, as the
+    programs of `target` would be older than its own.
+    """
     if mark is None:
-        return "nothing" if version >= target else "drain"
+        return "nothing" if version > target or (version == target and configured) else "drain"
     if mark.phase == "back" and again:
         return "swap"
     steps: dict[str, Todo] = {"drain": "drain", "swap": "swap", "back": "put-back"}
     return steps[mark.phase]
 
 
-def backward(mark: NodeMark | None, version: KubernetesVersion, before: KubernetesVersion) -> Todo:
-    """On the way back to the version `before`.
+def backward(
+    mark: NodeMark | None, version: KubernetesVersion, before: KubernetesVersion, *, reconfigured: bool = False
+) -> Todo:
+    """On the way back to the version `before`; `reconfigured`: its configuration is the new one, and wasn't before.
 
     One that is older, and has no mark, has gone back already: to what it had before an earlier, interrupted run.
     """
     if mark is None:
-        return "nothing" if version <= before else "drain"
+        return "nothing" if version <= before and not reconfigured else "drain"
     if mark.phase != "drain":
         return "put-back"
     # A drain comes first both ways: forward, the node still has its old version.
-    return "release" if version == before else "drain"
+    return "release" if version == before and not reconfigured else "drain"
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

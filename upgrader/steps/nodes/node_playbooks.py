@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.errors import PlaybookError, StepFailed
+from upgrader.model.node_configuration import NO_CONFIGURATION, NodeConfiguration
 from upgrader.model.node_settings import NodeSource
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Playbooks
@@ -34,6 +35,9 @@ class NodePlaybooks:
     inventory: Path
     source: NodeSource
     target: KubernetesVersion
+    configuration: NodeConfiguration = NO_CONFIGURATION
+    fingerprint: str = ""
+    """That of the configuration; of an earlier run's, where that is undone."""
 
     def stage(self, nodes: Sequence[str]) -> None:
         """Bring the new programs to the nodes and verify them; what runs stays. Raises StepFailed."""
@@ -55,11 +59,13 @@ class NodePlaybooks:
 
     @property
     def _known(self) -> Mapping[str, Any]:
-        return {"node_kubernetes_version": str(self.target), "node_restore_folder": _RESTORE_FOLDER}
+        known = {"node_kubernetes_version": str(self.target), "node_restore_folder": _RESTORE_FOLDER}
+        # Of two upgrades to one version, only the one that is meant is undone.
+        return {**known, "node_upgrade_name": f"{self.target}+{self.fingerprint}"} if self.fingerprint else known
 
     @property
     def _wanted(self) -> Mapping[str, Any]:
-        return {**self._known, "node_source": self.source.at(self.target)}
+        return {**self._known, "node_source": self.source.at(self.target), **self.configuration.variables}
 
     def _problems(self, playbook: str, nodes: Sequence[str], variables: Mapping[str, Any]) -> Mapping[str, str]:
         try:

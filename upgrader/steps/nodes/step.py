@@ -10,7 +10,7 @@ from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.pipeline import Inspection
 from upgrader.steps.nodes.batch import Batch
-from upgrader.steps.nodes.decision import batches, forward
+from upgrader.steps.nodes.decision import batches
 
 __all__ = ["NodesInspector", "NodesStep"]
 
@@ -39,7 +39,8 @@ class NodesStep:
         return replace(self, batch=replace(batch, drain=replace(batch.drain, check=check)))
 
     def capture(self) -> RestorePoint:
-        return RestorePoint(nodes=tuple(NodeBefore(item.node, item.before) for item in self.planned.nodes))
+        nodes = (NodeBefore(item.node, item.before, item.configured) for item in self.planned.nodes)
+        return RestorePoint(nodes=tuple(nodes), configuration=self.planned.configuration.fingerprint)
 
     def apply(self, note: Note) -> None:
         failed: dict[str, str] = {}
@@ -56,10 +57,13 @@ class NodesStep:
             note(f"{name}: it failed, and keeps its old version (maxFailed: {self.planned.pool.max_failed}): {why}")
 
     def undo(self, point: RestorePoint, note: Note) -> None:
-        before = {item.node: item.version for item in point.nodes}
+        before = {item.node: item for item in point.nodes}
+        # The one of the run that is undone, whatever upgrader.yaml says by now.
+        playbooks = replace(self.batch.playbooks, fingerprint=point.configuration)
+        batch = replace(self.batch, playbooks=playbooks)
         failed: dict[str, str] = {}
         for group in batches(tuple(reversed(before)), self.planned.at_once):
-            failed |= self.batch.put_back({name: before[name] for name in group}, note)
+            failed |= batch.put_back({name: before[name] for name in group}, note)
         if failed:
             raise RollbackFailed(
                 f"{len(failed)} of {len(before)} nodes are not as they were:\n{_listed(failed)}",
@@ -71,7 +75,7 @@ class NodesStep:
         left, begun = [], set()
         for item in self.planned.nodes:
             now = self.batch.cordons.read(item.node)
-            if now is None or forward(now.mark, now.version, item.after) != "nothing":
+            if now is None or self.batch.left(now, item) != "nothing":
                 left.append(item)
             if now is not None and now.mark is not None:
                 begun.add(item.node)
@@ -101,7 +105,7 @@ class NodesInspector:
         found = []
         for item in self.step.planned.nodes:
             now = self.step.batch.cordons.read(item.node)
-            if now is not None and forward(now.mark, now.version, item.after) != "nothing":
+            if now is not None and self.step.batch.left(now, item) != "nothing":
                 found.append(f"{item.node} {now.mark.phase if now.mark else 'not begun'}")
         total = len(self.step.planned.nodes)
         if not found:

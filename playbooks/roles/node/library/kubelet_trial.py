@@ -7,7 +7,14 @@ import subprocess
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.kubelet_unit import UnitError, complaint, read_unit, trial_command, without_flags
+from ansible.module_utils.kubelet_unit import (
+    UnitError,
+    complaint,
+    read_unit,
+    trial_command,
+    unknown_fields,
+    without_flags,
+)
 
 DOCUMENTATION = r"""
 module: kubelet_trial
@@ -30,6 +37,16 @@ options:
     type: list
     elements: str
     default: []
+  configuration:
+    description: The text of another configuration file, which the other kubelet reads instead of O(configuration_file).
+    type: str
+  configuration_file:
+    description: The path of the configuration file that is changed.
+    type: path
+  fields:
+    description: Fields of O(configuration), with their values, that the other kubelet must know.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -54,8 +71,12 @@ def main() -> None:
         "program": {"type": "path", "required": True},
         "unit": {"type": "str", "default": "kubelet.service"},
         "without": {"type": "list", "elements": "str", "default": []},
+        "configuration": {"type": "str"},
+        "configuration_file": {"type": "path"},
+        "fields": {"type": "dict", "default": {}},
     }
-    module = AnsibleModule(arguments, supports_check_mode=True)
+    together = [("configuration", "configuration_file")]
+    module = AnsibleModule(arguments, required_together=together, supports_check_mode=True)
     program, without = module.params["program"], module.params["without"]
     try:
         unit = read_unit(module.params["unit"])
@@ -72,7 +93,12 @@ def main() -> None:
                 replaced[path] = os.path.join(folder, f"{number}.env")
                 with open(replaced[path], "w", encoding="utf-8") as stream:
                     stream.write(text)
-            command = trial_command(unit, program, replaced)
+            over = {}
+            if module.params["configuration"] is not None:
+                over[module.params["configuration_file"]] = os.path.join(folder, "configuration.yaml")
+                with open(os.path.join(folder, "configuration.yaml"), "w", encoding="utf-8") as stream:
+                    stream.write(module.params["configuration"])
+            command = trial_command(unit, program, replaced, over)
             ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     except (UnitError, OSError, subprocess.TimeoutExpired) as error:
         module.fail_json(msg=f"{program} could not be tried: {error}")
@@ -81,6 +107,12 @@ def main() -> None:
         module.fail_json(
             msg=f"{program} would not start on this node: {wrong}. Nothing was changed. Change the flag or the setting"
             f" where the kubelet gets it: {', '.join(unit.files())}"
+        )
+    unknown = unknown_fields(ended, module.params["fields"])
+    if unknown:
+        module.fail_json(
+            msg=f"{program} doesn't know {', '.join(unknown)} of its configuration, and would start without."
+            " Nothing was changed. Correct node_kubelet_configuration"
         )
     module.exit_json(changed=False, rewritten=[{"path": path, "text": text} for path, text in rewritten.items()])
 

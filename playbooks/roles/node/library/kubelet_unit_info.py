@@ -25,6 +25,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 program: {description: The kubelet's path., type: str, returned: success}
+configuration: {description: "The files that its flag --config names.", type: list, returned: success}
 files: {description: "Unit, drop-ins, environment and configuration files.", type: list, returned: success}
 current: {description: "Whether that, as its files are now, is what runs.", type: bool, returned: success}
 """
@@ -37,7 +38,13 @@ def main() -> None:
         unit = read_unit(module.params["unit"])
     except UnitError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, program=unit.program, files=unit.files(), current=unit.current())
+    module.exit_json(
+        changed=False,
+        program=unit.program,
+        configuration=unit.configuration_files(),
+        files=unit.files(),
+        current=unit.current(),
+    )
 
 
 if __name__ == "__main__":

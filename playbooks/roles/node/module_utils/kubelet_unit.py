@@ -7,10 +7,10 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["Unit", "UnitError", "complaint", "read_unit", "trial_command", "without_flags"]
+__all__ = ["Unit", "UnitError", "complaint", "read_unit", "trial_command", "unknown_fields", "without_flags"]
 
 _SERVICE = "org.freedesktop.systemd1.Service"
 _UNIT = "org.freedesktop.systemd1.Unit"
@@ -89,15 +89,17 @@ def without_flags(text: str, flags: Iterable[str]) -> str:
     return text
 
 
-def trial_command(unit: Unit, program: str, replaced: dict[str, str]) -> list[str]:
+def trial_command(unit: Unit, program: str, replaced: dict[str, str], over: dict[str, str] | None = None) -> list[str]:
     """The command that lets systemd start another kubelet as the unit would, up to the check of its configuration.
 
     systemd itself reads the environment files and replaces variables, as only it knows how. `replaced` has other files
-    in place of environment files.
+    in place of environment files; `over` has files that only this kubelet sees in place of others.
     """
     options = ["--quiet", "--wait", "--pipe", "--collect", "--service-type=exec"]
     options += [f"--property=RuntimeMaxSec={_SECONDS}", "--property=ProtectSystem=strict"]
     options += [f"--setenv={setting}" for setting in unit.environment]
+    for path, other in sorted((over or {}).items()):
+        options.append(f"--property=BindReadOnlyPaths={other}:{path}")
     for path, optional in unit.environment_files:
         options.append(f"--property=EnvironmentFile={'-' if optional else ''}{replaced.get(path, path)}")
     return ["systemd-run", *options, "--", program, *unit.arguments, _ENDS_EARLY]
@@ -116,6 +118,25 @@ def complaint(ended: subprocess.CompletedProcess[str]) -> str:
         return found[-1].replace('\\"', '"')
     last = [line for line in text.splitlines() if line.strip()][-3:]
     return f"it ended with {ended.returncode}, and said: {' / '.join(last) or 'nothing'}"
+
+
+def unknown_fields(ended: subprocess.CompletedProcess[str], fields: dict[str, Any]) -> list[str]:
+    """Those of the fields, as `a.b`, that the tried kubelet doesn't know. It says so, and would start without them."""
+    said = re.findall(r"strict decoding error: (.*)", ended.stderr + "\n" + ended.stdout)
+    unknown = {name for line in said for name in re.findall(r'unknown field \\?"([^"\\]+)', line)}
+    return sorted(unknown & set(_paths(fields)))
+
+
+def _paths(value: Any, path: str = "") -> Iterator[str]:
+    """The path of everything in a value, as `a.b[0].c`."""
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _paths(each, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _paths(each, f"{path}[{index}]")
 
 
 def _properties(unit: str, interface: str, *names: str) -> list[Any]:

@@ -1,0 +1,95 @@
+"""ConfigMap `kubelet-config`: the KubeletConfiguration that `kubeadm join` and `kubeadm upgrade node` give to nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import yaml
+
+from upgrader.model.config_text import read_config
+
+__all__ = ["BEFORE", "KUBELET", "KUBELET_CONFIG_MAP", "KubeletConfig", "merged"]
+
+KUBELET_CONFIG_MAP = "kubelet-config"
+KUBELET = "kubelet"
+"""Its key in the ConfigMap."""
+BEFORE = "upgrader.io/kubelet-before"
+"""The annotation that has, as JSON, the text from before the last run that changed it (`text`), and the digest of what
+that run has `written`."""
+
+
+@dataclass(frozen=True)
+class KubeletConfig:
+    """The text of its KubeletConfiguration; "" where the ConfigMap has none."""
+
+    text: str
+    immutable: bool = False
+    """Whether the API server refuses any change of the ConfigMap."""
+
+    @classmethod
+    def of(cls, config_map: Mapping[str, Any]) -> Self:
+        """That of a ConfigMap."""
+        text = str((config_map.get("data") or {}).get(KUBELET) or "")
+        return cls(text, immutable=bool(config_map.get("immutable")))
+
+    @property
+    def digest(self) -> str:
+        """Of the text. It goes into journals, where the text doesn't: others wrote that, and may have kept secrets."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def as_before(self, after: KubeletConfig) -> str:
+        """The annotation of a change from this to `after`."""
+        return json.dumps({"text": self.text, "written": after.digest})
+
+    def before(self, annotation: str, digest: str) -> KubeletConfig | None:
+        """The text with that digest, by the annotation; None where it has another one, or this is not what was written
+        then: somebody else has changed it since.
+        """
+        try:
+            kept = json.loads(annotation)
+            earlier = KubeletConfig(str(kept["text"]))
+            return earlier if earlier.digest == digest and kept["written"] == self.digest else None
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def lacks(self, fields: Mapping[str, Any]) -> tuple[str, ...]:
+        """Those of the fields, as `a.b`, that it has not, or otherwise. Raises ValueError where it can't be read."""
+        return tuple(_differing(self._read(), fields))
+
+    def having(self, fields: Mapping[str, Any]) -> KubeletConfig:
+        """The same with these fields; as it is where it has them. Raises ValueError where it can't be changed."""
+        if not self.lacks(fields):
+            return self
+        if self.immutable:
+            raise ValueError("the ConfigMap is immutable: only who deletes it can write another one")
+        text = yaml.safe_dump(merged(self._read(), fields), sort_keys=False, width=1000, allow_unicode=True)
+        return replace(self, text=text)
+
+    def _read(self) -> dict[str, Any]:
+        read = read_config(self.text) if self.text else {}
+        if read.get("kind") != "KubeletConfiguration":
+            raise ValueError("it has no KubeletConfiguration")
+        return read
+
+
+def merged(before: Any, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Mappings are merged, everything else is replaced, as the role `node` does with a node's own file."""
+    here = before if isinstance(before, Mapping) else {}
+    changed = {
+        name: merged(here.get(name), value) if isinstance(value, Mapping) and name in here else value
+        for name, value in fields.items()
+    }
+    return {**here, **changed}
+
+
+def _differing(before: Mapping[str, Any], fields: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    for name, value in fields.items():
+        here = before.get(name)
+        if isinstance(value, Mapping) and isinstance(here, Mapping):
+            yield from _differing(here, value, f"{path}{name}.")
+        elif name not in before or here != value:
+            yield f"{path}{name}"
