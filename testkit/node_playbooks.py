@@ -18,11 +18,15 @@ from upgrader.lab.node_source import node_source
 from upgrader.lab.progress_port import Silent
 from upgrader.ports import Kind
 
-__all__ = ["NODE", "NodePlaybooks"]
+__all__ = ["CONTAINERD", "NODE", "NodePlaybooks"]
 
 NODE = "controller-1"
 _NODES = Kind("v1", "nodes")
-_FILES = "/usr/bin/kubelet /usr/bin/kubeadm /usr/bin/kubectl /var/lib/kubelet/kubeadm-flags.env /etc/default/kubelet"
+CONTAINERD = "/etc/containerd/config.toml"
+_FILES = (
+    "/usr/bin/kubelet /usr/bin/kubeadm /usr/bin/kubectl /var/lib/kubelet/kubeadm-flags.env /etc/default/kubelet"
+    f" /var/lib/kubelet/config.yaml {CONTAINERD}"
+)
 
 
 class NodePlaybooks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
@@ -13,7 +14,7 @@ from upgrader.lab.node_source import node_source
 from upgrader.lab.progress_port import Silent
 from upgrader.ports import Kind, Kube
 
-__all__ = ["FLOOR", "Floor", "kubelets", "node_sources", "three_replicas"]
+__all__ = ["FLOOR", "Floor", "kubelet_settings", "kubelets", "node_sources", "three_replicas"]
 
 FLOOR = 2
 """How many pods of the workload its budget wants at any time."""
@@ -60,6 +61,13 @@ def node_sources(versions: Iterable[str]) -> dict[str, Any]:
 def kubelets(kube: Kube) -> Mapping[str, str]:
     """Node → the version that its kubelet reports."""
     return {node["metadata"]["name"]: node["status"]["nodeInfo"]["kubeletVersion"] for node in kube.list(_NODES)}
+
+
+def kubelet_settings(kube: Kube, field: str) -> Mapping[str, Any]:
+    """Node → the value of a field of the configuration that its kubelet runs with."""
+    names = [node["metadata"]["name"] for node in kube.list(_NODES)]
+    found = {name: json.loads(kube.raw(f"/api/v1/nodes/{name}/proxy/configz")) for name in names}
+    return {name: each["kubeletconfig"].get(field) for name, each in found.items()}
 
 
 def three_replicas(kube: Kube) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from upgrader.config.nodes_section import nodes_settings
+from upgrader.config.nodes_yaml import NodesSection
 from upgrader.config.partial_validation import validate
 from upgrader.config.severity_policy import severity_problems
 from upgrader.config.strange_folder import NotOpened, StrangeFolder
@@ -22,6 +23,7 @@ from upgrader.config.values_file import load_values
 from upgrader.config.yaml_document import Document, KeyPath, read_mapping, shown
 from upgrader.errors import ConfigError
 from upgrader.model.availability import Limits
+from upgrader.model.node_settings import NodesSettings
 from upgrader.model.own_steps import OWN_STEPS
 from upgrader.model.settings import (
     BUILT_IN_CHARTS,
@@ -114,7 +116,7 @@ def read_folder(
     chosen = overrides.context or environ.get("UPGRADER_CONTEXT")
     policy = GatePolicy(file.gates.consecutive, file.gates.interval, file.gates.deadline)
     limits = Limits(file.availability.max_failed, file.availability.max_gap)
-    nodes = nodes_settings(file.nodes, folder) if file.nodes else None
+    nodes, unread = _nodes(file.nodes, folder, document, guard)
     pipeline = _Pipeline(folder, document, _Defaults(policy, limits), guard)
     pipeline.read(valid.steps, OWN_STEPS | ({pool.step for pool in nodes.pools} if nodes else set()))
     refused = tuple(severity_problems(document, file.checks.severities))
@@ -153,7 +155,31 @@ def read_folder(
         pipeline=tuple(pipeline.steps),
         nodes=nodes,
     )
-    return Reading(settings, (*valid.problems, *refused, *pipeline.problems), valid.cluster_valid)
+    return Reading(settings, (*valid.problems, *refused, *unread, *pipeline.problems), valid.cluster_valid)
+
+
+def _nodes(
+    section: NodesSection | None, folder: Path, document: Document, guard: StrangeFolder | None
+) -> tuple[NodesSettings | None, tuple[ConfigError, ...]]:
+    """The settings of nodes, or what is wrong with a file that they name."""
+    where: KeyPath = ("nodes", "containerRuntime", "config")
+
+    def read(path: Path) -> bytes:
+        try:
+            if guard:
+                guard.check(path)
+            if not path.is_file():
+                raise document.error(where, f"there is no file {shown(path)}")
+            return path.read_bytes()
+        except NotOpened as error:
+            raise error.named_in(f"{shown(document.path)}:{document.line(where)}") from error
+        except OSError as error:
+            raise document.error(where, f"{shown(path)} can't be read: {error.strerror}") from error
+
+    try:
+        return nodes_settings(section, folder, read) if section else None, ()
+    except ConfigError as error:
+        return None, (error,)
 
 
 def _read(folder: Path, guard: StrangeFolder | None) -> Document:

@@ -12,9 +12,17 @@ from upgrader.errors import UsageError
 from upgrader.model.node_settings import CONTROLLERS, WORKERS, DrainPolicy, NodePool, NodesSettings, OnBlocked
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["DrainSection", "NodePoolSection", "NodeSourceSection", "NodesSection"]
+__all__ = [
+    "ContainerRuntimeSection",
+    "ContainerdSourceSection",
+    "DrainSection",
+    "NodePoolSection",
+    "NodeSourceSection",
+    "NodesSection",
+]
 
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+_CONTAINERD = re.compile(r"\d[0-9A-Za-z.+~-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -30,6 +38,13 @@ def _sha256(text: object) -> str:
     return text
 
 
+def _containerd_version(text: object) -> str:
+    if not isinstance(text, str) or not _CONTAINERD.fullmatch(text):
+        raise ValueError(f"{text!r} is not a version of containerd; write it like '2.1.4'")
+    return text
+
+
+ContainerdVersion = Annotated[str, BeforeValidator(_containerd_version)]
 PoolName = Annotated[str, BeforeValidator(_pool)]
 Sha256 = Annotated[str, BeforeValidator(_sha256)]
 
@@ -130,6 +145,61 @@ class NodeSourceSection(Section):
         return self
 
 
+class ContainerdSourceSection(Section):
+    """Where nodes get containerd from."""
+
+    kind: Literal["packages", "folder", "url"] = Field(
+        description="`packages`: the package that the node has of it (`containerd`, `containerd.io`), held at its "
+        "version. `folder`: an archive on this machine. `url`: an archive that each node downloads.",
+    )
+    path: str = Field(
+        default="",
+        description="The archive, with containerd's programs in its folder `bin`, as containerd's releases have them; "
+        "`{version}` in it stands for the version. Only of `folder`.",
+        examples=["containerd-{version}-linux-amd64.tar.gz"],
+    )
+    url: str = Field(default="", description="The archive's address, over HTTPS; `{version}` in it too. Only of `url`.")
+    sha256: Sha256 | None = Field(
+        default=None, description="The SHA-256 of the archive. Required by `folder` and `url`, and only of these."
+    )
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> ContainerdSourceSection:
+        wanted = {"packages": (), "folder": ("path", "sha256"), "url": ("url", "sha256")}[self.kind]
+        for key in ("path", "url", "sha256"):
+            if bool(getattr(self, key)) != (key in wanted):
+                raise ValueError(f"a source of kind '{self.kind}' {'needs' if key in wanted else 'has no'} key '{key}'")
+        if self.url and not self.url.startswith("https://"):
+            raise ValueError(f"{self.url!r} is no address that starts with https://")
+        return self
+
+
+class ContainerRuntimeSection(Section):
+    """Which containerd nodes have, and how it is configured."""
+
+    version: ContainerdVersion = Field(
+        default="",
+        description="Its version, without `v`, as `containerd --version` prints it, or that of its package. Needs "
+        "`source`. Without it, each node keeps the one that it has.",
+        examples=["2.1.4"],
+    )
+    source: ContainerdSourceSection | None = None
+    config: str = Field(
+        default="",
+        description="The file that becomes containerd's configuration file on each node. One that ends with `.j2` is a "
+        "Jinja2 template, with the inventory's variables.",
+        examples=["containerd.toml.j2"],
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> ContainerRuntimeSection:
+        if bool(self.version) != (self.source is not None):
+            raise ValueError("'version' and 'source' need each other")
+        if not self.version and not self.config:
+            raise ValueError("it needs 'version' and 'source', or 'config'")
+        return self
+
+
 class NodePoolSection(Section):
     """A pool of workers, which are upgraded in one step, after the pools before it."""
 
@@ -178,6 +248,7 @@ class NodesSection(Section):
         description="Fields of the KubeletConfiguration, as in its file. They are merged into the file of each node, "
         "whose other fields stay, and into the ConfigMap from which kubeadm configures nodes that join.",
     )
+    container_runtime: ContainerRuntimeSection | None = None
     pools: list[NodePoolSection] = Field(
         default=[],
         description="Pools of workers, in the order in which they are upgraded. A worker is in the first one whose "

@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-__all__ = ["CONFIGURED", "NO_CONFIGURATION", "NodeConfiguration", "configured_with"]
+__all__ = ["CONFIGURED", "NO_CONFIGURATION", "ContainerRuntime", "NodeConfiguration", "configured_with"]
 
 CONFIGURED = "upgrader.io/node-configuration"
 """The annotation of a Node that names what it was last configured with, written when its upgrade is over."""
@@ -17,24 +18,60 @@ _DIGITS = 16
 
 
 @dataclass(frozen=True)
+class ContainerRuntime:
+    """Which containerd nodes get, and how it is configured."""
+
+    version: str = ""
+    """Without `v`; "": the one that each has."""
+    kind: Literal["packages", "folder", "url", ""] = ""
+    """Where that version comes from."""
+    place: str = ""
+    """The archive: a path on this machine, absolute, or an address."""
+    sha256: str = ""
+    """The archive's."""
+    config: Path | None = None
+    """The file that configures it, or its Jinja2 template; None: each node's own."""
+    config_digest: str = ""
+
+    @property
+    def source(self) -> Mapping[str, str]:
+        """As the playbooks take it."""
+        if self.kind == "packages":
+            return {"kind": self.kind}
+        return {"kind": self.kind, "path" if self.kind == "folder" else "url": self.place, "sha256": self.sha256}
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        """As the playbooks take it."""
+        given: dict[str, Any] = {"version": self.version, "source": dict(self.source)} if self.version else {}
+        return {**given, "config": str(self.config)} if self.config else given
+
+    def __str__(self) -> str:
+        return " and ".join(filter(None, [self.version, "its configuration" if self.config else ""]))
+
+
+@dataclass(frozen=True)
 class NodeConfiguration:
     """The sections of `nodes` that configure nodes; without any, nodes are told by their versions alone."""
 
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the KubeletConfiguration, merged into each node's own."""
+    runtime: ContainerRuntime | None = None
 
     @property
     def fingerprint(self) -> str:
         """Names all of it; "" where there is nothing. Whoever reads it could try guesses, so no secret may be in it."""
-        if not self.kubelet:
+        if not self.kubelet and self.runtime is None:
             return ""
-        text = json.dumps({"kubelet": self.kubelet}, sort_keys=True)
+        runtime = [self.runtime.version, self.runtime.config_digest] if self.runtime else None
+        text = json.dumps({"kubelet": self.kubelet, "runtime": runtime}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
     @property
     def variables(self) -> Mapping[str, Any]:
         """As the playbooks take it."""
-        return {"node_kubelet_configuration": self.kubelet} if self.kubelet else {}
+        kubelet = {"node_kubelet_configuration": self.kubelet} if self.kubelet else {}
+        return {**kubelet, "node_container_runtime": self.runtime.variables} if self.runtime else kubelet
 
     def __str__(self) -> str:
         return "; ".join(self._parts())
@@ -42,6 +79,8 @@ class NodeConfiguration:
     def _parts(self) -> Iterator[str]:
         if self.kubelet:
             yield f"kubelet: {', '.join(self.kubelet)}"
+        if self.runtime:
+            yield f"containerd: {self.runtime}"
 
 
 NO_CONFIGURATION = NodeConfiguration()

@@ -9,6 +9,7 @@ from pathlib import Path
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.kubelet_config import KUBELET_CONFIG_MAP
+from upgrader.model.node_configuration import ContainerRuntime
 from upgrader.model.node_settings import CONTROLLERS
 from upgrader.model.plan import PlannedNodes
 from upgrader.model.workload import selects
@@ -48,6 +49,7 @@ def check_node_upgrades(context: PreflightContext) -> Iterator[Finding]:
         return
     yield from _inventory(context, changing)
     yield from _source(changing[0])
+    yield from _archive(changing[0].configuration.runtime)
     for blocked in _blocked(context, changing):
         yield from _drains(blocked)
 
@@ -108,6 +110,17 @@ def _source(step: PlannedNodes) -> Iterator[Finding]:
                 "The nodes get their programs from there.",
                 "Put the files there, or correct `nodes.source.path` in upgrader.yaml.",
             )
+
+
+def _archive(runtime: ContainerRuntime | None) -> Iterator[Finding]:
+    if runtime is not None and runtime.kind == "folder" and not Path(runtime.place).is_file():
+        yield Finding(
+            "nodes.source",
+            "error",
+            f"there is no archive {runtime.place}",
+            "The nodes get containerd from there.",
+            "Put it there, or correct `nodes.containerRuntime.source.path` in upgrader.yaml.",
+        )
 
 
 def _blocked(context: PreflightContext, steps: list[PlannedNodes]) -> tuple[_Blocked, ...]:

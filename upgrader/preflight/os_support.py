@@ -48,6 +48,13 @@ def _machines(context: PreflightContext) -> Iterator[_Machine]:
     """The nodes whose kubelets have reported: one that never did is a finding of another check."""
     steps = [step for step in (context.plan.steps if context.plan else ()) if isinstance(step, PlannedNodes)]
     planned = {change.node: change.after for step in steps for change in step.nodes}
+    # The container runtime is upgraded before the kubelet.
+    runtimes = {
+        change.node: f"{_CONTAINERD}{step.configuration.runtime.version}"
+        for step in steps
+        for change in step.nodes
+        if step.configuration.runtime and step.configuration.runtime.version
+    }
     for name, node in sorted(context.nodes.items()):
         info = (node.get("status") or {}).get("nodeInfo") or {}
         kubelet = context.observed.kubelets.get(name)
@@ -56,7 +63,7 @@ def _machines(context: PreflightContext) -> Iterator[_Machine]:
                 name,
                 image=info.get("osImage") or "",
                 kernel=info.get("kernelVersion") or "",
-                runtime=info.get("containerRuntimeVersion") or "",
+                runtime=runtimes.get(name) or info.get("containerRuntimeVersion") or "",
                 before=minor_of(kubelet),
                 after=minor_of(planned.get(name, kubelet)),
             )

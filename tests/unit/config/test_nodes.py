@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from upgrader.config.load import load_settings
+from upgrader.config.load import load_settings, read_folder
+from upgrader.config.strange_folder import StrangeFolder
 from upgrader.errors import ConfigError
 from upgrader.model.health_before import Share
 from upgrader.model.node_configuration import NodeConfiguration
@@ -14,6 +15,7 @@ from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource, Node
 
 SUM = "a" * 64
 KUBELET = "nodes: {source: {kind: packages}, kubeletConfiguration:"
+RUNTIME = "nodes: {source: {kind: packages}, containerRuntime:"
 
 
 def load(folder: Path, nodes: str) -> NodesSettings | None:
@@ -81,6 +83,13 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         (f"{KUBELET} {{evictionHard: {{1: a}}}}}}", "the key 1 of evictionHard is no text"),
         (f"{KUBELET} {{maxPods: .inf}}}}", "the value inf of maxPods is none that JSON has"),
         (f"{KUBELET} [maxPods]}}", "kubeletConfiguration"),
+        (f"{RUNTIME} {{}}}}", "it needs 'version' and 'source', or 'config'"),
+        (f"{RUNTIME} {{version: '2.1.4'}}}}", "'version' and 'source' need each other"),
+        (f"{RUNTIME} {{version: v2.1.4, source: {{kind: packages}}}}}}", "is not a version of containerd"),
+        (f"{RUNTIME} {{version: '2', source: {{kind: url, url: 'https://x'}}}}}}", "needs key 'sha256'"),
+        (f"{RUNTIME} {{version: '2', source: {{kind: packages, path: x}}}}}}", "has no key 'path'"),
+        (f"{RUNTIME} {{version: '2', source: {{kind: url, url: 'ftp://x', sha256: {SUM}}}}}}}", "https://"),
+        (f"{RUNTIME} {{config: missing.toml}}}}", "there is no file"),
     ],
 )
 def test_bad_input_is_told_with_its_line(tmp_path: Path, nodes: str, told: str) -> None:
@@ -97,3 +106,44 @@ def test_fields_of_the_kubelet_are_read(tmp_path: Path) -> None:
     assert found is not None
     fields = {"maxPods": 150, "clusterDNS": ["10.0.0.1"], "featureGates": {"A": True}, "x": None}
     assert found.configuration == NodeConfiguration(fields)
+
+
+def test_container_runtime_is_read(tmp_path: Path) -> None:
+    """Paths are the folder's; another content of the file is another configuration."""
+    config = tmp_path / "containerd.toml.j2"
+    config.write_text("version = 2\n")
+    archive = f"{{kind: folder, path: 'c-{{version}}.tgz', sha256: {SUM}}}"
+    text = RUNTIME + f" {{version: '2.1.4', source: {archive}, config: containerd.toml.j2}}}}\n"
+    found = load(tmp_path, text)
+    assert found is not None and found.configuration.runtime is not None
+    runtime = found.configuration.runtime
+    assert runtime.variables == {
+        "version": "2.1.4",
+        "source": {"kind": "folder", "path": str(tmp_path / "c-2.1.4.tgz"), "sha256": SUM},
+        "config": str(config),
+    }
+    assert str(found.configuration) == "containerd: 2.1.4 and its configuration"
+    config.write_text("version = 3\n")
+    again = load(tmp_path, text)
+    assert again is not None and again.configuration.fingerprint != found.configuration.fingerprint
+    packages = load(tmp_path, RUNTIME + " {version: '1.7', source: {kind: packages}}}\n")
+    assert packages is not None
+    assert packages.configuration.variables == {
+        "node_container_runtime": {"version": "1.7", "source": {"kind": "packages"}}
+    }
+    only = load(tmp_path, RUNTIME + " {config: containerd.toml.j2}}\n")
+    assert only is not None and str(only.configuration) == "containerd: its configuration"
+
+
+def test_strange_folder_leads_nobody_out_of_it(tmp_path: Path) -> None:
+    """Offline, a link to another file of this machine isn't followed."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    (folder / "c.toml").symlink_to("/etc/hostname")
+    (folder / "upgrader.yaml").write_text("kubernetesVersion: v1.37.1\n" + RUNTIME + " {config: c.toml}}\n")
+    reading = read_folder(folder, {}, guard=StrangeFolder(folder))
+    (problem,) = reading.problems
+    assert "upgrader.yaml:2: " in problem.message and "leads out of the folder" in problem.message
+    (folder / "c.toml").unlink()
+    (folder / "c.toml").mkdir()
+    assert "there is no file" in read_folder(folder, {}).problems[0].message

@@ -81,7 +81,10 @@ def test_systemd_reads_the_flags_itself() -> None:
 
 def test_a_unit_that_starts_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a script starts the kubelet, its flags aren't known, and are not guessed."""
-    answers = {"Service": [[["/bin/sh", ["/bin/sh", "-c", "kubelet"]]], [], [], 1, 0], "Unit": ["/u.service", []]}
+    answers = {
+        "Service": [[["/bin/sh", ["/bin/sh", "-c", "kubelet"]]], [], [], 1, 0, "process"],
+        "Unit": ["/u.service", []],
+    }
     monkeypatch.setattr(kubelet_unit, "_properties", lambda unit, interface, *names: answers[interface.split(".")[-1]])
     with pytest.raises(kubelet_unit.UnitError, match="not a program named kubelet"):
         kubelet_unit.read_unit("kubelet.service")

@@ -196,3 +196,19 @@ def test_a_full_disk_leaves_the_old_file(node: Node, monkeypatch: pytest.MonkeyP
         replace(str(node.files["kubelet"]), fail, Owner(0o755, 0, 0))
     assert node.files["kubelet"].read_text() == f"kubelet {OLD}"
     assert sorted(file.name for file in node.files["kubelet"].parent.iterdir()) == sorted(node.files)
+
+
+def test_facts_of_an_interrupted_upgrade_stay_and_are_added_to(node: Node) -> None:
+    """The next upgrade may change more: packages that were replaced already keep the version to go back to."""
+    first = {"packages": {"kubelet": "1.36"}, "held": ["kubelet"]}
+    restore_point.take(node.folder, NEW, [], first, dry=False)
+    node.mark(SWAPPING)
+    more = {
+        "packages": {"kubelet": "1.37", "containerd": "1.6"},
+        "held": ["containerd", "kubelet"],
+        "containerd": {"a": 1},
+    }
+    restore_point.take(node.folder, NEW, [], more, dry=False)
+    point = node.point()
+    assert point["packages"] == {"kubelet": "1.36", "containerd": "1.6"}
+    assert (point["held"], point["containerd"]) == (["kubelet", "containerd"], {"a": 1})

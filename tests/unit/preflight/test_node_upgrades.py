@@ -13,7 +13,7 @@ from tests.unit.preflight.conftest import CONTROLLER, World
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
 from upgrader.model.kubelet_config import KubeletConfig
-from upgrader.model.node_configuration import NodeConfiguration
+from upgrader.model.node_configuration import ContainerRuntime, NodeConfiguration
 from upgrader.model.node_mark import MARK, NodeMark
 from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource, OnBlocked
 from upgrader.model.plan import Action, NodeChange, PlannedNodes, PlannedRelease
@@ -186,3 +186,23 @@ def test_nodes_that_join_later_are_thought_of(world: World, config: KubeletConfi
     context = replace(context, plan=replace(context.plan, steps=(step,)))
     ids = [item.id for item in run_checks(context, [("nodes", check_node_upgrades)])]
     assert ids == (["nodes.kubelet-config"] if told else [])
+
+
+def test_archive_of_containerd_has_to_be_there(world: World, tmp_path: Path) -> None:
+    """Of a folder; what an address or a repository has is found out by the nodes."""
+    archive = tmp_path / "containerd.tar.gz"
+
+    def ids(runtime: ContainerRuntime) -> list[str]:
+        step = PlannedNodes(
+            NodePool("workers"), (NodeChange("worker-1", OLD, NEW),), NEW, PACKAGES, 300.0, 1, Path("/p")
+        )
+        step = replace(step, configuration=NodeConfiguration(runtime=runtime))
+        context = world.context()
+        assert context.plan is not None
+        context = replace(context, plan=replace(context.plan, steps=(step,)))
+        return [item.id for item in run_checks(context, [("nodes", check_node_upgrades)])]
+
+    folder = ContainerRuntime("2.1.4", "folder", str(archive), "a" * 64)
+    assert ids(folder) == ["nodes.source"]
+    archive.touch()
+    assert ids(folder) == ids(ContainerRuntime("2.1.4", "packages")) == []

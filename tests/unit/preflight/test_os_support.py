@@ -11,6 +11,7 @@ import pytest
 from tests.unit.preflight.conftest import CONTROLLER, World
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
+from upgrader.model.node_configuration import ContainerRuntime, NodeConfiguration
 from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.plan import NodeChange, PlannedNodes
 from upgrader.model.version import KubernetesVersion
@@ -37,14 +38,21 @@ def reports(world: World, **info: str) -> None:
     world.kube.put(NODES, node)
 
 
-def found(world: World, *, before: KubernetesVersion = OLD, after: KubernetesVersion | None = None) -> list[Finding]:
-    """What the check finds, by the controller's kubelet, before and after the run."""
+def found(
+    world: World,
+    *,
+    before: KubernetesVersion = OLD,
+    after: KubernetesVersion | None = None,
+    runtime: ContainerRuntime | None = None,
+) -> list[Finding]:
+    """What the check finds, by the controller's kubelet, before and after the run, which may bring a containerd."""
     world.kubelet(before)
     context = world.context()
     assert context.plan is not None
     if after is not None:
         change = (NodeChange(CONTROLLER, before, after),)
         step = PlannedNodes(NodePool("x"), change, after, NodeSource("packages"), 300.0, 1, Path("/playbooks"))
+        step = replace(step, configuration=NodeConfiguration(runtime=runtime))
         context = replace(context, plan=replace(context.plan, steps=(step,)))
     return list(run_checks(context, [("os-support", check_os_support)]))
 
@@ -181,3 +189,13 @@ def test_node_that_never_reported_is_no_finding_here(world: World) -> None:
     world.kube.put(NODES, {"metadata": {"name": "new"}, "spec": {}, "status": {}})
     world.observed = replace(world.observed, kubelets={})
     assert list(check_os_support(world.context())) == []
+
+
+def test_containerd_that_the_run_brings_counts(world: World) -> None:
+    """It is there before the kubelet is; one that only gets another configuration stays as old as it is."""
+    reports(world, containerRuntimeVersion="containerd://1.6.20~ds1")
+    old, new = V(1, 36, 3), V(1, 37, 1)
+    assert [item.id for item in found(world, before=old, after=new)] == ["os-support.containerd"]
+    assert found(world, before=old, after=new, runtime=ContainerRuntime("2.1.4", "packages")) == []
+    same = ContainerRuntime(config=Path("/c/containerd.toml"))
+    assert [item.id for item in found(world, before=old, after=new, runtime=same)] == ["os-support.containerd"]

@@ -52,7 +52,7 @@ def step_inputs(plan: Plan) -> tuple[StepInput, ...]:
         elif isinstance(step, PlannedNodes):
             parts = {**file_digests(step.playbooks, "playbooks"), "source": canonical(step.source.at(step.target))}
             if step.configuration.fingerprint:
-                parts["configuration"] = canonical(step.configuration.variables)
+                parts["configuration"] = step.configuration.fingerprint
         else:
             values = canonical(step.spec.values)
             parts = {**file_digests(step.spec.chart, "chart"), "namespace": step.spec.namespace, "values": values}

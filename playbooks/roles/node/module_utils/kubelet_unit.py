@@ -1,4 +1,4 @@
-"""The kubelet's systemd unit: which files it has, and whether another kubelet would start with it."""
+"""The systemd unit of the kubelet, or of containerd: which files it has, and whether another kubelet would start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class UnitError(Exception):
 
 
 class Unit(NamedTuple):
-    """How systemd starts the kubelet. Variables in the arguments are not yet replaced."""
+    """How systemd starts a program. Variables in the arguments are not yet replaced."""
 
     program: str
     arguments: tuple[str, ...]
@@ -40,6 +40,8 @@ class Unit(NamedTuple):
     """The process that runs, or 0."""
     started: float
     """When, in seconds since the epoch."""
+    kill_mode: str = ""
+    """What of the unit is ended with it: with `process`, what it has started goes on."""
 
     def current(self) -> bool:
         """Whether the process that runs is the program in place, and was started after the last change of its files."""
@@ -60,17 +62,17 @@ class Unit(NamedTuple):
         return [word.partition("=")[2] for word in words if word.startswith("--config=/")]
 
 
-def read_unit(name: str) -> Unit:
-    """What systemd knows of a unit. Raises UnitError."""
-    starts, environment, files, process, started = _properties(
-        name, _SERVICE, "ExecStart", "Environment", "EnvironmentFiles", "MainPID", "ExecMainStartTimestamp"
+def read_unit(name: str, kind: str = "kubelet") -> Unit:
+    """What systemd knows of a unit that starts a program named `kind`. Raises UnitError."""
+    starts, environment, files, process, started, kill_mode = _properties(
+        name, _SERVICE, "ExecStart", "Environment", "EnvironmentFiles", "MainPID", "ExecMainStartTimestamp", "KillMode"
     )
     fragment, drop_ins = _properties(name, _UNIT, "FragmentPath", "DropInPaths")
     if len(starts) != 1:
-        raise UnitError(f"{name} has {len(starts)} ExecStart= commands, and one is needed. Is the kubelet a unit here?")
+        raise UnitError(f"{name} has {len(starts)} ExecStart= commands, and one is needed. Is {kind} a unit here?")
     program, arguments = starts[0][0], starts[0][1][1:]
-    if os.path.basename(program) != "kubelet":
-        raise UnitError(f"{name} starts {program} and not a program named kubelet: its flags can't be known")
+    if os.path.basename(program) != kind:
+        raise UnitError(f"{name} starts {program} and not a program named {kind}: its flags can't be known")
     return Unit(
         program=program,
         arguments=tuple(arguments),
@@ -79,6 +81,7 @@ def read_unit(name: str) -> Unit:
         fragments=(fragment, *drop_ins) if fragment else tuple(drop_ins),
         process=int(process),
         started=int(started) / 1e6,
+        kill_mode=str(kill_mode),
     )
 
 

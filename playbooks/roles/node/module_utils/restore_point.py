@@ -80,11 +80,13 @@ def take(folder: str, target: str, paths: Iterable[str], more: dict[str, Any], *
     """Keep what is at `paths` before an upgrade to `target`; whether anything was written.
 
     A point in the state `swapping` is kept as it is: its upgrade was interrupted, and the files in place may be half
-    new. Only what it doesn't have yet is added, which no upgrade has touched. `more` is kept beside the files.
+    new. Only what it doesn't have yet is added, which no upgrade has touched. So it is with `more`, which is kept
+    beside the files.
     """
     before = read(folder)
     interrupted = before if before and before["state"] == SWAPPING else None
-    point = interrupted or {"format_version": _FORMAT, "state": KEPT, "files": [], **more}
+    point = interrupted or {"format_version": _FORMAT, "state": KEPT, "files": []}
+    point = {**point, **{key: _joined(point.get(key), value) for key, value in more.items()}}
     have = {entry["path"] for entry in point["files"]}
     added = [_now(path) for path in paths if path not in have]
     point = {**point, "target": target, "files": [*point["files"], *added]}
@@ -138,6 +140,15 @@ def put_back(folder: str, point: dict[str, Any], *, dry: bool) -> list[str]:
         elif remove(path):
             fsync_folder(os.path.dirname(path))
     return changed
+
+
+def _joined(kept: Any, new: Any) -> Any:
+    """What is kept, and what of the new it doesn't have."""
+    if isinstance(kept, dict) and isinstance(new, dict):
+        return {**new, **kept}
+    if isinstance(kept, list) and isinstance(new, list):
+        return kept + [each for each in new if each not in kept]
+    return new if kept is None else kept
 
 
 def _now(path: str) -> dict[str, Any]:

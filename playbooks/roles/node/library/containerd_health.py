@@ -1,0 +1,94 @@
+"""Ansible module: wait until containerd serves the kubelet."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.containerd_config import configuration_of, cri_problem
+from ansible.module_utils.kubelet_unit import UnitError, read_unit
+
+DOCUMENTATION = r"""
+module: containerd_health
+short_description: Wait until containerd serves the kubelet
+description:
+  - Waits until the program in place is what runs, with its files as they are, and its plugin cri is ok.
+  - Changes nothing.
+author: [The upgrader authors]
+options:
+  unit:
+    description: containerd's unit.
+    type: str
+    default: containerd.service
+  seconds:
+    description: For how long this waits.
+    type: int
+    default: 60
+  address:
+    description: Its socket.
+    type: path
+    default: /run/containerd/containerd.sock
+"""
+
+EXAMPLES = r"""
+- name: Wait until containerd serves the kubelet
+  containerd_health:
+"""
+
+RETURN = r"""
+seconds: {description: How long it took., type: float, returned: success}
+"""
+
+
+def main() -> None:
+    """Answer Ansible."""
+    arguments = {
+        "unit": {"type": "str", "default": "containerd.service"},
+        "seconds": {"type": "int", "default": 60},
+        "address": {"type": "path", "default": "/run/containerd/containerd.sock"},
+    }
+    module = AnsibleModule(arguments, supports_check_mode=True)
+    begun = time.monotonic()
+    while True:
+        wrong = _wrong(module.params["unit"], module.params["address"])
+        waited = time.monotonic() - begun
+        if not wrong:
+            module.exit_json(changed=False, seconds=round(waited, 1))
+        if waited > module.params["seconds"]:
+            break
+        time.sleep(0.5)
+    said = _said(module.params["unit"])
+    module.fail_json(msg=f"waited {waited:.0f} s for containerd: {wrong}. It said last: {said}")
+
+
+def _wrong(unit_name: str, address: str) -> str:
+    try:
+        unit = read_unit(unit_name, "containerd")
+        unit = unit._replace(arguments=(f"--config={configuration_of(list(unit.arguments))}",))
+        if not unit.current():
+            return f"{unit_name} runs nothing, or not the program in place with its files as they are"
+        ctr = os.path.join(os.path.dirname(unit.program), "ctr")
+        command = [ctr, "--address", address, "plugins", "ls"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (UnitError, OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return cri_problem(done.stdout) if done.returncode == 0 else done.stderr.strip()[-400:]
+
+
+def _said(unit: str) -> str:
+    command = ["journalctl", "--unit", unit, "--lines=60", "--no-pager", "--output=cat"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"its log can't be read: {error}"
+    lines = [line[:400] for line in done.stdout.splitlines() if line.strip()]
+    errors = [
+        line for line in lines if "level=error" in line or "level=fatal" in line or line.startswith("containerd:")
+    ]
+    return " / ".join((errors or lines)[-2:]) or "nothing"
+
+
+if __name__ == "__main__":
+    main()

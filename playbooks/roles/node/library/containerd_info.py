@@ -1,0 +1,62 @@
+"""Ansible module: what systemd and containerd itself know of containerd."""
+
+from __future__ import annotations
+
+import subprocess
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.containerd_config import configuration_of, version_in
+from ansible.module_utils.kubelet_unit import UnitError, read_unit
+
+DOCUMENTATION = r"""
+module: containerd_info
+short_description: Read which containerd runs, and how systemd starts it
+description: [Which program, version and files. Changes nothing.]
+author: [The upgrader authors]
+options:
+  unit:
+    description: The name of the unit.
+    type: str
+    default: containerd.service
+"""
+
+EXAMPLES = r"""
+- name: Read which containerd runs
+  containerd_info:
+  register: found
+"""
+
+RETURN = r"""
+program: {description: containerd's path., type: str, returned: success}
+version: {description: The version that the program in place prints., type: str, returned: success}
+configuration: {description: Its configuration file., type: str, returned: success}
+files: {description: "Unit, drop-ins, environment and configuration files.", type: list, returned: success}
+current: {description: "Whether that, as its files are now, is what runs.", type: bool, returned: success}
+kill_mode: {description: What systemd ends with the unit., type: str, returned: success}
+"""
+
+
+def main() -> None:
+    """Answer Ansible."""
+    module = AnsibleModule({"unit": {"type": "str", "default": "containerd.service"}}, supports_check_mode=True)
+    try:
+        unit = read_unit(module.params["unit"], "containerd")
+        asked = [unit.program, "--version"]
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout
+    except (UnitError, OSError, subprocess.TimeoutExpired) as error:
+        module.fail_json(msg=str(error))
+    configuration = configuration_of(list(unit.arguments))
+    unit = unit._replace(arguments=(*unit.arguments, f"--config={configuration}"))
+    module.exit_json(
+        changed=False,
+        program=unit.program,
+        version=version_in(said),
+        configuration=configuration,
+        files=unit.files(),
+        current=unit.current(),
+        kill_mode=unit.kill_mode,
+    )
+
+
+if __name__ == "__main__":
+    main()

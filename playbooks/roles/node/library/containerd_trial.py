@@ -1,0 +1,97 @@
+"""Ansible module: whether a containerd would start with a configuration, and what would be lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.containerd_config import lost, sandbox_image
+
+DOCUMENTATION = r"""
+module: containerd_trial
+short_description: Let a containerd read a configuration
+description:
+  - C(containerd config dump) reads a configuration as the daemon does, with the settings of all its plugins.
+  - A setting by which pods that run would be lost is refused. Changes nothing.
+author: [The upgrader authors]
+options:
+  program:
+    description: The containerd that is to read it.
+    type: path
+    required: true
+  running:
+    description: The containerd that is in place.
+    type: path
+    required: true
+  configuration_file:
+    description: The configuration file that is in place.
+    type: path
+    required: true
+  configuration:
+    description: The text of another one. Without it, O(program) reads that in place.
+    type: str
+"""
+
+EXAMPLES = r"""
+- name: Let the new containerd read the new configuration
+  containerd_trial:
+    program: /var/lib/upgrader/node-stage/containerd/bin/containerd
+    running: /usr/bin/containerd
+    configuration_file: /etc/containerd/config.toml
+    configuration: "version = 2"
+  register: tried
+"""
+
+RETURN = r"""
+sandbox_image: {description: The image of the pods' sandboxes., type: str, returned: success}
+sandbox_changes: {description: Whether that is another one than now., type: bool, returned: success}
+"""
+
+
+def main() -> None:
+    """Answer Ansible."""
+    needed = {name: {"type": "path", "required": True} for name in ("program", "running", "configuration_file")}
+    module = AnsibleModule({**needed, "configuration": {"type": "str"}}, supports_check_mode=True)
+    program, running, path = (module.params[name] for name in needed)
+    before, complaint = _dump(running, path)
+    if complaint:
+        module.fail_json(msg=f"{running} can't read its own {path}: {complaint}. Nothing was changed")
+    text = module.params["configuration"]
+    if text is None:
+        after, complaint = _dump(program, path)
+    else:
+        # Beside the one in place: relative imports are relative to that.
+        folder = os.path.dirname(path) if os.path.isdir(os.path.dirname(path)) else None
+        with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".upgrader-trial-", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            after, complaint = _dump(program, stream.name)
+            complaint = complaint.replace(stream.name, "the new configuration")
+    if complaint:
+        module.fail_json(msg=f"{program} would not start with this configuration: {complaint}. Nothing was changed")
+    image = sandbox_image(after)
+    if not image:
+        module.fail_json(msg=f"{program} would start without CRI, which the kubelet needs. Nothing was changed")
+    wrong = lost(before, after)
+    if wrong:
+        module.fail_json(msg=f"this configuration would lose pods that run: {'; '.join(wrong)}. Nothing was changed")
+    module.exit_json(changed=False, sandbox_image=image, sandbox_changes=image != sandbox_image(before))
+
+
+def _dump(program: str, path: str) -> tuple[str, str]:
+    """The whole configuration, and what is wrong with it ("": nothing)."""
+    command = [program, "--config", path, "config", "dump"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return "", str(error)
+    if done.returncode == 0 and done.stdout:
+        return done.stdout, ""
+    said = [line for line in done.stderr.splitlines() if line.strip()]
+    return "", said[-1] if said else f"it ended with {done.returncode}, and said nothing"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""What containerd says of its configuration, and what another one would lose."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.module_utils.containerd_config import (
+    configuration_of,
+    cri_problem,
+    lost,
+    sandbox_image,
+    version_in,
+)
+
+V1 = """
+root = "/var/lib/containerd"
+state = "/run/containerd"
+
+[debug]
+  address = ""
+
+[grpc]
+  address = "/run/containerd/containerd.sock"
+
+[plugins]
+
+  [plugins."io.containerd.grpc.v1.cri"]
+    sandbox_image = "registry.k8s.io/pause:3.6"
+
+    [plugins."io.containerd.grpc.v1.cri".containerd]
+      snapshotter = "overlayfs"
+
+          [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+            SystemdCgroup = true
+
+  [plugins."io.containerd.snapshotter.v1.overlayfs"]
+    root_path = ""
+"""
+V2 = """
+root = '/var/lib/containerd'
+state = '/run/containerd'
+
+[grpc]
+  address = '/run/containerd/containerd.sock'
+
+[plugins]
+  [plugins.'io.containerd.cri.v1.images']
+    snapshotter = 'overlayfs'
+    [plugins.'io.containerd.cri.v1.images'.pinned_images]
+      sandbox = 'registry.k8s.io/pause:3.10.1'
+
+  [plugins.'io.containerd.cri.v1.runtime']
+    [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+      sandboxer = 'podsandbox'
+      snapshotter = ''
+      [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+        SystemdCgroup = true
+"""
+"""As containerd 1.6 and 2.1 write them, shortened."""
+
+
+def test_another_major_version_of_the_same_configuration_loses_nothing() -> None:
+    """Sections have other names, and mean the same."""
+    assert lost(V1, V2) == [] == lost(V1, V1)
+    assert (sandbox_image(V1), sandbox_image(V2)) == ("registry.k8s.io/pause:3.6", "registry.k8s.io/pause:3.10.1")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("SystemdCgroup = true", "SystemdCgroup = false", "SystemdCgroup changes from true to false"),
+        ("snapshotter = 'overlayfs'", "snapshotter = 'native'", "snapshotter changes from overlayfs to native"),
+        ("root = '/var/lib/containerd'", "root = '/data'", "root changes from /var/lib/containerd to /data"),
+        ("state = '/run/containerd'", "state = '/run/c'", "state changes from /run/containerd to /run/c"),
+        ("containerd.sock'", "other.sock'", "address changes from /run/containerd/containerd.sock to"),
+        ("        SystemdCgroup = true\n", "", "SystemdCgroup changes from true to nothing"),
+    ],
+)
+def test_settings_by_which_pods_would_be_lost_are_named(old: str, new: str, told: str) -> None:
+    """Such as a file without SystemdCgroup on a node whose kubelet uses systemd: the commonest mistake there is."""
+    assert old in V2
+    (found,) = lost(V1, V2.replace(old, new))
+    assert found.startswith(told)
+
+
+def test_a_containerd_without_cri_has_no_sandboxes() -> None:
+    """As the packages of Docker have it."""
+    assert sandbox_image('root = "/var/lib/containerd"\ndisabled_plugins = ["cri"]\n') == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1\n", "1.6.20~ds1"),
+        ("containerd github.com/containerd/containerd/v2 v2.1.4 75cb2b7193e4", "2.1.4"),
+        ("containerd: unknown flag", ""),
+        ("", ""),
+    ],
+)
+def test_version_is_read(text: str, version: str) -> None:
+    """Of the distribution's, and of containerd's own programs."""
+    assert version_in(text) == version
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        ([], "/etc/containerd/config.toml"),
+        (["--log-level", "info"], "/etc/containerd/config.toml"),
+        (["--config", "/a.toml"], "/a.toml"),
+        (["-c", "/a.toml"], "/a.toml"),
+        (["--config=/a.toml", "--log-level=info"], "/a.toml"),
+    ],
+)
+def test_configuration_file_is_that_of_the_arguments(arguments: list[str], path: str) -> None:
+    """However they are written."""
+    assert configuration_of(arguments) == path
+
+
+@pytest.mark.parametrize(
+    ("plugins", "told"),
+    [
+        ("TYPE ID PLATFORMS STATUS\nio.containerd.grpc.v1 cri linux/amd64 ok\n", ""),
+        ("io.containerd.grpc.v1 cri - ok\nio.containerd.cri.v1 images - ok\n", ""),
+        ("io.containerd.grpc.v1 cri linux/amd64 error\n", "its plugin cri is in the state error"),
+        ("io.containerd.grpc.v1 tasks - ok\n", "it has no plugin cri"),
+        ("", "it has no plugin cri"),
+    ],
+)
+def test_containerd_that_runs_without_cri_does_not_serve_the_kubelet(plugins: str, told: str) -> None:
+    """A wrong setting of CRI ends the plugin, and not containerd."""
+    assert cri_problem(plugins) == told
