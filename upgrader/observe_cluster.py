@@ -79,7 +79,8 @@ def _emulated(server: ServerVersion, releases: Mapping[str, ObservedRelease]) ->
 
 
 def _observed_node(node: KubeObject) -> ObservedNode:
-    return ObservedNode(node["metadata"].get("labels") or {}, NodeMark.of(node), configured_with(node))
+    architecture = str(node["status"]["nodeInfo"].get("architecture") or "")
+    return ObservedNode(node["metadata"].get("labels") or {}, NodeMark.of(node), configured_with(node), architecture)
 
 
 def kubelet_versions(kube: Kube) -> dict[str, KubernetesVersion]:

@@ -27,7 +27,7 @@ def test_node_that_never_reported_is_left_out(status: dict[str, Any]) -> None:
     kube = FakeKube()
     kube.raw_answers["/version"] = json.dumps({"gitVersion": "v1.36.3"})
     kube.put(NODES, {"metadata": {"name": "new"}, "status": status})
-    info = {"kubeletVersion": "v1.36.3"}
+    info = {"kubeletVersion": "v1.36.3", "architecture": "arm64"}
     kube.put(
         NODES,
         {
@@ -38,7 +38,7 @@ def test_node_that_never_reported_is_left_out(status: dict[str, Any]) -> None:
     observed = observe(kube, FakeHelm(), ())
     assert observed.kubeadm is None
     assert observed.kubelets == {"old": KubernetesVersion(1, 36, 3)}
-    assert observed.nodes == {"old": ObservedNode({"a": "b"}, configured="abc")}
+    assert observed.nodes == {"old": ObservedNode({"a": "b"}, configured="abc", architecture="arm64")}
 
 
 def test_what_kubeadm_keeps_of_its_cluster_is_read() -> None:

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from upgrader.config.nodes_yaml import ContainerRuntimeSection, DrainSection, NodePoolSection, NodesSection
+from upgrader.config.node_sources_yaml import (
+    ContainerdArchiveSection,
+    ContainerdSourceSection,
+    ContainerRuntimeSection,
+)
+from upgrader.config.nodes_yaml import DrainSection, NodePoolSection, NodesSection
 from upgrader.model.node_configuration import ContainerRuntime, NodeConfiguration
-from upgrader.model.node_settings import CONTROLLERS, WORKERS, DrainPolicy, NodePool, NodeSource, NodesSettings
+from upgrader.model.node_settings import (
+    CONTROLLERS,
+    WORKERS,
+    ArchitectureSource,
+    DrainPolicy,
+    NodePool,
+    NodeSource,
+    NodesSettings,
+)
 
 __all__ = ["nodes_settings"]
 
@@ -19,12 +34,14 @@ def nodes_settings(section: NodesSection, folder: Path, read: Callable[[Path], b
     `read` reads a file that the section names. Raises what that does.
     """
     source = section.source
-    path = str(folder / source.path) if source.path else ""
-    sums = {version: {str(name): sum_ for name, sum_ in each.items()} for version, each in source.sha256.items()}
+    own = {
+        str(name): ArchitectureSource(_path(folder, each.path), each.url, _sums(each.sha256))
+        for name, each in source.architectures.items()
+    }
     named = {pool.name: _pool(pool, section.drain) for pool in section.pools}
     workers = named.pop(WORKERS, NodePool(WORKERS, drain=_drain(section.drain)))
     return NodesSettings(
-        NodeSource(source.kind, path, source.url, sums),
+        NodeSource(source.kind, _path(folder, source.path), source.url, _sums(source.sha256), own),
         (NodePool(CONTROLLERS, drain=_drain(section.drain)), *named.values(), workers),
         section.ready_deadline,
         NodeConfiguration(section.kubelet_configuration, _runtime(section.container_runtime, folder, read)),
@@ -36,16 +53,27 @@ def _runtime(
 ) -> ContainerRuntime | None:
     if section is None:
         return None
-    source, config = section.source, folder / section.config if section.config else None
-    place = str(folder / source.path) if source and source.path else source.url if source else ""
-    return ContainerRuntime(
-        section.version,
-        source.kind if source else "",
-        place.replace("{version}", section.version),
-        (source.sha256 or "") if source else "",
-        config,
-        hashlib.sha256(read(config)).hexdigest() if config else "",
+    config = folder / section.config if section.config else None
+    made = ContainerRuntime(
+        section.version, config=config, config_digest=hashlib.sha256(read(config)).hexdigest() if config else ""
     )
+    source = section.source
+    if source is None:
+        return made
+
+    def place(each: ContainerdSourceSection | ContainerdArchiveSection) -> str:
+        return (_path(folder, each.path) or each.url).replace("{version}", section.version)
+
+    own = {str(name): (place(each), each.sha256) for name, each in source.architectures.items()}
+    return replace(made, kind=source.kind, place=place(source), sha256=source.sha256 or "", architectures=own)
+
+
+def _path(folder: Path, path: str) -> str:
+    return str(folder / path) if path else ""
+
+
+def _sums(sums: Mapping[str, Mapping[Any, str]]) -> Mapping[str, Mapping[str, str]]:
+    return {version: {str(name): sum_ for name, sum_ in each.items()} for version, each in sums.items()}
 
 
 def _pool(pool: NodePoolSection, drain: DrainSection) -> NodePool:

@@ -29,16 +29,28 @@ class ContainerRuntime:
     """The archive: a path on this machine, absolute, or an address."""
     sha256: str = ""
     """The archive's."""
+    architectures: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Architecture → the place ("": that of all) and the SHA-256 of its own archive."""
     config: Path | None = None
     """The file that configures it, or its Jinja2 template; None: each node's own."""
     config_digest: str = ""
 
     @property
-    def source(self) -> Mapping[str, str]:
+    def source(self) -> Mapping[str, Any]:
         """As the playbooks take it."""
         if self.kind == "packages":
             return {"kind": self.kind}
-        return {"kind": self.kind, "path" if self.kind == "folder" else "url": self.place, "sha256": self.sha256}
+        key = "path" if self.kind == "folder" else "url"
+        made = {"kind": self.kind, key: self.place, "sha256": self.sha256}
+        own = {
+            name: {key: place or self.place, "sha256": sha256} for name, (place, sha256) in self.architectures.items()
+        }
+        return {**made, "architectures": own} if own else made
+
+    @property
+    def archives(self) -> tuple[str, ...]:
+        """The places of all archives."""
+        return (self.place, *(place for place, _ in self.architectures.values() if place))
 
     @property
     def variables(self) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from upgrader.model.health_before import ONE, Share
@@ -13,6 +13,7 @@ from upgrader.model.version import KubernetesVersion
 __all__ = [
     "CONTROLLERS",
     "WORKERS",
+    "ArchitectureSource",
     "DrainPolicy",
     "NodePool",
     "NodeSource",
@@ -55,6 +56,15 @@ class NodePool:
 
 
 @dataclass(frozen=True)
+class ArchitectureSource:
+    """What nodes of one architecture have instead; path and address: "" where they have the same as all others."""
+
+    path: str = ""
+    url: str = ""
+    sha256: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class NodeSource:
     """Where nodes get their programs from. `path` and `url` may contain `{version}`."""
 
@@ -64,18 +74,29 @@ class NodeSource:
     url: str = ""
     sha256: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Version → program → SHA-256; only of `folder` and `url`."""
+    architectures: Mapping[str, ArchitectureSource] = field(default_factory=dict)
+    """By name, as a Node has it: `arm64`."""
+
+    def of(self, architecture: str) -> NodeSource:
+        """What a node of that architecture has."""
+        own = self.architectures.get(architecture)
+        if own is None:
+            return replace(self, architectures={})
+        return NodeSource(self.kind, own.path or self.path, own.url or self.url, own.sha256)
 
     def knows(self, version: KubernetesVersion) -> bool:
         """Whether it has a kubelet of that version that can be verified; programs without a SHA-256 are left alone."""
         return self.kind == "packages" or "kubelet" in self.sha256.get(str(version), {})
 
     def at(self, version: KubernetesVersion) -> Mapping[str, Any]:
-        """As the playbooks take it."""
+        """As the playbooks take it: they know each node's architecture themselves."""
         if self.kind == "packages":
             return {"kind": self.kind}
         key, place = ("path", self.path) if self.kind == "folder" else ("url", self.url)
         sums = dict(self.sha256.get(str(version), {}))
-        return {"kind": self.kind, key: place.replace("{version}", str(version)), "sha256": sums}
+        made = {"kind": self.kind, key: place.replace("{version}", str(version)), "sha256": sums}
+        own = {name: self.of(name).at(version) for name in self.architectures}
+        return {**made, "architectures": own} if own else made
 
 
 @dataclass(frozen=True)

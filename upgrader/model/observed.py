@@ -43,6 +43,8 @@ class ObservedNode:
     """How far an upgrade got that was interrupted."""
     configured: str = ""
     """The fingerprint of what it was last configured with; "": nobody knows."""
+    architecture: str = ""
+    """Of its processor, such as `amd64`."""
 
 
 @dataclass(frozen=True)

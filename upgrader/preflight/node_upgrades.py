@@ -48,7 +48,7 @@ def check_node_upgrades(context: PreflightContext) -> Iterator[Finding]:
     if not changing:
         return
     yield from _inventory(context, changing)
-    yield from _source(changing[0])
+    yield from _source(context, changing)
     yield from _archive(changing[0].configuration.runtime)
     for blocked in _blocked(context, changing):
         yield from _drains(blocked)
@@ -89,35 +89,45 @@ def _inventory(context: PreflightContext, steps: list[PlannedNodes]) -> Iterator
             )
 
 
-def _source(step: PlannedNodes) -> Iterator[Finding]:
-    source, target = step.source, step.target
-    if not source.knows(target):
-        yield Finding(
-            "nodes.source",
-            "error",
-            f"`nodes.source` has no SHA-256 of the kubelet {target}",
-            "A program is only installed when its checksum is known.",
-            f"Add `sha256: {{{target}: {{kubelet: …}}}}` to `nodes.source` in upgrader.yaml.",
-        )
-    elif source.kind == "folder":
-        wanted = source.at(target)
-        missing = [name for name in wanted["sha256"] if not Path(wanted["path"], name).is_file()]
-        if missing:
+def _source(context: PreflightContext, steps: list[PlannedNodes]) -> Iterator[Finding]:
+    """All pools have the same source; what it has may differ by the nodes' architectures."""
+    target, nodes = steps[0].target, context.observed.nodes
+    names = [change.node for step in steps for change in step.nodes]
+    architectures = sorted({nodes[name].architecture if name in nodes else "" for name in names})
+    missing: dict[str, None] = {}
+    for architecture in architectures:
+        source = steps[0].source.of(architecture)
+        if not source.knows(target):
+            of_it = f" for {architecture}" if architecture in steps[0].source.architectures else ""
             yield Finding(
                 "nodes.source",
                 "error",
-                f"{wanted['path']} has no file {', '.join(missing)}",
-                "The nodes get their programs from there.",
-                "Put the files there, or correct `nodes.source.path` in upgrader.yaml.",
+                f"`nodes.source` has no SHA-256 of the kubelet {target}{of_it}",
+                "A program is only installed when its checksum is known.",
+                f"Add `sha256: {{{target}: {{kubelet: …}}}}` to `nodes.source` in upgrader.yaml.",
             )
-
-
-def _archive(runtime: ContainerRuntime | None) -> Iterator[Finding]:
-    if runtime is not None and runtime.kind == "folder" and not Path(runtime.place).is_file():
+        elif source.kind == "folder":
+            wanted = source.at(target)
+            paths = [Path(wanted["path"], name) for name in wanted["sha256"]]
+            missing |= dict.fromkeys(str(path) for path in paths if not path.is_file())
+    if missing:
         yield Finding(
             "nodes.source",
             "error",
-            f"there is no archive {runtime.place}",
+            f"there is no file {first_few(list(missing))}",
+            "The nodes get their programs from there.",
+            "Put the files there, or correct `nodes.source` in upgrader.yaml.",
+        )
+
+
+def _archive(runtime: ContainerRuntime | None) -> Iterator[Finding]:
+    archives = runtime.archives if runtime is not None and runtime.kind == "folder" else ()
+    missing = [archive for archive in archives if not Path(archive).is_file()]
+    if missing:
+        yield Finding(
+            "nodes.source",
+            "error",
+            f"there is no archive {first_few(missing)}",
             "The nodes get containerd from there.",
             "Put it there, or correct `nodes.containerRuntime.source.path` in upgrader.yaml.",
         )

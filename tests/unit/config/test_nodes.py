@@ -12,8 +12,9 @@ from upgrader.errors import ConfigError
 from upgrader.model.health_before import Share
 from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource, NodesSettings
+from upgrader.model.version import KubernetesVersion
 
-SUM = "a" * 64
+SUM, OTHER = "a" * 64, "b" * 64
 KUBELET = "nodes: {source: {kind: packages}, kubeletConfiguration:"
 RUNTIME = "nodes: {source: {kind: packages}, containerRuntime:"
 
@@ -89,6 +90,13 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         (f"{RUNTIME} {{version: '2', source: {{kind: url, url: 'https://x'}}}}}}", "needs key 'sha256'"),
         (f"{RUNTIME} {{version: '2', source: {{kind: packages, path: x}}}}}}", "has no key 'path'"),
         (f"{RUNTIME} {{version: '2', source: {{kind: url, url: 'ftp://x', sha256: {SUM}}}}}}}", "https://"),
+        ("nodes: {source: {kind: packages, architectures: {arm64: {sha256: {}}}}}", "has no key 'architectures'"),
+        ("nodes: {source: {kind: folder, path: a, architectures: {x86: {sha256: {}}}}}", "x86"),
+        ("nodes: {source: {kind: folder, path: a, architectures: {arm: {url: b, sha256: {}}}}}", "https://"),
+        (
+            "nodes: {source: {kind: folder, path: a, architectures: {arm: {url: 'https://b', sha256: {}}}}}",
+            "architecture 'arm' of a source of kind 'folder' has no key 'url'",
+        ),
         (f"{RUNTIME} {{config: missing.toml}}}}", "there is no file"),
     ],
 )
@@ -147,3 +155,28 @@ def test_strange_folder_leads_nobody_out_of_it(tmp_path: Path) -> None:
     (folder / "c.toml").unlink()
     (folder / "c.toml").mkdir()
     assert "there is no file" in read_folder(folder, {}).problems[0].message
+
+
+def test_architectures_have_sources_of_their_own(tmp_path: Path) -> None:
+    """The playbooks get them all, and know each node's; what isn't named is that of all others."""
+    own = f"architectures: {{arm64: {{sha256: {{v1.37.1: {{kubelet: {OTHER}}}}}}}, arm: {{path: b, sha256: {{}}}}}}"
+    source = f"{{kind: folder, path: 'a/{{version}}', sha256: {{v1.37.1: {{kubelet: {SUM}}}}}, {own}}}"
+    archives = f"architectures: {{arm64: {{path: 'arm-{{version}}.tgz', sha256: {OTHER}}}, s390x: {{sha256: {OTHER}}}}}"
+    runtime = f"{{version: '2', source: {{kind: folder, path: c.tgz, sha256: {SUM}, {archives}}}}}"
+    found = load(tmp_path, f"nodes: {{source: {source}, containerRuntime: {runtime}}}\n")
+    assert found is not None and found.configuration.runtime is not None
+    place = str(tmp_path / "a/v1.37.1")
+    assert found.source.at(KubernetesVersion(1, 37, 1)) == {
+        "kind": "folder",
+        "path": place,
+        "sha256": {"kubelet": SUM},
+        "architectures": {
+            "arm64": {"kind": "folder", "path": place, "sha256": {"kubelet": OTHER}},
+            "arm": {"kind": "folder", "path": str(tmp_path / "b"), "sha256": {}},
+        },
+    }
+    assert found.configuration.runtime.source["architectures"] == {
+        "arm64": {"path": str(tmp_path / "arm-2.tgz"), "sha256": OTHER},
+        "s390x": {"path": str(tmp_path / "c.tgz"), "sha256": OTHER},
+    }
+    assert found.configuration.runtime.archives == (str(tmp_path / "c.tgz"), str(tmp_path / "arm-2.tgz"))

@@ -15,7 +15,8 @@ from upgrader.model.finding import Finding
 from upgrader.model.kubelet_config import KubeletConfig
 from upgrader.model.node_configuration import ContainerRuntime, NodeConfiguration
 from upgrader.model.node_mark import MARK, NodeMark
-from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource, OnBlocked
+from upgrader.model.node_settings import ArchitectureSource, DrainPolicy, NodePool, NodeSource, OnBlocked
+from upgrader.model.observed import ObservedNode
 from upgrader.model.plan import Action, NodeChange, PlannedNodes, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
@@ -122,7 +123,7 @@ def test_source_without_a_checksum(world: World) -> None:
 def test_folder_without_the_files(world: World, tmp_path: Path) -> None:
     """Each file with a checksum must be there; once it is, nothing is found."""
     source = NodeSource("folder", f"{tmp_path}/{{version}}", sha256={"v1.37.1": {"kubelet": "a" * 64}})
-    assert "has no file kubelet" in found(world, source=source)["nodes.source"].title
+    assert "there is no file" in found(world, source=source)["nodes.source"].title
     (tmp_path / "v1.37.1").mkdir()
     (tmp_path / "v1.37.1" / "kubelet").touch()
     assert found(world, source=source) == {}
@@ -206,3 +207,21 @@ def test_archive_of_containerd_has_to_be_there(world: World, tmp_path: Path) -> 
     assert ids(folder) == ["nodes.source"]
     archive.touch()
     assert ids(folder) == ids(ContainerRuntime("2.1.4", "packages")) == []
+
+
+def test_source_of_each_architecture_that_is_upgraded(world: World, tmp_path: Path) -> None:
+    """A node's own architecture decides; one that no node has need not be complete."""
+    own = ArchitectureSource(str(tmp_path / "arm"), sha256={"v1.37.1": {"kubelet": "b" * 64}})
+    empty = ArchitectureSource(str(tmp_path / "s390x"))
+    source = NodeSource(
+        "folder", str(tmp_path), sha256={"v1.37.1": {"kubelet": "a" * 64}}, architectures={"arm64": own, "s390x": empty}
+    )
+    (tmp_path / "kubelet").touch()
+
+    def titles(architecture: str) -> list[str]:
+        world.observed = replace(world.observed, nodes={"worker-1": ObservedNode(architecture=architecture)})
+        return [item.title for item in found(world, source=source).values()]
+
+    assert titles("amd64") == []
+    assert titles("arm64") == [f"there is no file {tmp_path}/arm/kubelet"]
+    assert titles("s390x") == ["`nodes.source` has no SHA-256 of the kubelet v1.37.1 for s390x"]

@@ -1,0 +1,49 @@
+"""Fields of the KubeletConfiguration in `upgrader.yaml`: which of them a run can't change."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+__all__ = ["KubeletFields"]
+
+_REFUSED = {
+    "apiVersion": "the node's file has its own",
+    "kind": "the node's file has its own",
+    "staticPodPath": "the control plane's static pods would end",
+    "staticPodURL": "the control plane's static pods would end",
+    "staticPodURLHeader": "it may hold a secret",
+    "cgroupDriver": "pods that run would be lost: set it on a node without any, and on the container runtime with it",
+    "cgroupRoot": "pods that run would be lost",
+    "cgroupsPerQOS": "pods that run would be lost",
+    "containerRuntimeEndpoint": "pods that run would be lost",
+    "healthzBindAddress": "the kubelet is asked at its old one whether it is healthy",
+    "healthzPort": "the kubelet is asked at its old one whether it is healthy",
+}
+"""Fields that a run can't change, each with why."""
+
+
+def _kubelet_fields(value: object) -> object:
+    if isinstance(value, dict):
+        for name in value:
+            if name in _REFUSED:
+                raise ValueError(f"field '{name}' can't be set here: {_REFUSED[name]}")
+        _check_json(value, "")
+    return value
+
+
+def _check_json(value: object, where: str) -> None:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if not isinstance(name, str):
+                raise ValueError(f"the key {name!r} {where}is no text: put it in quotes")
+            _check_json(each, f"of {name} ")
+    elif isinstance(value, list):
+        for each in value:
+            _check_json(each, where)
+    elif not isinstance(value, str | int | float | bool | None) or value in (float("inf"), float("-inf")):
+        raise ValueError(f"the value {value!r} {where}is none that JSON has")
+
+
+KubeletFields = Annotated[dict[str, Any], BeforeValidator(_kubelet_fields)]
