@@ -53,7 +53,7 @@ sandbox_changes: {description: Whether that is another one than now., type: bool
 def main() -> None:
     """Answer Ansible."""
     needed = {name: {"type": "path", "required": True} for name in ("program", "running", "configuration_file")}
-    module = AnsibleModule({**needed, "configuration": {"type": "str"}}, supports_check_mode=True)
+    module = AnsibleModule({**needed, "configuration": {"type": "str", "no_log": True}}, supports_check_mode=True)
     program, running, path = (module.params[name] for name in needed)
     before, complaint = _dump(running, path)
     if complaint:

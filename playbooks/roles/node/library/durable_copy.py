@@ -28,6 +28,9 @@ options:
   content:
     description: The text, instead of `src`.
     type: str
+  mode:
+    description: The mode of a new file, in octal digits, instead of the one above.
+    type: str
 """
 
 EXAMPLES = r"""
@@ -52,7 +55,9 @@ def _text(path: str) -> str:
 
 def main() -> None:
     """Answer Ansible."""
-    arguments = {name: {"type": kind} for name, kind in (("src", "path"), ("sha256", "str"), ("content", "str"))}
+    arguments = {
+        name: {"type": kind} for name, kind in (("src", "path"), ("sha256", "str"), ("content", "str"), ("mode", "str"))
+    }
     module = AnsibleModule(
         {"dest": {"type": "path", "required": True}, **arguments},
         required_one_of=[("src", "content")],
@@ -68,7 +73,8 @@ def main() -> None:
     else:
         changed = before != module.params["sha256"]
         diff = {"before": f"SHA-256 {before or '-'}\n", "after": f"SHA-256 {module.params['sha256']}\n"}
-    owner = owner_of(dest) or Owner(0o644 if src is None else 0o755, 0, 0)
+    mode = int(module.params["mode"] or ("644" if src is None else "755"), 8)
+    owner = owner_of(dest) or Owner(mode, 0, 0)
     if changed and not module.check_mode:
         try:
             write = text_writer(content) if src is None else copier(src)

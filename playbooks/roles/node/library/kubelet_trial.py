@@ -71,7 +71,7 @@ def main() -> None:
         "program": {"type": "path", "required": True},
         "unit": {"type": "str", "default": "kubelet.service"},
         "without": {"type": "list", "elements": "str", "default": []},
-        "configuration": {"type": "str"},
+        "configuration": {"type": "str", "no_log": True},
         "configuration_file": {"type": "path"},
         "fields": {"type": "dict", "default": {}},
     }
