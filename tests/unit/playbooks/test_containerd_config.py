@@ -8,6 +8,7 @@ from ansible.module_utils.containerd_config import (
     cri_problem,
     lost,
     sandbox_image,
+    socket_in,
     version_in,
 )
 
@@ -61,6 +62,7 @@ state = '/run/containerd'
 def test_another_major_version_of_the_same_configuration_loses_nothing() -> None:
     """Sections have other names, and mean the same."""
     assert lost(V1, V2) == [] == lost(V1, V1)
+    assert socket_in(V1) == socket_in(V2) == "/run/containerd/containerd.sock" and socket_in("") == ""
     assert (sandbox_image(V1), sandbox_image(V2)) == ("registry.k8s.io/pause:3.6", "registry.k8s.io/pause:3.10.1")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.containerd_config import configuration_of, version_in
+from ansible.module_utils.containerd_config import configuration_of, socket_in, version_in
 from ansible.module_utils.kubelet_unit import UnitError, read_unit
 
 DOCUMENTATION = r"""
@@ -30,6 +30,7 @@ RETURN = r"""
 program: {description: containerd's path., type: str, returned: success}
 version: {description: The version that the program in place prints., type: str, returned: success}
 configuration: {description: Its configuration file., type: str, returned: success}
+socket: {description: Where it listens., type: str, returned: success}
 files: {description: "Unit, drop-ins, environment and configuration files.", type: list, returned: success}
 current: {description: "Whether that, as its files are now, is what runs.", type: bool, returned: success}
 kill_mode: {description: What systemd ends with the unit., type: str, returned: success}
@@ -41,17 +42,20 @@ def main() -> None:
     module = AnsibleModule({"unit": {"type": "str", "default": "containerd.service"}}, supports_check_mode=True)
     try:
         unit = read_unit(module.params["unit"], "containerd")
-        asked = [unit.program, "--version"]
-        said = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout
+        configuration = configuration_of(list(unit.arguments))
+        asked = ([unit.program, "--version"], [unit.program, "--config", configuration, "config", "dump"])
+        said, dump = (
+            subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout for command in asked
+        )
     except (UnitError, OSError, subprocess.TimeoutExpired) as error:
         module.fail_json(msg=str(error))
-    configuration = configuration_of(list(unit.arguments))
     unit = unit._replace(arguments=(*unit.arguments, f"--config={configuration}"))
     module.exit_json(
         changed=False,
         program=unit.program,
         version=version_in(said),
         configuration=configuration,
+        socket=socket_in(dump),
         files=unit.files(),
         current=unit.current(),
         kill_mode=unit.kill_mode,

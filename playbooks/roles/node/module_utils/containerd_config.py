@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["DEFAULT", "configuration_of", "cri_problem", "lost", "sandbox_image", "version_in"]
+__all__ = ["DEFAULT", "configuration_of", "cri_problem", "lost", "sandbox_image", "socket_in", "version_in"]
 
 DEFAULT = "/etc/containerd/config.toml"
 """The configuration file, where no flag names another one."""
@@ -44,6 +44,12 @@ def sandbox_image(dump: str) -> str:
         for section, name, value in _settings(dump)
         if ".cri" in section and (name == "sandbox_image" or (name == "sandbox" and "pinned_images" in section))
     ]
+    return found[0] if found else ""
+
+
+def socket_in(dump: str) -> str:
+    """Where containerd listens; "" where the dump doesn't say."""
+    found = [value for section, name, value in _settings(dump) if (section, name) == ("grpc", "address")]
     return found[0] if found else ""
 
 
