@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.containerd_config import lost, sandbox_image
+from ansible.module_utils.containerd_config import ignored_keys, lost, sandbox_image
 
 DOCUMENTATION = r"""
 module: containerd_trial
@@ -55,19 +55,19 @@ def main() -> None:
     needed = {name: {"type": "path", "required": True} for name in ("program", "running", "configuration_file")}
     module = AnsibleModule({**needed, "configuration": {"type": "str", "no_log": True}}, supports_check_mode=True)
     program, running, path = (module.params[name] for name in needed)
-    before, complaint = _dump(running, path)
+    before, complaint, _ = _dump(running, path)
     if complaint:
         module.fail_json(msg=f"{running} can't read its own {path}: {complaint}. Nothing was changed")
     text = module.params["configuration"]
     if text is None:
-        after, complaint = _dump(program, path)
+        after, complaint, ignored = _dump(program, path)
     else:
         # Beside the one in place: relative imports are relative to that.
         folder = os.path.dirname(path) if os.path.isdir(os.path.dirname(path)) else None
         with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".upgrader-trial-", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
-            after, complaint = _dump(program, stream.name)
+            after, complaint, ignored = _dump(program, stream.name)
             complaint = complaint.replace(stream.name, "the new configuration")
     if complaint:
         module.fail_json(msg=f"{program} would not start with this configuration: {complaint}. Nothing was changed")
@@ -77,20 +77,22 @@ def main() -> None:
     wrong = lost(before, after)
     if wrong:
         module.fail_json(msg=f"this configuration would lose pods that run: {'; '.join(wrong)}. Nothing was changed")
+    if ignored and text is not None:
+        module.warn(f"{program} doesn't know these keys of the configuration, and ignores them: {', '.join(ignored)}")
     module.exit_json(changed=False, sandbox_image=image, sandbox_changes=image != sandbox_image(before))
 
 
-def _dump(program: str, path: str) -> tuple[str, str]:
-    """The whole configuration, and what is wrong with it ("": nothing)."""
+def _dump(program: str, path: str) -> tuple[str, str, list[str]]:
+    """The whole configuration, what is wrong with it ("": nothing), and the keys that are ignored."""
     command = [program, "--config", path, "config", "dump"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return "", str(error)
+        return "", str(error), []
     if done.returncode == 0 and done.stdout:
-        return done.stdout, ""
+        return done.stdout, "", ignored_keys(done.stderr)
     said = [line for line in done.stderr.splitlines() if line.strip()]
-    return "", said[-1] if said else f"it ended with {done.returncode}, and said nothing"
+    return "", said[-1] if said else f"it ended with {done.returncode}, and said nothing", []
 
 
 if __name__ == "__main__":

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["DEFAULT", "configuration_of", "cri_problem", "lost", "sandbox_image", "socket_in", "version_in"]
+__all__ = [
+    "DEFAULT",
+    "configuration_of",
+    "cri_problem",
+    "ignored_keys",
+    "lost",
+    "sandbox_image",
+    "socket_in",
+    "version_in",
+]
 
 DEFAULT = "/etc/containerd/config.toml"
 """The configuration file, where no flag names another one."""
@@ -61,6 +70,12 @@ def lost(before: str, after: str) -> list[str]:
         for name, why in _KEPT.items()
         if old.get(name) != new.get(name)
     ]
+
+
+def ignored_keys(stderr: str) -> list[str]:
+    """The keys that containerd says it doesn't know, as 2.x does, and ignores."""
+    lines = [line for line in stderr.splitlines() if "Ignoring unknown key" in line]
+    return sorted({key.strip('"') for line in lines for key in re.findall(r" key=(\S+)", line)})
 
 
 def cri_problem(plugins: str) -> str:
