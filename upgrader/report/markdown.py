@@ -29,22 +29,24 @@ def _parts(view: RunView) -> Iterator[str]:
     head, state = view.headline, view.state
     yield f"### {_MARKS[head.tone]} {head.title}: {head.outcome.lower()}"
     yield prose(head.sentence)
+    if view.cause:
+        yield block(_cut(view.cause))
     if head.advice:
         yield f"**Next:** {prose(head.advice)}"
     if head.commands:
         yield block("\n".join(head.commands), "console")
     yield _figures(view)
-    if view.cause:
-        yield block(_cut(view.cause))
     if view.steps:
         yield table(("", "step", "outcome", "time", "change"), list(map(_row, view.steps[:_STEPS])))
     if len(view.steps) > _STEPS:
         yield f"… and {len(view.steps) - _STEPS} more steps."
     yield from _failed_gates(view)
-    for title, found in (("skipped checks", state.skipped), ("warnings of checks", state.warnings)):
-        if found:
-            lines = "\n".join(f"- {code(item.id)} {code(item.found)}" for item in found)
-            yield details(str(len(found)), title, lines)
+    if state.skipped:
+        lines = (f"- {code(item.id)} {code(item.found)}, because: {code(item.reason)}" for item in state.skipped)
+        yield details(str(len(state.skipped)), "skipped checks", "\n".join(lines))
+    if state.warnings:
+        lines = (f"- {code(each.id)} {code(each.found)}" for each in state.warnings)
+        yield details(str(len(state.warnings)), "warnings of checks", "\n".join(lines))
 
 
 def _figures(view: RunView) -> str:

@@ -23,6 +23,12 @@ def test_outcome_comes_first() -> None:
     assert "API: 0 of 2,160 requests failed, longest gap 96 ms" in text
 
 
+def test_what_was_skipped_is_said_with_the_reason() -> None:
+    """Whoever reviews a run sees what its operator overruled, and why."""
+    text = report_markdown(state_of(runs.GOOD))
+    assert "`etcd.space`" in text and "because: `defragmented on Friday, CHG-1042`" in text
+
+
 def test_availability_that_nobody_recorded_is_not_zero() -> None:
     """A run whose process died has counted nothing that could be read."""
     text = report_markdown(state_of(runs.INTERRUPTED))
