@@ -23,6 +23,7 @@ __all__ = [
     "StaticPod",
     "at_version",
     "flags_of",
+    "read_controllers",
     "read_facts",
 ]
 
@@ -98,7 +99,7 @@ def read_facts(kube: Kube, hosts: Hosts, cluster: Cluster, servers: Iterable[str
 
     Raises ApiError, HostError, or Inhibited where kubeadm was not used.
     """
-    controllers = tuple(_controller(hosts, host) for host in cluster.controllers)
+    controllers = read_controllers(hosts, cluster)
     pods = [ApiPod(each.host, pod.flags) for each in controllers if (pod := each.known("kube-apiserver"))]
     configuration = _config_map(kube, "kubeadm-config")["ClusterConfiguration"]
     proxy = _config_map(kube, "kube-proxy")
@@ -129,6 +130,11 @@ def _existing(kube: Kube, kind: Kind, name: str) -> KubeObject:
             remedy="Only clusters that kubeadm made, with its kube-proxy and CoreDNS, can be adopted.",
         )
     return found
+
+
+def read_controllers(hosts: Hosts, cluster: Cluster) -> tuple[ControllerFacts, ...]:
+    """The static pods of each controller. Raises HostError."""
+    return tuple(_controller(hosts, host) for host in cluster.controllers)
 
 
 def _controller(hosts: Hosts, host: Host) -> ControllerFacts:

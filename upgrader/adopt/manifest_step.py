@@ -60,13 +60,13 @@ class StaticPods:
         The next controller waits until this one's successor is an endpoint again: if all were missing at once, no pod
         would find the API.
         """
-        endpoints = count_endpoints(self.kube) if _API_SERVER in components and len(self.controllers) > 1 else 0
+        endpoints = count_endpoints(self.kube) if _API_SERVER in components else 0
         if _API_SERVER in components:
             for host in self.controllers:
                 self._prove_served(host)
         for host in self.controllers:
             self._move_all(host, components, MANIFESTS, ADOPTED, note)
-            if endpoints and (left := wait_for_endpoints(self.kube, self.clock, endpoints)):
+            if endpoints > 1 and (left := wait_for_endpoints(self.kube, self.clock, endpoints)):
                 note(f"{host.name}: continuing with {left}")
 
     def restore(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from upgrader.adopt.facts import KubeadmFacts
+from upgrader.adopt.facts import ControllerFacts, KubeadmFacts
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.one_by_one import InTurnStep, WithdrawStep
 from upgrader.adopt.originals import Originals, SaveOriginalsStep
@@ -17,16 +17,16 @@ from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
 from upgrader.ports import Tools
 from upgrader.steps.helm_release import ChartStep
 
-__all__ = ["adopt_pipeline", "adopting", "needs_port_sharing", "undo_pipeline"]
+__all__ = ["LEADERS", "adopt_pipeline", "adopting", "needs_port_sharing", "undo_pipeline"]
 
-_LEADERS = ("kube-controller-manager", "kube-scheduler")
+LEADERS = ("kube-controller-manager", "kube-scheduler")
 
 
-def needs_port_sharing(facts: KubeadmFacts) -> tuple[Host, ...]:
+def needs_port_sharing(controllers: Sequence[ControllerFacts]) -> tuple[Host, ...]:
     """The controllers whose static kube-apiserver doesn't share its port, and must be restarted once."""
     return tuple(
         controller.host
-        for controller in facts.controllers
+        for controller in controllers
         if (pod := controller.active.get("kube-apiserver"))
         and pod.flags.get("permit-port-sharing", ("false",))[-1] != "true"
     )
@@ -56,7 +56,7 @@ def adopt_pipeline(
     """
     checkpointer, api_server, kubernetes = (item for item in charts.steps if item.step.name in BUILT_IN_CHARTS)
     pods = StaticPods(tools.hosts, tools.kube, tools.clock, cluster.controllers, version, served=facts.client_addresses)
-    restart = needs_port_sharing(facts)
+    restart = needs_port_sharing(facts.controllers)
     steps: list[PipelineStep] = []
     if restart:
         steps.append(_gated(PortSharingStep(tools.hosts, tools.kube, tools.clock, restart), always))
@@ -72,7 +72,7 @@ def adopt_pipeline(
             undo_needs_api=False,
         ),
         kubernetes,
-        _gated(RetireStep("retire controllers", pods, _LEADERS), kubernetes.gates),
+        _gated(RetireStep("retire controllers", pods, LEADERS), kubernetes.gates),
     ]
     return Pipeline(tuple(steps))
 
@@ -94,7 +94,7 @@ def undo_pipeline(
     withdraw = (_gated(WithdrawStep(tools.kube, tools.clock), always),) if len(cluster.controllers) > 1 else ()
     return Pipeline(
         (
-            _gated(RestoreStep("restore controllers", pods, _LEADERS), always),
+            _gated(RestoreStep("restore controllers", pods, LEADERS), always),
             _gated(UninstallStep("kubernetes", tools.helm, originals, version), addons + always),
             _gated(RestoreStep("restore kube-apiserver", pods, ("kube-apiserver",)), always),
             _gated(UninstallStep("pod-checkpointer", tools.helm), always),

@@ -95,7 +95,7 @@ class Adoption:
     @property
     def restarts(self) -> tuple[Host, ...]:
         """The controllers whose kube-apiserver must restart once, to share its port."""
-        return needs_port_sharing(self.facts)
+        return needs_port_sharing(self.facts.controllers)
 
     def changed_files(self) -> dict[Path, str]:
         """The values files whose content would change, and a missing .gitignore, with their new text."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader import __version__
+from upgrader.app.values_edit import write_edited
 from upgrader.app.wiring import push_archive
 from upgrader.config.load import Overrides, load_settings
 from upgrader.config.yaml_editing import with_values
-from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import UsageError
 from upgrader.model.settings import ReleaseSettings
 
@@ -46,10 +46,7 @@ def push_images(folder: Path, archives: Path, registry: str, progress: Callable[
     progress(f"{archive.name}: pushing it to {repository}")
     digest = push_archive(archive, f"{repository}:{__version__}")
     text = with_values(file, "image", {"repository": repository, "digest": digest})
-    mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
-    file.parent.mkdir(exist_ok=True)
-    write_atomic(file, text.encode())
-    file.chmod(mode)
+    write_edited(file, text)
     return PushedImage(repository, digest, file)
 
 

@@ -10,7 +10,10 @@ import click
 from upgrader.adopt.derive import about_source_addresses
 from upgrader.adopt.values_files import write_values
 from upgrader.app.adoption import Adoption, adoption, propose_undo
+from upgrader.app.new_controllers import FoundControllers, found_controllers
+from upgrader.app.values_edit import write_edited
 from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.errors import UsageError
 from upgrader.ui.proposed_steps import print_steps
 
 __all__ = ["adopt"]
@@ -18,16 +21,23 @@ __all__ = ["adopt"]
 
 @click.command()
 @click.option("--undo", is_flag=True, help="Restore kubeadm's own static pods and remove the releases.")
+@click.option(
+    "--new-controllers", is_flag=True, help="Adopt controllers that kubeadm has added to a cluster that is adopted."
+)
 @YES
 @TAKE_OVER
 @click.pass_obj
-def adopt(folder: Path, undo: bool, yes: bool, take_over: bool) -> None:
+def adopt(folder: Path, undo: bool, new_controllers: bool, yes: bool, take_over: bool) -> None:
     """Move a control plane that kubeadm made into the charts, at the version that runs now.
 
     Shows first what it will do, and whether and for how long the API will be unreachable. If it is interrupted, run it
     again. Values that the cluster folder doesn't have yet are derived from kubeadm's own files.
     """
-    if undo:
+    if undo and new_controllers:
+        raise UsageError("--undo and --new-controllers exclude each other", remedy="--undo restores all controllers.")
+    if new_controllers:
+        _adopt_new(folder, yes=yes, take_over=take_over)
+    elif undo:
         _undo(folder, yes=yes, take_over=take_over)
     else:
         _adopt(folder, yes=yes, take_over=take_over)
@@ -50,6 +60,34 @@ def _adopt(folder: Path, *, yes: bool, take_over: bool) -> None:
             proposed.check_allowed()
             confirm("Start?", yes=yes)
             conclude(proposed.execute())
+
+
+def _adopt_new(folder: Path, *, yes: bool, take_over: bool) -> None:
+    with found_controllers(folder, FRONT_END) as found:
+        for line in _about_new(found):
+            say(line)
+        if found.files:
+            confirm("Write these files?", yes=yes)
+        for file, text in found.files.items():
+            write_edited(file, text)
+        with found.propose(take_over=take_over) as proposed:
+            for component, flags in proposed.flags_that_go.items():
+                say(f"{component} gets the release's flags, and not kubeadm's: {', '.join(flags)}")
+            if not proposed.changes:
+                say("Nothing to do: every controller is adopted.")
+                return
+            print_steps(proposed.adoption.pipeline, proposed.adoption.findings)
+            proposed.adoption.check_allowed()
+            confirm("Start?", yes=yes)
+            conclude(proposed.adoption.execute())
+
+
+def _about_new(found: FoundControllers) -> Iterator[str]:
+    if found.new:
+        yield f"To adopt: {', '.join(each.host.name for each in found.new)}"
+        yield "If clients come through a load balancer of yours, see that it has the new controllers too."
+    for file in found.files:
+        yield f"Will write the number of controllers into {file.relative_to(found.folder)}"
 
 
 def _undo(folder: Path, *, yes: bool, take_over: bool) -> None:

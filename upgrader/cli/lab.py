@@ -109,6 +109,17 @@ def boot(folder: Path, node: str, name: str | None) -> None:
 
 
 @lab.command()
+@click.argument("node")
+@_name
+@click.pass_obj
+def join(folder: Path, node: str, name: str | None) -> None:
+    """Make NODE like a new machine (kubeadm reset), and let it join the cluster again by kubeadm."""
+    with progress() as display:
+        _find(folder, name, display).join(node)
+    click.echo(f"{node} has joined. A controller of an adopted cluster: upgrader adopt --new-controllers")
+
+
+@lab.command()
 @click.argument("snapshot")
 @_name
 @click.pass_obj

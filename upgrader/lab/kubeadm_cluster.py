@@ -65,6 +65,38 @@ class KubeadmCluster:
         """Run `kubeadm join` on any other node, unless done."""
         self._kubeadm(node, join_config(self._placement, node, secrets), "join", 240)
 
+    def join_again(self, node: Node, secrets: Secrets, versions: dict[str, str]) -> None:
+        """Make a node like a new machine (`kubeadm reset`), and run `kubeadm join` on it; another controller lets it.
+
+        Its images stay. What let nodes join when the lab was made has expired by now.
+        """
+        others = (each for each in self._placement.nodes if each.role == "controller" and each is not node)
+        host = next(others, None)
+        if host is None:
+            raise LabError(f"{node.name} is the only controller: there is no cluster that it could join")
+        reset = "kubeadm reset --force --cri-socket=unix:///run/containerd/containerd.sock"
+        self.run(
+            node,
+            f"rm -f /etc/lab/kubeadm-done; {reset} >/var/log/kubeadm-reset.log 2>&1 || {{ tail -n 12 "
+            "/var/log/kubeadm-reset.log >&2; exit 1; }",
+            what="kubeadm reset",
+            timeout_seconds=240,
+        )
+        config = init_config(self._placement, secrets, versions)
+        invite = f"""
+umask 077
+cat > /run/kubeadm.yaml <<'END'
+{config}
+END
+for phase in "upload-certs --upload-certs --skip-certificate-key-print" "bootstrap-token --skip-token-print"; do
+    kubeadm init phase $phase --config /run/kubeadm.yaml >/var/log/kubeadm-invite.log 2>&1 ||
+        {{ tail -n 12 /var/log/kubeadm-invite.log >&2; exit 1; }}
+done
+rm /run/kubeadm.yaml
+"""
+        self.run(host, invite, what="letting a node join", timeout_seconds=120)
+        self.join(node, secrets)
+
     def apply(self, manifests: str) -> None:
         """Write objects, given as YAML or JSON, to the API; as kubeadm's administrator, on the first controller."""
         script = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf apply --filename=- <<'END'\n{manifests}\nEND\n"

@@ -17,6 +17,8 @@ from upgrader.lab.build_parts import Parts, prepare, probably_built
 from upgrader.lab.cluster_folder import ssh_command
 from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.host_capabilities import host_capabilities, require
+from upgrader.lab.image_catalog import IMAGE_VERSIONS
+from upgrader.lab.keys import join_secrets
 from upgrader.lab.kubeadm_cluster import KubeadmCluster
 from upgrader.lab.nspawn_machine import machine_of
 from upgrader.lab.progress_port import LabProgress, Silent
@@ -149,6 +151,15 @@ class Lab:
                 put_back(self.placement, snapshot)
             for node in self.placement.nodes:
                 self.boot(node.name)
+
+    def join(self, name: str) -> None:
+        """Make a node of the cluster like a new machine, and let it join by kubeadm."""
+        node = self.placement.node(name)
+        if not node.kubernetes:
+            raise UsageError(f"{name} is no node of the Kubernetes cluster: it can't join")
+        with exclusive(self.placement.spec.name), self._progress.task(f"{name}: kubeadm join", seconds=40):
+            self._cluster.join_again(node, join_secrets(self._home / "keys"), IMAGE_VERSIONS)
+            self._cluster.connect_pods()
 
     def ssh(self, name: str) -> list[str]:
         """The ssh command for a node."""

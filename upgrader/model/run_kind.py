@@ -17,6 +17,7 @@ class RunKind(StrEnum):
     MIGRATE_STORAGE = "migrate-storage"
     ADOPT = "adopt"
     ADOPT_UNDO = "adopt-undo"
+    ADOPT_NEW = "adopt-new-controllers"
     RECOVER = "recover"
     RESTORE = "restore"
     RENEW_CERTIFICATES = "renew-certificates"
@@ -30,6 +31,7 @@ class RunKind(StrEnum):
             RunKind.MIGRATE_STORAGE: "upgrader migrate-storage",
             RunKind.ADOPT: "upgrader adopt",
             RunKind.ADOPT_UNDO: "upgrader adopt --undo",
+            RunKind.ADOPT_NEW: "upgrader adopt --new-controllers",
             RunKind.RECOVER: "upgrader recover",
             RunKind.RESTORE: "upgrader restore",
             RunKind.RENEW_CERTIFICATES: "upgrader certs renew",

@@ -72,9 +72,8 @@ def _left_or_new(static: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
             f"{node}: {', '.join(components)} run by static pods beside the releases",
             "This cluster was adopted, and kubeadm has written manifests there since, as `kubeadm join "
             "--control-plane` does; or the adoption has not reached that controller. No upgrade reaches static pods.",
-            "Where an adoption was interrupted, finish it: upgrader adopt. Otherwise "
-            f"take {node} out again (docs/kubeadm.md); or, where it was adopted before, move these manifests out of "
-            "/etc/kubernetes/manifests there.",
+            "Adopt it: upgrader adopt --new-controllers. Where the first adoption was interrupted, finish that: "
+            "upgrader adopt.",
         )
 
 

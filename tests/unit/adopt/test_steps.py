@@ -202,7 +202,7 @@ def test_port_sharing_is_asked_for_only_where_it_is_missing() -> None:
     """The API is interrupted only where the running static pod can't share its port."""
     sharing = {"kube-apiserver": static_pod("kube-apiserver")}
     alone = {"kube-apiserver": static_pod("kube-apiserver", "--permit-port-sharing=false")}
-    assert [host.name for host in needs_port_sharing(facts(sharing, alone))] == ["controller-2"]
+    assert [host.name for host in needs_port_sharing(facts(sharing, alone).controllers)] == ["controller-2"]
 
 
 def test_a_restart_for_port_sharing_brings_a_graceful_end_along() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from upgrader.config.yaml_editing import with_values
+from upgrader.config.yaml_editing import with_changes, with_values
 from upgrader.errors import ConfigError
 
 NEW = {"repository": "r.example.com/a", "digest": "sha256:ab"}
@@ -92,3 +92,33 @@ def test_what_yaml_would_read_otherwise_is_refused(tmp_path: Path, text: str) ->
     with pytest.raises(ConfigError, match="can't be set in place") as caught:
         with_values(path, "image", NEW)
     assert "image: {repository, digest}" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "replicas: 3\nendpoints:\n  addresses: []\n"),
+        ("# one\nreplicas: 1  # for now\nport: 6443\nendpoints: {addresses: [10.0.0.1]}", None),
+        (
+            "endpoints:\n  addresses:\n    # ours\n    - 10.0.0.1\n# next\nreplicas: 1 # for now\n",
+            "endpoints:\n  addresses: []\n# next\nreplicas: 3 # for now\n",
+        ),
+        ("port: 6443", "port: 6443\nreplicas: 3\nendpoints:\n  addresses: []\n"),
+    ],
+    ids=["empty", "flow", "block", "neither"],
+)
+def test_numbers_and_lists_are_set_in_place(tmp_path: Path, before: str, after: str | None) -> None:
+    """A number at the margin, and a list below a key; comments beside and behind them stay."""
+    path = tmp_path / "values.yaml"
+    path.write_text(before)
+    text = with_changes(path, {"replicas": 3, "endpoints": {"addresses": []}})
+    assert text == (after or "# one\nreplicas: 3  # for now\nport: 6443\nendpoints: {addresses: []}")
+
+
+def test_a_number_that_cannot_be_set_is_named(tmp_path: Path) -> None:
+    """A file in braces has no line of its own to write below."""
+    path = tmp_path / "values.yaml"
+    path.write_text("{port: 6443}\n")
+    with pytest.raises(ConfigError, match="`replicas` can't be set in place") as caught:
+        with_changes(path, {"replicas": 3})
+    assert "Write `replicas: 3` into it by hand" in caught.value.remedy

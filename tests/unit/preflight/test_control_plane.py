@@ -53,7 +53,7 @@ def test_manifest_that_kubeadm_has_written_again_is_named(world: World) -> None:
         "controller-1: kube-scheduler run by static pods beside the releases"
     )
     remedy = found["control-plane.not-adopted"].remedy
-    assert remedy.startswith("Where an adoption was interrupted, finish it: upgrader adopt.")
+    assert remedy.startswith("Adopt it: upgrader adopt --new-controllers.")
 
 
 def test_etcd_and_checkpoints_may_be_static_pods(world: World) -> None:

@@ -1,0 +1,132 @@
+"""Controllers that kubeadm added to a cluster that was adopted before: which they are, and whether they can be adopted.
+
+Reads only. What can't be adopted is refused by name, before anything changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from upgrader.adopt.facts import ControllerFacts
+from upgrader.adopt.values import HANDED_OVER, rendered_flags
+from upgrader.adopt.withdrawal import CONTROL_PLANE
+from upgrader.errors import Inhibited, UsageError
+from upgrader.model.cluster import Cluster
+from upgrader.model.manifest import objects_in
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import Hosts, Kind, Kube, KubeObject
+
+__all__ = ["check_listed", "check_node_files", "check_version", "flags_that_go", "joined", "running_version"]
+
+_NODES = Kind("v1", "nodes", namespaced=False)
+_DEPLOYMENTS = Kind("apps/v1", "deployments")
+_SYSTEM = "kube-system"
+_MISSING = 'for file; do [ -e "$file" ] || echo "$file"; done'
+
+
+def running_version(kube: Kube) -> KubernetesVersion:
+    """That of the release, whatever a new controller's own kube-apiserver answers. Raises Inhibited where there is
+    none: the cluster was not adopted.
+    """
+    found = kube.get(_DEPLOYMENTS, "kube-apiserver", _SYSTEM)
+    try:
+        return KubernetesVersion.parse(found["metadata"]["labels"]["app.kubernetes.io/version"]) if found else _none()
+    except (KeyError, UsageError):
+        return _none()
+
+
+def _none() -> KubernetesVersion:
+    raise Inhibited(
+        "there is no Deployment kube-system/kube-apiserver of a release: this cluster was not adopted yet",
+        remedy="Adopt all its controllers at once: upgrader adopt",
+    )
+
+
+def check_listed(kube: Kube, cluster: Cluster) -> None:
+    """The inventory's controllers are those that are labelled so. Raises Inhibited, and says what to write."""
+    nodes = {node["metadata"]["name"]: node for node in kube.list(_NODES, labels=CONTROL_PLANE)}
+    listed = {host.name for host in cluster.controllers}
+    if unlisted := sorted(nodes.keys() - listed):
+        lines = "".join(f"\n    {name}:\n      ansible_host: {_address(nodes[name])}" for name in unlisted)
+        raise Inhibited(
+            f"{', '.join(unlisted)}: a controller by its label {CONTROL_PLANE}, which the inventory doesn't list",
+            remedy=f"Add to the hosts of the group `controllers` in {cluster.inventory.name}, and run it again:{lines}",
+        )
+    if absent := sorted(listed - nodes.keys()):
+        raise Inhibited(
+            f"{', '.join(absent)}: a controller of the inventory, and no node with the label {CONTROL_PLANE}",
+            remedy="Let it join first (kubeadm join --control-plane), or remove it from the group `controllers`.",
+        )
+
+
+def _address(node: KubeObject) -> str:
+    addresses = (node.get("status") or {}).get("addresses") or ()
+    return next((str(item["address"]) for item in addresses if item["type"] == "InternalIP"), "its address for SSH")
+
+
+def joined(controllers: Sequence[ControllerFacts]) -> tuple[ControllerFacts, ...]:
+    """Those on which kubeadm's static pods run. Raises Inhibited where these are all: none has been adopted."""
+    found = tuple(each for each in controllers if each.active)
+    if found and len(found) == len(controllers):
+        raise Inhibited(
+            "kubeadm's static pods run on every controller: this adoption was not finished, or was undone",
+            remedy="Adopt all of them at once: upgrader adopt",
+        )
+    return found
+
+
+def check_version(new: Sequence[ControllerFacts], version: KubernetesVersion) -> None:
+    """kubeadm made its static pods of the version that runs. Raises Inhibited."""
+    for controller in new:
+        for component, pod in controller.active.items():
+            tag = "" if "@" in pod.image else pod.image.rpartition(":")[2]
+            try:
+                differs = KubernetesVersion.parse(tag) != version
+            except UsageError:
+                continue  # a digest, or a registry's own tag: its version isn't known from here
+            if differs:
+                raise Inhibited(
+                    f"{controller.host.name}: kubeadm made {component} there of {tag}, and the releases run {version}",
+                    remedy=f"Take {controller.host.name} out again (kubeadm reset; kubectl delete node), see that "
+                    "`kubernetesVersion` in ConfigMap kube-system/kubeadm-config is right, and let it join again with "
+                    f"kubeadm {version}.",
+                )
+
+
+def check_node_files(hosts: Hosts, new: Sequence[ControllerFacts], manifests: Sequence[str]) -> None:
+    """What the releases' pods mount from a controller is there: files of the operator's own, such as an audit policy,
+    are nothing that kubeadm brings to a new controller. Raises Inhibited.
+    """
+    wanted = sorted({path for manifest in manifests for path in _node_files(manifest)})
+    for controller in new:
+        if missing := hosts.run(controller.host, ["sh", "-c", _MISSING, "sh", *wanted]).stdout.split("\n")[:-1]:
+            raise Inhibited(
+                f"{controller.host.name}: the releases' pods need {', '.join(missing)}, which isn't there",
+                remedy="Copy that from another controller, and run it again.",
+            )
+
+
+def _node_files(manifest: str) -> Iterator[str]:
+    """What must exist on a node already: the kubelet starts no pod without it."""
+    for item in objects_in(manifest).values():
+        if item["kind"] == "Deployment" and item["metadata"].get("namespace") == _SYSTEM:
+            for volume in item["spec"]["template"]["spec"].get("volumes") or ():
+                path = volume.get("hostPath") or {}
+                if path.get("type") in ("File", "Directory", "Socket"):
+                    yield path["path"]
+
+
+def flags_that_go(new: Sequence[ControllerFacts], manifests: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """`COMPONENT on CONTROLLER` → kubeadm's flags there that the release has otherwise, or not at all."""
+    found = {}
+    for controller in new:
+        for component, pod in controller.active.items():
+            after = next(filter(None, (rendered_flags(text, component) for text in manifests)), {})
+            differing = (
+                f"--{name}={','.join(values)}"
+                for name, values in pod.flags.items()
+                if name not in HANDED_OVER and after.get(name) != values
+            )
+            if lines := tuple(differing):
+                found[f"{component} on {controller.host.name}"] = lines
+    return found

@@ -1,0 +1,60 @@
+"""Takes a controller's node out of what the releases' pods may run on, and lets it back in.
+
+Neither a cordon nor a taint does that: the releases tolerate all, as nothing works without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from upgrader.adopt.facts import COMPONENTS
+from upgrader.model.cluster import Host
+from upgrader.model.workload import Pod
+from upgrader.ports import Kind, Kube
+
+__all__ = ["CONTROL_PLANE", "admit", "pods_on", "withdraw", "withdrawn"]
+
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+"""The label by which kubeadm marks a controller, and the releases choose their nodes."""
+
+_NODES, _PODS = Kind("v1", "nodes", namespaced=False), Kind("v1", "pods")
+_SYSTEM = "kube-system"
+_NAME = "app.kubernetes.io/name"
+_COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+def withdraw(kube: Kube, node: str) -> None:
+    """No pod of the releases is placed there any more, and those that are there are the first to go when fewer are
+    wanted. Idempotent; a node that is gone is fine. Raises ApiError.
+    """
+    found = kube.get(_NODES, node)
+    if found is not None and CONTROL_PLANE in (found["metadata"].get("labels") or {}):
+        kube.patch(_NODES, node, {"metadata": {"labels": {CONTROL_PLANE: None}}})
+    for pod in pods_on(kube, node):
+        if not pod.deleting:
+            kube.patch(_PODS, pod.name, {"metadata": {"annotations": {_COST: "-1000"}}}, _SYSTEM)
+
+
+def admit(kube: Kube, node: str) -> None:
+    """The releases' pods may run there again."""
+    kube.patch(_NODES, node, {"metadata": {"labels": {CONTROL_PLANE: ""}}})
+
+
+@contextmanager
+def withdrawn(kube: Kube, hosts: Sequence[Host]) -> Iterator[None]:
+    """While fewer pods are made: these nodes' pods go, and no others."""
+    for host in hosts:
+        withdraw(kube, host.name)
+    try:
+        yield
+    finally:
+        for host in hosts:
+            admit(kube, host.name)
+
+
+def pods_on(kube: Kube, node: str) -> tuple[Pod, ...]:
+    """The pods of the control plane's Deployments on a node; no static pods, and no checkpoints."""
+    pods = kube.list(_PODS, _SYSTEM, fields=f"spec.nodeName={node}")
+    ours = (item for item in pods if (item["metadata"].get("labels") or {}).get(_NAME) in COMPONENTS)
+    return tuple(pod for pod in map(Pod.parse, ours) if not pod.is_checkpoint)

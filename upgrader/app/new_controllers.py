@@ -1,0 +1,141 @@
+"""`upgrader adopt --new-controllers`: controllers that joined an adopted cluster, into its releases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from upgrader.adopt.client_addresses import ApiPod, client_addresses
+from upgrader.adopt.facts import ControllerFacts, read_controllers
+from upgrader.adopt.joined import check_listed, check_node_files, check_version, flags_that_go, joined, running_version
+from upgrader.adopt.joined_pipeline import JoinedControllers
+from upgrader.adopt.node_addresses import node_addresses
+from upgrader.app.adoption import ProposedAdoption
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.locking import cluster_lock, locked_folder
+from upgrader.app.values_edit import edited_counts
+from upgrader.app.wiring import Session, open_session
+from upgrader.config.kubeconfig_context import server_addresses
+from upgrader.errors import Inhibited
+from upgrader.model.plan import PlannedRelease
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
+from upgrader.model.version import KubernetesVersion
+from upgrader.preflight.all_checks import CHECKS, run_checks
+
+__all__ = ["FoundControllers", "found_controllers"]
+
+_BEFORE_ADOPTION = (
+    "access",
+    "hosts",
+    "nodes",
+    "machines",
+    "kubelets",
+    "critical-pods",
+    "etcd-members",
+    "webhooks",
+    "helm",
+    "memory",
+    "certificates",
+)
+_CHECKS = tuple((name, check) for name, check in CHECKS if name in _BEFORE_ADOPTION)
+
+
+@dataclass(frozen=True)
+class FoundControllers:
+    """The controllers that aren't adopted yet, and the values files that count them. The folder is locked."""
+
+    folder: Path
+    front_end: FrontEnd
+    new: tuple[ControllerFacts, ...]
+    """Those on which kubeadm's static pods run."""
+    served: tuple[str, ...]
+    version: KubernetesVersion
+    files: Mapping[Path, str]
+    """Values files whose content would change, with their new text."""
+
+    @contextmanager
+    def propose(self, *, take_over: bool) -> Iterator[ProposedFound]:
+        """Lock the cluster, check, and build the steps from the values files as they are now."""
+        with (
+            open_session(self.folder, self.version) as session,
+            cluster_lock(session, self.front_end, take_over=take_over) as held,
+        ):
+            observed = replace(session.observe(), server=self.version)
+            if observed.emulated is not None:
+                raise Inhibited(
+                    "an older minor is emulated, which kubeadm's own kube-apiserver knows nothing of; nothing was "
+                    "changed",
+                    remedy="upgrader finalize, and then this again",
+                )
+            findings = run_checks(session.preflight_context(observed), _CHECKS)
+            health_before = session.read_health_before()
+            plan = session.plan(observed)
+            manifests = [step.after for step in plan.steps if isinstance(step, PlannedRelease)]
+            check_node_files(session.tools.hosts, self.new, manifests)
+            made = JoinedControllers(
+                session.cluster,
+                tuple(each.host for each in self.new),
+                self.new,
+                session.tools,
+                self.served,
+                node_addresses(session.tools.kube, session.cluster),
+            )
+            pipeline = made.pipeline(plan, session.builder.since(health_before).steps)
+            proposed = ProposedAdoption(
+                pipeline, findings, RunKind.ADOPT_NEW, session, self.front_end, held, health_before
+            )
+            changes = any(item.changes for item in pipeline.steps)
+            yield ProposedFound(proposed, flags_that_go(self.new, manifests), changes)
+
+
+@dataclass(frozen=True)
+class ProposedFound:
+    """The steps, and what kubeadm's static pods have that the releases don't."""
+
+    adoption: ProposedAdoption
+    flags_that_go: Mapping[str, tuple[str, ...]]
+    changes: bool
+    """Whether anything is left to do."""
+
+
+@contextmanager
+def found_controllers(folder: Path, front_end: FrontEnd) -> Iterator[FoundControllers]:
+    """Lock the folder, and find the new controllers. Changes nothing. Raises Inhibited where they can't be adopted."""
+    with locked_folder(folder):
+        with open_session(folder) as session:
+            found = _found(session, front_end)
+        yield found
+
+
+def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
+    kube, hosts, cluster = session.tools.kube, session.tools.hosts, session.cluster
+    version = running_version(kube)
+    check_listed(kube, cluster)
+    new = joined(read_controllers(hosts, cluster))
+    check_version(new, version)
+    pods = [ApiPod(each.host, pod.flags) for each in new if (pod := each.active.get("kube-apiserver"))]
+    served = client_addresses(kube, hosts, pods, server_addresses(cluster.kubeconfig, cluster.context))
+    _serve_all_clients(session, served)
+    files = edited_counts(session.settings, node_addresses(kube, cluster))
+    return FoundControllers(session.settings.folder, front_end, new, served, version, files)
+
+
+def _serve_all_clients(session: Session, served: tuple[str, ...]) -> None:
+    items = (item for item in session.settings.pipeline if isinstance(item, ReleaseSettings))
+    releases = {item.name: item.values for item in items}
+    if tuple(releases)[: len(BUILT_IN_CHARTS)] != BUILT_IN_CHARTS:
+        raise Inhibited(
+            f"the pipeline must begin with {', '.join(BUILT_IN_CHARTS)} to adopt a controller",
+            remedy="Restore that in upgrader.yaml.",
+        )
+    values = releases["kube-apiserver"]
+    left = set(served) - set(values.get("extraAddresses") or ())
+    if left and not values.get("exposeOnAllInterfaces"):
+        raise Inhibited(
+            f"clients use the API at {', '.join(sorted(left))} of a new controller, where it would not be served any "
+            "more; nothing was changed",
+            remedy="Add that to `extraAddresses` in values/kube-apiserver.yaml, and run it again.",
+        )

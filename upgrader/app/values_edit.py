@@ -1,0 +1,43 @@
+"""Changes in the values files of a cluster folder: what the operator wrote beside them stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from upgrader.adopt.counted_values import counted
+from upgrader.config.yaml_editing import with_changes
+from upgrader.engine.journal.atomic import write_atomic
+from upgrader.errors import UsageError
+from upgrader.model.settings import ReleaseSettings, Settings
+
+__all__ = ["edited_counts", "write_edited"]
+
+
+def edited_counts(settings: Settings, addresses: tuple[str, ...]) -> dict[Path, str]:
+    """The values files that change where the controllers have these addresses, with their new text.
+
+    Raises UsageError for a pipeline without the built-in charts, ConfigError for a file that can't be edited.
+    """
+    releases = {item.name: item for item in settings.pipeline if isinstance(item, ReleaseSettings)}
+    values: dict[str, Mapping[str, Any]] = {}
+    for name in ("kube-apiserver", "kubernetes"):
+        found = releases.get(name)
+        if found is None or found.chart is not None or found.values_file is None:
+            raise UsageError(
+                f"{settings.folder / 'upgrader.yaml'} has no release {name} with the built-in chart and a values file",
+                remedy="Restore it in `pipeline`: controllers are counted there.",
+            )
+        values[name] = found.values
+    changes = counted(values, addresses)
+    files = {name: file for name in changes if (file := releases[name].values_file)}
+    return {file: with_changes(file, changes[name]) for name, file in files.items()}
+
+
+def write_edited(file: Path, text: str) -> None:
+    """Write it at once or not at all, readable for whoever could read it before; a new one for its owner only."""
+    mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
+    file.parent.mkdir(exist_ok=True)
+    write_atomic(file, text.encode())
+    file.chmod(mode)
