@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import yaml
 from cryptography import x509
 
+from upgrader.adopt.leading_to import resolved
 from upgrader.adopt.listeners import Listeners, read_listeners
 from upgrader.adopt.node_addresses import node_address
 from upgrader.errors import Inhibited
@@ -66,7 +67,7 @@ def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: 
         listeners = read_listeners(hosts, pod.host)
         local |= {address for address in here if _served_by(pod, address, own, listeners)}
         for name in sorted({*servers, *_names(hosts, pod)}):
-            wanted |= _resolved(hosts, pod.host, name)
+            wanted |= resolved(hosts, pod.host, name)
     return tuple(sorted((wanted & local) - own, key=lambda address: (":" in address, address)))
 
 
@@ -118,12 +119,3 @@ def _local(hosts: Hosts, host: Host) -> set[str]:
         if family in ("inet", "inet6") and interface != _IPVS:
             found.add(str(ipaddress.ip_interface(address).ip))
     return found
-
-
-def _resolved(hosts: Hosts, host: Host, name: str) -> set[str]:
-    """The addresses that a controller finds for a name; none for one that only others know."""
-    try:
-        return {str(ipaddress.ip_address(name))}
-    except ValueError:
-        found = hosts.run(host, ["getent", "ahosts", name], check=False).stdout
-        return {str(ipaddress.ip_address(line.split()[0].partition("%")[0])) for line in found.splitlines() if line}

@@ -29,6 +29,8 @@ _GONE_SECONDS = 120.0
 _READY_SECONDS = 240.0
 _LOST_SECONDS = 10.0
 _SHARING = "--permit-port-sharing=true"
+REMOVED = "/etc/kubernetes/upgrader/removed"
+"""Where a controller that leaves the control plane keeps its manifests, etcd's too, until `kubeadm reset`."""
 _GRACEFUL = {
     "goaway-chance": "0.02",
     "shutdown-send-retry-after": "true",
@@ -68,6 +70,11 @@ class StaticPods:
             self._move_all(host, components, MANIFESTS, ADOPTED, note)
             if endpoints > 1 and (left := wait_for_endpoints(self.kube, self.clock, endpoints)):
                 note(f"{host.name}: continuing with {left}")
+
+    def put_aside(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
+        """Move manifests to where neither the kubelet nor an undo looks, and wait until the pods have ended."""
+        for host in self.controllers:
+            self._move_all(host, components, MANIFESTS, REMOVED, note)
 
     def restore(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
         """Move their manifests back, and wait until the pods are Ready."""

@@ -13,7 +13,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Helm, Hosts
 from upgrader.steps.helm_release import ChartStep
 
-__all__ = ["ForgetCheckpointsStep", "NewCheckpointsStep", "TakeOverStep", "UninstallStep"]
+__all__ = ["FORGET", "ForgetCheckpointsStep", "NewCheckpointsStep", "TakeOverStep", "UninstallStep"]
 
 _SYSTEM = "kube-system"
 _UNINSTALL_SECONDS = 120.0
@@ -86,7 +86,7 @@ class UninstallStep:
         raise RollbackFailed(f"release {self.release} was uninstalled", remedy="Run: upgrader adopt")
 
 
-_FORGET = "rm -f /etc/kubernetes/manifests/checkpoint-*.json; rm -rf /etc/kubernetes/checkpointer"
+FORGET = "rm -f /etc/kubernetes/manifests/checkpoint-*.json; rm -rf /etc/kubernetes/checkpointer"
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class NewCheckpointsStep:
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         for host in self.controllers:
             note(f"{host.name}: removing the checkpoints")
-            self.hosts.run(host, ["sh", "-c", _FORGET])
+            self.hosts.run(host, ["sh", "-c", FORGET])
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class ForgetCheckpointsStep:
 
     def apply(self, note: Callable[[str], None]) -> None:
         for host in self.controllers:
-            self.hosts.run(host, ["sh", "-c", _FORGET])
+            self.hosts.run(host, ["sh", "-c", FORGET])
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """Nothing to undo: a checkpointer writes its checkpoints again."""

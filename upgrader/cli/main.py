@@ -30,6 +30,7 @@ _COMMANDS = {
     "finalize": ("upgrader.cli.finalize", "End the emulation of the old minor; the point of no return."),
     "migrate-storage": ("upgrader.cli.migrate_storage", "Store every object as the version that runs now does."),
     "adopt": ("upgrader.cli.adopt", "Move a kubeadm control plane into Helm charts, or back."),
+    "controllers": ("upgrader.cli.controllers", "Remove a controller from the control plane."),
     "backup": ("upgrader.cli.backup", "Take an encrypted backup of the cluster's data, or verify one."),
     "restore": ("upgrader.cli.restore", "Replace the cluster's data by that of a backup."),
     "certs": ("upgrader.cli.certs", "Show the controllers' certificates, and renew them."),

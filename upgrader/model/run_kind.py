@@ -18,6 +18,7 @@ class RunKind(StrEnum):
     ADOPT = "adopt"
     ADOPT_UNDO = "adopt-undo"
     ADOPT_NEW = "adopt-new-controllers"
+    REMOVE_CONTROLLER = "remove-controller"
     RECOVER = "recover"
     RESTORE = "restore"
     RENEW_CERTIFICATES = "renew-certificates"
@@ -32,6 +33,7 @@ class RunKind(StrEnum):
             RunKind.ADOPT: "upgrader adopt",
             RunKind.ADOPT_UNDO: "upgrader adopt --undo",
             RunKind.ADOPT_NEW: "upgrader adopt --new-controllers",
+            RunKind.REMOVE_CONTROLLER: "upgrader controllers remove",
             RunKind.RECOVER: "upgrader recover",
             RunKind.RESTORE: "upgrader restore",
             RunKind.RENEW_CERTIFICATES: "upgrader certs renew",

@@ -1,0 +1,117 @@
+"""Whether etcd can do without a controller's member, and which one that is. Pure, except for what changes members."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from upgrader.errors import HostError, Inhibited
+from upgrader.model.cluster import Host
+from upgrader.model.host_facts import EtcdServer, HostFacts, Member, Unknown
+from upgrader.ports import Hosts
+from upgrader.recover.facts.shipped_program import program
+
+__all__ = ["MemberToRemove", "change_members", "member_to_remove"]
+
+_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class MemberToRemove:
+    """A controller's member of etcd. `member`: its ID, "" where it has none (any more).
+
+    `successor`: the ID of a healthy member that stays, to which it hands over if it leads; "" if it doesn't lead.
+    `ask`: a controller whose member is healthy, and stays; "" where etcd isn't on the controllers.
+    """
+
+    member: str = ""
+    successor: str = ""
+    ask: str = ""
+    left: int = 0
+    """How many members there are without it."""
+
+
+def member_to_remove(leaving: str, address: str, facts: Mapping[str, HostFacts | None]) -> MemberToRemove:
+    """`facts` are those of every controller, None where it can't be examined; `address` is the leaving one's own.
+
+    Raises Inhibited where etcd would lose its majority, or where it isn't known whether it would.
+    """
+    here = {name: each.etcd.server for name, each in facts.items() if each is not None and each.has_etcd}
+    staying = {name: server for name, server in here.items() if name != leaving}
+    if not staying:
+        known = [each for name, each in facts.items() if name != leaving and each is not None]
+        if known and leaving not in here:
+            return MemberToRemove()  # etcd runs elsewhere
+        raise _refused("no other controller has a member of etcd", "Is its etcd.yaml in /etc/kubernetes/manifests?")
+    good = {name: server for name, server in staying.items() if isinstance(server, EtcdServer) and server.healthy}
+    lists = [server.members for server in good.values() if not isinstance(server.members, Unknown)]
+    if not lists:
+        raise _refused("no other member of etcd is healthy", "Check etcd on the other controllers: upgrader check")
+    members = max(lists, key=len)
+    own = here.get(leaving)
+    answers = own if isinstance(own, EtcdServer) else None
+    found = _member_of(leaving, address, answers, members)
+    left = [member for member in members if found is None or member.id != found.id]
+    if found is None and len(left) > len(facts) - 1:
+        names = ", ".join(f"{member.name or 'one without a name'} ({member.id})" for member in left)
+        raise _refused(
+            f"it isn't known which member of etcd is {leaving}'s: {names}",
+            "Remove its member yourself (etcdctl member remove ID), and run it again.",
+        )
+    _check_majority(members, left, {server.id for server in good.values()}, answers)
+    leads = found is not None and answers is not None and answers.leader == found.id
+    successor = next(server.id for server in good.values())
+    asked = next(iter(good))
+    return MemberToRemove(found.id if found else "", successor if leads else "", asked, len(left))
+
+
+def _member_of(name: str, address: str, own: EtcdServer | None, members: tuple[Member, ...]) -> Member | None:
+    """By what its own member says, or else by the name and the address that kubeadm gave it."""
+    by_id = [member for member in members if own is not None and member.id == own.id]
+    by_name = [member for member in members if member.name == name]
+    by_address = [member for member in members if any(_host(url) == address for url in member.peers)]
+    return next(iter(by_id or by_name or by_address), None)
+
+
+def _host(url: str) -> str:
+    return url.partition("://")[2].rpartition(":")[0].strip("[]")
+
+
+def _check_majority(members: tuple[Member, ...], left: list[Member], healthy: set[str], own: EtcdServer | None) -> None:
+    """Etcd agrees on the removal with the members that it has, and goes on with those that are left."""
+    after = [member for member in left if not member.learner]
+    good = sum(member.id in healthy for member in after)
+    if good < len(after) // 2 + 1:
+        raise _refused(
+            f"etcd would lose its majority: {good} of the {len(after)} members that are left are known to be healthy",
+            "Repair etcd on the other controllers first: upgrader check",
+        )
+    now = [member for member in members if not member.learner]
+    good += own is not None and own.healthy and len(now) > len(after)
+    if good < len(now) // 2 + 1:
+        raise _refused(
+            f"etcd has no majority that could agree on it: {good} of {len(now)} members are known to be healthy",
+            "Repair etcd first, or restore a backup: docs/backup.md",
+        )
+
+
+def _refused(why: str, remedy: str) -> Inhibited:
+    return Inhibited(f"{why}; nothing was changed", remedy=remedy)
+
+
+def change_members(hosts: Hosts, host: Host, what: str, member: str) -> str:
+    """`remove` a member by its ID, or have it `lead`; by the etcd on that controller. Returns what was done.
+
+    Raises HostUnreachable or HostError.
+    """
+    command = ["python3", "-I", "-", what, member]
+    done = hosts.run(host, command, stdin=program("change_members", "adopt"), timeout_seconds=_SECONDS)
+    try:
+        answer = json.loads(done.stdout)
+        failed, said = str(answer.get("failed", "")), str(answer.get("done", ""))
+    except (ValueError, AttributeError) as error:
+        raise HostError(f"{host.name}: the answer about etcd's members can't be understood: {error}") from error
+    if failed:
+        raise HostError(f"{host.name}: {failed}", remedy=f"On {host.name}: etcdctl member list; then run it again.")
+    return said

@@ -1,0 +1,76 @@
+"""A controller's way out of the control plane, as a pipeline: an order in which no client loses a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from upgrader.adopt.etcd_membership import MemberToRemove
+from upgrader.adopt.manifest_step import StaticPods
+from upgrader.adopt.removal_steps import (
+    DeleteNodeStep,
+    ForgetOneStep,
+    LeaveEtcdStep,
+    LeaveStep,
+    RewireKubeletStep,
+    StopStaticPodsStep,
+    WithdrawNodeStep,
+)
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.plan import Plan, PlannedRelease
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep, Step
+from upgrader.ports import Tools
+from upgrader.step_builder import StepBuilder
+from upgrader.steps.verify import VerifyStep
+
+__all__ = ["Removal"]
+
+_RELEASES = ("kubernetes", "kube-apiserver")
+"""In this order: a leader that loses the API of its own controller would give its lease up only after a while."""
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What the steps are built from. `staying` is the cluster without the controller."""
+
+    host: Host
+    dead: bool
+    staying: Cluster
+    tools: Tools
+    member: MemberToRemove
+    own: frozenset[str]
+    """The controller's addresses."""
+    server: str
+    """The URL of the API that its kubelet is to use, once its own controller has none."""
+
+    def pipeline(self, plan: Plan, build: StepBuilder) -> Pipeline:
+        """`build` is of the cluster without the controller, as are all gates: that one isn't asked any more."""
+        always = build.gates.of_controllers()
+        steps = [PipelineStep(VerifyStep("healthy"), always, (), changes=False)]
+        planned = {step.name: step for step in plan.steps if isinstance(step, PlannedRelease)}
+        steps += [build.free(planned[name], plan) for name in _RELEASES if planned[name].pending]
+        if not self.dead:
+            tools = self.tools
+            rewire = RewireKubeletStep(tools.hosts, tools.kube, tools.clock, self.host, self.own, self.server)
+            steps.append(_gated(rewire, always))
+        steps.append(_gated(WithdrawNodeStep(self.tools.kube, self.host), ()))
+        steps += [build.planned(planned[name], plan, (), lambda chart: chart) for name in _RELEASES]
+        steps += [_gated(step, always) for step in self._ends(plan)]
+        return Pipeline((*steps[:-1], _gated(steps[-1].step, build.gates.of_cluster())))
+
+    def _ends(self, plan: Plan) -> Iterator[Step]:
+        tools = self.tools
+        pods = StaticPods(tools.hosts, tools.kube, tools.clock, (self.host,), plan.target)
+        if not self.dead:
+            yield LeaveStep(tools.kube, tools.clock, self.host)
+            yield ForgetOneStep(tools.hosts, tools.clock, self.host)
+            yield StopStaticPodsStep(pods)
+        if self.member.ask:
+            ask = next(host for host in self.staying.controllers if host.name == self.member.ask)
+            yield LeaveEtcdStep(tools.hosts, self.host, ask, self.member, None if self.dead else pods)
+        if self.dead:
+            yield DeleteNodeStep(tools.kube, self.host)
+
+
+def _gated(step: Step, gates: tuple[GateRun, ...]) -> PipelineStep:
+    return PipelineStep(step, gates, ())

@@ -1,0 +1,241 @@
+"""The steps by which a controller leaves the control plane. None can be undone: it is repeated, or goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import yaml
+
+from upgrader.adopt.etcd_membership import MemberToRemove, change_members
+from upgrader.adopt.facts import COMPONENTS
+from upgrader.adopt.manifest_step import StaticPods
+from upgrader.adopt.release_step import FORGET
+from upgrader.adopt.withdrawal import pods_on, withdraw
+from upgrader.errors import HostError, StepFailed
+from upgrader.model.cluster import Host
+from upgrader.model.release import RestorePoint
+from upgrader.ports import Clock, Hosts, Kind, Kube
+from upgrader.wait_and_retry import wait_until
+
+__all__ = [
+    "DeleteNodeStep",
+    "ForgetOneStep",
+    "LeaveEtcdStep",
+    "LeaveStep",
+    "RewireKubeletStep",
+    "StopStaticPodsStep",
+    "WithdrawNodeStep",
+    "local_server",
+]
+
+_NODES, _PODS = Kind("v1", "nodes", namespaced=False), Kind("v1", "pods")
+_LEASES = Kind("coordination.k8s.io/v1", "leases")
+_SYSTEM, _HEARTBEATS = "kube-system", "kube-node-lease"
+_KUBELET_CONF = "/etc/kubernetes/kubelet.conf"
+_HEARTBEAT_SECONDS = 120.0
+_END_SECONDS = 180.0
+_GONE_SECONDS = 120.0
+_QUIET = 8
+"""For how many checks in a row, two seconds apart, no checkpoint may come back."""
+_LEFT = "ls -d /etc/kubernetes/manifests/checkpoint-*.json /etc/kubernetes/checkpointer 2>/dev/null || true"
+
+
+class _OneWay:
+    """A step without an undo."""
+
+    def capture(self) -> None:
+        return None
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        """Nothing: the same command continues it."""
+
+
+@dataclass(frozen=True)
+class RewireKubeletStep(_OneWay):
+    """Has the node's kubelet use another controller's API, where it uses that of its own: it must report to the end."""
+
+    hosts: Hosts
+    kube: Kube
+    clock: Clock
+    host: Host
+    own: frozenset[str]
+    """The controller's own addresses."""
+    server: str
+    """The URL of the API that stays."""
+    name: str = "kubelet"
+
+    def summary(self) -> str:
+        return f"the kubelet of {self.host.name} uses {self.server}, where it used the API of its own controller"
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        content = self.hosts.read(self.host, _KUBELET_CONF)
+        server = local_server(content, self.own)
+        if content is None or not server:
+            return
+        before = self._heartbeat()
+        self.hosts.write(self.host, _KUBELET_CONF, content.replace(server.encode(), self.server.encode()))
+        self.hosts.run(self.host, ["systemctl", "restart", "kubelet"], timeout_seconds=60.0)
+        note(f"{self.host.name}: the kubelet was restarted with {self.server} instead of {server}")
+
+        def missing() -> str:
+            return "" if self._heartbeat() != before else "its Lease was not renewed"
+
+        if left := wait_until(self.clock, missing, seconds=_HEARTBEAT_SECONDS):
+            self.hosts.write(self.host, _KUBELET_CONF, content)
+            self.hosts.run(self.host, ["systemctl", "restart", "kubelet"], timeout_seconds=60.0)
+            raise StepFailed(
+                f"{self.host.name}: its kubelet did not report to {self.server} within {_HEARTBEAT_SECONDS:.0f} s "
+                f"({left}); it uses {server} again",
+                remedy=f"On {self.host.name}: is {self.server} reachable? journalctl -u kubelet",
+            )
+
+    def _heartbeat(self) -> str:
+        lease = self.kube.get(_LEASES, self.host.name, _HEARTBEATS) or {}
+        return str((lease.get("spec") or {}).get("renewTime", ""))
+
+
+def local_server(kubeconfig: bytes | None, own: frozenset[str]) -> str:
+    """The URL in a kubeconfig that leads to its own machine; "" where it doesn't."""
+    for entry in (yaml.safe_load(kubeconfig) or {}).get("clusters") or () if kubeconfig else ():
+        server = str(entry["cluster"].get("server", ""))
+        if (urlsplit(server).hostname or "") in own | {"127.0.0.1", "localhost", "::1"}:
+            return server
+    return ""
+
+
+@dataclass(frozen=True)
+class WithdrawNodeStep(_OneWay):
+    """Removes the node's label, by which the releases choose their nodes, and marks its pods as the first to go."""
+
+    kube: Kube
+    host: Host
+    name: str = "withdraw"
+
+    def summary(self) -> str:
+        return f"no pod of the control plane is placed on {self.host.name} any more; those there are the first to go"
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        withdraw(self.kube, self.host.name)
+
+
+@dataclass(frozen=True)
+class LeaveStep(_OneWay):
+    """Waits until no pod of the releases runs on the node; deletes what a replica count hasn't taken away there."""
+
+    kube: Kube
+    clock: Clock
+    host: Host
+    name: str = "leave"
+
+    def summary(self) -> str:
+        return f"wait until the control plane's pods on {self.host.name} have ended, after their clients have moved"
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        for pod in pods_on(self.kube, self.host.name):
+            if not pod.deleting:
+                note(f"{self.host.name}: deleting {pod.name}, which the number of replicas has left there")
+                self.kube.delete(_PODS, pod.name, _SYSTEM)
+
+        def missing() -> str:
+            return ", ".join(pod.name for pod in pods_on(self.kube, self.host.name))
+
+        if left := wait_until(self.clock, missing, seconds=_END_SECONDS):
+            raise StepFailed(
+                f"{left} on {self.host.name} did not end within {_END_SECONDS:.0f} s",
+                remedy=f"kubectl -n {_SYSTEM} describe pod {left.partition(',')[0]}; on {self.host.name}: "
+                "journalctl -u kubelet",
+            )
+
+
+@dataclass(frozen=True)
+class ForgetOneStep(_OneWay):
+    """Removes the controller's checkpoints: left over, they would start at the next boot, in a cluster without it."""
+
+    hosts: Hosts
+    clock: Clock
+    host: Host
+    name: str = "forget-checkpoints"
+
+    def summary(self) -> str:
+        return f"remove the checkpoints from {self.host.name}"
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        """Until none comes back: the checkpointer's own standby pod writes them as long as it runs."""
+        quiet = 0
+
+        def missing() -> str:
+            nonlocal quiet
+            left = self.hosts.run(self.host, ["sh", "-c", _LEFT]).stdout.split()
+            if left:
+                self.hosts.run(self.host, ["sh", "-c", FORGET])
+            quiet = 0 if left else quiet + 1
+            return "" if quiet >= _QUIET else "they come back"
+
+        if wait_until(self.clock, missing, seconds=_GONE_SECONDS, interval_seconds=2.0):
+            raise StepFailed(
+                f"{self.host.name}: checkpoints came back for {_GONE_SECONDS:.0f} s: a pod-checkpointer runs there",
+                remedy=f"On {self.host.name}: crictl pods --name pod-checkpointer; end it, and run this again.",
+            )
+
+
+@dataclass(frozen=True)
+class StopStaticPodsStep(_OneWay):
+    """Ends kubeadm's own static pods of the control plane there, where that controller was never adopted."""
+
+    pods: StaticPods
+    name: str = "static-pods"
+
+    def summary(self) -> str:
+        return f"end kubeadm's static pods on {self.pods.controllers[0].name}, if there are any, but for etcd"
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        self.pods.put_aside(COMPONENTS, note)
+
+
+@dataclass(frozen=True)
+class LeaveEtcdStep(_OneWay):
+    """Removes the controller's member from etcd, after it has handed over if it leads; then ends its pod."""
+
+    hosts: Hosts
+    host: Host
+    ask: Host
+    """A controller that stays, whose member removes the other one."""
+    member: MemberToRemove
+    pods: StaticPods | None
+    """Those of the controller; None for one that is dead."""
+    name: str = "etcd"
+
+    def summary(self) -> str:
+        which = f"member {self.member.member}" if self.member.member else "its member, which is gone already,"
+        return f"remove {which} of {self.host.name} from etcd, which has {self.member.left} left"
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        if self.member.successor and self.pods:
+            # An election takes a second or more, in which every write waits; handing over takes milliseconds.
+            try:
+                change_members(self.hosts, self.host, "lead", self.member.successor)
+                note(f"{self.host.name}: etcd's leadership was handed over")
+            except HostError as error:
+                note(f"{error.message}; the others elect a leader")
+        if self.member.member:
+            said = change_members(self.hosts, self.ask, "remove", self.member.member)
+            note(f"etcd's member {self.member.member} of {self.host.name}: {said}")
+        if self.pods:
+            self.pods.put_aside(("etcd",), note)
+
+
+@dataclass(frozen=True)
+class DeleteNodeStep(_OneWay):
+    """Deletes the Node of a machine that is dead, and with it what the API still lists as running there."""
+
+    kube: Kube
+    host: Host
+    name: str = "node"
+
+    def summary(self) -> str:
+        return f"delete node {self.host.name}"
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        self.kube.delete(_NODES, self.host.name)

@@ -1,0 +1,84 @@
+"""`upgrader controllers`: who belongs to the control plane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from upgrader.app.controller_removal import LeavingController, leaving_controller
+from upgrader.app.values_edit import write_edited
+from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.errors import Inhibited
+from upgrader.ui.proposed_steps import print_steps
+
+__all__ = ["controllers"]
+
+
+@click.group()
+def controllers() -> None:
+    """Change which machines are controllers. Adding one: `upgrader adopt --new-controllers`."""
+
+
+@controllers.command()
+@click.argument("node")
+@click.option("--dead", is_flag=True, help="The machine is gone, and will not come back as it was.")
+@YES
+@TAKE_OVER
+@click.pass_obj
+def remove(folder: Path, node: str, dead: bool, yes: bool, take_over: bool) -> None:
+    """Take the controller NODE out of the control plane of an adopted cluster.
+
+    Its pods leave, its checkpoints are removed, and its member leaves etcd, in an order in which no client loses a
+    request. Its node stays, without the role of a controller; that of a dead machine is deleted. Refused where etcd
+    would lose its majority. If it is interrupted, run it again.
+    """
+    with leaving_controller(folder, node, FRONT_END, dead=dead) as leaving:
+        for line in _about(leaving):
+            say(line)
+        if leaving.dead and not dead:
+            _ask_whether_dead(node, yes=yes)
+        if leaving.files:
+            confirm("Write these files?", yes=yes)
+        for file, text in leaving.files.items():
+            write_edited(file, text)
+        with leaving.propose(take_over=take_over) as proposed:
+            print_steps(proposed.pipeline, proposed.findings)
+            proposed.check_allowed()
+            confirm(f"Remove {node}?", yes=yes)
+            finished = proposed.execute()
+            if finished.error is None:
+                for line in _left_to_do(leaving):
+                    say(line)
+            conclude(finished)
+
+
+def _ask_whether_dead(node: str, *, yes: bool) -> None:
+    if yes:
+        raise Inhibited(
+            f"{node} doesn't answer, and --yes doesn't say that its machine is gone; nothing was changed",
+            remedy="If it is, and won't come back as it was: --dead",
+        )
+    confirm(f"Is the machine of {node} gone, and won't it come back as it was?", yes=False)
+
+
+def _about(leaving: LeavingController) -> Iterator[str]:
+    name = leaving.host.name
+    if leaving.dead:
+        yield f"{name} is dead: {leaving.dead}"
+    yield f"If clients come through a load balancer of yours that checks no health, take {name} out of it first."
+    if leaving.member.member and leaving.member.left % 2 == 0:
+        yield (
+            f"etcd will have {leaving.member.left} members, which lose their majority with the first that fails: "
+            "add a controller soon."
+        )
+    for file in leaving.files:
+        yield f"Will write the number of controllers into {file.relative_to(leaving.folder)}"
+
+
+def _left_to_do(leaving: LeavingController) -> Iterator[str]:
+    name, inventory = leaving.host.name, leaving.staying.inventory.name
+    yield f"Now remove {name} from the group `controllers` of {inventory}: runs are blocked until then."
+    if not leaving.dead:
+        yield f"Its machine: kubeadm reset on it, then kubectl delete node {name}; or keep it as a worker."
