@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from upgrader.errors import HostError, Inhibited
 from upgrader.model.cluster import Host
-from upgrader.model.host_facts import EtcdServer, HostFacts, Member, Unknown
+from upgrader.model.host_facts import EtcdServer, Examined, Member, Unknown
 from upgrader.ports import Hosts
 from upgrader.recover.facts.shipped_program import program
 
-__all__ = ["MemberToRemove", "change_members", "member_to_remove"]
+__all__ = ["MemberToRemove", "change_members", "etcd_servers", "member_to_remove"]
 
 _SECONDS = 30.0
+
+Servers = Mapping[str, EtcdServer | Unknown | None]
+"""Controller → what etcd answers there; None: it doesn't run there."""
 
 
 @dataclass(frozen=True)
@@ -32,28 +35,37 @@ class MemberToRemove:
     """How many members there are without it."""
 
 
-def member_to_remove(leaving: str, address: str, facts: Mapping[str, HostFacts | None]) -> MemberToRemove:
-    """`facts` are those of every controller, None where it can't be examined; `address` is the leaving one's own.
+def etcd_servers(examined: Iterable[Examined]) -> Servers:
+    """What each controller's member answers; None where etcd doesn't run on a controller."""
+    found: dict[str, EtcdServer | Unknown | None] = {}
+    for each in examined:
+        if each.facts is None:
+            found[each.host.name] = Unknown(each.error)
+        else:
+            found[each.host.name] = each.facts.etcd.server if each.facts.has_etcd else None
+    return found
+
+
+def member_to_remove(leaving: str, address: str, servers: Servers) -> MemberToRemove:
+    """`servers` are those of every controller; `address` is the leaving one's own.
 
     Raises Inhibited where etcd would lose its majority, or where it isn't known whether it would.
     """
-    here = {name: each.etcd.server for name, each in facts.items() if each is not None and each.has_etcd}
-    staying = {name: server for name, server in here.items() if name != leaving}
-    if not staying:
-        known = [each for name, each in facts.items() if name != leaving and each is not None]
-        if known and leaving not in here:
-            return MemberToRemove()  # etcd runs elsewhere
-        raise _refused("no other controller has a member of etcd", "Is its etcd.yaml in /etc/kubernetes/manifests?")
+    staying = {name: server for name, server in servers.items() if name != leaving}
+    own = servers[leaving]
+    if all(server is None for server in staying.values()):
+        if isinstance(own, EtcdServer):
+            raise _refused("no other controller has a member of etcd", "Let another controller join etcd first.")
+        return MemberToRemove()  # etcd runs elsewhere
     good = {name: server for name, server in staying.items() if isinstance(server, EtcdServer) and server.healthy}
     lists = [server.members for server in good.values() if not isinstance(server.members, Unknown)]
     if not lists:
         raise _refused("no other member of etcd is healthy", "Check etcd on the other controllers: upgrader check")
     members = max(lists, key=len)
-    own = here.get(leaving)
     answers = own if isinstance(own, EtcdServer) else None
     found = _member_of(leaving, address, answers, members)
     left = [member for member in members if found is None or member.id != found.id]
-    if found is None and len(left) > len(facts) - 1:
+    if found is None and len(left) > len(staying):
         names = ", ".join(f"{member.name or 'one without a name'} ({member.id})" for member in left)
         raise _refused(
             f"it isn't known which member of etcd is {leaving}'s: {names}",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from upgrader.adopt.etcd_membership import MemberToRemove, member_to_remove
+from upgrader.adopt.etcd_membership import MemberToRemove, etcd_servers, member_to_remove
 from upgrader.adopt.joined import running_version
 from upgrader.adopt.leading_to import check_endpoints, host_of
 from upgrader.adopt.node_addresses import node_addresses
@@ -120,15 +120,16 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     version = running_version(tools.kube)
     staying = replace(cluster, controllers=tuple(each for each in cluster.controllers if each.name != name))
     node = tools.kube.get(_NODES, name)
-    facts = {each.host.name: each for each in examine_all(tools.hosts, cluster)}
-    why = _dead(name, node, facts[name].error, said=dead)
+    examined = examine_all(tools.hosts, cluster)
+    unreachable = next(each.error for each in examined if each.host.name == name)
+    why = _dead(name, node, unreachable, said=dead)
     addresses = node_addresses(tools.kube, staying)
     own = frozenset({host.address, *_addresses(node)})
     endpoint = _endpoint(session)
     names = {*server_addresses(cluster.kubeconfig, cluster.context), host_of(endpoint)}
     check_endpoints(tools.hosts, staying.controllers[0], name, own, names)
     internal = next((each for each in _addresses(node)), host.address)
-    member = member_to_remove(name, internal, {each: found.facts for each, found in facts.items()})
+    member = member_to_remove(name, internal, etcd_servers(examined))
     server = f"https://{endpoint}" if endpoint else _server_at(addresses[0], _port(session))
     files = edited_counts(session.settings, addresses)
     return LeavingController(

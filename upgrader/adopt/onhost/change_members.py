@@ -13,33 +13,33 @@ from upgrader.recover.onhost.tls import get
 _LIST, _REMOVE, _LEAD = "/v3/cluster/member/list", "/v3/cluster/member/remove", "/v3/maintenance/transfer-leadership"
 
 
-def main(what: str, member: str) -> None:
+def main(what: str, member: str, root: str = "") -> None:
     """`remove` a member by its hexadecimal ID, unless it is gone; or have it `lead`, where this host's member does.
 
     Prints what was `done`, or why it `failed`.
     """
     try:
-        answer = {"done": _lead(member) if what == "lead" else _remove(member)}
+        answer = {"done": _lead(root, member) if what == "lead" else _remove(root, member)}
     except (Failed, OSError, ValueError) as error:
         answer = {"failed": str(error) or type(error).__name__}
     sys.stdout.write(json.dumps(answer) + "\n")
 
 
-def _remove(member: str) -> str:
-    members = {format(int(each["ID"]), "x") for each in _ask(_LIST, {}).get("members", [])}
+def _remove(root: str, member: str) -> str:
+    members = {format(int(each["ID"]), "x") for each in _ask(root, _LIST, {}).get("members", [])}
     if member not in members:
         return "it was no member any more"
-    _ask(_REMOVE, {"ID": str(int(member, 16))})
+    _ask(root, _REMOVE, {"ID": str(int(member, 16))})
     return "removed"
 
 
-def _lead(member: str) -> str:
-    _ask(_LEAD, {"targetID": str(int(member, 16))})
+def _lead(root: str, member: str) -> str:
+    _ask(root, _LEAD, {"targetID": str(int(member, 16))})
     return "moved"
 
 
-def _ask(path: str, body: dict[str, Any]) -> dict[str, Any]:
-    tls, address, port = etcd_facts.client("")
+def _ask(root: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    tls, address, port = etcd_facts.client(root)
     status, text = get(tls, address, port, address, path, json.dumps(body))
     if status != 200:
         raise Failed(f"etcd refused {path} (HTTP {status}): {text.strip()[:300]}")

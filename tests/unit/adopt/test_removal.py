@@ -1,0 +1,246 @@
+"""A controller leaves the control plane: whether it may, and each step of its way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+import yaml
+
+from testkit.fakes.clock import FakeClock
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from upgrader.adopt.etcd_membership import MemberToRemove, change_members
+from upgrader.adopt.leading_to import check_endpoints, host_of
+from upgrader.adopt.manifest_step import REMOVED, StaticPods
+from upgrader.adopt.removal_steps import (
+    DeleteNodeStep,
+    ForgetOneStep,
+    LeaveEtcdStep,
+    LeaveStep,
+    RewireKubeletStep,
+    StopStaticPodsStep,
+    local_server,
+)
+from upgrader.errors import HostError, Inhibited, StepFailed
+from upgrader.model.cluster import Host
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import CommandResult, Kind
+
+ONE, TWO = Host("controller-1", "10.0.0.1"), Host("controller-2", "10.0.0.2")
+OWN = frozenset({"10.0.0.2"})
+NODES, PODS = Kind("v1", "nodes", namespaced=False), Kind("v1", "pods")
+LEASES = Kind("coordination.k8s.io/v1", "leases")
+SYSTEM, CONF = "kube-system", "/etc/kubernetes/kubelet.conf"
+LB = "https://api.example.com:6443"
+
+
+def quiet(text: str) -> None:
+    """Take no notes."""
+
+
+def kubeconfig(server: str) -> bytes:
+    """A kubelet's, as kubeadm writes it."""
+    return yaml.safe_dump({"clusters": [{"cluster": {"server": server}, "name": "lab"}], "users": []}).encode()
+
+
+@pytest.mark.parametrize(
+    ("server", "found"),
+    [
+        ("https://10.0.0.2:6443", "https://10.0.0.2:6443"),
+        ("https://127.0.0.1:6443", "https://127.0.0.1:6443"),
+        (LB, ""),
+    ],
+)
+def test_kubelet_of_its_own_controllers_api(server: str, found: str) -> None:
+    """kubeadm of v1.33 and later gives it the address of its own controller."""
+    assert local_server(kubeconfig(server), OWN) == found
+    assert local_server(None, OWN) == ""
+
+
+class Node:
+    """A node whose kubelet renews its Lease when it is restarted with a server that answers."""
+
+    def __init__(self, *, reaches: str) -> None:
+        self.hosts, self.kube, self.clock, self.restarts = FakeHosts(), FakeKube(), FakeClock(), 0
+        self._reaches = reaches
+        self.hosts.commands["systemctl"] = self._restart
+        self._renew()
+
+    def step(self) -> RewireKubeletStep:
+        """The step on this node."""
+        return RewireKubeletStep(self.hosts, self.kube, self.clock, TWO, OWN, LB)
+
+    def _restart(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        self.restarts += 1
+        if self._reaches.encode() in self.hosts.files[host.name, CONF]:
+            self._renew()
+        return CommandResult(0, "", "")
+
+    def _renew(self) -> None:
+        lease = {"metadata": {"name": TWO.name}, "spec": {"renewTime": f"{self.restarts}"}}
+        self.kube.put(LEASES, lease, "kube-node-lease")
+
+
+def test_kubelet_reports_elsewhere_before_its_own_api_ends() -> None:
+    """Otherwise none of its pods could ever be reported as ended; repeated, nothing is restarted."""
+    node = Node(reaches=LB)
+    node.hosts.files[TWO.name, CONF] = kubeconfig("https://10.0.0.2:6443")
+    node.step().apply(quiet)
+    node.step().apply(quiet)
+    assert node.restarts == 1 and node.hosts.files[TWO.name, CONF] == kubeconfig(LB)
+    assert node.hosts.modes[TWO.name, CONF] == 0o600 and LB in node.step().summary()
+
+
+def test_kubelet_that_does_not_reach_the_others_keeps_its_own() -> None:
+    """The step fails before anything was taken away from that controller."""
+    node = Node(reaches="https://10.0.0.2")
+    node.hosts.files[TWO.name, CONF] = kubeconfig("https://10.0.0.2:6443")
+    with pytest.raises(StepFailed, match=r"did not report to https://api\.example\.com:6443"):
+        node.step().apply(quiet)
+    assert node.hosts.files[TWO.name, CONF] == kubeconfig("https://10.0.0.2:6443")
+
+
+def pod(name: str, **meta: object) -> dict[str, object]:
+    """A pod of kube-apiserver's release on the leaving controller."""
+    labels = {"app.kubernetes.io/name": "kube-apiserver"}
+    return {"metadata": {"name": name, "labels": labels, **meta}, "spec": {"nodeName": TWO.name}}
+
+
+def test_pod_that_the_number_of_replicas_has_left_there_is_deleted() -> None:
+    """Another controller's pod was not Ready, so Kubernetes took that one away; its replacement goes elsewhere."""
+    kube = FakeKube()
+    kube.put(PODS, pod("kube-apiserver-a"), SYSTEM)
+    LeaveStep(kube, FakeClock(), TWO).apply(quiet)
+    assert kube.list(PODS) == ()
+
+
+def test_pod_that_does_not_end_is_named() -> None:
+    """One that ends already is waited for, and not deleted again."""
+    kube = FakeKube()
+    kube.put(PODS, pod("kube-apiserver-a", deletionTimestamp="2026-01-01T00:00:00Z"), SYSTEM)
+    with pytest.raises(StepFailed, match="kube-apiserver-a on controller-2 did not end within 180 s"):
+        LeaveStep(kube, FakeClock(), TWO).apply(quiet)
+
+
+def test_checkpoints_are_removed_until_none_comes_back() -> None:
+    """The checkpointer's standby pod writes them again until it has ended."""
+    hosts, left = FakeHosts(), iter(["/etc/kubernetes/checkpointer", "", "/etc/kubernetes/checkpointer"])
+    removed: list[str] = []
+
+    def answer(host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        if command[-1].startswith("rm "):
+            removed.append(host.name)
+            return CommandResult(0, "", "")
+        return CommandResult(0, next(left, ""), "")
+
+    hosts.commands["sh"] = answer
+    ForgetOneStep(hosts, FakeClock(), TWO).apply(quiet)
+    assert removed == [TWO.name, TWO.name]
+    hosts.commands["sh"] = CommandResult(0, "/etc/kubernetes/checkpointer", "")
+    with pytest.raises(StepFailed, match="checkpoints came back for 120 s"):
+        ForgetOneStep(hosts, FakeClock(), TWO).apply(quiet)
+
+
+class Etcd:
+    """Hosts whose etcd answers; `said` is what the programs that are sent there are told to do."""
+
+    def __init__(self) -> None:
+        self.hosts, self.said = FakeHosts(), list[tuple[str, ...]]()
+        self.refuses: set[str] = set()
+        self.hosts.commands["python3"] = self._python
+        self.hosts.commands["sh"] = self._sh
+
+    def step(self, member: MemberToRemove, *, dead: bool = False) -> LeaveEtcdStep:
+        """The step of controller-2."""
+        version = KubernetesVersion(1, 36, 3)
+        pods = None if dead else StaticPods(self.hosts, FakeKube(), FakeClock(), (TWO,), version)
+        return LeaveEtcdStep(self.hosts, TWO, ONE, member, pods)
+
+    def _python(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        what, member = command[-2:]
+        self.said.append((host.name, what, member))
+        return CommandResult(0, json.dumps({"failed": "no"} if what in self.refuses else {"done": "removed"}), "")
+
+    def _sh(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        self.said.append((host.name, *command[-2:]))
+        return CommandResult(0, "moved\n", "")
+
+
+def test_member_hands_over_before_it_is_removed_and_ends_after_it() -> None:
+    """By a member that stays; its manifest goes to where neither the kubelet nor an undo looks."""
+    etcd = Etcd()
+    etcd.step(MemberToRemove("b2", successor="a1", ask=ONE.name, left=2)).apply(quiet)
+    assert etcd.said == [
+        (TWO.name, "lead", "a1"),
+        (ONE.name, "remove", "b2"),
+        (TWO.name, REMOVED, "etcd.yaml"),
+    ]
+
+
+def test_member_that_does_not_hand_over_is_removed_all_the_same() -> None:
+    """The others elect a leader; a removal that etcd refuses ends the run, before etcd is stopped there."""
+    etcd = Etcd()
+    etcd.refuses = {"lead", "remove"}
+    with pytest.raises(HostError, match="controller-1: no"):
+        etcd.step(MemberToRemove("b2", successor="a1", ask=ONE.name, left=2)).apply(quiet)
+    assert [said[1] for said in etcd.said] == ["lead", "remove"]
+
+
+def test_member_of_a_dead_machine_is_only_removed() -> None:
+    """Nothing is asked of a machine that is gone; a member that is gone already is fine."""
+    etcd = Etcd()
+    etcd.step(MemberToRemove("b2", ask=ONE.name, left=2), dead=True).apply(quiet)
+    etcd.step(MemberToRemove("", ask=ONE.name, left=2), dead=True).apply(quiet)
+    assert etcd.said == [(ONE.name, "remove", "b2")]
+    assert "which is gone already" in etcd.step(MemberToRemove("", ask=ONE.name, left=2)).summary()
+
+
+def test_answer_that_can_not_be_understood_is_said() -> None:
+    """A login shell's own words, say."""
+    hosts = FakeHosts()
+    hosts.commands["python3"] = CommandResult(0, "welcome", "")
+    with pytest.raises(HostError, match="can't be understood"):
+        change_members(hosts, ONE, "remove", "b2")
+
+
+def test_node_of_a_dead_machine_is_deleted() -> None:
+    """With it goes what the API still lists as running there; one that is gone is fine."""
+    kube = FakeKube()
+    kube.put(NODES, {"metadata": {"name": TWO.name}})
+    for _ in range(2):
+        DeleteNodeStep(kube, TWO).apply(quiet)
+    assert kube.list(NODES) == ()
+
+
+def test_controller_that_was_never_adopted_can_leave_too() -> None:
+    """Its static pods are ended, one manifest after the other, but for etcd's."""
+    etcd = Etcd()
+    version = KubernetesVersion(1, 36, 3)
+    StopStaticPodsStep(StaticPods(etcd.hosts, FakeKube(), FakeClock(), (TWO,), version)).apply(quiet)
+    assert [said[-1] for said in etcd.said] == [
+        "kube-apiserver.yaml",
+        "kube-controller-manager.yaml",
+        "kube-scheduler.yaml",
+    ]
+
+
+def test_address_of_the_api_that_is_the_controllers_own_is_refused() -> None:
+    """All kubelets would lose the API with it; a load balancer's address is fine, and a name that nobody here knows."""
+    hosts = FakeHosts()
+    answers = {"api.example.com": "10.0.0.2 STREAM api\n", "lb.example.com": "10.0.0.9 STREAM lb\n10.0.0.2 STREAM\n"}
+    hosts.commands["getent"] = lambda host, command, stdin: CommandResult(0, answers.get(command[-1], ""), "")
+    check_endpoints(hosts, ONE, TWO.name, OWN, ["lb.example.com", "10.0.0.9", "elsewhere", ""])
+    for name in ("api.example.com", "10.0.0.2"):
+        with pytest.raises(Inhibited, match=f"clients use the API at {name}, which is controller-2"):
+            check_endpoints(hosts, ONE, TWO.name, OWN, [name])
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "host"),
+    [("", ""), ("api", "api"), ("api:6443", "api"), ("[fd00::1]:6443", "fd00::1"), ("fd00::1", "fd00::1")],
+)
+def test_host_of_an_endpoint(endpoint: str, host: str) -> None:
+    """As kubeadm's `controlPlaneEndpoint` is written."""
+    assert host_of(endpoint) == host
