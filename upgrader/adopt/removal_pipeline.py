@@ -49,27 +49,43 @@ class Removal:
         steps = [PipelineStep(VerifyStep("healthy"), always, (), changes=False)]
         planned = {step.name: step for step in plan.steps if isinstance(step, PlannedRelease)}
         steps += [build.free(planned[name], plan) for name in _RELEASES if planned[name].pending]
-        if not self.dead:
-            tools = self.tools
-            rewire = RewireKubeletStep(tools.hosts, tools.kube, tools.clock, self.host, self.own, self.server)
-            steps.append(_gated(rewire, always))
-        steps.append(_gated(WithdrawNodeStep(self.tools.kube, self.host), ()))
-        steps += [build.planned(planned[name], plan, (), lambda chart: chart) for name in _RELEASES]
-        steps += [_gated(step, always) for step in self._ends(plan)]
+        releases = [build.planned(planned[name], plan, (), lambda chart: chart) for name in _RELEASES]
+        if self.dead:
+            steps += [_gated(step, ()) for step in self._gone(plan)]
+            return Pipeline((*steps, *releases))
+        steps += [_gated(step, always) for step in self._before()]
+        steps += releases
+        steps += [_gated(step, always) for step in self._behind(plan)]
         return Pipeline((*steps[:-1], _gated(steps[-1].step, build.gates.of_cluster())))
 
-    def _ends(self, plan: Plan) -> Iterator[Step]:
+    def _gone(self, plan: Plan) -> Iterator[Step]:
+        """What is left of a dead machine: Helm would wait for its DaemonSets' pods for as long as it has a Node."""
+        yield WithdrawNodeStep(self.tools.kube, self.host)
+        yield from self._etcd(plan)
+        yield DeleteNodeStep(self.tools.kube, self.host)
+
+    def _before(self) -> Iterator[Step]:
         tools = self.tools
-        pods = StaticPods(tools.hosts, tools.kube, tools.clock, (self.host,), plan.target)
-        if not self.dead:
-            yield LeaveStep(tools.kube, tools.clock, self.host)
-            yield ForgetOneStep(tools.hosts, tools.clock, self.host)
-            yield StopStaticPodsStep(pods)
+        yield RewireKubeletStep(tools.hosts, tools.kube, tools.clock, self.host, self.own, self.server)
+        yield WithdrawNodeStep(tools.kube, self.host)
+
+    def _behind(self, plan: Plan) -> Iterator[Step]:
+        tools = self.tools
+        yield LeaveStep(tools.kube, tools.clock, self.host)
+        yield ForgetOneStep(tools.hosts, tools.clock, self.host)
+        yield StopStaticPodsStep(self._pods(plan))
+        yield from self._etcd(plan)
+
+    def _etcd(self, plan: Plan) -> Iterator[Step]:
+        """Nothing where etcd isn't on the controllers."""
         if self.member.ask:
             ask = next(host for host in self.staying.controllers if host.name == self.member.ask)
-            yield LeaveEtcdStep(tools.hosts, self.host, ask, self.member, None if self.dead else pods)
-        if self.dead:
-            yield DeleteNodeStep(tools.kube, self.host)
+            pods = None if self.dead else self._pods(plan)
+            yield LeaveEtcdStep(self.tools.hosts, self.host, ask, self.member, pods)
+
+    def _pods(self, plan: Plan) -> StaticPods:
+        tools = self.tools
+        return StaticPods(tools.hosts, tools.kube, tools.clock, (self.host,), plan.target)
 
 
 def _gated(step: Step, gates: tuple[GateRun, ...]) -> PipelineStep:

@@ -84,6 +84,7 @@ class KubeadmCluster:
         )
         config = init_config(self._placement, secrets, versions)
         invite = f"""
+kubectl --kubeconfig=/etc/kubernetes/admin.conf delete node {node.name} --ignore-not-found >/dev/null
 umask 077
 cat > /run/kubeadm.yaml <<'END'
 {config}

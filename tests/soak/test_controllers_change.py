@@ -1,0 +1,113 @@
+"""Controllers leave an adopted cluster, and join it, under load: nobody who can be expected to go on loses a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from testkit.api_load import ApiLoad, LoadSeen
+from testkit.command import Ended
+from testkit.controllers import (
+    CONTROLLERS,
+    add_to_inventory,
+    etcd_names,
+    nodes_of,
+    on_node,
+    remove_from_inventory,
+)
+from testkit.kills import kill_at
+from testkit.lab_cluster import TARGET, LabCluster, until
+from testkit.labs import lent_or_new
+from upgrader.ports import Kind
+
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+MANIFESTS = "/etc/kubernetes/manifests"
+_NODES = Kind("v1", "nodes", namespaced=False)
+_SLICES = Kind("discovery.k8s.io/v1", "endpointslices")
+_CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
+    """An adopted cluster of three controllers."""
+    with lent_or_new("e2e-change", tmp_path_factory.mktemp("lab"), "--controllers", "3") as cluster:
+        yield cluster
+
+
+def loaded(cluster: LabCluster, *arguments: str) -> tuple[Ended, LoadSeen]:
+    """A command while clients send requests; its pods' last seconds are included."""
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        ended = cluster.upgrader(*arguments)
+        return ended, load.stop()
+
+
+def endpoints(cluster: LabCluster) -> int:
+    """How many addresses Service `kubernetes` has."""
+    slices = cluster.kube.list(_SLICES, "default", labels="kubernetes.io/service-name=kubernetes")
+    return len({each for item in slices for end in item.get("endpoints") or () for each in end["addresses"]})
+
+
+def consists_of(cluster: LabCluster, *controllers: str) -> None:
+    """Each of these, and no other, has one pod of each component, a member of etcd, and an endpoint."""
+    for component in COMPONENTS:
+        until(
+            f"{component} on {controllers}",
+            lambda component=component: nodes_of(cluster, component) == sorted(controllers),  # type: ignore[misc]
+            timeout_seconds=60,
+        )
+    assert etcd_names(cluster, controllers[0]) == sorted(controllers)
+    until("its endpoints", lambda: endpoints(cluster) == len(controllers), timeout_seconds=30)
+    labelled = {node["metadata"]["name"] for node in cluster.kube.list(_NODES, labels=_CONTROL_PLANE)}
+    assert labelled == set(controllers)
+
+
+def test_controllers_leave_and_join_under_load(cluster: LabCluster) -> None:
+    """One is removed, killed on the way and continued; it joins again by kubeadm, is adopted, and the next run upgrades
+    it with the others. Another one's power is cut, and it is removed as dead.
+    """
+    leaving = CONTROLLERS[2]
+    kill_at(cluster, "step forget-checkpoints", "controllers", "remove", leaving, "--yes")
+    ended, seen = loaded(cluster, "controllers", "remove", leaving, "--yes")
+    assert ended.exit_code == 0, ended
+    assert seen.failed == 0, seen
+    consists_of(cluster, *CONTROLLERS[:2])
+    assert on_node(cluster, leaving, f"ls {MANIFESTS}; ls -d /etc/kubernetes/checkpointer || true").split() == []
+    line = remove_from_inventory(cluster, leaving)
+    assert cluster.upgrader("check").exit_code == 0
+
+    cluster.lab("join", leaving)
+    blocked = cluster.run(TARGET)
+    assert blocked.exit_code == 3 and "upgrader adopt --new-controllers" in blocked.stdout + blocked.stderr, blocked
+    unlisted = cluster.upgrader("adopt", "--new-controllers", "--yes")
+    assert unlisted.exit_code == 3 and f"{leaving}:" in unlisted.stderr, unlisted
+    add_to_inventory(cluster, leaving, line)
+    ended, seen = loaded(cluster, "adopt", "--new-controllers", "--yes")
+    assert ended.exit_code == 0, ended
+    assert seen.failed == 0, seen
+    consists_of(cluster, *CONTROLLERS)
+    left = on_node(cluster, leaving, f"ls {MANIFESTS}").split()
+    assert [name for name in left if not name.startswith("checkpoint-")] == ["etcd.yaml"]
+    assert "Nothing to do" in cluster.upgrader("adopt", "--new-controllers", "--yes").stderr
+    ended = cluster.run(TARGET)
+    assert ended.exit_code == 0, ended
+    cluster.wait_healthy(TARGET)
+
+
+def test_dead_controller_is_removed(cluster: LabCluster) -> None:
+    """Its power is cut: the others remove its member, its node and its replicas; without --dead nothing is removed."""
+    dead = CONTROLLERS[1]
+    cluster.lab("crash", dead)
+
+    def lost() -> bool:
+        node = cluster.kube.get(_NODES, dead) or {"status": {}}
+        return any(each["type"] == "Ready" and each["status"] != "True" for each in node["status"]["conditions"])
+
+    until("its node to be not Ready", lost, timeout_seconds=120)
+    asked = cluster.upgrader("controllers", "remove", dead, "--yes")
+    assert asked.exit_code == 3 and "--dead" in asked.stderr, asked
+    ended, seen = loaded(cluster, "controllers", "remove", dead, "--dead", "--yes")
+    assert ended.exit_code == 0, ended
+    assert seen.failed == 0, seen
+    consists_of(cluster, CONTROLLERS[0], CONTROLLERS[2])
+    assert cluster.kube.get(_NODES, dead) is None
