@@ -14,6 +14,14 @@ __all__ = ["CONTROLLERS", "add_to_inventory", "etcd_names", "nodes_of", "on_node
 
 CONTROLLERS = ("controller-1", "controller-2", "controller-3")
 _PODS = Kind("v1", "pods")
+_MEMBERS = """
+import json, ssl, urllib.request
+pki = "/etc/kubernetes/pki/etcd/"
+tls = ssl.create_default_context(cafile=pki + "ca.crt")
+tls.load_cert_chain(pki + "healthcheck-client.crt", pki + "healthcheck-client.key")
+answer = urllib.request.urlopen("https://127.0.0.1:2379/v3/cluster/member/list", b"{}", 10, context=tls)
+print(*sorted(member.get("name", "") for member in json.load(answer)["members"]))
+"""
 
 
 def add_to_inventory(cluster: LabCluster, name: str, line: dict[str, str]) -> None:
@@ -55,11 +63,5 @@ def nodes_of(cluster: LabCluster, component: str) -> list[str]:
 
 
 def etcd_names(cluster: LabCluster, node: str) -> list[str]:
-    """The members of etcd that one on that node knows."""
-    pki = "/etc/kubernetes/pki/etcd"
-    script = (
-        f"curl -s --cacert {pki}/ca.crt --cert {pki}/healthcheck-client.crt --key {pki}/healthcheck-client.key "
-        "-d '{}' https://127.0.0.1:2379/v3/cluster/member/list"
-    )
-    python = "import json,sys; print(*sorted(m.get('name', '') for m in json.load(sys.stdin)['members']))"
-    return on_node(cluster, node, f'{script} | python3 -c "{python}"').split()
+    """The members of etcd, as the one on that node knows them."""
+    return on_node(cluster, node, f"python3 - <<'END'\n{_MEMBERS}\nEND\n").split()

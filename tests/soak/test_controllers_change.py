@@ -1,4 +1,4 @@
-"""Controllers leave an adopted cluster, and join it, under load: nobody who can be expected to go on loses a request."""
+"""Controllers leave an adopted cluster, and join it, under load: no client loses a request."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_controllers_leave_and_join_under_load(cluster: LabCluster) -> None:
     it with the others. Another one's power is cut, and it is removed as dead.
     """
     leaving = CONTROLLERS[2]
-    kill_at(cluster, "step forget-checkpoints", "controllers", "remove", leaving, "--yes")
+    kill_at(cluster, "forget-checkpoints: started", "controllers", "remove", leaving, "--yes")
     ended, seen = loaded(cluster, "controllers", "remove", leaving, "--yes")
     assert ended.exit_code == 0, ended
     assert seen.failed == 0, seen

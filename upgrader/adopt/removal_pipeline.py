@@ -81,7 +81,7 @@ class Removal:
         if self.member.ask:
             ask = next(host for host in self.staying.controllers if host.name == self.member.ask)
             pods = None if self.dead else self._pods(plan)
-            yield LeaveEtcdStep(self.tools.hosts, self.host, ask, self.member, pods)
+            yield LeaveEtcdStep(self.tools.hosts, self.tools.clock, self.host, ask, self.member, pods)
 
     def _pods(self, plan: Plan) -> StaticPods:
         tools = self.tools

@@ -17,7 +17,7 @@ from upgrader.errors import HostError, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.release import RestorePoint
 from upgrader.ports import Clock, Hosts, Kind, Kube
-from upgrader.wait_and_retry import wait_until
+from upgrader.wait_and_retry import retry, wait_until
 
 __all__ = [
     "DeleteNodeStep",
@@ -37,6 +37,7 @@ _KUBELET_CONF = "/etc/kubernetes/kubelet.conf"
 _HEARTBEAT_SECONDS = 120.0
 _END_SECONDS = 180.0
 _GONE_SECONDS = 120.0
+_SETTLED_SECONDS = 60.0
 _QUIET = 8
 """For how many checks in a row, two seconds apart, no checkpoint may come back."""
 _LEFT = "ls -d /etc/kubernetes/manifests/checkpoint-*.json /etc/kubernetes/checkpointer 2>/dev/null || true"
@@ -199,6 +200,7 @@ class LeaveEtcdStep(_OneWay):
     """Removes the controller's member from etcd, after it has handed over if it leads; then ends its pod."""
 
     hosts: Hosts
+    clock: Clock
     host: Host
     ask: Host
     """A controller that stays, whose member removes the other one."""
@@ -220,10 +222,18 @@ class LeaveEtcdStep(_OneWay):
             except HostError as error:
                 note(f"{error.message}; the others elect a leader")
         if self.member.member:
-            said = change_members(self.hosts, self.ask, "remove", self.member.member)
+            said = retry(self.clock, self._remove, pause=_until_settled, seconds=_SETTLED_SECONDS)
             note(f"etcd's member {self.member.member} of {self.host.name}: {said}")
         if self.pods:
             self.pods.put_aside(("etcd",), note)
+
+    def _remove(self) -> str:
+        return change_members(self.hosts, self.ask, "remove", self.member.member)
+
+
+def _until_settled(error: Exception) -> float | None:
+    """etcd refuses a change of its members until all have been connected to the leader for five seconds."""
+    return 2.0 if isinstance(error, HostError) and "unhealthy cluster" in error.message else None
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,7 @@ class Etcd:
     def __init__(self) -> None:
         self.hosts, self.said = FakeHosts(), list[tuple[str, ...]]()
         self.refuses: set[str] = set()
+        self.unsettled: list[str] = []
         self.hosts.commands["python3"] = self._python
         self.hosts.commands["sh"] = self._sh
 
@@ -156,11 +157,13 @@ class Etcd:
         """The step of controller-2."""
         version = KubernetesVersion(1, 36, 3)
         pods = None if dead else StaticPods(self.hosts, FakeKube(), FakeClock(), (TWO,), version)
-        return LeaveEtcdStep(self.hosts, TWO, ONE, member, pods)
+        return LeaveEtcdStep(self.hosts, FakeClock(), TWO, ONE, member, pods)
 
     def _python(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         what, member = command[-2:]
         self.said.append((host.name, what, member))
+        if what == "remove" and self.unsettled:
+            return CommandResult(0, json.dumps({"failed": self.unsettled.pop()}), "")
         return CommandResult(0, json.dumps({"failed": "no"} if what in self.refuses else {"done": "removed"}), "")
 
     def _sh(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
@@ -177,6 +180,17 @@ def test_member_hands_over_before_it_is_removed_and_ends_after_it() -> None:
         (ONE.name, "remove", "b2"),
         (TWO.name, REMOVED, "etcd.yaml"),
     ]
+
+
+def test_etcd_that_has_just_elected_a_leader_is_asked_again() -> None:
+    """It refuses a change of its members until all have been connected for five seconds; not for ever."""
+    etcd = Etcd()
+    etcd.unsettled = ["etcdserver: unhealthy cluster"] * 3
+    etcd.step(MemberToRemove("b2", ask=ONE.name, left=2)).apply(quiet)
+    assert [said[1] for said in etcd.said] == ["remove"] * 4 + [REMOVED]
+    etcd.unsettled = ["etcdserver: unhealthy cluster"] * 99
+    with pytest.raises(HostError, match="unhealthy cluster"):
+        etcd.step(MemberToRemove("b2", ask=ONE.name, left=2)).apply(quiet)
 
 
 def test_member_that_does_not_hand_over_is_removed_all_the_same() -> None:
