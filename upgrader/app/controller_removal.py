@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import yaml
-
 from upgrader.adopt.etcd_membership import MemberToRemove, etcd_servers, member_to_remove
 from upgrader.adopt.joined import running_version
 from upgrader.adopt.leading_to import check_endpoints, host_of
+from upgrader.adopt.leaving import control_plane_endpoint, controller_to_remove, own_addresses, why_dead
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.removal_pipeline import Removal
 from upgrader.app.execution import FinishedRun, execute_run
@@ -20,14 +19,14 @@ from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
 from upgrader.app.values_edit import edited_counts
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.kubeconfig_context import server_addresses
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import Inhibited
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import ReleaseSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
-from upgrader.ports import Kind, KubeObject
+from upgrader.ports import Kind
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 from upgrader.recover.facts.collect import examine_all
 
@@ -53,21 +52,30 @@ class LeavingController:
     server: str
     version: KubernetesVersion
     files: Mapping[Path, str]
+    findings: tuple[Finding, ...]
+    """Of the controllers that stay."""
+
+    def check_allowed(self) -> None:
+        """Raises Inhibited where a check forbids it."""
+        if inhibits(self.findings):
+            raise Inhibited(
+                "a check blocks the removal; nothing was changed",
+                remedy="Fix the checks marked error or unknown, then run it again.",
+            )
 
     @contextmanager
     def propose(self, *, take_over: bool) -> Iterator[ProposedRemoval]:
-        """Lock the cluster, check the controllers that stay, and build the steps from the values files as they are."""
+        """Lock the cluster, and build the steps from the values files as they are."""
         with open_session(self.folder, self.version) as opened:
             session = replace(opened, cluster=self.staying)
             with cluster_lock(session, self.front_end, take_over=take_over) as held:
                 observed = replace(session.observe(), server=self.version)
-                findings = run_checks(session.preflight_context(observed), _CHECKS)
                 build = session.builder.since(session.read_health_before()).steps
                 removal = Removal(
                     self.host, bool(self.dead), self.staying, session.tools, self.member, self.own, self.server
                 )
                 pipeline = removal.pipeline(session.plan(observed), build)
-                yield ProposedRemoval(pipeline, findings, session, self.front_end, held)
+                yield ProposedRemoval(pipeline, self.findings, session, self.front_end, held)
 
 
 @dataclass(frozen=True)
@@ -80,17 +88,8 @@ class ProposedRemoval:
     front_end: FrontEnd
     held: HeldLock
 
-    def check_allowed(self) -> None:
-        """Raises Inhibited where a check forbids it."""
-        if inhibits(self.findings):
-            raise Inhibited(
-                "a check blocks the removal; the cluster was not changed",
-                remedy="Fix the checks marked error or unknown, then run it again.",
-            )
-
     def execute(self) -> FinishedRun:
         """Execute it. Half a removal is finished by the same command, and never undone: etcd's member is gone."""
-        self.check_allowed()
         return execute_run(
             self.session,
             self.front_end,
@@ -116,75 +115,27 @@ def leaving_controller(folder: Path, name: str, front_end: FrontEnd, *, dead: bo
 
 def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> LeavingController:
     tools, cluster = session.tools, session.cluster
-    host = _controller(cluster, name)
+    host = controller_to_remove(cluster, name)
     version = running_version(tools.kube)
     staying = replace(cluster, controllers=tuple(each for each in cluster.controllers if each.name != name))
     node = tools.kube.get(_NODES, name)
     examined = examine_all(tools.hosts, cluster)
     unreachable = next(each.error for each in examined if each.host.name == name)
-    why = _dead(name, node, unreachable, said=dead)
+    why = why_dead(name, node, unreachable, said=dead)
     addresses = node_addresses(tools.kube, staying)
-    own = frozenset({host.address, *_addresses(node)})
-    endpoint = _endpoint(session)
+    own = frozenset({host.address, *own_addresses(node)})
+    endpoint = control_plane_endpoint(tools.kube.get(_CONFIG_MAPS, "kubeadm-config", "kube-system"))
     names = {*server_addresses(cluster.kubeconfig, cluster.context), host_of(endpoint)}
     check_endpoints(tools.hosts, staying.controllers[0], name, own, names)
-    internal = next((each for each in _addresses(node)), host.address)
+    internal = next(iter(own_addresses(node)), host.address)
     member = member_to_remove(name, internal, etcd_servers(examined))
     server = f"https://{endpoint}" if endpoint else _server_at(addresses[0], _port(session))
     files = edited_counts(session.settings, addresses)
+    context = replace(session.at(version), cluster=staying).preflight_context(session.observe())
+    findings = run_checks(context, _CHECKS)
     return LeavingController(
-        session.settings.folder, front_end, host, why, staying, member, own, server, version, files
+        session.settings.folder, front_end, host, why, staying, member, own, server, version, files, findings
     )
-
-
-def _controller(cluster: Cluster, name: str) -> Host:
-    found = next((host for host in cluster.controllers if host.name == name), None)
-    if found is None:
-        names = ", ".join(host.name for host in cluster.controllers)
-        raise UsageError(
-            f"the group `controllers` of {cluster.inventory.name} has no {name!r}: nothing was changed",
-            remedy=f"Its controllers are: {names}",
-        )
-    if len(cluster.controllers) == 1:
-        raise Inhibited(
-            f"{name} is the only controller: without it there is no cluster; nothing was changed",
-            remedy="Let another one join first (kubeadm join --control-plane; upgrader adopt --new-controllers).",
-        )
-    return found
-
-
-def _dead(name: str, node: KubeObject | None, unreachable: str, *, said: bool) -> str:
-    """Why a controller is dead; "" for one that answers. Raises Inhibited where what is known contradicts itself."""
-    conditions = {item["type"]: item["status"] for item in ((node or {}).get("status") or {}).get("conditions") or ()}
-    ready = conditions.get("Ready") == "True"
-    if not unreachable:
-        if said:
-            raise Inhibited(
-                f"{name} answers over SSH: it isn't dead, and what runs there must be ended; nothing was changed",
-                remedy="Run it without --dead.",
-            )
-        return ""
-    if ready:
-        raise Inhibited(
-            f"{name} can't be reached over SSH, and its kubelet still reports: etcd and the checkpoints there would go "
-            "on; nothing was changed",
-            remedy=f"Repair SSH, or switch it off for good, and wait until its node is not Ready. {unreachable}",
-        )
-    return f"{unreachable}; its node is {'gone' if node is None else 'not Ready'}"
-
-
-def _addresses(node: KubeObject | None) -> tuple[str, ...]:
-    addresses = ((node or {}).get("status") or {}).get("addresses") or ()
-    return tuple(str(item["address"]) for item in addresses if item["type"] in ("InternalIP", "ExternalIP"))
-
-
-def _endpoint(session: Session) -> str:
-    """`controlPlaneEndpoint` of kubeadm's configuration; "" where there is none."""
-    found = session.tools.kube.get(_CONFIG_MAPS, "kubeadm-config", "kube-system") or {}
-    text = (found.get("data") or {}).get("ClusterConfiguration") or ""
-    endpoint = str((yaml.safe_load(text) or {}).get("controlPlaneEndpoint") or "")
-    with_port = endpoint.endswith("]") or ":" not in endpoint.rpartition("]")[2]
-    return f"{endpoint}:{_PORT}" if endpoint and with_port else endpoint
 
 
 def _port(session: Session) -> int:

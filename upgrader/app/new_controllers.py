@@ -19,11 +19,11 @@ from upgrader.app.values_edit import edited_counts
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.kubeconfig_context import server_addresses
 from upgrader.errors import Inhibited
-from upgrader.model.plan import PlannedRelease
+from upgrader.model.finding import Finding
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.all_checks import CHECKS, run_checks
+from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 
 __all__ = ["FoundControllers", "found_controllers"]
 
@@ -55,26 +55,27 @@ class FoundControllers:
     version: KubernetesVersion
     files: Mapping[Path, str]
     """Values files whose content would change, with their new text."""
+    flags_that_go: Mapping[str, tuple[str, ...]]
+    """What kubeadm's static pods have and the releases don't, by component and controller."""
+    findings: tuple[Finding, ...]
+
+    def check_allowed(self) -> None:
+        """Raises Inhibited where a check forbids it."""
+        if inhibits(self.findings):
+            raise Inhibited(
+                "a check blocks the adoption; nothing was changed",
+                remedy="Fix the checks marked error or unknown, then run it again.",
+            )
 
     @contextmanager
     def propose(self, *, take_over: bool) -> Iterator[ProposedFound]:
-        """Lock the cluster, check, and build the steps from the values files as they are now."""
+        """Lock the cluster, and build the steps from the values files as they are now."""
         with (
             open_session(self.folder, self.version) as session,
             cluster_lock(session, self.front_end, take_over=take_over) as held,
         ):
             observed = replace(session.observe(), server=self.version)
-            if observed.emulated is not None:
-                raise Inhibited(
-                    "an older minor is emulated, which kubeadm's own kube-apiserver knows nothing of; nothing was "
-                    "changed",
-                    remedy="upgrader finalize, and then this again",
-                )
-            findings = run_checks(session.preflight_context(observed), _CHECKS)
             health_before = session.read_health_before()
-            plan = session.plan(observed)
-            manifests = [step.after for step in plan.steps if isinstance(step, PlannedRelease)]
-            check_node_files(session.tools.hosts, self.new, manifests)
             made = JoinedControllers(
                 session.cluster,
                 tuple(each.host for each in self.new),
@@ -83,20 +84,18 @@ class FoundControllers:
                 self.served,
                 node_addresses(session.tools.kube, session.cluster),
             )
-            pipeline = made.pipeline(plan, session.builder.since(health_before).steps)
+            pipeline = made.pipeline(session.plan(observed), session.builder.since(health_before).steps)
             proposed = ProposedAdoption(
-                pipeline, findings, RunKind.ADOPT_NEW, session, self.front_end, held, health_before
+                pipeline, self.findings, RunKind.ADOPT_NEW, session, self.front_end, held, health_before
             )
-            changes = any(item.changes for item in pipeline.steps)
-            yield ProposedFound(proposed, flags_that_go(self.new, manifests), changes)
+            yield ProposedFound(proposed, any(item.changes for item in pipeline.steps))
 
 
 @dataclass(frozen=True)
 class ProposedFound:
-    """The steps, and what kubeadm's static pods have that the releases don't."""
+    """The steps."""
 
     adoption: ProposedAdoption
-    flags_that_go: Mapping[str, tuple[str, ...]]
     changes: bool
     """Whether anything is left to do."""
 
@@ -113,14 +112,24 @@ def found_controllers(folder: Path, front_end: FrontEnd) -> Iterator[FoundContro
 def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     kube, hosts, cluster = session.tools.kube, session.tools.hosts, session.cluster
     version = running_version(kube)
+    observed = replace(session.observe(), server=version)
+    if observed.emulated is not None:
+        raise Inhibited(
+            "an older minor is emulated, which kubeadm's own kube-apiserver knows nothing of; nothing was changed",
+            remedy="upgrader finalize, and then this again",
+        )
     check_listed(kube, cluster)
     new = joined(read_controllers(hosts, cluster))
     check_version(new, version)
     pods = [ApiPod(each.host, pod.flags) for each in new if (pod := each.active.get("kube-apiserver"))]
     served = client_addresses(kube, hosts, pods, server_addresses(cluster.kubeconfig, cluster.context))
     _serve_all_clients(session, served)
+    manifests = [release.manifest for release in observed.releases.values()]
+    check_node_files(hosts, new, manifests)
     files = edited_counts(session.settings, node_addresses(kube, cluster))
-    return FoundControllers(session.settings.folder, front_end, new, served, version, files)
+    findings = run_checks(session.at(version).preflight_context(observed), _CHECKS)
+    flags = flags_that_go(new, manifests)
+    return FoundControllers(session.settings.folder, front_end, new, served, version, files, flags, findings)
 
 
 def _serve_all_clients(session: Session, served: tuple[str, ...]) -> None:

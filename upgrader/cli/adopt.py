@@ -14,7 +14,7 @@ from upgrader.app.new_controllers import FoundControllers, found_controllers
 from upgrader.app.values_edit import write_edited
 from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm, say
 from upgrader.errors import UsageError
-from upgrader.ui.proposed_steps import print_steps
+from upgrader.ui.proposed_steps import print_found, print_steps
 
 __all__ = ["adopt"]
 
@@ -66,18 +66,17 @@ def _adopt_new(folder: Path, *, yes: bool, take_over: bool) -> None:
     with found_controllers(folder, FRONT_END) as found:
         for line in _about_new(found):
             say(line)
+        print_found(found.findings)
+        found.check_allowed()
         if found.files:
             confirm("Write these files?", yes=yes)
         for file, text in found.files.items():
             write_edited(file, text)
         with found.propose(take_over=take_over) as proposed:
-            for component, flags in proposed.flags_that_go.items():
-                say(f"{component} gets the release's flags, and not kubeadm's: {', '.join(flags)}")
             if not proposed.changes:
                 say("Nothing to do: every controller is adopted.")
                 return
-            print_steps(proposed.adoption.pipeline, proposed.adoption.findings)
-            proposed.adoption.check_allowed()
+            print_steps(proposed.adoption.pipeline)
             confirm("Start?", yes=yes)
             conclude(proposed.adoption.execute())
 
@@ -86,6 +85,8 @@ def _about_new(found: FoundControllers) -> Iterator[str]:
     if found.new:
         yield f"To adopt: {', '.join(each.host.name for each in found.new)}"
         yield "If clients come through a load balancer of yours, see that it has the new controllers too."
+    for component, flags in found.flags_that_go.items():
+        yield f"{component} gets the release's flags, and not kubeadm's: {', '.join(flags)}"
     for file in found.files:
         yield f"Will write the number of controllers into {file.relative_to(found.folder)}"
 

@@ -11,7 +11,7 @@ from upgrader.app.controller_removal import LeavingController, leaving_controlle
 from upgrader.app.values_edit import write_edited
 from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm, say
 from upgrader.errors import Inhibited
-from upgrader.ui.proposed_steps import print_steps
+from upgrader.ui.proposed_steps import print_found, print_steps
 
 __all__ = ["controllers"]
 
@@ -37,6 +37,8 @@ def remove(folder: Path, node: str, dead: bool, yes: bool, take_over: bool) -> N
     with leaving_controller(folder, node, FRONT_END, dead=dead) as leaving:
         for line in _about(leaving):
             say(line)
+        print_found(leaving.findings)
+        leaving.check_allowed()
         if leaving.dead and not dead:
             _ask_whether_dead(node, yes=yes)
         if leaving.files:
@@ -44,8 +46,7 @@ def remove(folder: Path, node: str, dead: bool, yes: bool, take_over: bool) -> N
         for file, text in leaving.files.items():
             write_edited(file, text)
         with leaving.propose(take_over=take_over) as proposed:
-            print_steps(proposed.pipeline, proposed.findings)
-            proposed.check_allowed()
+            print_steps(proposed.pipeline)
             confirm(f"Remove {node}?", yes=yes)
             finished = proposed.execute()
             if finished.error is None:

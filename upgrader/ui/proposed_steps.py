@@ -13,7 +13,7 @@ from upgrader.pipeline import Pipeline
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.terminal import console, show
 
-__all__ = ["print_steps"]
+__all__ = ["print_found", "print_steps"]
 
 
 def print_steps(pipeline: Pipeline, findings: Sequence[Finding] = (), stream: TextIO | None = None) -> None:
@@ -25,6 +25,13 @@ def print_steps(pipeline: Pipeline, findings: Sequence[Finding] = (), stream: Te
     out.print()
     show(out, table)
     if findings:
+        print_found(findings, stream)
+    out.print()
+
+
+def print_found(findings: Sequence[Finding], stream: TextIO | None = None) -> None:
+    """Print the findings of checks, before anything is asked or written."""
+    if findings:
+        out = console(stream)
         out.print()
         show(out, draw_findings(findings))
-    out.print()

@@ -1,0 +1,68 @@
+"""Whether a controller may leave, by the inventory and by what its node says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upgrader.adopt.leaving import control_plane_endpoint, controller_to_remove, own_addresses, why_dead
+from upgrader.errors import Inhibited, UsageError
+from upgrader.model.cluster import Cluster, Host
+
+ONE, TWO = Host("controller-1", "10.0.0.1"), Host("controller-2", "10.0.0.2")
+
+
+def cluster(*hosts: Host) -> Cluster:
+    """An inventory with these controllers."""
+    return Cluster(Path(), Path(), "", Path("/c/hosts.yml"), hosts)
+
+
+def node(ready: str) -> dict[str, Any]:
+    """A node whose condition Ready has this status."""
+    return {"status": {"conditions": [{"type": "Ready", "status": ready}]}}
+
+
+def test_controllers_that_can_not_leave() -> None:
+    """One that the inventory doesn't list, and the last one."""
+    assert controller_to_remove(cluster(ONE, TWO), "controller-2") == TWO
+    with pytest.raises(UsageError, match="has no 'worker-1'") as unknown:
+        controller_to_remove(cluster(ONE, TWO), "worker-1")
+    assert "controller-1, controller-2" in unknown.value.remedy
+    with pytest.raises(Inhibited, match="controller-1 is the only controller"):
+        controller_to_remove(cluster(ONE), "controller-1")
+
+
+@pytest.mark.parametrize("found", [None, node("False"), node("Unknown"), {"status": {}}])
+def test_dead_is_who_neither_answers_nor_reports(found: dict[str, Any] | None) -> None:
+    """A node that never reported isn't Ready either."""
+    assert "no route" in why_dead("controller-2", found, "no route", said=False)
+
+
+def test_machine_that_may_live_is_not_taken_for_dead() -> None:
+    """It would go on with its etcd and its checkpoints; and one that answers is asked to end them."""
+    assert why_dead("controller-2", node("Unknown"), "", said=False) == ""
+    with pytest.raises(Inhibited, match="answers over SSH: it isn't dead"):
+        why_dead("controller-2", node("Unknown"), "", said=True)
+    with pytest.raises(Inhibited, match="its kubelet still reports") as reports:
+        why_dead("controller-2", node("True"), "no route", said=True)
+    assert reports.value.remedy.endswith("no route")
+
+
+def test_addresses_of_a_node() -> None:
+    """Not its names."""
+    addresses = [{"type": "Hostname", "address": "c"}, {"type": "InternalIP", "address": "10.0.0.2"}]
+    assert own_addresses({"status": {"addresses": addresses}}) == ("10.0.0.2",)
+    assert own_addresses(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "found"),
+    [("api:8443", "api:8443"), ("api", "api:6443"), ("'[fd00::1]'", "[fd00::1]:6443"), ("''", "")],
+)
+def test_endpoint_of_kubeadm(endpoint: str, found: str) -> None:
+    """kubeadm's port where it has none."""
+    config = {"data": {"ClusterConfiguration": f"controlPlaneEndpoint: {endpoint}\n"}}
+    assert control_plane_endpoint(config) == found
+    assert control_plane_endpoint(None) == ""
