@@ -9,19 +9,36 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from upgrader.adopt.facts import COMPONENTS
+from upgrader.errors import Inhibited
 from upgrader.model.cluster import Host
 from upgrader.model.workload import Pod
 from upgrader.ports import Kind, Kube
 
-__all__ = ["CONTROL_PLANE", "admit", "pods_on", "withdraw", "withdrawn"]
+__all__ = ["CONTROL_PLANE", "admit", "check_chosen_by_label", "pods_on", "withdraw", "withdrawn"]
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 """The label by which kubeadm marks a controller, and the releases choose their nodes."""
 
 _NODES, _PODS = Kind("v1", "nodes", namespaced=False), Kind("v1", "pods")
+_DEPLOYMENTS = Kind("apps/v1", "deployments")
 _SYSTEM = "kube-system"
 _NAME = "app.kubernetes.io/name"
 _COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+def check_chosen_by_label(kube: Kube) -> None:
+    """Every Deployment of the control plane chooses its nodes by the label. Raises Inhibited for one that doesn't: its
+    pods could be placed on a node that was withdrawn.
+    """
+    for name in COMPONENTS:
+        found = kube.get(_DEPLOYMENTS, name, _SYSTEM)
+        selector = found["spec"]["template"]["spec"].get("nodeSelector") or {} if found else {CONTROL_PLANE: ""}
+        if CONTROL_PLANE not in selector:
+            raise Inhibited(
+                f"Deployment {_SYSTEM}/{name} doesn't choose its nodes by the label {CONTROL_PLANE}, so that no node can "
+                "be taken out of its reach; nothing was changed",
+                remedy=f"Add that label to `nodeSelector` in the values of its release ({CONTROL_PLANE}: '').",
+            )
 
 
 def withdraw(kube: Kube, node: str) -> None:

@@ -13,6 +13,7 @@ from upgrader.adopt.leading_to import check_endpoints, host_of
 from upgrader.adopt.leaving import control_plane_endpoint, controller_to_remove, own_addresses, why_dead
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.removal_pipeline import Removal
+from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
@@ -116,6 +117,7 @@ def leaving_controller(folder: Path, name: str, front_end: FrontEnd, *, dead: bo
 def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> LeavingController:
     tools, cluster = session.tools, session.cluster
     host = controller_to_remove(cluster, name)
+    check_chosen_by_label(tools.kube)
     version = running_version(tools.kube)
     staying = replace(cluster, controllers=tuple(each for each in cluster.controllers if each.name != name))
     node = tools.kube.get(_NODES, name)

@@ -12,6 +12,7 @@ from upgrader.adopt.facts import ControllerFacts, read_controllers
 from upgrader.adopt.joined import check_listed, check_node_files, check_version, flags_that_go, joined, running_version
 from upgrader.adopt.joined_pipeline import JoinedControllers
 from upgrader.adopt.node_addresses import node_addresses
+from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.adoption import ProposedAdoption
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
@@ -111,6 +112,7 @@ def found_controllers(folder: Path, front_end: FrontEnd) -> Iterator[FoundContro
 
 def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     kube, hosts, cluster = session.tools.kube, session.tools.hosts, session.cluster
+    check_chosen_by_label(kube)
     version = running_version(kube)
     observed = replace(session.observe(), server=version)
     if observed.emulated is not None:

@@ -13,8 +13,8 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.kube import FakeKube
 from upgrader.adopt.counted_values import counted
 from upgrader.adopt.growing import GrowStep, SettleEndpointsStep, fixed_endpoints, keeping_endpoints
-from upgrader.adopt.withdrawal import CONTROL_PLANE, withdraw
-from upgrader.errors import HelmError, StepFailed
+from upgrader.adopt.withdrawal import CONTROL_PLANE, check_chosen_by_label, withdraw
+from upgrader.errors import HelmError, Inhibited, StepFailed
 from upgrader.model.cluster import Host
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import ReleaseSpec
@@ -80,6 +80,19 @@ def test_withdrawn_node_loses_its_label_and_its_pods_go_first() -> None:
     withdraw(kube, "controller-9")
     assert labelled(kube) == ["controller-1", "controller-3"]
     assert first_to_go(kube) == ["kube-apiserver-2"]
+
+
+def test_releases_that_choose_their_nodes_otherwise_are_refused() -> None:
+    """A node that loses kubeadm's label would still be one of theirs."""
+    kube = FakeKube()
+    check_chosen_by_label(kube)  # a Deployment that isn't there has no pods either
+    for selector in ({CONTROL_PLANE: "", "zone": "a"}, {"role": "master"}):
+        spec = {"template": {"spec": {"nodeSelector": selector}}}
+        kube.put(DEPLOYMENTS, {"metadata": {"name": "kube-scheduler"}, "spec": spec}, SYSTEM)
+        if CONTROL_PLANE in selector:
+            check_chosen_by_label(kube)
+    with pytest.raises(Inhibited, match="kube-scheduler doesn't choose its nodes by the label"):
+        check_chosen_by_label(kube)
 
 
 def test_second_and_third_instance_are_added_one_by_one() -> None:
