@@ -160,6 +160,7 @@ class Lab:
         with exclusive(self.placement.spec.name), self._progress.task(f"{name}: kubeadm join", seconds=40):
             self._cluster.join_again(node, join_secrets(self._home / "keys"), IMAGE_VERSIONS)
             self._cluster.connect_pods()
+            self.wait_until_ready()
 
     def ssh(self, name: str) -> list[str]:
         """The ssh command for a node."""
