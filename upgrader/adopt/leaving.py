@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
+from urllib.parse import urlsplit
+
 import yaml
 
 from upgrader.errors import Inhibited, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.ports import KubeObject
 
-__all__ = ["control_plane_endpoint", "controller_to_remove", "own_addresses", "why_dead"]
+__all__ = ["check_etcd_servers", "control_plane_endpoint", "controller_to_remove", "own_addresses", "why_dead"]
 
 _PORT = 6443
 
@@ -28,6 +31,15 @@ def controller_to_remove(cluster: Cluster, name: str) -> Host:
             remedy="Let another one join first (kubeadm join --control-plane; upgrader adopt --new-controllers).",
         )
     return found
+
+
+def check_etcd_servers(name: str, own: Set[str], servers: Iterable[str]) -> None:
+    """No kube-apiserver that stays asks the leaving controller's etcd. Raises Inhibited."""
+    if named := [server for server in servers if (urlsplit(server).hostname or "") in {*own, name}]:
+        raise Inhibited(
+            f"the kube-apiservers that stay use etcd on {name}: {', '.join(named)}; nothing was changed",
+            remedy="Remove that from `etcd.servers` in values/kube-apiserver.yaml, and run `upgrader run` first.",
+        )
 
 
 def why_dead(name: str, node: KubeObject | None, unreachable: str, *, said: bool) -> str:

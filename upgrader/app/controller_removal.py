@@ -6,11 +6,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from upgrader.adopt.etcd_membership import MemberToRemove, etcd_servers, member_to_remove
 from upgrader.adopt.joined import running_version
 from upgrader.adopt.leading_to import check_endpoints, host_of
-from upgrader.adopt.leaving import control_plane_endpoint, controller_to_remove, own_addresses, why_dead
+from upgrader.adopt.leaving import (
+    check_etcd_servers,
+    control_plane_endpoint,
+    controller_to_remove,
+    own_addresses,
+    why_dead,
+)
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.removal_pipeline import Removal
 from upgrader.adopt.withdrawal import check_chosen_by_label
@@ -128,10 +135,13 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     own = frozenset({host.address, *own_addresses(node)})
     endpoint = control_plane_endpoint(tools.kube.get(_CONFIG_MAPS, "kubeadm-config", "kube-system"))
     names = {*server_addresses(cluster.kubeconfig, cluster.context), host_of(endpoint)}
+    check_etcd_servers(name, own, (_api_values(session).get("etcd") or {}).get("servers") or ())
     check_endpoints(tools.hosts, staying.controllers[0], name, own, names)
     internal = next(iter(own_addresses(node)), host.address)
     member = member_to_remove(name, internal, etcd_servers(examined))
-    server = f"https://{endpoint}" if endpoint else _server_at(addresses[0], _port(session))
+    server = (
+        f"https://{endpoint}" if endpoint else _server_at(addresses[0], int(_api_values(session).get("port", _PORT)))
+    )
     files = edited_counts(session.settings, addresses)
     context = replace(session.at(version), cluster=staying).preflight_context(session.observe())
     findings = run_checks(context, _CHECKS)
@@ -140,9 +150,9 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     )
 
 
-def _port(session: Session) -> int:
+def _api_values(session: Session) -> Mapping[str, Any]:
     items = (item for item in session.settings.pipeline if isinstance(item, ReleaseSettings))
-    return next((int(item.values.get("port", _PORT)) for item in items if item.name == "kube-apiserver"), _PORT)
+    return next((item.values for item in items if item.name == "kube-apiserver"), {})
 
 
 def _server_at(address: str, port: int) -> str:

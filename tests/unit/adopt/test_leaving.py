@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from upgrader.adopt.leaving import control_plane_endpoint, controller_to_remove, own_addresses, why_dead
+from upgrader.adopt.leaving import (
+    check_etcd_servers,
+    control_plane_endpoint,
+    controller_to_remove,
+    own_addresses,
+    why_dead,
+)
 from upgrader.errors import Inhibited, UsageError
 from upgrader.model.cluster import Cluster, Host
 
@@ -48,6 +54,14 @@ def test_machine_that_may_live_is_not_taken_for_dead() -> None:
     with pytest.raises(Inhibited, match="its kubelet still reports") as reports:
         why_dead("controller-2", node("True"), "no route", said=True)
     assert reports.value.remedy.endswith("no route")
+
+
+def test_etcd_that_the_others_use_can_not_leave() -> None:
+    """Kubespray's kube-apiservers know every member; kubeadm's each its own."""
+    check_etcd_servers("controller-2", {"10.0.0.2"}, ["https://127.0.0.1:2379", "https://10.0.0.1:2379"])
+    for server in ("https://10.0.0.2:2379", "https://controller-2:2379"):
+        with pytest.raises(Inhibited, match=f"use etcd on controller-2: {server}"):
+            check_etcd_servers("controller-2", {"10.0.0.2"}, ["https://10.0.0.1:2379", server])
 
 
 def test_addresses_of_a_node() -> None:
