@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
 import yaml
@@ -33,7 +33,7 @@ def controller_to_remove(cluster: Cluster, name: str) -> Host:
     return found
 
 
-def check_etcd_servers(name: str, own: Set[str], servers: Iterable[str]) -> None:
+def check_etcd_servers(name: str, own: Collection[str], servers: Iterable[str]) -> None:
     """No kube-apiserver that stays asks the leaving controller's etcd. Raises Inhibited."""
     if named := [server for server in servers if (urlsplit(server).hostname or "") in {*own, name}]:
         raise Inhibited(

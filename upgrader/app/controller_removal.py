@@ -135,13 +135,12 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     own = frozenset({host.address, *own_addresses(node)})
     endpoint = control_plane_endpoint(tools.kube.get(_CONFIG_MAPS, "kubeadm-config", "kube-system"))
     names = {*server_addresses(cluster.kubeconfig, cluster.context), host_of(endpoint)}
-    check_etcd_servers(name, own, (_api_values(session).get("etcd") or {}).get("servers") or ())
+    api = _api_values(session)
+    check_etcd_servers(name, own, (api.get("etcd") or {}).get("servers") or ())
     check_endpoints(tools.hosts, staying.controllers[0], name, own, names)
     internal = next(iter(own_addresses(node)), host.address)
     member = member_to_remove(name, internal, etcd_servers(examined))
-    server = (
-        f"https://{endpoint}" if endpoint else _server_at(addresses[0], int(_api_values(session).get("port", _PORT)))
-    )
+    server = f"https://{endpoint}" if endpoint else _server_at(addresses[0], int(api.get("port", _PORT)))
     files = edited_counts(session.settings, addresses)
     context = replace(session.at(version), cluster=staying).preflight_context(session.observe())
     findings = run_checks(context, _CHECKS)
