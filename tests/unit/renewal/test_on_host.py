@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.unit.preflight.pki import CertificateAuthority
 from upgrader.recover.onhost.questions import Failed
+from upgrader.renewal.onhost import kept_files
 from upgrader.renewal.onhost.kept_files import keep, locked, mend, put_back
 from upgrader.renewal.onhost.places import fault, files_of
 from upgrader.renewal.onhost.staged import renew
@@ -138,28 +139,27 @@ def test_key_of_another_certificate_never_gets_in(controller: Controller) -> Non
     assert controller.content() == before
 
 
-@pytest.mark.parametrize("renames", range(5))
-def test_power_cut_at_every_rename(controller: Controller, renames: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("written", range(5))
+def test_power_cut_between_files(controller: Controller, written: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Afterwards, what doesn't fit any more is put back, what fits stays, and a renewal goes through."""
     before = controller.content()
     done = 0
-    rename = os.rename
+    overwrite = kept_files._overwrite
 
-    def cut(source: str, target: str) -> None:
+    def cut(path: str, data: bytes, owner: Any) -> None:
         nonlocal done
-        if not str(target).endswith("point.json"):
-            if done == renames:
-                raise KeyboardInterrupt
-            done += 1
-        rename(source, target)
+        if done == written:
+            raise KeyboardInterrupt
+        done += 1
+        overwrite(path, data, owner)
 
     with monkeypatch.context() as patch:
-        patch.setattr("os.rename", cut)
+        patch.setattr(kept_files, "_overwrite", cut)
         with pytest.raises(KeyboardInterrupt):
             controller.renew()
     with locked(controller.kept):
         mended = mend(controller.kept)
-    assert mended == {1: ["apiserver"], 3: ["etcd-server"]}.get(renames, [])
+    assert mended == {1: ["apiserver"], 3: ["etcd-server"]}.get(written, [])
     places = [files_of(name, str(controller.kubernetes), str(controller.pki)) for name in NAMES]
     assert [fault(files) for files in places] == ["", "", ""]
     with locked(controller.kept):
@@ -217,6 +217,24 @@ def test_links_stay_links(controller: Controller, tmp_path: Path) -> None:
     assert file.is_symlink() and elsewhere.read_bytes() != before
     put_back(controller.kept, "one")
     assert elsewhere.read_bytes() == before
+
+
+def test_mounts_of_single_files_see_the_change(controller: Controller) -> None:
+    """kube-apiserver's pod mounts each file: the same inode has the new content, and the old one again."""
+    inodes = [path.stat().st_ino for path in controller.files()]
+    controller.renew()
+    assert [path.stat().st_ino for path in controller.files()] == inodes
+    put_back(controller.kept, "one")
+    assert [path.stat().st_ino for path in controller.files()] == inodes
+
+
+def test_deleted_file_is_put_back(controller: Controller) -> None:
+    """With its content, mode and time."""
+    before = controller.content()
+    controller.renew()
+    (controller.pki / "apiserver.key").unlink()
+    put_back(controller.kept, "one")
+    assert controller.content() == before
 
 
 def test_folder_that_is_elsewhere(controller: Controller, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 """What is sent to a controller to renew its certificates: Python's standard library only, from 3.8 on.
 
-Nothing of `/etc/kubernetes` is changed before all new files are there, on the disk, and each key fits its certificate.
+Nothing of `/etc/kubernetes` is changed before all new files are there, each key fits its certificate, and the old files
+are kept on the disk.
 """

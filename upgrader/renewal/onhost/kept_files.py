@@ -121,14 +121,32 @@ def put_back(folder: str, renewal: str) -> list[str]:
 
 
 def install(files: list[tuple[str, bytes, Any]]) -> None:
-    """Put these in place, (path, content, owner as in a point): all are on the disk before the first rename."""
+    """Write these contents, (path, content, owner as in a point), one right after the other.
+
+    Into the files that are there: a pod that mounts a single file would go on with the old one after a rename. Nothing
+    is truncated first, so that no moment has an empty file. What a power cut leaves half written, `mend` puts back.
+    """
     for path, data, owner in files:
-        beside = _beside(path)
-        _write(beside, data, owner)
-    for path, _, _ in files:
-        os.rename(_beside(path), path)
+        _overwrite(path, data, owner)
     for parent in {os.path.dirname(path) for path, _, _ in files}:
         _sync(parent)
+
+
+def _overwrite(path: str, data: bytes, owner: Any) -> None:
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(number, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.ftruncate(number, len(data))
+        _give(number, owner)
+        os.fsync(number)
+
+
+def _give(number: int, owner: Any) -> None:
+    os.fchown(number, owner["uid"], owner["gid"])
+    os.fchmod(number, owner["mode"])
+    if "mtime_ns" in owner:
+        os.utime(number, ns=(owner["mtime_ns"], owner["mtime_ns"]))
 
 
 def _restore(folder: str, files: list[Any]) -> None:
@@ -164,18 +182,13 @@ def _store(folder: str, point: dict[str, Any]) -> None:
     _sync(folder)
 
 
-def _write(path: str, data: bytes, owner: Any = None) -> None:
+def _write(path: str, data: bytes) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(number, "wb") as file:
         file.write(data)
         file.flush()
-        if owner is not None:
-            os.fchown(number, owner["uid"], owner["gid"])
-            os.fchmod(number, owner["mode"])
-            if "mtime_ns" in owner:
-                os.utime(number, ns=(owner["mtime_ns"], owner["mtime_ns"]))
         os.fsync(number)
 
 

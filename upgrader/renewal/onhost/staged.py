@@ -1,8 +1,8 @@
 """Renews with the controller's own kubeadm, in a copy of /etc/kubernetes that only that kubeadm sees.
 
-kubeadm truncates a file and writes it anew, a key before its certificate. A power cut in between would leave a
-kube-apiserver that can't start. It always writes kubeconfigs to /etc/kubernetes: so it gets a mount namespace of its
-own, with the copy there.
+kubeadm truncates a file and writes it anew, a key before its certificate, and keeps nothing: where it fails, or the
+power is cut, kube-apiserver may have a key that doesn't fit. So its work is tried first, in a copy. As it always writes
+kubeconfigs to /etc/kubernetes, it gets a mount namespace of its own, with the copy there.
 """
 
 from __future__ import annotations
