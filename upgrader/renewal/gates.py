@@ -19,6 +19,11 @@ from upgrader.renewal.kubeadm_on_host import KubeadmOnHost
 __all__ = ["API_SERVER", "InUseGate", "ServedGate"]
 
 API_SERVER = WorkloadRef("Deployment", "kube-system", "kube-apiserver")
+_NOT_READ = (
+    "kube-apiserver reads its files again within a minute, etcd at each connection: see their logs. A pod that mounts "
+    "single files doesn't see one that was replaced (by `mv`, say) since the pod began: where that may be, roll it out "
+    "(kubectl -n kube-system rollout restart deployment kube-apiserver), then try again."
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class ServedGate:
             return pending(
                 f"{self.host.name}: not everything serves the certificate that its file has",
                 *others,
-                remedy="kube-apiserver reads its files again within a minute, etcd at each connection: see their logs.",
+                remedy=_NOT_READ,
             )
         return holds(f"{self.host.name}: kube-apiserver and etcd serve the certificates that their files have")
 
