@@ -11,7 +11,7 @@ from testkit.kills import kill_at
 from testkit.lab_cluster import OLD, LabCluster
 
 
-@pytest.mark.parametrize("words", ["certificates controller-1: kubeadm", "files are new", "restart: roll out"])
+@pytest.mark.parametrize("words", ["certificates controller-1: started", "files are new", "restart: started"])
 def test_killed_then_begun_again(cluster: LabCluster, words: str) -> None:
     """What a killed one has begun is completed by the next, with no failed request; nothing stays half done."""
     cluster.wait_until_settled(OLD)
@@ -27,7 +27,7 @@ def test_killed_then_begun_again(cluster: LabCluster, words: str) -> None:
 def test_power_cut(cluster: LabCluster) -> None:
     """The only controller comes back by itself, whatever it had written, and the next renewal goes through."""
     cluster.wait_until_settled(OLD)
-    kill_at(cluster, "certificates controller-1: kubeadm", "certs", "renew", "--yes")
+    kill_at(cluster, "certificates controller-1: started", "certs", "renew", "--yes")
     cluster.cut_power()
     cluster.wait_until_settled(OLD)
     ended = cluster.upgrader("certs", "renew", "--yes", "--take-over")
