@@ -31,7 +31,7 @@ st.register_type_strategy(KubernetesVersion, st.builds(KubernetesVersion, *[st.i
 EVENTS = st.lists(st.one_of(*(st.from_type(kind) for kind in get_args(Event))), max_size=10)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(EVENTS, st.lists(st.integers(-(10**6), 10**6), min_size=10, max_size=10))
 def test_any_events_at_any_times(events: list[Event], times: list[int]) -> None:
     """Events in any order, with any texts and numbers, by a clock that jumps: all forms are made, and are sound."""
@@ -48,7 +48,7 @@ def test_any_events_at_any_times(events: list[Event], times: list[int]) -> None:
 @pytest.mark.parametrize("story", [runs.GOOD, runs.ROLLED_BACK, runs.RECOVERED, runs.STUCK, runs.INTERRUPTED])
 def test_every_beginning_has_every_report(story: runs.Story) -> None:
     """Wherever a run was killed, what is known of it is reported, and never as a success."""
-    for length in range(len(story)):
+    for length in range(0, len(story), 2):
         state = state_of(story[:length])
         for form in FILES:
             assert report_text(state, form)
