@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak dist lock apis flags patches docs clean bench-large bench-nodes bench-report screenshots
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak dist lock apis flags patches docs clean bench-large bench-nodes bench-report screenshots conformance
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -102,6 +102,9 @@ bench-large: build ## Measure `check` on 5,000 nodes and 100,000 pods; writes do
 
 bench-nodes: build ## Measure `run` on 1,000 nodes whose kubelets kwok plays; writes docs/benchmarks/large.*
 	@$(BIN)/python -m bench.large.nodes
+
+conformance: build ## Run Kubernetes' own tests during, after and around an upgrade; writes docs/conformance.* (WAYS="during after around", SPECS=REGEX, PROCS=4; hours).
+	@$(BIN)/python -m bench.conformance $(WAYS) --from $(FROM) --to $(TO) --focus '$(SPECS)' --procs $(or $(PROCS),4)
 
 reliability: build ## Let runs meet each fault at each moment and in each step; writes the tables of docs/reliability.md (two hours).
 	@$(BIN)/python -m bench.reliability

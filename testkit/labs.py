@@ -20,8 +20,11 @@ _SERVICES = Kind("v1", "services")
 
 
 @contextmanager
-def some_cluster(lab: Path | None, name: str) -> Iterator[LabCluster]:
-    """The lab in that folder (`…/.lab/NAME`), its files restored at the end; or a new one, removed at the end."""
+def some_cluster(lab: Path | None, name: str, *switches: str) -> Iterator[LabCluster]:
+    """The lab in that folder (`…/.lab/NAME`), its files restored at the end; or a new one, removed at the end.
+
+    `switches` are further options of `lab up` for the new one.
+    """
     with tempfile.TemporaryDirectory() as home:
         if lab is not None:
             folder = lab.resolve()
@@ -33,7 +36,7 @@ def some_cluster(lab: Path | None, name: str) -> Iterator[LabCluster]:
                 cluster.restore_files()
             return
         print("making a lab…", file=sys.stderr, flush=True)
-        cluster = make_cluster(f"{name}-{os.getpid()}", Path(home))
+        cluster = make_cluster(f"{name}-{os.getpid()}", Path(home), *switches)
         try:
             yield cluster
         finally:

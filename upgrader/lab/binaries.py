@@ -10,7 +10,7 @@ from upgrader.lab.build_cache import built, cache_root, content_hash, definition
 from upgrader.lab.golang import Module, build_module, go_command
 from upgrader.lab.progress_port import LabProgress
 
-__all__ = ["COREDNS", "ETCD", "HELM", "PAUSE", "Binaries", "built_kubernetes", "kubectl", "kubernetes"]
+__all__ = ["COREDNS", "ETCD", "HELM", "PAUSE", "Binaries", "built_kubernetes", "kubectl", "kubernetes", "version_flags"]
 
 ETCD = "v3.6.8"
 COREDNS = "v1.14.2"
@@ -18,17 +18,22 @@ HELM = "v4.3.1"
 PAUSE = "3.10.2"  # the name that kubelet and kubeadm of these versions require; the program is the lab's own
 
 
-def _kubernetes_module(version: str) -> Module:
+def version_flags(version: str) -> str:
+    """The linker's flags that give a program of Kubernetes its version."""
     minor = version.split(".")[1]
     stamp = "k8s.io/component-base/version"
     values = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor, "gitTreeState": "clean", "gitCommit": "none"}
+    return " ".join(f"-X {stamp}.{name}={value}" for name, value in values.items())
+
+
+def _kubernetes_module(version: str) -> Module:
     return Module(
         name="Kubernetes",
         path="k8s.io/kubernetes",
         version=version,
         programs={"kubernetes": ".", "kubeadm": "./kubeadm"},
         sources=definitions() / "modules" / "kubernetes",
-        ldflags=" ".join(f"-X {stamp}.{name}={value}" for name, value in values.items()),
+        ldflags=version_flags(version),
         staging=True,
         seconds=540,
     )

@@ -20,6 +20,7 @@ __all__ = [
     "node_root",
     "package_files",
     "package_version",
+    "packages_layer",
     "private_namespace",
     "python_layer",
 ]
@@ -94,15 +95,19 @@ def package_files(package: str, paths: Sequence[str], progress: LabProgress) -> 
 
 def base_layer(progress: LabProgress) -> Path:
     """The image layer, a tar file, under every image of the lab that is not static."""
-    packages = definitions() / "images" / "base" / "packages.txt"
+    return packages_layer("base", definitions() / "images" / "base" / "packages.txt", progress)
+
+
+def packages_layer(name: str, packages: Path, progress: LabProgress) -> Path:
+    """An image layer, a tar file, with the essential packages and those of a list; no other layer is under it."""
 
     def build(target: Path) -> None:
-        with progress.task("Debian base of the images", seconds=30):
+        with progress.task(f"Debian {name} of the images", seconds=30):
             with_suffix = target.with_suffix(".tar")
             _mmdebstrap("essential", _lines(packages), with_suffix)
             with_suffix.rename(target)
 
-    return built(cache_root() / "images" / f"base-{_RELEASE}-{content_hash([packages])}", build)
+    return built(cache_root() / "images" / f"{name}-{_RELEASE}-{content_hash([packages])}", build)
 
 
 def python_layer(progress: LabProgress, architecture: str) -> Path:

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from upgrader.errors import LabError
@@ -29,14 +29,16 @@ _MINIMUM = (1, 26)
 class Module:
     """What to build from one Go module.
 
-    `programs` maps the file name of each result to its package. `staging` is for k8s.io/kubernetes, whose own go.mod
-    replaces its staging modules by folders: they are replaced by the releases of the same version instead.
+    `programs` maps the file name of each result to its package, `tests` those of test programs, as by `go test -c`.
+    `staging` is for k8s.io/kubernetes, whose own go.mod replaces its staging modules by folders: they are replaced by
+    the releases of the same version instead.
     """
 
     name: str
     path: str
     version: str
     programs: Mapping[str, str]
+    tests: Mapping[str, str] = field(default_factory=dict)
     sources: Path | None = None
     more: tuple[str, ...] = ()
     ldflags: str = ""
@@ -86,15 +88,17 @@ def build_module(module: Module, target: Path, go: Path, progress: LabProgress) 
         _write_go_mod(module, work, go, environment)
         _run([str(go), "mod", "tidy", "-e"], work, environment)
     target.mkdir()
-    packages = list(module.programs.values())
+    packages = [*module.programs.values(), *module.tests.values()]
     with progress.task(f"{module.name} {module.version}: compiling", seconds=module.seconds) as task:
         names = [str(go), "list", "-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"]
+        names += ["-test"] if module.tests else []
         stale = _run([*names, *packages], work, environment)
         task.total(len(stale.split()) + len(packages))
-        for name, package in module.programs.items():
-            command = [str(go), "build", "-v", "-trimpath", "-ldflags", f"-s -w {module.ldflags}".strip()]
-            _compile([*command, "-o", str(target / name), package], work, environment, task)
-            task.advance()
+        flags = ["-v", "-trimpath", "-ldflags", f"-s -w {module.ldflags}".strip()]
+        for command, built_by_it in ((["build"], module.programs), (["test", "-c"], module.tests)):
+            for name, package in built_by_it.items():
+                _compile([str(go), *command, *flags, "-o", str(target / name), package], work, environment, task)
+                task.advance()
 
 
 def _write_go_mod(module: Module, work: Path, go: Path, environment: Mapping[str, str]) -> None:

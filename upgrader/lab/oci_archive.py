@@ -40,11 +40,15 @@ def native_architecture() -> str:
 
 @dataclass(frozen=True)
 class Image:
-    """One image: its full name with tag, its layers (tar files, lowest first), what it runs, and on what machines."""
+    """One image: its full name with tag, its layers (tar files, lowest first), what it runs, and on what machines.
+
+    `command` is what a container's `args` replace, `entrypoint` what its `command` does.
+    """
 
     name: str
     layers: tuple[Path, ...]
     entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
     environment: tuple[str, ...] = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",)
     working_dir: str = "/"
     architecture: str = field(default_factory=native_architecture)
@@ -176,6 +180,8 @@ def _config(image: Image) -> dict[str, object]:
     settings: dict[str, object] = {"Env": list(image.environment), "WorkingDir": image.working_dir}
     if image.entrypoint:
         settings["Entrypoint"] = list(image.entrypoint)
+    if image.command:
+        settings["Cmd"] = list(image.command)
     return {
         "architecture": image.architecture,
         "os": "linux",

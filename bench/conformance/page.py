@@ -1,0 +1,138 @@
+"""docs/conformance.md, made from docs/conformance.json."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from bench.conformance.record import Record
+
+__all__ = ["WAYS", "page"]
+
+WAYS = {
+    "after": ("After the upgrade", "Conformance specs on the cluster that `upgrader run` has upgraded."),
+    "during": (
+        "While `upgrader run` is at work",
+        "Conformance specs, and `upgrader run` in the midst of them. *At work* are those that ran while it did.",
+    ),
+    "around": (
+        "Set up before, verified after",
+        "Upstream's upgrade tests: objects are set up at the old version, and verified after `upgrader run`.",
+    ),
+}
+"""Name → title and explanation."""
+_PASSED = "passed"
+
+
+def page(known: Mapping[str, Mapping[str, Record]]) -> str:
+    """The page, as Markdown; `known` is version → way → record."""
+    lines = [_INTRODUCTION]
+    for version in sorted(known, key=_number, reverse=True):
+        lines += [f"## {version}", "", *_summary(known[version]), ""]
+        for way, (title, words) in WAYS.items():
+            if way in known[version]:
+                lines += [f"### {title}, {version}", "", words, "", *_details(known[version][way])]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _summary(ways: Mapping[str, Record]) -> list[str]:
+    columns = ("way", "specs in all", "passed", "failed", "skipped by themselves", "left out", "not run")
+    lines = [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
+    for way, (title, _) in WAYS.items():
+        if way in ways:
+            states = Counter(spec["state"] for spec in ways[way]["specs"].values())
+            failed = sum(states.values()) - states[_PASSED] - states["skipped"]
+            left, run = len(ways[way]["left_out"]), sum(states.values())
+            not_run = ways[way]["of"] - run - left
+            cells = (title, ways[way]["of"], states[_PASSED], failed, states["skipped"], left, not_run)
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines
+
+
+def _details(record: Record) -> list[str]:
+    lines = []
+    for command in record["commands"]:
+        lines.append(
+            f"- {command['date']}, {command['cores']} cores, {command['seconds'] / 60:.0f} min: {_run(command)}"
+        )
+        lines.append(f"  `{command['command']}`")
+    specs = record["specs"]
+    lines += ["", *_areas(specs), ""]
+    failed = {name: spec for name, spec in specs.items() if spec["state"] not in (_PASSED, "skipped")}
+    lines += _list("Failed, and why", {name: f"{spec['why']}. {_first_line(spec)}" for name, spec in failed.items()})
+    skipped = [name for name, spec in specs.items() if spec["state"] == "skipped"]
+    lines += _list("Skipped by themselves, as upstream has it for such a cluster", dict.fromkeys(skipped, ""))
+    for why, names in _by_reason(record["left_out"]).items():
+        lines += _list(f"Left out: {why}", dict.fromkeys(names, ""))
+    return lines
+
+
+def _run(command: Mapping[str, Any]) -> str:
+    begin = f"from {command['from']}"
+    if "run_seconds" in command:
+        begin += f", `upgrader run` took {command['run_seconds']:.0f} s and ended with {command['run_exit_code']}"
+    return begin + ("" if not command.get("focus") else f", only specs that match `{command['focus']}`")
+
+
+def _areas(specs: Mapping[str, Any]) -> list[str]:
+    """A row for each SIG."""
+    beside = any("at_work" in spec for spec in specs.values())
+    columns = ["area", "run", "passed", *(["at work", "of them passed"] if beside else [])]
+    lines = [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
+    for area in sorted({_area(name) for name in specs}):
+        found = [spec for name, spec in specs.items() if _area(name) == area]
+        meanwhile = [spec for spec in found if spec.get("at_work")]
+        cells = [area, len(found), _passed(found), *([len(meanwhile), _passed(meanwhile)] if beside else [])]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return lines
+
+
+def _passed(found: list[Mapping[str, Any]]) -> int:
+    return sum(spec["state"] == _PASSED for spec in found)
+
+
+def _area(name: str) -> str:
+    found = re.search(r"\[(sig-[a-z-]+)\]", name)
+    return found[1] if found else "others"
+
+
+def _by_reason(left_out: Mapping[str, str]) -> Mapping[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, why in left_out.items():
+        found.setdefault(why, []).append(name)
+    return found
+
+
+def _list(title: str, items: Mapping[str, str]) -> list[str]:
+    if not items:
+        return []
+    entries = [f"- `{name}`" + (f": {words.strip()}" if words else "") for name, words in sorted(items.items())]
+    # Long lists are folded: the page is read for its figures first.
+    return [f"<details><summary>{title} ({len(items)})</summary>", "", *entries, "", "</details>", ""]
+
+
+def _first_line(spec: Mapping[str, Any]) -> str:
+    """Without what Markdown or HTML would take for its own."""
+    line = next(iter(str(spec.get("message", "")).splitlines()), "")[:160]
+    return f"It says: {line.replace('<', '&lt;').replace('|', '&#124;')}" if line else ""
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+_INTRODUCTION = """\
+# Kubernetes' own tests
+
+`make conformance` runs what upstream tests every cluster with: its conformance suite, and its upgrade tests. The
+programs (`e2e.test`, `agnhost`) are built from the module `k8s.io/kubernetes`, the cluster is a [lab](lab.md) with one
+controller and two workers. Each failed spec is run again on that cluster, and on a cluster of the target version that
+kubeadm made and `upgrader` never touched. The command writes this page, and `conformance.json` with each spec's result.
+[Contributing](../CONTRIBUTING.md#kubernetes-own-tests) has its options.
+
+The lab has no registry to pull from. Its images of agnhost, nginx and busybox are made of upstream's program and of
+Debian's packages; a spec that needs another image is left out by its name. *Not run* are specs that nobody asked for:
+the command was given a part.
+"""

@@ -1,0 +1,113 @@
+"""Runs specs of a test program against a cluster, in several processes at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from bench.conformance.programs import Programs
+from bench.conformance.results import Result, read_report
+from bench.conformance.specs import focus_of
+from upgrader.lab.binaries import kubectl
+
+__all__ = ["Started", "Suite"]
+
+_DEADLINE_SECONDS = 4 * 3600.0
+_LAST_LINES = 30
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A cluster to test, by its kubeconfig, and with which programs; logs and reports are written to `folder`."""
+
+    programs: Programs
+    kubeconfig: Path
+    version: str
+    """Of the kubectl that the tests use."""
+    folder: Path
+    processes: int = 4
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, program: Path, names: Sequence[str], what: str) -> tuple[Result, ...]:
+        """The result of each named spec, once all have ended."""
+        if not names:
+            return ()
+        with self.start(program, names, what) as started:
+            return started.results()
+
+    def start(self, program: Path, names: Sequence[str], what: str) -> Started:
+        """Start them and don't wait; leaving the context ends what still runs."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        report = self.folder / f"{what}.json"
+        report.unlink(missing_ok=True)
+        command = [
+            str(self.programs.ginkgo),
+            f"--procs={self.processes}",
+            f"--focus={focus_of(names)}",
+            "--no-color",
+            "--silence-skips",
+            f"--timeout={_DEADLINE_SECONDS:.0f}s",
+            f"--output-dir={self.folder}",
+            f"--json-report={report.name}",
+            str(program),
+            "--",
+            f"--kubeconfig={self.kubeconfig}",
+            f"--kubectl-path={kubectl(self.version)}",
+            "--provider=skeleton",
+            "--disable-log-dump",
+            f"--e2e-output-dir={self.folder}",
+        ]
+        log = self.folder / f"{what}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        return Started(process, tuple(names), report, log)
+
+
+@dataclass(frozen=True)
+class Started:
+    """Specs at work."""
+
+    process: subprocess.Popen[bytes]
+    names: tuple[str, ...]
+    report: Path
+    log: Path
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End ginkgo if it still runs: it ends its processes, and those remove what they made in the cluster."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(120)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    @property
+    def ended(self) -> bool:
+        """Whether ginkgo has ended, however."""
+        return self.process.poll() is not None
+
+    def results(self) -> tuple[Result, ...]:
+        """Wait for the end, and read what became of each; RuntimeError without a report that has all of them."""
+        code = self.process.wait(_DEADLINE_SECONDS + 600)
+        if not self.report.exists():
+            raise RuntimeError(f"ginkgo ended with {code} and no report:\n{self._end_of_log()}")
+        return read_report(self.report.read_text(), self.names)
+
+    def _end_of_log(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
