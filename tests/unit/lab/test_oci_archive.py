@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from upgrader.lab.oci_archive import Image, digest, layer_of_files, layer_of_links, write_archive
+from upgrader.lab.oci_archive import Image, digest, documents, layer_of_files, layer_of_links, write_archive
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +66,11 @@ def test_a_component_is_a_link_to_the_common_program(tmp_path: Path) -> None:
         entries = {entry.name: entry for entry in archive}
     assert entries["usr/local/bin/kube-proxy"].linkname == "kubernetes"
     assert [name for name, entry in entries.items() if entry.isdir()] == ["usr", "usr/local", "usr/local/bin"]
+
+
+def test_a_command_is_what_arguments_replace(tmp_path: Path) -> None:
+    """As in upstream's images: `args` of a container come after the entrypoint, in place of the command."""
+    image = Image("example/a:1", (_layer(tmp_path, "base"),), ("/agnhost",), ("pause",))
+    config = json.loads(documents(image)[0])["config"]
+    assert (config["Entrypoint"], config["Cmd"]) == (["/agnhost"], ["pause"])
+    assert "Cmd" not in json.loads(documents(Image("example/a:1", image.layers, ("/agnhost",)))[0])["config"]
