@@ -24,7 +24,7 @@ from bench.conformance.record import merged, ours, recorded
 from bench.conformance.results import Result, explained, missing_images, overlapping
 from bench.conformance.specs import choose, conformance_specs, left_out, remember_images, upgrade_tests_to_run
 from bench.conformance.suite import Suite
-from bench.conformance.ways import around, during, undisturbed, upgrade_specs, upgraded
+from bench.conformance.ways import around, during, oldest_kubelet, undisturbed, upgrade_specs, upgraded
 from testkit.command import REPOSITORY, must, upgrader
 from testkit.lab_cluster import OLD, TARGET, LabCluster
 from testkit.labs import some_cluster
@@ -108,8 +108,8 @@ class _Way:
         else:
             program = self._built.e2e
             specs, needs = conformance_specs(_listed(self._built)), left_out()["images"]
-            is_during = self._way == "during"
-            chosen = choose(specs, needs, focus=options.focus, during=is_during, oldest=options.start)
+            is_during, kubelet = self._way == "during", oldest_kubelet(self._cluster)
+            chosen = choose(specs, needs, kubelet=kubelet, focus=options.focus, during=is_during, oldest=options.start)
             if is_during:
                 disturbed = during(self._cluster, self._suite, chosen.run, options.target)
             else:

@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 _NOT_DURING = ("[Serial]", "[Disruptive]")
+_MINIMUM = re.compile(r"\[MinimumKubeletVersion:([\d.]+)\]")
 _FILE = Path(__file__).with_name("left_out.json")
 
 
@@ -69,9 +70,15 @@ def upgrade_tests_to_run(names: Sequence[str], reasons: Mapping[str, str], focus
 
 
 def choose(
-    specs: Sequence[Spec], needs: Mapping[str, str], *, focus: str = "", during: bool = False, oldest: str = ""
+    specs: Sequence[Spec],
+    needs: Mapping[str, str],
+    *,
+    kubelet: str,
+    focus: str = "",
+    during: bool = False,
+    oldest: str = "",
 ) -> Chosen:
-    """What to run of the specs whose name has a match of `focus`.
+    """What to run of the specs whose name has a match of `focus`, on nodes whose oldest kubelet is that one.
 
     With `during`, while the control plane is changed from a version `oldest` on: without specs that must have the
     cluster for themselves, or disturb it, and without those of a younger minor than that.
@@ -82,6 +89,8 @@ def choose(
         mark = next((mark for mark in _NOT_DURING if mark in spec.name), "")
         if spec.name in needs:
             left[spec.name] = f"needs the image {needs[spec.name]}, which the lab doesn't have"
+        elif (minimum := _MINIMUM.search(spec.name)) and _number(minimum[1]) > _number(kubelet):
+            left[spec.name] = f"needs kubelets of v{minimum[1]}, and `upgrader run` has left these at {kubelet}"
         elif during and mark:
             left[spec.name] = f"is {mark}: not while something else changes the cluster"
         elif during and oldest and _number(spec.since) > _number(oldest):

@@ -20,9 +20,10 @@ from testkit.lab_cluster import LabCluster, until
 from upgrader.lab.registry import find
 from upgrader.ports import Kind
 
-__all__ = ["Disturbed", "around", "during", "undisturbed", "upgrade_specs", "upgraded"]
+__all__ = ["Disturbed", "around", "during", "oldest_kubelet", "undisturbed", "upgrade_specs", "upgraded"]
 
 _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
+_NODES = Kind("v1", "nodes", namespaced=False)
 _NAMESPACE_OF_A_SPEC = "e2e-framework"
 """The label of the namespaces that specs make for themselves."""
 _BEGIN_SECONDS, _SET_UP_SECONDS, _RUN_SECONDS = 600.0, 1500.0, 1800.0
@@ -38,6 +39,12 @@ class Disturbed:
     begun: datetime
     ended: datetime
     exit_code: int
+
+
+def oldest_kubelet(cluster: LabCluster) -> str:
+    """The oldest version of a kubelet in the cluster."""
+    found = [node["status"]["nodeInfo"]["kubeletVersion"] for node in cluster.kube.list(_NODES)]
+    return str(min(found, key=lambda version: [int(part) for part in version[1:].split(".")]))
 
 
 def upgraded(cluster: LabCluster, target: str) -> None:

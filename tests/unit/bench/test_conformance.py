@@ -73,22 +73,31 @@ def test_a_spec_belongs_to_conformance_since_the_first_release_that_is_named() -
 
 def test_after_an_upgrade_only_missing_images_leave_a_spec_out() -> None:
     """Serial specs, and those of the new version, are run; what is left out has the image's name."""
-    chosen = choose(SPECS, {FRIEND: "nautilus:1.8"})
+    chosen = choose(SPECS, {FRIEND: "nautilus:1.8"}, kubelet="v1.36.3")
     assert chosen.run == (PODS, TAINTS, NEW)
     assert chosen.left_out == {FRIEND: "needs the image nautilus:1.8, which the lab doesn't have"}
 
 
 def test_during_a_run_specs_that_need_the_cluster_for_themselves_are_left_out() -> None:
     """So are those that the old control plane can't pass yet; each with its reason."""
-    chosen = choose(SPECS, {}, during=True, oldest="v1.36.3")
+    chosen = choose(SPECS, {}, kubelet="v1.36.3", during=True, oldest="v1.36.3")
     assert chosen.run == (PODS, FRIEND)
     assert "[Serial]" in chosen.left_out[TAINTS]
     assert "since v1.37, and the run begins at v1.36.3" in chosen.left_out[NEW]
 
 
+@pytest.mark.parametrize(("kubelet", "run"), [("v1.36.3", False), ("v1.37.1", True), ("v1.40.0", True)])
+def test_a_spec_of_a_newer_kubelet_is_left_out_where_kubelets_were_not_upgraded(kubelet: str, run: bool) -> None:
+    """A run leaves kubelets alone unless it is told to: what only a new one can do says nothing of the run."""
+    name = "[sig-auth] Bundles are mounted [MinimumKubeletVersion:1.37] [Conformance]"
+    chosen = choose([Spec(name, "v1.37")], {}, kubelet=kubelet)
+    assert (chosen.run == (name,)) is run
+    assert run or "needs kubelets of v1.37" in chosen.left_out[name]
+
+
 def test_what_was_not_asked_for_is_not_left_out() -> None:
     """A part of the suite is no excuse for the rest: that is counted by itself."""
-    chosen = choose(SPECS, {FRIEND: "nautilus:1.8"}, focus="sig-node.*Pods")
+    chosen = choose(SPECS, {FRIEND: "nautilus:1.8"}, kubelet="v1.36.3", focus="sig-node.*Pods")
     assert (chosen.run, chosen.left_out, chosen.not_asked_for) == ((PODS, NEW), {}, 2)
 
 
