@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from upgrader.lab.build_cache import definitions
-from upgrader.lab.golang import install_command
+from upgrader.lab.golang import Module, build_module, install_command
+from upgrader.lab.progress_port import Silent
 
 
 def test_the_lock_pins_one_version_with_hashes() -> None:
@@ -27,3 +28,17 @@ def test_another_content_is_refused(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "DO NOT MATCH THE HASHES" in done.stderr
+
+
+def test_test_programs_are_compiled_beside_the_others(tmp_path: Path) -> None:
+    """A module's programs come from `go build`, its test programs from `go test -c`, all into one folder."""
+    go = tmp_path / "go"
+    go.write_text(
+        '#!/bin/sh\necho "$1 $2" >> ../calls\nwhile [ $# -gt 0 ]; do [ "$1" = -o ] && echo > "$2"; shift; done\n'
+    )
+    go.chmod(0o755)
+    module = Module("tests", "", "v1", {"tool": "./tool"}, tests={"e2e.test": "./e2e"})
+    build_module(module, tmp_path / "result", go, Silent())
+    assert {file.name for file in (tmp_path / "result").iterdir()} == {"tool", "e2e.test"}
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert "build -v" in calls and "test -c" in calls
