@@ -169,6 +169,8 @@ def _compile(command: list[str], folder: Path, environment: Mapping[str, str], t
         if process.poll() is None:
             process.terminate()
             process.wait()
+        if process.stderr:
+            process.stderr.close()
 
 
 def _tail(text: str, lines: int = 8) -> str:
