@@ -118,6 +118,7 @@ class _Way:
         if disturbed:
             results = disturbed.results
             command["run_exit_code"] = disturbed.exit_code
+            command["run_refused"] = disturbed.refused
             command["run_seconds"] = (disturbed.ended - disturbed.begun).total_seconds()
         if options.learn:
             remember_images(missing_images(results))

@@ -73,6 +73,10 @@ def _run(command: Mapping[str, Any]) -> str:
     begin = f"from {command['from']}"
     if "run_seconds" in command:
         begin += f", `upgrader run` took {command['run_seconds']:.0f} s and ended with {command['run_exit_code']}"
+        if command["run_refused"]:
+            begin += (
+                f" (a check had refused it {command['run_refused']} times, while a spec broke a webhook or the like)"
+            )
     return begin + ("" if not command.get("focus") else f", only specs that match `{command['focus']}`")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from bench.conformance.stand_ins import load_balancers, volumes
 from bench.conformance.suite import Started, Suite
 from testkit.command import must
 from testkit.lab_cluster import LabCluster, until
+from upgrader.errors import Inhibited
 from upgrader.lab.registry import find
 from upgrader.ports import Kind
 
@@ -27,6 +27,7 @@ _NODES = Kind("v1", "nodes", namespaced=False)
 _NAMESPACE_OF_A_SPEC = "e2e-framework"
 """The label of the namespaces that specs make for themselves."""
 _BEGIN_SECONDS, _SET_UP_SECONDS, _RUN_SECONDS = 600.0, 1500.0, 1800.0
+_TRIES = 5
 _UPGRADE_TESTS = "Upgrade tests "
 _VOLUMES = 6
 
@@ -39,6 +40,8 @@ class Disturbed:
     begun: datetime
     ended: datetime
     exit_code: int
+    refused: int = 0
+    """How often a check had refused it before, for something that a spec had in the cluster at that moment."""
 
 
 def oldest_kubelet(cluster: LabCluster) -> str:
@@ -62,16 +65,16 @@ def during(cluster: LabCluster, suite: Suite, names: Sequence[str], target: str)
             lambda: _or_ended(started, lambda: bool(cluster.kube.list(_NAMESPACES, labels=_NAMESPACE_OF_A_SPEC))),
             timeout_seconds=_BEGIN_SECONDS,
         )
-        begun, code, ended = _disturb(cluster, target)
-        return Disturbed(started.results(), begun, ended, code)
+        run = _disturb(cluster, target)
+        return replace(run, results=started.results())
 
 
 def around(cluster: LabCluster, suite: Suite, names: Sequence[str], old: str, target: str) -> Disturbed:
     """Set all upgrade tests up, run `upgrader run` while they look, and let them verify."""
     with _set_up(cluster, suite, names, (old, target), "around") as (started, done):
-        begun, code, ended = _disturb(cluster, target)
+        run = _disturb(cluster, target)
         done.touch()
-        return Disturbed(started.results(), begun, ended, code)
+        return replace(run, results=started.results())
 
 
 def undisturbed(cluster: LabCluster, suite: Suite, names: Sequence[str], version: str) -> tuple[Result, ...]:
@@ -112,14 +115,19 @@ def upgrade_specs(suite: Suite) -> tuple[str, ...]:
     return tuple(sorted(name[name.index(_UPGRADE_TESTS) :] for name in names if _UPGRADE_TESTS in name))
 
 
-def _disturb(cluster: LabCluster, target: str) -> tuple[datetime, int, datetime]:
-    begun, clock = datetime.now(UTC), time.monotonic()
-    ended = cluster.upgrader("run", "--to", target, "--yes", timeout_seconds=_RUN_SECONDS)
-    seconds = time.monotonic() - clock
-    print(f"`upgrader run` ended with {ended.exit_code} after {seconds:.0f} s", file=sys.stderr, flush=True)
-    if ended.exit_code:
+def _disturb(cluster: LabCluster, target: str) -> Disturbed:
+    """`upgrader run`: again where a check refuses it, which changes nothing. Specs have broken webhooks for seconds."""
+    for refused in range(_TRIES):
+        begun = datetime.now(UTC)
+        ended = cluster.upgrader("run", "--to", target, "--yes", timeout_seconds=_RUN_SECONDS)
+        done = Disturbed((), begun, datetime.now(UTC), ended.exit_code, refused)
+        print(f"`upgrader run` ended with {ended.exit_code} after {ended.seconds:.0f} s", file=sys.stderr, flush=True)
+        if not ended.exit_code:
+            break
         print(ended, file=sys.stderr, flush=True)
-    return begun, ended.exit_code, datetime.now(UTC)
+        if ended.exit_code != Inhibited.exit_code:
+            break
+    return done
 
 
 def _or_ended(started: Started, holds: Callable[[], bool]) -> bool:

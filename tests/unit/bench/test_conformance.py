@@ -262,13 +262,13 @@ def test_the_page_counts_what_passed_failed_and_was_not_run() -> None:
 def test_the_page_says_which_specs_met_the_run() -> None:
     """A spec that passed before the run began is no proof, and the page shows how the run ended."""
     command = {"date": "1", "command": "c", "from": "v1.36.3", "cores": 2, "seconds": 60, "focus": ""}
-    command |= {"run_seconds": 84.4, "run_exit_code": 4}
+    command |= {"run_seconds": 84.4, "run_exit_code": 4, "run_refused": 2}
     results = [result(PODS), result(TAINTS)]
     record = recorded(command, Chosen((PODS, TAINTS)), results, {}, results[:1])
     text = page({"v1.37.1": {"during": record}})
     found = row(text, "sig-node")
     assert (found["run"], found["at work"], found["of them passed"]) == ("2", "1", "1")
-    assert "`upgrader run` took 84 s and ended with 4" in text
+    assert "`upgrader run` took 84 s and ended with 4 (a check had refused it 2 times" in text
 
 
 def _service(**more: Any) -> dict[str, Any]:
