@@ -17,6 +17,8 @@ __all__ = ["KINDS", "listed_images", "made_images", "names_of"]
 
 KINDS = ("agnhost", "busybox", "kitten", "nautilus", "nginx")
 """Last parts of the repositories whose images are made here, under whatever tag the tests want."""
+_LOGIN = "gcr.io/k8s-authenticated-test/"
+"""No node may have what is there: specs prove that it can't be pulled without a login."""
 _HERE = Path(__file__).parent
 
 
@@ -24,7 +26,8 @@ def listed_images(programs: Programs) -> tuple[str, ...]:
     """Every image that a test may use, as `e2e.test` lists them."""
     command = [str(programs.e2e), "--list-images"]
     listed = subprocess.run(command, cwd=programs.folder, capture_output=True, text=True, check=True)
-    return tuple(word for line in listed.stdout.splitlines() if "/" in (word := line.strip()) and " " not in word)
+    words = (line.strip() for line in listed.stdout.splitlines())
+    return tuple(word for word in words if "/" in word and " " not in word and not word.startswith(_LOGIN))
 
 
 def names_of(kind: str, listed: Iterable[str]) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def build_module(module: Module, target: Path, go: Path, progress: LabProgress) 
         stale = _run([*names, *packages], work, environment)
         task.total(len(stale.split()) + len(packages))
         flags = ["-v", "-trimpath", "-ldflags", f"-s -w {module.ldflags}".strip()]
-        for command, built_by_it in ((["build"], module.programs), (["test", "-c"], module.tests)):
+        for command, built_by_it in ((["build"], module.programs), (["test", "-c", "-vet=off"], module.tests)):
             for name, package in built_by_it.items():
                 _compile([str(go), *command, *flags, "-o", str(target / name), package], work, environment, task)
                 task.advance()
