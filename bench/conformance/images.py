@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.conformance.programs import Programs
-from upgrader.lab.binaries import PAUSE
+from upgrader.lab.binaries import COREDNS, PAUSE, Binaries
 from upgrader.lab.build_cache import content_hash
 from upgrader.lab.debian import package_files, packages_layer
 from upgrader.lab.oci_archive import Image, layer_of_files, layer_of_links
@@ -15,7 +15,7 @@ from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["KINDS", "listed_images", "made_images", "names_of"]
 
-KINDS = ("agnhost", "busybox", "kitten", "nautilus", "nginx")
+KINDS = ("agnhost", "busybox", "glibc-dns-testing", "kitten", "nautilus", "nginx")
 """Last parts of the repositories whose images are made here, under whatever tag the tests want."""
 _LOGIN = "gcr.io/k8s-authenticated-test/"
 """No node may have what is there: specs prove that it can't be pulled without a login."""
@@ -56,8 +56,10 @@ def _parts(programs: Programs, progress: LabProgress) -> dict[str, _Parts]:
     """Kind → layers, entrypoint and command."""
     debian = packages_layer("conformance", _HERE / "packages.txt", progress)
     files = {f"/{name}": programs.folder / name for name in ("agnhost", "localhost.crt", "localhost.key")}
+    coredns = layer_of_files(f"coredns-{COREDNS}", {"/coredns": Binaries(progress).coredns() / "coredns"})
     agnhost = (
         debian,
+        coredns,
         _files("agnhost", _HERE / "rootfs" / "agnhost"),
         layer_of_files(f"agnhost-{programs.folder.name}", files),
         layer_of_links({"/agnhost-2": "agnhost"}),
@@ -73,6 +75,7 @@ def _parts(programs: Programs, progress: LabProgress) -> dict[str, _Parts]:
     return {
         "agnhost": (agnhost, ("/agnhost",), ("pause",)),
         "busybox": (_busybox(progress), (), ("sh",)),
+        "glibc-dns-testing": ((debian, coredns), (), ("bash",)),
         "nginx": ((debian, _files("agnhost", _HERE / "rootfs" / "agnhost")), (), ("nginx", "-g", "daemon off;")),
         **serves,
     }
