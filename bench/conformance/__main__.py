@@ -117,21 +117,28 @@ class _Way:
                 results = self._suite.run(program, chosen.run, "after")
         if disturbed:
             results = disturbed.results
-            command["run_exit_code"] = disturbed.exit_code
-            command["run_refused"] = disturbed.refused
-            command["run_seconds"] = (disturbed.ended - disturbed.begun).total_seconds()
+            command["changes"] = [
+                {
+                    "what": change.what,
+                    "seconds": round((change.ended - change.begun).total_seconds(), 1),
+                    "exit_code": change.exit_code,
+                    "refused": change.refused,
+                }
+                for change in disturbed.changes
+            ]
         if options.learn:
             remember_images(missing_images(results))
         why = {} if options.no_explain else self._explain(program, results)
         command["seconds"] = round(time.monotonic() - began)
-        beside = overlapping(results, disturbed.begun, disturbed.ended) if disturbed else None
+        changes = disturbed.changes if disturbed else ()
+        beside = overlapping(results, [(change.begun, change.ended) for change in changes])
         record = recorded(command, chosen, results, why, beside if self._way == "during" else None)
         self._write(record)
         failed = [result for result in results if result.failed]
         print(f"{self._way}: {len(results)} specs, {len(failed)} failed; logs in {self._suite.folder}", file=sys.stderr)
         for result in failed:
             print(f"  {result.name}: {why.get(result.name, (True, 'not explained'))[1]}", file=sys.stderr)
-        return int(bool(ours(record)) or bool(disturbed and disturbed.exit_code))
+        return int(bool(ours(record)) or any(change.exit_code for change in changes))
 
     def _explain(self, program: Path, results: Sequence[Result]) -> dict[str, tuple[bool, str]]:
         failed = [result for result in results if result.failed]

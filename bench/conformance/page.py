@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 from bench.conformance.record import Record
@@ -15,7 +16,7 @@ WAYS = {
     "after": ("After the upgrade", "Conformance specs on the cluster that `upgrader run` has upgraded."),
     "during": (
         "While `upgrader run` is at work",
-        "Conformance specs, and `upgrader run` in the midst of them. *At work* are those that ran while it did.",
+        "Conformance specs, with `upgrader run` and `rollback` in turn. *At work*: they ran while one of these did.",
     ),
     "around": (
         "Set up before, verified after",
@@ -71,13 +72,15 @@ def _details(record: Record) -> list[str]:
 
 def _run(command: Mapping[str, Any]) -> str:
     begin = f"from {command['from']}"
-    if "run_seconds" in command:
-        begin += f", `upgrader run` took {command['run_seconds']:.0f} s and ended with {command['run_exit_code']}"
-        if command["run_refused"]:
-            begin += (
-                f" (a check had refused it {command['run_refused']} times, while a spec broke a webhook or the like)"
-            )
-    return begin + ("" if not command.get("focus") else f", only specs that match `{command['focus']}`")
+    changes = command.get("changes") or ()
+    for what in ("run", "rollback"):
+        if found := [change for change in changes if change["what"] == what]:
+            codes = ", ".join(str(code) for code in sorted({change["exit_code"] for change in found}))
+            seconds = median(change["seconds"] for change in found)
+            begin += f"; {len(found)} × `upgrader {what}`, {seconds:.0f} s (median), exit code {codes}"
+    if refused := sum(change["refused"] for change in changes):
+        begin += f"; checks had refused it {refused} times, while a spec had broken a webhook or the like"
+    return begin + ("" if not command.get("focus") else f"; only specs that match `{command['focus']}`")
 
 
 def _areas(specs: Mapping[str, Any]) -> list[str]:

@@ -58,9 +58,11 @@ def missing_images(results: Iterable[Result]) -> Mapping[str, str]:
     return {result.name: result.image for result in results if result.failed and result.image}
 
 
-def overlapping(results: Iterable[Result], begun: datetime, ended: datetime) -> tuple[Result, ...]:
-    """Those that were at work for any part of the time."""
-    return tuple(result for result in results if result.begun < ended and result.ended > begun)
+def overlapping(results: Iterable[Result], spans: Sequence[tuple[datetime, datetime]]) -> tuple[Result, ...]:
+    """Those that were at work for any part of one of the spans."""
+    return tuple(
+        result for result in results if any(result.begun < end and result.ended > begin for begin, end in spans)
+    )
 
 
 def explained(

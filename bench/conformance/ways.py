@@ -20,7 +20,7 @@ from upgrader.errors import Inhibited
 from upgrader.lab.registry import find
 from upgrader.ports import Kind
 
-__all__ = ["Disturbed", "around", "during", "oldest_kubelet", "undisturbed", "upgrade_specs", "upgraded"]
+__all__ = ["Change", "Disturbed", "around", "during", "oldest_kubelet", "undisturbed", "upgrade_specs", "upgraded"]
 
 _NAMESPACES = Kind("v1", "namespaces", namespaced=False)
 _NODES = Kind("v1", "nodes", namespaced=False)
@@ -33,15 +33,23 @@ _VOLUMES = 6
 
 
 @dataclass(frozen=True)
-class Disturbed:
-    """The results, and from when to when `upgrader run` was at work, and how it ended."""
+class Change:
+    """`upgrader run` or `rollback` (`what`): from when to when it was at work, and how it ended."""
 
-    results: tuple[Result, ...]
+    what: str
     begun: datetime
     ended: datetime
     exit_code: int
     refused: int = 0
     """How often a check had refused it before, for something that a spec had in the cluster at that moment."""
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """The results, and what changed the cluster meanwhile."""
+
+    results: tuple[Result, ...]
+    changes: tuple[Change, ...]
 
 
 def oldest_kubelet(cluster: LabCluster) -> str:
@@ -58,23 +66,26 @@ def upgraded(cluster: LabCluster, target: str) -> None:
 
 
 def during(cluster: LabCluster, suite: Suite, names: Sequence[str], target: str) -> Disturbed:
-    """Run the specs, and `upgrader run` once the first of them is at work."""
+    """Run the specs; once the first is at work, `upgrader run` and `rollback` in turn, until the specs have ended."""
+    changes: list[Change] = []
     with suite.start(suite.programs.e2e, names, "during") as started:
         until(
             "the first spec to be at work",
             lambda: _or_ended(started, lambda: bool(cluster.kube.list(_NAMESPACES, labels=_NAMESPACE_OF_A_SPEC))),
             timeout_seconds=_BEGIN_SECONDS,
         )
-        run = _disturb(cluster, target)
-        return replace(run, results=started.results())
+        while not started.ended and not any(change.exit_code for change in changes):
+            words = ("rollback", "--yes") if len(changes) % 2 else ("run", "--to", target, "--yes")
+            changes.append(_change(cluster, *words))
+        return Disturbed(started.results(), tuple(changes))
 
 
 def around(cluster: LabCluster, suite: Suite, names: Sequence[str], old: str, target: str) -> Disturbed:
     """Set all upgrade tests up, run `upgrader run` while they look, and let them verify."""
     with _set_up(cluster, suite, names, (old, target), "around") as (started, done):
-        run = _disturb(cluster, target)
+        run = _change(cluster, "run", "--to", target, "--yes")
         done.touch()
-        return replace(run, results=started.results())
+        return Disturbed(started.results(), (run,))
 
 
 def undisturbed(cluster: LabCluster, suite: Suite, names: Sequence[str], version: str) -> tuple[Result, ...]:
@@ -115,16 +126,15 @@ def upgrade_specs(suite: Suite) -> tuple[str, ...]:
     return tuple(sorted(name[name.index(_UPGRADE_TESTS) :] for name in names if _UPGRADE_TESTS in name))
 
 
-def _disturb(cluster: LabCluster, target: str) -> Disturbed:
-    """`upgrader run`: again where a check refuses it, which changes nothing. Specs have broken webhooks for seconds."""
+def _change(cluster: LabCluster, *words: str) -> Change:
+    """The command: again where a check refuses it, which changes nothing. Specs have broken webhooks for seconds."""
     for refused in range(_TRIES):
         begun = datetime.now(UTC)
-        ended = cluster.upgrader("run", "--to", target, "--yes", timeout_seconds=_RUN_SECONDS)
-        done = Disturbed((), begun, datetime.now(UTC), ended.exit_code, refused)
-        print(f"`upgrader run` ended with {ended.exit_code} after {ended.seconds:.0f} s", file=sys.stderr, flush=True)
-        if not ended.exit_code:
-            break
-        print(ended, file=sys.stderr, flush=True)
+        ended = cluster.upgrader(*words, timeout_seconds=_RUN_SECONDS)
+        done = Change(words[0], begun, datetime.now(UTC), ended.exit_code, refused)
+        print(f"`upgrader {words[0]}` ended with {ended.exit_code} after {ended.seconds:.0f} s", file=sys.stderr)
+        if ended.exit_code:
+            print(ended, file=sys.stderr, flush=True)
         if ended.exit_code != Inhibited.exit_code:
             break
     return done

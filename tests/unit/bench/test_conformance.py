@@ -180,8 +180,9 @@ def test_images_are_known_by_the_last_part_of_their_repository() -> None:
 def test_specs_at_work_during_the_run_are_those_whose_time_overlaps() -> None:
     """One that ended before, or began after, says nothing of the run."""
     specs = [result("before", at=0), result("into", at=15), result("within", at=30), result("after", at=120)]
-    found = overlapping(specs, NOON + timedelta(seconds=20), NOON + timedelta(seconds=100))
-    assert [each.name for each in found] == ["into", "within"]
+    spans = [(NOON + timedelta(seconds=begin), NOON + timedelta(seconds=end)) for begin, end in ((20, 35), (60, 100))]
+    assert [each.name for each in overlapping(specs, spans)] == ["into", "within"]
+    assert overlapping(specs, []) == ()
 
 
 @pytest.mark.parametrize(
@@ -262,13 +263,18 @@ def test_the_page_counts_what_passed_failed_and_was_not_run() -> None:
 def test_the_page_says_which_specs_met_the_run() -> None:
     """A spec that passed before the run began is no proof, and the page shows how the run ended."""
     command = {"date": "1", "command": "c", "from": "v1.36.3", "cores": 2, "seconds": 60, "focus": ""}
-    command |= {"run_seconds": 84.4, "run_exit_code": 4, "run_refused": 2}
+    command["changes"] = [
+        {"what": what, "seconds": seconds, "exit_code": code, "refused": refused}
+        for what, seconds, code, refused in (("run", 80, 0, 2), ("rollback", 30.2, 0, 0), ("run", 88, 4, 0))
+    ]
     results = [result(PODS), result(TAINTS)]
     record = recorded(command, Chosen((PODS, TAINTS)), results, {}, results[:1])
     text = page({"v1.37.1": {"during": record}})
     found = row(text, "sig-node")
     assert (found["run"], found["at work"], found["of them passed"]) == ("2", "1", "1")
-    assert "`upgrader run` took 84 s and ended with 4 (a check had refused it 2 times" in text
+    assert "2 × `upgrader run`, 84 s (median), exit code 0, 4" in text
+    assert "1 × `upgrader rollback`, 30 s (median), exit code 0" in text
+    assert "checks had refused it 2 times" in text
 
 
 def _service(**more: Any) -> dict[str, Any]:
