@@ -172,9 +172,11 @@ def _plain_cluster(version: str, images: Sequence[Image]) -> Iterator[LabCluster
         try:
             must(upgrader("-C", home, "lab", "up", "--name", name, "--kubernetes", version, *_WORKERS))
             cluster = LabCluster(name, Path(home), Path(home) / "kept", version=version)
-            _bring(images, cluster)
-            yield cluster
-            cluster.kube.close()
+            try:
+                _bring(images, cluster)
+                yield cluster
+            finally:
+                cluster.kube.close()
         finally:
             upgrader("-C", home, "lab", "down", "--name", name)
 
