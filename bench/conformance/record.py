@@ -46,7 +46,9 @@ def merged(before: Record | None, now: Record) -> Record:
     left_out = {name: why for name, why in before["left_out"].items() if name not in now["specs"]} | now["left_out"]
     specs = {name: specs[name] for name in sorted(specs) if name not in now["left_out"]}
     dates = {spec["date"] for spec in specs.values()}
-    commands = [each for each in (*before["commands"], *now["commands"]) if each["date"] in dates]
+    # By date: a command writes its record twice, without and with explanations.
+    every = {each["date"]: each for each in (*before["commands"], *now["commands"])}
+    commands = [each for date, each in every.items() if date in dates]
     return {"commands": commands, "specs": specs, "left_out": dict(sorted(left_out.items())), "of": now["of"]}
 
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from bench.conformance.results import Result
 from bench.conformance.stand_ins import load_balancers, volumes
@@ -42,6 +43,11 @@ class Change:
     exit_code: int
     refused: int = 0
     """How often a check had refused it before, for something that a spec had in the cluster at that moment."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As the record has it."""
+        seconds = round((self.ended - self.begun).total_seconds(), 1)
+        return {"what": self.what, "seconds": seconds, "exit_code": self.exit_code, "refused": self.refused}
 
 
 @dataclass(frozen=True)

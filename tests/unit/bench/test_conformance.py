@@ -230,6 +230,16 @@ def test_a_part_that_is_run_again_replaces_its_own_results_alone() -> None:
     assert [command["date"] for command in merged(both, _record("3", result(PODS)))["commands"]] == ["2", "3"]
 
 
+def test_a_record_that_is_written_again_is_the_same_command() -> None:
+    """First without, then with what explains its failures."""
+    command = {"date": "1", "command": "c", "from": "v1.36.3", "cores": 2, "seconds": 60, "focus": ""}
+    chosen, results = Chosen((PODS,)), [result(PODS, "failed")]
+    first = recorded(command, chosen, results, {})
+    both = merged(first, recorded(command, chosen, results, {PODS: (False, "fails without us")}))
+    assert len(both["commands"]) == 1
+    assert (ours(first), ours(both)) == ([PODS], [])
+
+
 def test_a_spec_is_either_run_or_left_out() -> None:
     """One whose image has turned out to be missing loses its result, and the other way round."""
     failed = _record("1", result(FRIEND, "failed"), result(PODS))
