@@ -15,7 +15,7 @@ from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["KINDS", "listed_images", "made_images", "names_of"]
 
-KINDS = ("agnhost", "busybox", "glibc-dns-testing", "kitten", "nautilus", "nginx")
+KINDS = ("agnhost", "busybox", "glibc-dns-testing", "kitten", "nautilus", "nginx", "nonewprivs")
 """Last parts of the repositories whose images are made here, under whatever tag the tests want."""
 _LOGIN = "gcr.io/k8s-authenticated-test/"
 """No node may have what is there: specs prove that it can't be pulled without a login."""
@@ -64,6 +64,7 @@ def _parts(programs: Programs, progress: LabProgress) -> dict[str, _Parts]:
         layer_of_files(f"agnhost-{programs.folder.name}", files),
         layer_of_links({"/agnhost-2": "agnhost"}),
     )
+    nnp = layer_of_files(f"nnp-{programs.folder.name}", {"/usr/local/bin/nnp": programs.folder / "nnp"})
     html = {
         kind: layer_of_files(
             f"{kind}-{programs.folder.name}",
@@ -77,6 +78,7 @@ def _parts(programs: Programs, progress: LabProgress) -> dict[str, _Parts]:
         "busybox": (_busybox(progress), (), ("sh",)),
         "glibc-dns-testing": ((debian, coredns), (), ("bash",)),
         "nginx": ((debian, _files("agnhost", _HERE / "rootfs" / "agnhost")), (), ("nginx", "-g", "daemon off;")),
+        "nonewprivs": ((*_busybox(progress), nnp), (), ("nnp",)),
         **serves,
     }
 

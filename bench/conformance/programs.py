@@ -25,9 +25,17 @@ _DATA = {
 """What the images of the tests have beside their program: name in the result → path in the module."""
 
 
+_PROGRAMS = {
+    "agnhost": f"{_KUBERNETES}/test/images/agnhost",
+    "ginkgo": "github.com/onsi/ginkgo/v2/ginkgo",
+    "nnp": f"{_KUBERNETES}/test/images/nonewprivs",
+}
+_TESTS = {"e2e.test": f"{_KUBERNETES}/test/e2e", "upgrades.test": "./upgrades"}
+
+
 @dataclass(frozen=True)
 class Programs:
-    """The folder with `e2e.test`, `upgrades.test`, `ginkgo`, `agnhost`, and the data of the tests' images."""
+    """The folder with `e2e.test`, `upgrades.test`, `ginkgo`, what the tests' images run, and their data."""
 
     folder: Path
 
@@ -53,8 +61,8 @@ def programs(version: str, progress: LabProgress) -> Programs:
         name="Kubernetes' tests",
         path=_KUBERNETES,
         version=version,
-        programs={"agnhost": f"{_KUBERNETES}/test/images/agnhost", "ginkgo": "github.com/onsi/ginkgo/v2/ginkgo"},
-        tests={"e2e.test": f"{_KUBERNETES}/test/e2e", "upgrades.test": "./upgrades"},
+        programs=_PROGRAMS,
+        tests=_TESTS,
         sources=_SOURCES,
         ldflags=version_flags(version),
         staging=True,
@@ -64,6 +72,7 @@ def programs(version: str, progress: LabProgress) -> Programs:
     def build(target: Path) -> None:
         go = go_command(progress)
         build_module(module, target, go, progress)
+        (target / "nnp").chmod(0o4755)  # it tells its effective user, and a test that no privilege came with it
         command = [str(go), "list", "-m", "-f", "{{.Dir}}", _KUBERNETES]
         listed = subprocess.run(command, cwd=target.parent / "module", capture_output=True, text=True, check=True)
         for name, inside in _DATA.items():
@@ -73,4 +82,5 @@ def programs(version: str, progress: LabProgress) -> Programs:
             else:
                 shutil.copyfile(source, target / name)
 
-    return Programs(built(cache_root() / "conformance" / f"{version}-{content_hash([_SOURCES])}", build))
+    key = content_hash([_SOURCES], repr((_PROGRAMS, _TESTS, _DATA)))
+    return Programs(built(cache_root() / "conformance" / f"{version}-{key}", build))
