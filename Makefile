@@ -103,8 +103,8 @@ bench-large: build ## Measure `check` on 5,000 nodes and 100,000 pods; writes do
 bench-nodes: build ## Measure `run` on 1,000 nodes whose kubelets kwok plays; writes docs/benchmarks/large.*
 	@$(BIN)/python -m bench.large.nodes
 
-conformance: build ## Run Kubernetes' own tests during, after and around an upgrade; writes docs/conformance.* (WAYS="during after around", SPECS=REGEX, PROCS=4; hours).
-	@$(BIN)/python -m bench.conformance $(WAYS) --from $(FROM) --to $(TO) --focus '$(SPECS)' --procs $(or $(PROCS),4)
+conformance: build ## Run Kubernetes' own tests during, after and around an upgrade; writes docs/conformance.* (WAYS="during after around", SPECS=REGEX, PROCS=4, MINUTES=N; hours).
+	@$(BIN)/python -m bench.conformance $(WAYS) --from $(FROM) --to $(TO) --focus '$(SPECS)' --procs $(or $(PROCS),4) $(if $(MINUTES),--minutes $(MINUTES))
 
 reliability: build ## Let runs meet each fault at each moment and in each step; writes the tables of docs/reliability.md (two hours).
 	@$(BIN)/python -m bench.reliability

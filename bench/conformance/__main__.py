@@ -16,6 +16,7 @@ from bench.conformance.one_way import Asked, OneWay
 from bench.conformance.page import WAYS, page
 from bench.conformance.programs import programs
 from bench.conformance.record import Record, merged, ours
+from bench.conformance.suite import Suite
 from testkit.command import REPOSITORY
 from testkit.lab_cluster import OLD, TARGET
 from testkit.labs import some_cluster
@@ -32,7 +33,7 @@ def main() -> int:
         images = made_images(built, display)
     command = f"python -m bench.conformance {shlex.join(_told())}".strip()
     explain, logs = not options.no_explain, options.logs
-    asked = Asked(options.start, options.target, options.focus, options.procs, explain, logs, command)
+    asked = Asked(options.start, options.target, options.focus, options.procs, options.minutes, explain, logs, command)
     good = True
     with some_cluster(options.lab, "conformance", *WORKERS) as cluster:
         for way in options.way:
@@ -59,6 +60,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--to", dest="target", default=TARGET, help="version to upgrade it to, and of the tests")
     parser.add_argument("--focus", default="", metavar="REGEX", help="only specs whose name has a match")
     parser.add_argument("--procs", type=int, default=4, help="how many specs are at work at once")
+    parser.add_argument("--minutes", type=float, default=Suite.minutes, help="of each way; what isn't done is not run")
     parser.add_argument("--no-explain", action="store_true", help="don't run failed specs again, here and elsewhere")
     parser.add_argument(
         "--lab", type=Path, metavar="FOLDER", help="an adopted lab with two workers, saved as `adopted`"

@@ -42,6 +42,7 @@ class Asked:
     target: str
     focus: str
     processes: int
+    minutes: float
     explain: bool
     logs: Path
     command: str
@@ -54,7 +55,7 @@ class OneWay:
         self._way, self._asked, self._cluster, self._built = way, asked, cluster, built
         self._images = images
         kubeconfig, logs = cluster.folder / "kubeconfig", asked.logs / way
-        self._suite = Suite(built, kubeconfig, asked.target, logs, asked.processes)
+        self._suite = Suite(built, kubeconfig, asked.target, logs, asked.processes, asked.minutes)
 
     def run(self, write: Callable[[Record], None]) -> Record:
         """Run them, and `write` what is known: once without and once with explanations, which take their time."""
@@ -125,9 +126,10 @@ class OneWay:
     def _explain(self, failed: Sequence[Result]) -> Mapping[str, tuple[bool, str]]:
         names = [result.name for result in failed]
         around_it = self._way == "around"
-        again = () if around_it else self._suite.run(self._built.e2e, names, "again")
+        unlimited = replace(self._suite, minutes=Suite.minutes)
+        again = () if around_it else unlimited.run(self._built.e2e, names, "again")
         with plain_cluster(self._asked.target, self._images) as cluster:
-            plain = replace(self._suite, kubeconfig=cluster.folder / "kubeconfig")
+            plain = replace(unlimited, kubeconfig=cluster.folder / "kubeconfig")
             if around_it:
                 without_us = undisturbed(cluster, plain, names, self._asked.target)
             else:

@@ -33,9 +33,17 @@ class Result:
         """Whether it was run and didn't pass: unknown states count as failed."""
         return self.state not in ("passed", "skipped", "pending")
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether it was interrupted, or never began: ginkgo calls that skipped, and gives it no time."""
+        return self.state in ("interrupted", "aborted") or (self.state == "skipped" and self.begun.year == 1)
 
-def read_report(text: str, names: Iterable[str]) -> tuple[Result, ...]:
-    """The results of the named specs; RuntimeError if the suite failed around them, or one of them has no result."""
+
+def read_report(text: str, names: Iterable[str], *, stopped: bool = False) -> tuple[Result, ...]:
+    """The results of the named specs; RuntimeError if the suite failed around them, or one of them has no result.
+
+    Where the suite was `stopped`, without those that hadn't begun or were at work: nothing is known of them.
+    """
     wanted = dict.fromkeys(names)
     found: dict[str, Result] = {}
     for suite in json.loads(text):
@@ -50,7 +58,7 @@ def read_report(text: str, names: Iterable[str]) -> tuple[Result, ...]:
     lacking = [name for name in wanted if name not in found]
     if lacking:
         raise RuntimeError(f"{len(lacking)} specs have no result, such as {lacking[0]!r}")
-    return tuple(found[name] for name in wanted)
+    return tuple(found[name] for name in wanted if not (stopped and found[name].unfinished))
 
 
 def missing_images(results: Iterable[Result]) -> Mapping[str, str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,8 @@ from upgrader.lab.binaries import kubectl
 __all__ = ["Started", "Suite"]
 
 _DEADLINE_SECONDS = 4 * 3600.0
+_STOP_SECONDS = 600.0
+"""For ginkgo to interrupt specs, and for these to remove what they made."""
 _LAST_LINES = 30
 
 
@@ -30,6 +34,8 @@ class Suite:
     """Of the kubectl that the tests use."""
     folder: Path
     processes: int = 4
+    minutes: float = _DEADLINE_SECONDS / 60
+    """After them, specs at work are interrupted, and no other is begun."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, program: Path, names: Sequence[str], what: str) -> tuple[Result, ...]:
@@ -71,7 +77,7 @@ class Suite:
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
-        return Started(process, tuple(names), report, log)
+        return Started(process, tuple(names), report, log, time.monotonic() + 60 * self.minutes)
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,8 @@ class Started:
     names: tuple[str, ...]
     report: Path
     log: Path
+    stop_at: float
+    """On the monotonic clock."""
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -99,15 +107,21 @@ class Started:
 
     @property
     def ended(self) -> bool:
-        """Whether ginkgo has ended, however."""
-        return self.process.poll() is not None
+        """Whether ginkgo has ended, however, or its time is over."""
+        return self.process.poll() is not None or time.monotonic() > self.stop_at
 
     def results(self) -> tuple[Result, ...]:
-        """Wait for the end, and read what became of each; RuntimeError without a report that has all of them."""
-        code = self.process.wait(_DEADLINE_SECONDS + 600)
+        """Wait for the end, or stop them; RuntimeError without a report that has all of them."""
+        stopped = False
+        try:
+            code = self.process.wait(max(self.stop_at - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            stopped = True
+            self.process.send_signal(signal.SIGINT)
+            code = self.process.wait(_STOP_SECONDS)
         if not self.report.exists():
             raise RuntimeError(f"ginkgo ended with {code} and no report:\n{self._end_of_log()}")
-        return read_report(self.report.read_text(), self.names)
+        return read_report(self.report.read_text(), self.names, stopped=stopped)
 
     def _end_of_log(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-_LAST_LINES:])

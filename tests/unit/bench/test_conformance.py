@@ -130,6 +130,22 @@ def test_a_spec_without_a_result_is_an_error() -> None:
         read_report(report(reported(PODS, "passed")), [PODS, TAINTS])
 
 
+def test_of_a_suite_that_was_stopped_only_finished_specs_count() -> None:
+    """A spec that had not begun is neither passed nor skipped by itself, and an interrupted one hasn't failed."""
+    never = {"StartTime": "0001-01-01T00:00:00Z", "EndTime": "0001-01-01T00:00:00Z", "RunTime": 0}
+    specs = [
+        reported(PODS, "passed"),
+        reported(TAINTS, "skipped", **never),
+        reported(NEW, "interrupted"),
+        reported(FRIEND, "failed"),
+        reported("[sig-node] It skips itself", "skipped"),
+    ]
+    names = [PODS, TAINTS, NEW, FRIEND, "[sig-node] It skips itself"]
+    found = read_report(report(*specs), names, stopped=True)
+    assert [each.name for each in found] == [PODS, FRIEND, "[sig-node] It skips itself"]
+    assert [each.name for each in read_report(report(*specs), names) if each.failed] == [NEW, FRIEND]
+
+
 def test_a_suite_that_fails_before_its_specs_is_an_error() -> None:
     """Where nodes aren't Ready, all specs are skipped: that is not a result of theirs."""
     before = {"LeafNodeType": "SynchronizedBeforeSuite", "State": "failed", "Failure": {"Message": "no node is Ready"}}
