@@ -16,6 +16,7 @@ from bench.conformance.one_way import Asked, OneWay
 from bench.conformance.page import WAYS, page
 from bench.conformance.programs import programs
 from bench.conformance.record import Record, merged, ours
+from bench.conformance.specs import left_out
 from bench.conformance.suite import Suite
 from testkit.command import REPOSITORY
 from testkit.lab_cluster import OLD, TARGET
@@ -50,7 +51,7 @@ def _write(options: argparse.Namespace, way: str, record: Record) -> None:
     of_version = known.setdefault(options.target, {})
     of_version[way] = merged(of_version.get(way), record)
     file.write_text(json.dumps(known, indent=1) + "\n")
-    (options.out / "conformance.md").write_text(page(known))
+    (options.out / "conformance.md").write_text(page(known, left_out()["remarks"]))
 
 
 def _options() -> argparse.Namespace:

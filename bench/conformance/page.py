@@ -27,14 +27,14 @@ WAYS = {
 _PASSED = "passed"
 
 
-def page(known: Mapping[str, Mapping[str, Record]]) -> str:
-    """The page, as Markdown; `known` is version → way → record."""
+def page(known: Mapping[str, Mapping[str, Record]], remarks: Mapping[str, str]) -> str:
+    """The page, as Markdown; `known` is version → way → record, `remarks` are spec → cause of its failure."""
     lines = [_INTRODUCTION]
     for version in sorted(known, key=_number, reverse=True):
         lines += [f"## {version}", "", *_summary(known[version]), ""]
         for way, (title, words) in WAYS.items():
             if way in known[version]:
-                lines += [f"### {title}, {version}", "", words, "", *_details(known[version][way])]
+                lines += [f"### {title}, {version}", "", words, "", *_details(known[version][way], remarks)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -52,7 +52,7 @@ def _summary(ways: Mapping[str, Record]) -> list[str]:
     return lines
 
 
-def _details(record: Record) -> list[str]:
+def _details(record: Record, remarks: Mapping[str, str]) -> list[str]:
     lines = []
     for command in record["commands"]:
         lines.append(
@@ -62,7 +62,8 @@ def _details(record: Record) -> list[str]:
     specs = record["specs"]
     lines += ["", *_areas(specs), ""]
     failed = {name: spec for name, spec in specs.items() if spec["state"] not in (_PASSED, "skipped")}
-    lines += _list("Failed, and why", {name: f"{spec['why']}. {_first_line(spec)}" for name, spec in failed.items()})
+    why = {name: _why(spec, remarks.get(name, "")) for name, spec in failed.items()}
+    lines += _list("Failed, and why", why, folded=False)
     skipped = [name for name, spec in specs.items() if spec["state"] == "skipped"]
     lines += _list("Skipped by themselves, as upstream has it for such a cluster", dict.fromkeys(skipped, ""))
     for why, names in _by_reason(record["left_out"]).items():
@@ -112,12 +113,19 @@ def _by_reason(left_out: Mapping[str, str]) -> Mapping[str, list[str]]:
     return found
 
 
-def _list(title: str, items: Mapping[str, str]) -> list[str]:
+def _list(title: str, items: Mapping[str, str], *, folded: bool = True) -> list[str]:
     if not items:
         return []
     entries = [f"- `{name}`" + (f": {words.strip()}" if words else "") for name, words in sorted(items.items())]
-    # Long lists are folded: the page is read for its figures first.
+    if not folded:
+        return [f"{title} ({len(items)}):", "", *entries, ""]
+    # The page is read for its figures and failures first.
     return [f"<details><summary>{title} ({len(items)})</summary>", "", *entries, "", "</details>", ""]
+
+
+def _why(spec: Mapping[str, Any], remark: str) -> str:
+    words = f"{spec['why']}. {_first_line(spec)}".rstrip()
+    return f"{words}. **Cause:** {remark}." if remark else words
 
 
 def _first_line(spec: Mapping[str, Any]) -> str:
@@ -140,6 +148,6 @@ kubeadm made and `upgrader` never touched. The command writes this page, and `co
 [Contributing](../CONTRIBUTING.md#kubernetes-own-tests) has its options.
 
 The lab has no registry to pull from. Its images of agnhost, nginx and busybox are made of upstream's program and of
-Debian's packages; a spec that needs another image is left out by its name. *Not run* are specs that nobody asked for:
-the command was given a part.
+Debian's packages; a spec that needs another image is left out by its name. *Not run* are specs that nobody asked for,
+because the command was given a part, or for which its time was too short.
 """

@@ -50,7 +50,10 @@ def conformance_specs(text: str) -> tuple[Spec, ...]:
 
 
 def left_out() -> Mapping[str, Mapping[str, str]]:
-    """What the lab can't run: `images` (spec → the image that it needs), `upgrade_tests` (test → the reason)."""
+    """What the lab can't run: `images` (spec → the image that it needs), `upgrade_tests` (test → the reason).
+
+    `remarks` (spec → the cause) is what was found out about failures; they count as failures all the same.
+    """
     known: dict[str, dict[str, str]] = json.loads(_FILE.read_text())
     return known
 

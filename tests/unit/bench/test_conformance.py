@@ -272,7 +272,7 @@ def test_a_failure_without_an_explanation_is_ours() -> None:
 def test_the_page_counts_what_passed_failed_and_was_not_run() -> None:
     """Each number is in its column, and each failed or left-out spec is named."""
     after = _record("2026-01-02 12:00", result(PODS), result(TAINTS, "failed"), left={FRIEND: "needs the image x"})
-    text = page({"v1.37.1": {"after": after}})
+    text = page({"v1.37.1": {"after": after}}, {TAINTS: "The chart"})
     found = row(text, "After the upgrade")
     assert [found[name] for name in ("specs in all", "passed", "failed", "left out", "not run")] == [
         "13",
@@ -281,7 +281,7 @@ def test_the_page_counts_what_passed_failed_and_was_not_run() -> None:
         "1",
         "10",
     ]
-    assert f"`{TAINTS}`: not explained. It says: it did &lt;not> work" in text
+    assert f"`{TAINTS}`: not explained. It says: it did &lt;not> work. **Cause:** The chart." in text
     assert "Left out: needs the image x (1)" in text and f"- `{FRIEND}`" in text
     assert "2026-01-02 12:00, 2 cores, 2 min: from v1.36.3" in text
 
@@ -295,7 +295,7 @@ def test_the_page_says_which_specs_met_the_run() -> None:
     ]
     results = [result(PODS), result(TAINTS)]
     record = recorded(command, Chosen((PODS, TAINTS)), results, {}, results[:1])
-    text = page({"v1.37.1": {"during": record}})
+    text = page({"v1.37.1": {"during": record}}, {})
     found = row(text, "sig-node")
     assert (found["run"], found["at work"], found["of them passed"]) == ("2", "1", "1")
     assert "2 × `upgrader run`, 84 s (median), exit code 0, 4" in text
