@@ -62,8 +62,8 @@ def _details(record: Record, remarks: Mapping[str, str]) -> list[str]:
     specs = record["specs"]
     lines += ["", *_areas(specs), ""]
     failed = {name: spec for name, spec in specs.items() if spec["state"] not in (_PASSED, "skipped")}
-    why = {name: _why(spec, remarks.get(name, "")) for name, spec in failed.items()}
-    lines += _list("Failed, and why", why, folded=False)
+    reasons = {name: _why(spec, remarks.get(name, "")) for name, spec in failed.items()}
+    lines += _list("Failed, and why", reasons, folded=False)
     skipped = [name for name, spec in specs.items() if spec["state"] == "skipped"]
     lines += _list("Skipped by themselves, as upstream has it for such a cluster", dict.fromkeys(skipped, ""))
     for why, names in _by_reason(record["left_out"]).items():

@@ -17,6 +17,8 @@ _SERVICES = Kind("v1", "services")
 _VOLUMES = Kind("v1", "persistentvolumes", namespaced=False)
 _MARK = "upgrader-conformance"
 _PERIOD_SECONDS = 1.0
+_SIZE = "16Gi"
+"""Not reserved: a folder. Upstream's StatefulSets claim 10Gi."""
 
 
 def volume(number: int, node: str) -> KubeObject:
@@ -27,7 +29,7 @@ def volume(number: int, node: str) -> KubeObject:
         "kind": "PersistentVolume",
         "metadata": {"name": f"{_MARK}-{number}", "labels": {_MARK: "volume"}},
         "spec": {
-            "capacity": {"storage": "4Gi"},
+            "capacity": {"storage": _SIZE},
             "accessModes": ["ReadWriteOnce"],
             "persistentVolumeReclaimPolicy": "Retain",
             "hostPath": {"path": f"/var/lib/kubelet/{_MARK}/{number}", "type": "DirectoryOrCreate"},
