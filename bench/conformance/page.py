@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from statistics import median
@@ -55,8 +56,8 @@ def _summary(ways: Mapping[str, Record]) -> list[str]:
 def _details(record: Record, remarks: Mapping[str, str]) -> list[str]:
     lines = []
     for command in record["commands"]:
-        lines.append(
-            f"- {command['date']}, {command['cores']} cores, {command['seconds'] / 60:.0f} min: {_run(command)}"
+        lines += _wrapped(
+            f"{command['date']}, {command['cores']} cores, {command['seconds'] / 60:.0f} min: {_run(command)}"
         )
         lines.append(f"  `{command['command']}`")
     specs = record["specs"]
@@ -69,6 +70,11 @@ def _details(record: Record, remarks: Mapping[str, str]) -> list[str]:
     for why, names in _by_reason(record["left_out"]).items():
         lines += _list(f"Left out: {why}", dict.fromkeys(names, ""))
     return lines
+
+
+def _wrapped(words: str, begin: str = "- ") -> list[str]:
+    """An entry of a list, in lines as long as those of other pages."""
+    return textwrap.wrap(words, 120, initial_indent=begin, subsequent_indent="  ", break_long_words=False)
 
 
 def _run(command: Mapping[str, Any]) -> str:
@@ -116,7 +122,9 @@ def _by_reason(left_out: Mapping[str, str]) -> Mapping[str, list[str]]:
 def _list(title: str, items: Mapping[str, str], *, folded: bool = True) -> list[str]:
     if not items:
         return []
-    entries = [f"- `{name}`" + (f": {words.strip()}" if words else "") for name, words in sorted(items.items())]
+    entries = []
+    for name, words in sorted(items.items()):
+        entries += [f"- `{name}`" + (":" if words else ""), *_wrapped(words, "  ")]
     if not folded:
         return [f"{title} ({len(items)}):", "", *entries, ""]
     # The page is read for its figures and failures first.
@@ -124,8 +132,8 @@ def _list(title: str, items: Mapping[str, str], *, folded: bool = True) -> list[
 
 
 def _why(spec: Mapping[str, Any], remark: str) -> str:
-    words = f"{spec['why']}. {_first_line(spec)}".rstrip()
-    return f"{words}. **Cause:** {remark}." if remark else words
+    words = f"{spec['why']}. {_first_line(spec)}".rstrip(" .")
+    return f"{words}. **Cause:** {remark}." if remark else f"{words}."
 
 
 def _first_line(spec: Mapping[str, Any]) -> str:

@@ -281,7 +281,7 @@ def test_the_page_counts_what_passed_failed_and_was_not_run() -> None:
         "1",
         "10",
     ]
-    assert f"`{TAINTS}`: not explained. It says: it did &lt;not> work. **Cause:** The chart." in text
+    assert f"- `{TAINTS}`:\n  not explained. It says: it did &lt;not> work. **Cause:** The chart." in text
     assert "Left out: needs the image x (1)" in text and f"- `{FRIEND}`" in text
     assert "2026-01-02 12:00, 2 cores, 2 min: from v1.36.3" in text
 
@@ -298,6 +298,7 @@ def test_the_page_says_which_specs_met_the_run() -> None:
     text = page({"v1.37.1": {"during": record}}, {})
     found = row(text, "sig-node")
     assert (found["run"], found["at work"], found["of them passed"]) == ("2", "1", "1")
+    text = " ".join(text.split())
     assert "2 × `upgrader run`, 84 s (median), exit code 0, 4" in text
     assert "1 × `upgrader rollback`, 30 s (median), exit code 0" in text
     assert "checks had refused it 2 times" in text
