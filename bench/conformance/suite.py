@@ -76,6 +76,7 @@ class Suite:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         return Started(process, tuple(names), report, log, time.monotonic() + 60 * self.minutes)
 
@@ -96,14 +97,18 @@ class Started:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End ginkgo if it still runs: it ends its processes, and those remove what they made in the cluster."""
+        """End what still runs; specs remove what they made in the cluster."""
         if self.process.poll() is None:
-            self.process.terminate()
+            self._signal(signal.SIGTERM)
             try:
-                self.process.wait(120)
+                self.process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                self.process.kill()
+                self._signal(signal.SIGKILL)
                 self.process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Ginkgo alone would only begin no other suite: a terminal's Ctrl-C reaches its processes, too."""
+        os.killpg(self.process.pid, number)
 
     @property
     def ended(self) -> bool:
@@ -117,7 +122,7 @@ class Started:
             code = self.process.wait(max(self.stop_at - time.monotonic(), 0))
         except subprocess.TimeoutExpired:
             stopped = True
-            self.process.send_signal(signal.SIGINT)
+            self._signal(signal.SIGINT)
             code = self.process.wait(_STOP_SECONDS)
         if not self.report.exists():
             raise RuntimeError(f"ginkgo ended with {code} and no report:\n{self._end_of_log()}")
