@@ -96,7 +96,7 @@ def _areas(specs: Mapping[str, Any]) -> list[str]:
     columns = ["area", "run", "passed", *(["at work", "of them passed"] if beside else [])]
     lines = [f"| {' | '.join(columns)} |", "|---" + "|---:" * (len(columns) - 1) + "|"]
     for area in sorted({_area(name) for name in specs}):
-        found = [spec for name, spec in specs.items() if _area(name) == area]
+        found = [spec for name, spec in specs.items() if _area(name) == area and spec["state"] != "skipped"]
         meanwhile = [spec for spec in found if spec.get("at_work")]
         cells = [area, len(found), _passed(found), *([len(meanwhile), _passed(meanwhile)] if beside else [])]
         lines.append(f"| {' | '.join(map(str, cells))} |")

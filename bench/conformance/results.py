@@ -35,8 +35,8 @@ class Result:
 
     @property
     def unfinished(self) -> bool:
-        """Whether it was interrupted, or never began: ginkgo calls that skipped, and gives it no time."""
-        return self.state in ("interrupted", "aborted") or (self.state == "skipped" and self.begun.year == 1)
+        """Whether it was interrupted, or never began: ginkgo calls that skipped, and gives it no end."""
+        return self.state in ("interrupted", "aborted") or (self.state == "skipped" and self.ended.year == 1)
 
 
 def read_report(text: str, names: Iterable[str], *, stopped: bool = False) -> tuple[Result, ...]:
