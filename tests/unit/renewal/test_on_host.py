@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from upgrader.recover.onhost.questions import Failed
 from upgrader.renewal.onhost import kept_files
 from upgrader.renewal.onhost.kept_files import keep, locked, mend, put_back
 from upgrader.renewal.onhost.places import fault, files_of
-from upgrader.renewal.onhost.staged import renew
+from upgrader.renewal.onhost.staged import forget_copy, renew
 
 NAMES = ("apiserver", "etcd-server", "scheduler.conf")
 CA = CertificateAuthority.named("kubernetes")
@@ -182,6 +183,31 @@ def test_torn_file_is_put_back(controller: Controller, name: str) -> None:
     file.write_bytes(file.read_bytes()[:40])
     assert mend(controller.kept) == ["scheduler.conf" if "scheduler" in name else "apiserver"]
     assert controller.content() == before
+
+
+def test_nothing_of_the_old_content_is_behind_the_new(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between writing a shorter kubeconfig and cutting its file, a renewal leaves YAML, and no torn end."""
+    path = controller.kubernetes / "scheduler.conf"
+    old = path.read_bytes()
+    path.write_bytes(old + b"# " + b"x" * 300 + b"\n")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "ftruncate", killed)
+    with pytest.raises(KeyboardInterrupt):
+        kept_files.install([(str(path), old, {"mode": 0o600, "uid": 0, "gid": 0})])
+    assert path.read_bytes().rstrip(b"\n") == old.rstrip(b"\n")
+
+
+def test_copy_of_keys_does_not_outlive_a_kill(controller: Controller) -> None:
+    """The next look at the controller removes it, also when nobody renews again."""
+    stage = Path(controller.kept) / "stage" / "pki"
+    stage.mkdir(parents=True)
+    (stage / "ca.key").write_text("the CA's")
+    forget_copy(controller.kept)
+    assert not stage.parent.exists()
+    forget_copy(controller.kept)
 
 
 def test_nothing_is_mended_after_the_end(controller: Controller) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from upgrader.recover.onhost.questions import Failed
 from upgrader.renewal.onhost.kept_files import locked, mend, put_back
 from upgrader.renewal.onhost.served import served
-from upgrader.renewal.onhost.staged import check_inside, kubeadm, renew, run_in_namespace
+from upgrader.renewal.onhost.staged import check_inside, forget_copy, kubeadm, renew, run_in_namespace
 
 __all__ = ["main"]
 
@@ -31,6 +31,7 @@ def mended() -> dict[str, Any]:
     if not os.path.isdir(FOLDER):
         return {"changed": []}
     with locked(FOLDER):
+        forget_copy(FOLDER)
         return {"changed": mend(FOLDER)}
 
 

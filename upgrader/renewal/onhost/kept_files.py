@@ -135,7 +135,8 @@ def install(files: list[tuple[str, bytes, Any]]) -> None:
 def _overwrite(path: str, data: bytes, owner: Any) -> None:
     number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     with os.fdopen(number, "wb") as file:
-        file.write(data)
+        # Over the end of what was there: until it goes, its rest would make a kubeconfig no YAML.
+        file.write(data + b"\n" * max(0, os.fstat(number).st_size - len(data)))
         file.flush()
         os.ftruncate(number, len(data))
         _give(number, owner)

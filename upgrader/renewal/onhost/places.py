@@ -29,6 +29,8 @@ KUBECONFIGS = ("admin.conf", "controller-manager.conf", "scheduler.conf", "super
 KNOWN = frozenset((*PAIRS, *KUBECONFIGS))
 """Whatever kubeadm renews, by its names."""
 
+_MEMORY = "/run"
+
 _DATA = r"^[ \t-]*%s:[ \t]*[\"']?([A-Za-z0-9+/=]+)"
 
 
@@ -76,7 +78,8 @@ def _inside(text: str) -> list[tuple[bytes, bytes]]:
 
 
 def _fit_text(certificate: bytes, key: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder:  # only its owner may enter it
+    # Only its owner may enter it; in memory, where there is such a place: a killed process leaves it.
+    with tempfile.TemporaryDirectory(dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None) as folder:
         paths = [os.path.join(folder, name) for name in ("crt", "key")]
         for number, content in enumerate((certificate, key)):
             with open(paths[number], "wb") as file:

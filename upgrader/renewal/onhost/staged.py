@@ -16,9 +16,10 @@ from upgrader.recover.onhost.questions import Failed
 from upgrader.renewal.onhost.kept_files import DONE, install, keep, make_private, mark
 from upgrader.renewal.onhost.places import fault, files_of
 
-__all__ = ["KUBEADM_PATH", "RunKubeadm", "check_inside", "kubeadm", "renew", "run_in_namespace"]
+__all__ = ["KUBEADM_PATH", "RunKubeadm", "check_inside", "forget_copy", "kubeadm", "renew", "run_in_namespace"]
 
 KUBEADM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/bin"
+_STAGE = "stage"
 _SECONDS = 120.0
 _KINDS = (".crt", ".key", ".pub")
 _ENTER = 'mount --bind -- "$1" "$2" && shift 2 && exec "$@"'
@@ -36,7 +37,7 @@ def renew(
     """
     check_inside(kubernetes, certificates)
     places = {name: files_of(name, kubernetes, certificates) for name in names}
-    stage = os.path.join(folder, "stage")
+    stage = os.path.join(folder, _STAGE)
     _remove(stage)
     try:
         _copy(kubernetes, certificates, stage)
@@ -58,6 +59,11 @@ def renew(
         return changed
     finally:
         _remove(stage)
+
+
+def forget_copy(folder: str) -> None:
+    """Remove the copy that a renewal has left which was killed: keys are in it, those of the CA too."""
+    _remove(os.path.join(folder, _STAGE))
 
 
 def check_inside(kubernetes: str, certificates: str) -> None:
