@@ -39,7 +39,6 @@ def init(folder: Path, ssh_user: str, ssh_key: Path | None, yes: bool) -> None:
     JSON Schema for editors, hosts.yml, .gitignore, and ssh/known_hosts once you have compared the fingerprints; links
     the kubeconfig. What is there already stays as it is. Changes nothing in the cluster.
 
-    \b
     Exit codes: 0 written, or all is there already; 2 wrong usage or files; 3 no control plane that upgrader can
     upgrade; 5 the API did not answer.
     """
