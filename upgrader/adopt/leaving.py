@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from urllib.parse import urlsplit
-
-import yaml
 
 from upgrader.errors import Inhibited, UsageError
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.config_text import read_config
+from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP, KubeadmConfig
 from upgrader.ports import KubeObject
 
-__all__ = ["check_etcd_servers", "control_plane_endpoint", "controller_to_remove", "own_addresses", "why_dead"]
+__all__ = [
+    "check_etcd_servers",
+    "control_plane_endpoint",
+    "controller_to_remove",
+    "own_addresses",
+    "server_at",
+    "why_dead",
+]
 
-_PORT = 6443
+_LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_ENDPOINT = re.compile(
+    rf"(?:(?P<name>{_LABEL}(?:\.{_LABEL})*)|\[(?P<ipv6>[0-9a-f:.]+)\])(?::(?P<port>[0-9]{{1,5}}))?",
+    re.ASCII | re.IGNORECASE,
+)
+"""As kubeadm has it: a name of DNS or an address, with or without a port."""
 
 
 def controller_to_remove(cluster: Cluster, name: str) -> Host:
@@ -71,9 +86,64 @@ def own_addresses(node: KubeObject | None) -> tuple[str, ...]:
     return tuple(str(item["address"]) for item in addresses if item["type"] in ("InternalIP", "ExternalIP"))
 
 
-def control_plane_endpoint(kubeadm_config: KubeObject | None) -> str:
-    """`HOST:PORT` of ConfigMap kubeadm-config's `controlPlaneEndpoint`; "" where there is none."""
-    text = ((kubeadm_config or {}).get("data") or {}).get("ClusterConfiguration") or ""
-    endpoint = str((yaml.safe_load(text) or {}).get("controlPlaneEndpoint") or "")
-    without_port = endpoint and (endpoint.endswith("]") or ":" not in endpoint.rpartition("]")[2])
-    return f"{endpoint}:{_PORT}" if without_port else endpoint
+def control_plane_endpoint(kubeadm_config: KubeObject | None, port: int) -> str:
+    """`HOST:PORT` of ConfigMap kubeadm-config's `controlPlaneEndpoint`; "" where there is none.
+
+    `port` is the API's own, which kubeadm takes where the endpoint has none. Raises Inhibited for what is neither: it
+    is to be written into a kubelet's kubeconfig, in which other text could have root start a program.
+    """
+    text = KubeadmConfig.of(kubeadm_config or {}).text
+    try:
+        endpoint = read_config(text).get("controlPlaneEndpoint") if text else None
+    except ValueError as error:
+        raise _refused(f"ConfigMap {KUBEADM_CONFIG_MAP} can't be read: {error}") from error
+    if not endpoint:
+        return ""
+    found = _host_and_port(endpoint, port) if isinstance(endpoint, str) else ""
+    if not found:
+        raise _refused(
+            f"`controlPlaneEndpoint` of ConfigMap {KUBEADM_CONFIG_MAP} is neither HOST nor HOST:PORT: {endpoint!r}"
+        )
+    return found
+
+
+def server_at(address: str, port: int) -> str:
+    """The URL of the API at an address. Raises Inhibited for what is none."""
+    try:
+        return f"https://{_in_url(address)}:{port}"
+    except ValueError as error:
+        raise Inhibited(
+            f"a node has registered {address!r}, which is no IP address; nothing was changed",
+            remedy="Check `status.addresses` of the controllers: kubectl get nodes -o yaml",
+        ) from error
+
+
+def _host_and_port(endpoint: str, default: int) -> str:
+    """`HOST:PORT`; "" where it is none. kubeadm also takes an IPv6 address without brackets, which has no port then."""
+    with suppress(ValueError):
+        return f"{_in_url(endpoint)}:{default}"
+    found = _ENDPOINT.fullmatch(endpoint)
+    port = int(found["port"] or default) if found else 0
+    if not found or not 0 < port < 1 << 16:
+        return ""
+    if found["ipv6"] is None:
+        return f"{found['name']}:{port}"
+    try:
+        return f"[{ipaddress.IPv6Address(found['ipv6'])}]:{port}"
+    except ValueError:
+        return ""
+
+
+def _in_url(address: str) -> str:
+    """Raises ValueError for what is no address, or one whose zone only a machine itself knows."""
+    parsed = ipaddress.ip_address(address)
+    if "%" in address:
+        raise ValueError(address)
+    return f"[{parsed}]" if parsed.version == 6 else str(parsed)
+
+
+def _refused(why: str) -> Inhibited:
+    return Inhibited(
+        f"{why}; nothing was changed",
+        remedy=f"Correct it: kubectl -n kube-system edit configmap {KUBEADM_CONFIG_MAP}",
+    )

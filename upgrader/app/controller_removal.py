@@ -16,6 +16,7 @@ from upgrader.adopt.leaving import (
     control_plane_endpoint,
     controller_to_remove,
     own_addresses,
+    server_at,
     why_dead,
 )
 from upgrader.adopt.node_addresses import node_addresses
@@ -30,6 +31,7 @@ from upgrader.config.kubeconfig_context import server_addresses
 from upgrader.errors import Inhibited
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.finding import Finding
+from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import ReleaseSettings
 from upgrader.model.version import KubernetesVersion
@@ -133,14 +135,15 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     why = why_dead(name, node, unreachable, said=dead)
     addresses = node_addresses(tools.kube, staying)
     own = frozenset({host.address, *own_addresses(node)})
-    endpoint = control_plane_endpoint(tools.kube.get(_CONFIG_MAPS, "kubeadm-config", "kube-system"))
-    names = {*server_addresses(cluster.kubeconfig, cluster.context), host_of(endpoint)}
     api = _api_values(session)
+    port = int(api.get("port", _PORT))
+    endpoint = control_plane_endpoint(tools.kube.get(_CONFIG_MAPS, KUBEADM_CONFIG_MAP, "kube-system"), port)
+    names = {*server_addresses(cluster.kubeconfig, cluster.context), host_of(endpoint)}
     check_etcd_servers(name, own, (api.get("etcd") or {}).get("servers") or ())
     check_endpoints(tools.hosts, staying.controllers[0], name, own, names)
     internal = next(iter(own_addresses(node)), host.address)
     member = member_to_remove(name, internal, etcd_servers(examined))
-    server = f"https://{endpoint}" if endpoint else _server_at(addresses[0], int(api.get("port", _PORT)))
+    server = f"https://{endpoint}" if endpoint else server_at(addresses[0], port)
     files = edited_counts(session.settings, addresses)
     context = replace(session.at(version), cluster=staying).preflight_context(session.observe())
     findings = run_checks(context, _CHECKS)
@@ -152,7 +155,3 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
 def _api_values(session: Session) -> Mapping[str, Any]:
     items = (item for item in session.settings.pipeline if isinstance(item, ReleaseSettings))
     return next((item.values for item in items if item.name == "kube-apiserver"), {})
-
-
-def _server_at(address: str, port: int) -> str:
-    return f"https://{f'[{address}]' if ':' in address else address}:{port}"

@@ -12,6 +12,7 @@ from upgrader.adopt.leaving import (
     control_plane_endpoint,
     controller_to_remove,
     own_addresses,
+    server_at,
     why_dead,
 )
 from upgrader.errors import Inhibited, UsageError
@@ -71,12 +72,69 @@ def test_addresses_of_a_node() -> None:
     assert own_addresses(None) == ()
 
 
+def kubeadm_config(text: str) -> dict[str, Any]:
+    """ConfigMap kubeadm-config with this ClusterConfiguration."""
+    return {"data": {"ClusterConfiguration": text}}
+
+
 @pytest.mark.parametrize(
     ("endpoint", "found"),
-    [("api:8443", "api:8443"), ("api", "api:6443"), ("'[fd00::1]'", "[fd00::1]:6443"), ("''", "")],
+    [
+        ("api:8443", "api:8443"),
+        ("api.example.com", "api.example.com:7443"),
+        ("10.0.0.9", "10.0.0.9:7443"),
+        ("'[fd00::1]'", "[fd00::1]:7443"),
+        ("'[fd00::1]:443'", "[fd00::1]:443"),
+        ("'FD00:0::1'", "[fd00::1]:7443"),
+        ("''", ""),
+    ],
 )
 def test_endpoint_of_kubeadm(endpoint: str, found: str) -> None:
-    """kubeadm's port where it has none."""
-    config = {"data": {"ClusterConfiguration": f"controlPlaneEndpoint: {endpoint}\n"}}
-    assert control_plane_endpoint(config) == found
-    assert control_plane_endpoint(None) == ""
+    """The API's own port where it has none, as kubeadm does it; an IPv6 address gets the brackets of a URL."""
+    config = kubeadm_config(f"controlPlaneEndpoint: {endpoint}\n")
+    assert control_plane_endpoint(config, 7443) == found
+    assert control_plane_endpoint(None, 7443) == ""
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        '"api:6443\\nusers: [{user: {exec: {command: /tmp/x}}}]"',
+        '"api:6443\\n"',
+        "'api/x'",
+        "'user@api'",
+        "'api:0'",
+        "'api:65536'",
+        "'api:port'",
+        "'[fd00::x]:6443'",
+        "'[10.0.0.9]:6443'",
+        "'fd00::1%eth0'",
+        "-api",
+        "[api, b]",
+        "{a: b}",
+    ],
+)
+def test_endpoint_that_is_none_is_refused(endpoint: str) -> None:
+    """It is written into a kubelet's kubeconfig, which may name a program that root starts."""
+    with pytest.raises(Inhibited, match=r"controlPlaneEndpoint.* nothing was changed") as caught:
+        control_plane_endpoint(kubeadm_config(f"controlPlaneEndpoint: {endpoint}\n"), 6443)
+    assert "\n" not in caught.value.message
+
+
+def test_configuration_that_can_not_be_read_is_refused() -> None:
+    """Also one whose aliases would fill the memory."""
+    bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+        for before, name in zip("abcdefghi", "bcdefghij", strict=True)
+    )
+    for text in ("a: [", "- a", bomb):
+        with pytest.raises(Inhibited, match="kubeadm-config can't be read"):
+            control_plane_endpoint(kubeadm_config(text), 6443)
+
+
+def test_address_in_a_url() -> None:
+    """A kubelet can be told of an address that a node has, and of nothing else that is in its place."""
+    assert server_at("10.0.0.1", 6443) == "https://10.0.0.1:6443"
+    assert server_at("fd00::1", 7443) == "https://[fd00::1]:7443"
+    with pytest.raises(Inhibited, match="no IP address"):
+        server_at("10.0.0.1:1/x", 6443)
