@@ -58,11 +58,14 @@ def member_to_remove(leaving: str, address: str, servers: Servers) -> MemberToRe
             raise _refused("no other controller has a member of etcd", "Let another controller join etcd first.")
         return MemberToRemove()  # etcd runs elsewhere
     good = {name: server for name, server in staying.items() if isinstance(server, EtcdServer) and server.healthy}
-    lists = [server.members for server in good.values() if not isinstance(server.members, Unknown)]
-    if not lists:
-        raise _refused("no other member of etcd is healthy", "Check etcd on the other controllers: upgrader check")
-    members = max(lists, key=len)
     answers = own if isinstance(own, EtcdServer) else None
+    members = _members(good.values(), answers)
+    voters = {member.id for member in members if not member.learner}
+    asked = next((name for name, server in good.items() if server.id in voters), "")
+    if not asked:
+        raise _refused(
+            "no other member of etcd is healthy and has a vote", "Check etcd on the other controllers: upgrader check"
+        )
     found = _member_of(leaving, address, answers, members)
     left = [member for member in members if found is None or member.id != found.id]
     if found is None and len(left) > len(staying):
@@ -73,9 +76,17 @@ def member_to_remove(leaving: str, address: str, servers: Servers) -> MemberToRe
         )
     _check_majority(members, left, {server.id for server in good.values()}, answers)
     leads = found is not None and answers is not None and answers.leader == found.id
-    successor = next(server.id for server in good.values())
-    asked = next(iter(good))
-    return MemberToRemove(found.id if found else "", successor if leads else "", asked, len(left))
+    return MemberToRemove(found.id if found else "", good[asked].id if leads else "", asked, len(left))
+
+
+def _members(healthy: Iterable[EtcdServer], own: EtcdServer | None) -> tuple[Member, ...]:
+    """The members, as the healthy ones list them: those to whom most of the controllers belong, as the etcd of one of
+    them may be another cluster's. () where none lists them.
+    """
+    servers = tuple(healthy)
+    lists = [server.members for server in servers if not isinstance(server.members, Unknown)]
+    ids = {server.id for server in (*servers, *((own,) if own else ()))}
+    return max(lists, key=lambda each: (len(ids & {member.id for member in each}), len(each)), default=())
 
 
 def _member_of(name: str, address: str, own: EtcdServer | None, members: tuple[Member, ...]) -> Member | None:

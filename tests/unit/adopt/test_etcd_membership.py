@@ -65,7 +65,7 @@ def test_no_majority_can_agree_on_it() -> None:
     servers = three(server(A, A, B), server(B, A, B))
     assert member_to_remove("controller-2", "10.0.0.2", servers) == MemberToRemove("b1", "", "controller-1", 1)
     servers = three(DOWN, server(B, A, B))
-    with pytest.raises(Inhibited, match="no other member of etcd is healthy"):
+    with pytest.raises(Inhibited, match="no other member of etcd is healthy and has a vote"):
         member_to_remove("controller-2", "10.0.0.2", servers)
 
 
@@ -75,6 +75,42 @@ def test_learner_does_not_count() -> None:
     servers = three(server(A, A, B, late), DOWN, server(late, A, B, late))
     with pytest.raises(Inhibited, match="1 of the 2 members that are left"):
         member_to_remove("controller-3", "10.0.0.3", servers)
+
+
+def test_only_a_voter_is_asked_and_leads() -> None:
+    """A learner refuses to change members, and etcd refuses to have it lead."""
+    late = Member("a1", "controller-1", learner=True)
+    members = (late, B, C, Member("d1", "controller-4"))
+    servers = three(server(late, *members), server(B, *members, leader="c1"), server(C, *members, leader="c1"))
+    servers["controller-4"] = server(members[3], *members)
+    found = member_to_remove("controller-3", "10.0.0.3", servers)
+    assert found == MemberToRemove("c1", "b1", "controller-2", 3)
+
+
+def test_member_of_another_cluster_is_not_asked() -> None:
+    """A controller whose etcd was begun anew, say: it is healthy, and knows nothing of the others, however many."""
+    alone = Member("f1", "controller-1")
+    others = (alone, *(Member(f"f{number}", f"elsewhere-{number}") for number in (2, 3, 4)))
+    servers = three(server(alone, *others, leader="f1"), server(B, leader="c1"), server(C, leader="c1"))
+    with pytest.raises(Inhibited, match="1 of the 2 members that are left"):
+        member_to_remove("controller-3", "10.0.0.3", servers)
+    four = (*(A, B, C), Member("d1", "controller-4"))
+    servers = three(server(alone, alone, leader="f1"), server(B, *four), server(C, *four, leader="c1"))
+    servers["controller-4"] = server(four[3], *four)
+    found = member_to_remove("controller-3", "10.0.0.3", servers)
+    assert (found.ask, found.left) == ("controller-2", 3)
+    servers["controller-3"] = server(C, *four, leader="c1")
+    assert member_to_remove("controller-3", "10.0.0.3", servers).successor == "b1"
+
+
+def test_nobody_who_could_be_asked() -> None:
+    """All that stay are learners, or another cluster's."""
+    late = Member("a1", "controller-1", learner=True)
+    with pytest.raises(Inhibited, match="no other member of etcd is healthy and has a vote"):
+        member_to_remove("controller-2", "10.0.0.2", three(server(late, late, B), server(B, late, B)))
+    foreign = Member("f1", "controller-1")
+    with pytest.raises(Inhibited, match="no other member of etcd is healthy and has a vote"):
+        member_to_remove("controller-2", "10.0.0.2", three(server(foreign, B), server(B, B)))
 
 
 def test_etcd_elsewhere_has_no_member_to_remove() -> None:
