@@ -126,14 +126,15 @@ def _refused(why: str, remedy: str) -> Inhibited:
 def change_members(hosts: Hosts, host: Host, what: str, member: str) -> str:
     """`remove` a member by its ID, or have it `lead`; by the etcd on that controller. Returns what was done.
 
-    Raises HostUnreachable or HostError.
+    Its answer is the last line: a login shell may greet before it. Raises HostUnreachable or HostError.
     """
     command = ["python3", "-I", "-", what, member]
     done = hosts.run(host, command, stdin=program("change_members", "adopt"), timeout_seconds=_SECONDS)
     try:
-        answer = json.loads(done.stdout)
-        failed, said = str(answer.get("failed", "")), str(answer.get("done", ""))
-    except (ValueError, AttributeError) as error:
+        answer = json.loads(done.stdout.strip().rpartition("\n")[2])
+        failed = str(answer.get("failed", ""))
+        said = "" if failed else str(answer["done"])
+    except (ValueError, AttributeError, KeyError) as error:
         raise HostError(f"{host.name}: the answer about etcd's members can't be understood: {error}") from error
     if failed:
         raise HostError(f"{host.name}: {failed}", remedy=f"On {host.name}: etcdctl member list; then run it again.")

@@ -1,4 +1,4 @@
-"""A controller that is to leave: whether it may, by the inventory and by what its node says. Pure."""
+"""A controller that is to leave: whether it may, by the inventory and by what its node and its machine say."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import HostError, HostUnreachable, Inhibited, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config
+from upgrader.model.host_facts import Examined
 from upgrader.model.kubeadm_config import KUBEADM_CONFIG_MAP, KubeadmConfig
-from upgrader.ports import KubeObject
+from upgrader.ports import Hosts, KubeObject
 
 __all__ = [
     "check_etcd_servers",
@@ -21,6 +22,7 @@ __all__ = [
     "own_addresses",
     "server_at",
     "why_dead",
+    "why_unreachable",
 ]
 
 _LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -78,6 +80,23 @@ def why_dead(name: str, node: KubeObject | None, unreachable: str, *, said: bool
             remedy=f"Repair SSH, or switch it off for good, and wait until its node is not Ready. {unreachable}",
         )
     return f"{unreachable}; its node is {'gone' if node is None else 'not Ready'}"
+
+
+def why_unreachable(hosts: Hosts, examined: Examined) -> str:
+    """Why a controller can't be reached over SSH; "" for one that was examined.
+
+    Raises Inhibited for one that answers and could not be examined: it lives, and what runs there isn't known.
+    """
+    if examined.facts is not None:
+        return ""
+    why, remedy = examined.error, f"Repair that on {examined.host.name}, or switch it off for good."
+    try:
+        hosts.run(examined.host, ["true"])
+    except HostUnreachable as error:
+        return error.message
+    except HostError as error:
+        why = error.message
+    raise Inhibited(f"{why}; nothing was changed", remedy=remedy)
 
 
 def own_addresses(node: KubeObject | None) -> tuple[str, ...]:

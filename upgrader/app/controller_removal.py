@@ -18,6 +18,7 @@ from upgrader.adopt.leaving import (
     own_addresses,
     server_at,
     why_dead,
+    why_unreachable,
 )
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.removal_pipeline import Removal
@@ -131,7 +132,7 @@ def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> L
     staying = replace(cluster, controllers=tuple(each for each in cluster.controllers if each.name != name))
     node = tools.kube.get(_NODES, name)
     examined = examine_all(tools.hosts, cluster)
-    unreachable = next(each.error for each in examined if each.host.name == name)
+    unreachable = why_unreachable(tools.hosts, next(each for each in examined if each.host.name == name))
     why = why_dead(name, node, unreachable, said=dead)
     addresses = node_addresses(tools.kube, staying)
     own = frozenset({host.address, *own_addresses(node)})

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from testkit.fakes.hosts import FakeHosts
+from tests.unit.recover.controllers import controller
 from upgrader.adopt.leaving import (
     check_etcd_servers,
     control_plane_endpoint,
@@ -14,9 +16,12 @@ from upgrader.adopt.leaving import (
     own_addresses,
     server_at,
     why_dead,
+    why_unreachable,
 )
 from upgrader.errors import Inhibited, UsageError
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.host_facts import Examined
+from upgrader.ports import CommandResult
 
 ONE, TWO = Host("controller-1", "10.0.0.1"), Host("controller-2", "10.0.0.2")
 
@@ -55,6 +60,20 @@ def test_machine_that_may_live_is_not_taken_for_dead() -> None:
     with pytest.raises(Inhibited, match="its kubelet still reports") as reports:
         why_dead("controller-2", node("True"), "no route", said=True)
     assert reports.value.remedy.endswith("no route")
+
+
+def test_only_a_machine_that_can_not_be_reached_is_dead() -> None:
+    """One that answers and can't be examined lives: without python3, say, or with a disk that hangs."""
+    hosts, facts = FakeHosts(), controller("controller-2").facts
+    hosts.commands["true"] = CommandResult(0, "", "")
+    assert why_unreachable(hosts, Examined(TWO, facts)) == ""
+    with pytest.raises(Inhibited, match="controller-2: python3 can't be run there; nothing was changed"):
+        why_unreachable(hosts, Examined(TWO, None, "controller-2: python3 can't be run there"))
+    hosts.commands["true"] = CommandResult(1, "", "this account is currently not available")
+    with pytest.raises(Inhibited, match="currently not available; nothing was changed"):
+        why_unreachable(hosts, Examined(TWO, None, "controller-2: the examination ended with 1"))
+    hosts.down.add(TWO.name)
+    assert "no answer" in why_unreachable(hosts, Examined(TWO, None, "controller-2: timed out"))
 
 
 def test_etcd_that_the_others_use_can_not_leave() -> None:
