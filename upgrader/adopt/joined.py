@@ -52,7 +52,15 @@ def check_listed(kube: Kube, cluster: Cluster) -> None:
             f"{', '.join(unlisted)}: a controller by its label {CONTROL_PLANE}, which the inventory doesn't list",
             remedy=f"Add to the hosts of the group `controllers` in {cluster.inventory.name}, and run it again:{lines}",
         )
-    if absent := sorted(listed - nodes.keys()):
+    absent = sorted(listed - nodes.keys())
+    if unlabelled := [name for name in absent if kube.get(_NODES, name)]:
+        raise Inhibited(
+            f"{', '.join(unlabelled)}: controllers of the inventory, whose nodes lack the label {CONTROL_PLANE}",
+            remedy="An undo of an adoption takes it off for a while, and may have been interrupted: kubectl label node "
+            f"{' '.join(unlabelled)} {CONTROL_PLANE}=\nWhere `upgrader controllers remove` took it off, run that again "
+            "instead, and then remove the controller from the group `controllers`.",
+        )
+    if absent:
         raise Inhibited(
             f"{', '.join(absent)}: a controller of the inventory, and no node with the label {CONTROL_PLANE}",
             remedy="Let it join first (kubeadm join --control-plane), or remove it from the group `controllers`.",

@@ -61,6 +61,18 @@ def test_inventory_that_lacks_the_controller_is_told_what_to_add() -> None:
         check_listed(kube, cluster("controller-1", "controller-2", "controller-3"))
 
 
+def test_controller_whose_label_an_interrupted_command_took_off() -> None:
+    """It has joined long ago: the label is what is missing, also where another one hasn't joined yet."""
+    kube = FakeKube()
+    nodes(kube, "controller-1")
+    for name in ("controller-2", "controller-3"):
+        kube.put(NODES, {"metadata": {"name": name, "labels": {"app": "x"}}})
+    with pytest.raises(Inhibited, match=r"controller-2, controller-3: .* whose nodes lack the label") as caught:
+        check_listed(kube, cluster("controller-1", "controller-2", "controller-3", "controller-4"))
+    assert "kubectl label node controller-2 controller-3 node-role.kubernetes.io/control-plane=" in caught.value.remedy
+    assert "upgrader controllers remove" in caught.value.remedy
+
+
 def test_cluster_that_was_never_adopted_is_adopted_as_a_whole() -> None:
     """Neither without a release, nor where static pods run everywhere."""
     kube = FakeKube()
