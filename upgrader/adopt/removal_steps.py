@@ -71,39 +71,53 @@ class RewireKubeletStep(_OneWay):
         return f"the kubelet of {self.host.name} uses {self.server}, where it used the API of its own controller"
 
     def apply(self, note: Callable[[str], None]) -> None:
+        """A file that has the new server already may be one that was written before a kill, and that the kubelet has
+        never read: it is restarted then, too.
+        """
         content = self.hosts.read(self.host, _KUBELET_CONF)
         server = local_server(content, self.own)
-        if content is None or not server:
+        if content is None or not (server or self.server in _servers(content)):
             return
-        before = self._heartbeat()
-        self.hosts.write(self.host, _KUBELET_CONF, content.replace(server.encode(), self.server.encode()))
-        self.hosts.run(self.host, ["systemctl", "restart", "kubelet"], timeout_seconds=60.0)
-        note(f"{self.host.name}: the kubelet was restarted with {self.server} instead of {server}")
-
-        def missing() -> str:
-            return "" if self._heartbeat() != before else "its Lease was not renewed"
-
-        if left := wait_until(self.clock, missing, seconds=_HEARTBEAT_SECONDS):
-            self.hosts.write(self.host, _KUBELET_CONF, content)
-            self.hosts.run(self.host, ["systemctl", "restart", "kubelet"], timeout_seconds=60.0)
+        if server:
+            self.hosts.write(self.host, _KUBELET_CONF, content.replace(server.encode(), self.server.encode()))
+        self._restart()
+        note(f"{self.host.name}: the kubelet was restarted with {self.server}, where it had {server or 'that'}")
+        if left := wait_until(self.clock, self._renewal(), seconds=_HEARTBEAT_SECONDS):
+            if server:
+                self.hosts.write(self.host, _KUBELET_CONF, content)
+                self._restart()
             raise StepFailed(
                 f"{self.host.name}: its kubelet did not report to {self.server} within {_HEARTBEAT_SECONDS:.0f} s "
-                f"({left}); it uses {server} again",
+                f"({left}); it uses {f'{server} again' if server else 'that still'}",
                 remedy=f"On {self.host.name}: is {self.server} reachable? journalctl -u kubelet",
             )
 
-    def _heartbeat(self) -> str:
-        lease = self.kube.get(_LEASES, self.host.name, _HEARTBEATS) or {}
-        return str((lease.get("spec") or {}).get("renewTime", ""))
+    def _restart(self) -> None:
+        self.hosts.run(self.host, ["systemctl", "restart", "kubelet"], timeout_seconds=60.0)
+
+    def _renewal(self) -> Callable[[], str]:
+        """What is missing until the Lease changes. It is read first after the restart: a renewal before that, by the
+        kubelet that has ended since, would prove nothing.
+        """
+        seen: list[str] = []
+
+        def missing() -> str:
+            lease = self.kube.get(_LEASES, self.host.name, _HEARTBEATS) or {}
+            seen.append(str((lease.get("spec") or {}).get("renewTime", "")))
+            return "" if seen[-1] != seen[0] else "its Lease was not renewed"
+
+        return missing
 
 
 def local_server(kubeconfig: bytes | None, own: frozenset[str]) -> str:
     """The URL in a kubeconfig that leads to its own machine; "" where it doesn't."""
-    for entry in (yaml.safe_load(kubeconfig) or {}).get("clusters") or () if kubeconfig else ():
-        server = str(entry["cluster"].get("server", ""))
-        if (urlsplit(server).hostname or "") in own | {"127.0.0.1", "localhost", "::1"}:
-            return server
-    return ""
+    local = own | {"127.0.0.1", "localhost", "::1"}
+    return next((server for server in _servers(kubeconfig) if (urlsplit(server).hostname or "") in local), "")
+
+
+def _servers(kubeconfig: bytes | None) -> tuple[str, ...]:
+    entries = (yaml.safe_load(kubeconfig) or {}).get("clusters") or () if kubeconfig else ()
+    return tuple(str(entry["cluster"].get("server", "")) for entry in entries)
 
 
 @dataclass(frozen=True)

@@ -60,46 +60,85 @@ def test_kubelet_of_its_own_controllers_api(server: str, found: str) -> None:
 
 
 class Node:
-    """A node whose kubelet renews its Lease when it is restarted with a server that answers."""
+    """A node whose kubelet renews its Lease after a while, where the server that it was started with answers."""
 
-    def __init__(self, *, reaches: str) -> None:
+    def __init__(self, server: str, *, reaches: str) -> None:
         self.hosts, self.kube, self.clock, self.restarts = FakeHosts(), FakeKube(), FakeClock(), 0
-        self._reaches = reaches
+        self.hosts.files[TWO.name, CONF] = kubeconfig(server)
         self.hosts.commands["systemctl"] = self._restart
+        self.dies_before_restart = False
+        self._reaches, self._renewals, self._used = reaches, 0, kubeconfig(server)
         self._renew()
+        sleep = self.clock.sleep
+
+        def slept(seconds: float) -> None:
+            sleep(seconds)
+            if self._reaches.encode() in self._used:
+                self._renew()
+
+        self.clock.sleep = slept  # type: ignore[method-assign]
+
+    @property
+    def conf(self) -> bytes:
+        """Its kubeconfig."""
+        return self.hosts.files[TWO.name, CONF]
 
     def step(self) -> RewireKubeletStep:
         """The step on this node."""
         return RewireKubeletStep(self.hosts, self.kube, self.clock, TWO, OWN, LB)
 
     def _restart(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
-        self.restarts += 1
-        if self._reaches.encode() in self.hosts.files[host.name, CONF]:
-            self._renew()
+        if self.dies_before_restart:
+            self.dies_before_restart = False
+            raise KeyboardInterrupt
+        self._renew()  # the last one of the kubelet that ends
+        self.restarts, self._used = self.restarts + 1, self.conf
         return CommandResult(0, "", "")
 
     def _renew(self) -> None:
-        lease = {"metadata": {"name": TWO.name}, "spec": {"renewTime": f"{self.restarts}"}}
+        self._renewals += 1
+        lease = {"metadata": {"name": TWO.name}, "spec": {"renewTime": f"{self._renewals}"}}
         self.kube.put(LEASES, lease, "kube-node-lease")
 
 
 def test_kubelet_reports_elsewhere_before_its_own_api_ends() -> None:
-    """Otherwise none of its pods could ever be reported as ended; repeated, nothing is restarted."""
-    node = Node(reaches=LB)
-    node.hosts.files[TWO.name, CONF] = kubeconfig("https://10.0.0.2:6443")
+    """Otherwise none of its pods could ever be reported as ended."""
+    node = Node("https://10.0.0.2:6443", reaches=LB)
     node.step().apply(quiet)
-    node.step().apply(quiet)
-    assert node.restarts == 1 and node.hosts.files[TWO.name, CONF] == kubeconfig(LB)
+    assert node.restarts == 1 and node.conf == kubeconfig(LB)
     assert node.hosts.modes[TWO.name, CONF] == 0o600 and LB in node.step().summary()
 
 
-def test_kubelet_that_does_not_reach_the_others_keeps_its_own() -> None:
-    """The step fails before anything was taken away from that controller."""
-    node = Node(reaches="https://10.0.0.2")
-    node.hosts.files[TWO.name, CONF] = kubeconfig("https://10.0.0.2:6443")
-    with pytest.raises(StepFailed, match=r"did not report to https://api\.example\.com:6443"):
+def test_kubelet_that_was_not_restarted_before_the_command_was_killed() -> None:
+    """What its file says proves nothing of the kubelet that runs: it is restarted, and has to report."""
+    node = Node("https://10.0.0.2:6443", reaches=LB)
+    node.dies_before_restart = True
+    with pytest.raises(KeyboardInterrupt):
         node.step().apply(quiet)
-    assert node.hosts.files[TWO.name, CONF] == kubeconfig("https://10.0.0.2:6443")
+    assert (node.restarts, node.conf) == (0, kubeconfig(LB))
+    node.step().apply(quiet)
+    assert node.restarts == 1
+    silent = Node(LB, reaches="https://10.0.0.2")
+    with pytest.raises(StepFailed, match=r"did not report to https://api\.example\.com:6443") as caught:
+        silent.step().apply(quiet)
+    assert "again" not in caught.value.message and silent.conf == kubeconfig(LB)
+
+
+def test_kubelet_of_another_api_is_left_alone() -> None:
+    """Another load balancer's, or a machine without a kubeconfig of kubeadm's."""
+    node = Node("https://lb.example.com:6443", reaches=LB)
+    node.step().apply(quiet)
+    del node.hosts.files[TWO.name, CONF]
+    node.step().apply(quiet)
+    assert node.restarts == 0
+
+
+def test_kubelet_that_does_not_reach_the_others_keeps_its_own() -> None:
+    """What the old one reported last is no proof; the step fails before anything was taken from that controller."""
+    node = Node("https://10.0.0.2:6443", reaches="https://10.0.0.2")
+    with pytest.raises(StepFailed, match=r"did not report to https://api\.example\.com:6443.* uses .*10.0.0.2.* again"):
+        node.step().apply(quiet)
+    assert node.conf == kubeconfig("https://10.0.0.2:6443") and node.restarts == 2
 
 
 def pod(name: str, **meta: object) -> dict[str, object]:
