@@ -72,12 +72,19 @@ class StaticPods:
                 note(f"{host.name}: continuing with {left}")
 
     def put_aside(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
-        """Move manifests to where neither the kubelet nor an undo looks, and wait until the pods have ended."""
+        """Move manifests to where neither the kubelet nor an undo looks, and wait until the pods have ended.
+
+        Those that were adopted as well, and before those that run: where there are both, these ran last.
+        """
         for host in self.controllers:
+            for component in components:
+                _move(self.hosts, host, component, ADOPTED, REMOVED)
             self._move_all(host, components, MANIFESTS, REMOVED, note)
 
     def restore(self, components: tuple[str, ...], note: Callable[[str], None]) -> None:
-        """Move their manifests back, and wait until the pods are Ready."""
+        """Move their manifests back, and wait until the pods are Ready. One that is there already is newer, and stays:
+        that controller has joined again since.
+        """
         for host in self.controllers:
             self._move_all(host, components, ADOPTED, MANIFESTS, note)
 
@@ -104,6 +111,10 @@ class StaticPods:
     ) -> None:
         for component in components:
             if target == MANIFESTS:
+                if self.hosts.read(host, f"{MANIFESTS}/{component}.yaml") is not None:
+                    if self.hosts.read(host, f"{source}/{component}.yaml") is not None:
+                        note(f"{host.name}: kept the {component}.yaml that is in {MANIFESTS}, not the one of {source}")
+                    continue
                 self._retag(host, component, note)
             if _move(self.hosts, host, component, source, target):
                 note(f"{host.name}: moved {component}.yaml to {target}")
@@ -247,12 +258,15 @@ class PortSharingStep:
 
 
 def _move(hosts: Hosts, host: Host, component: str, source: str, target: str) -> bool:
-    """Move one manifest; False when it isn't in `source` (any more). One rename, so no file is ever incomplete.
+    """Move one manifest; False when it isn't in `source` (any more), or would replace one that the kubelet runs. One
+    rename, so no file is ever incomplete.
 
     The kubelet reads every file in its folder, so a copy must not be there under any name.
     """
     file = f"{component}.yaml"
-    script = 'set -eu; [ -e "$1/$3" ] || exit 0; mkdir -p -m 0700 "$2"; mv -f "$1/$3" "$2/$3"; sync -f "$2"; echo moved'
+    there = '[ ! -e "$2/$3" ] || exit 0; ' if target == MANIFESTS else ""
+    move = 'mkdir -p -m 0700 "$2"; mv -f "$1/$3" "$2/$3"; sync -f "$2"; echo moved'
+    script = f'set -eu; [ -e "$1/$3" ] || exit 0; {there}{move}'
     return "moved" in hosts.run(host, ["sh", "-c", script, "sh", source, target, file]).stdout
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import yaml
@@ -13,7 +15,7 @@ from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from tests.unit.adopt.conftest import facts, static_pod, table
 from upgrader.adopt.facts import ADOPTED, MANIFESTS
-from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
+from upgrader.adopt.manifest_step import REMOVED, PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.pipelines import needs_port_sharing
 from upgrader.adopt.release_step import NewCheckpointsStep
 from upgrader.errors import ApiLost, StepFailed
@@ -187,6 +189,76 @@ def test_an_api_that_is_lost_by_retiring_is_restored_soon(kubelet: Kubelet) -> N
     with pytest.raises(StepFailed, match="did not be Ready within 240 s"):
         step.undo(RestorePoint(), quiet)
     assert kubelet.file(f"{MANIFESTS}/{SCHEDULER}.yaml") is not None
+
+
+class Disk(FakeHosts):
+    """A controller's disk in a folder, on which a real shell moves files; each manifest there is a Ready pod."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root, self.kube = root, FakeKube()
+        self.commands["sh"] = self._sh
+        for folder in (MANIFESTS, ADOPTED):
+            self.at(folder).mkdir(parents=True)
+
+    def at(self, path: str) -> Path:
+        """Where that is on this machine."""
+        return self.root / path.lstrip("/")
+
+    def read(self, host: Host, path: str) -> bytes | None:
+        return self.at(path).read_bytes() if self.at(path).exists() else None
+
+    def write(self, host: Host, path: str, content: bytes, *, mode: int = 0o600) -> None:
+        self.at(path).write_bytes(content)
+        self._sync()
+
+    def pods(self, version: KubernetesVersion = V136) -> StaticPods:
+        """The static pods of this controller."""
+        return StaticPods(self, self.kube, FakeClock(), (HOST,), version)
+
+    def _sh(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        here = [word.replace("/etc/kubernetes", str(self.at("/etc/kubernetes"))) for word in command]
+        done = subprocess.run(here, capture_output=True, text=True, check=False)
+        self._sync()
+        return CommandResult(done.returncode, done.stdout, done.stderr)
+
+    def _sync(self) -> None:
+        for pod in self.kube.list(PODS):
+            self.kube.delete(PODS, pod["metadata"]["name"], "kube-system")
+        for file in self.at(MANIFESTS).glob("*.yaml"):
+            status = {"conditions": [{"type": "Ready", "status": "True"}]}
+            self.kube.put(PODS, {"metadata": {"name": f"{file.stem}-{HOST.name}"}, "status": status}, "kube-system")
+
+
+NEW, STALE = static_pod(SCHEDULER, "--new").manifest, static_pod(SCHEDULER, "--stale").manifest
+
+
+def test_undo_leaves_a_manifest_that_is_there_now(tmp_path: Path) -> None:
+    """A controller that was adopted, removed and reset has joined again: what it had before is no longer true."""
+    disk, notes = Disk(tmp_path), list[str]()
+    disk.write(HOST, f"{MANIFESTS}/{SCHEDULER}.yaml", NEW)
+    disk.write(HOST, f"{ADOPTED}/{SCHEDULER}.yaml", STALE)
+    RetireStep("retire", disk.pods(V137), (SCHEDULER,)).undo(RestorePoint(), notes.append)
+    assert disk.read(HOST, f"{MANIFESTS}/{SCHEDULER}.yaml") == NEW
+    assert disk.read(HOST, f"{ADOPTED}/{SCHEDULER}.yaml") == STALE
+    assert notes == [f"{HOST.name}: kept the {SCHEDULER}.yaml that is in {MANIFESTS}, not the one of {ADOPTED}"]
+    step = RetireStep("retire", disk.pods(), (SCHEDULER,))
+    step.apply(quiet)
+    step.undo(RestorePoint(), quiet)
+    assert disk.read(HOST, f"{MANIFESTS}/{SCHEDULER}.yaml") == NEW
+
+
+def test_controller_that_leaves_keeps_nothing_that_an_undo_would_restore(tmp_path: Path) -> None:
+    """Its adopted manifests go aside too, but never over the ones that ran last; repeated, nothing is lost."""
+    disk = Disk(tmp_path)
+    disk.write(HOST, f"{MANIFESTS}/{SCHEDULER}.yaml", NEW)
+    for name in (SCHEDULER, "kube-apiserver"):
+        disk.write(HOST, f"{ADOPTED}/{name}.yaml", STALE)
+    for _ in range(2):
+        disk.pods().put_aside((SCHEDULER, "kube-apiserver"), quiet)
+        assert not [*disk.at(MANIFESTS).iterdir(), *disk.at(ADOPTED).iterdir()]
+        assert disk.read(HOST, f"{REMOVED}/{SCHEDULER}.yaml") == NEW
+        assert disk.read(HOST, f"{REMOVED}/kube-apiserver.yaml") == STALE
 
 
 def test_manifest_comes_back_at_the_version_of_today(kubelet: Kubelet) -> None:
