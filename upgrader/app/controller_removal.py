@@ -24,8 +24,10 @@ from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.removal_pipeline import Removal
 from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.execution import FinishedRun, execute_run
+from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock, cluster_lock, locked_folder
+from upgrader.app.unchanged import AGAIN, check_unchanged
 from upgrader.app.values_edit import edited_counts
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.kubeconfig_context import server_addresses
@@ -78,15 +80,36 @@ class LeavingController:
     def propose(self, *, take_over: bool) -> Iterator[ProposedRemoval]:
         """Lock the cluster, and build the steps from the values files as they are."""
         with open_session(self.folder, self.version) as opened:
-            session = replace(opened, cluster=self.staying)
+            session = replace(opened, cluster=self.staying)  # as it was decided on, whatever the inventory says by now
             with cluster_lock(session, self.front_end, take_over=take_over) as held:
+                check_unchanged(session, self.version)
+                member = self._member_now(session)
                 observed = replace(session.observe(), server=self.version)
                 build = session.builder.since(session.read_health_before()).steps
                 removal = Removal(
-                    self.host, bool(self.dead), self.staying, session.tools, self.member, self.own, self.server
+                    self.host, bool(self.dead), self.staying, session.tools, member, self.own, self.server
                 )
                 pipeline = removal.pipeline(session.plan(observed), build)
                 yield ProposedRemoval(pipeline, self.findings, session, self.front_end, held)
+
+    def _member_now(self, session: Session) -> MemberToRemove:
+        """As `member`, with the leader of now. Raises Inhibited where the machine, or etcd, is no longer as it was."""
+        cluster = replace(self.staying, controllers=(*self.staying.controllers, self.host))
+        state = _State.of(replace(session, cluster=cluster), self.host, said=bool(self.dead))
+        if bool(state.dead) != bool(self.dead):
+            raise Inhibited(
+                f"{self.host.name} answered a moment ago, and doesn't any more: {state.dead}; the cluster was not "
+                "changed",
+                remedy=AGAIN,
+            )
+        before, now = self.member, state.member
+        if (before.member, before.left, bool(before.ask)) != (now.member, now.left, bool(now.ask)):
+            raise Inhibited(
+                f"etcd's members have changed meanwhile: without {self.host.name} there would be {now.left}, and not "
+                f"{before.left}; the cluster was not changed",
+                remedy=AGAIN,
+            )
+        return now
 
 
 @dataclass(frozen=True)
@@ -112,6 +135,28 @@ class ProposedRemoval:
         )
 
 
+@dataclass(frozen=True)
+class _State:
+    """The leaving controller as it is now. `dead`: why it is taken for dead; "" for one that answers."""
+
+    dead: str
+    own: frozenset[str]
+    member: MemberToRemove
+
+    @classmethod
+    def of(cls, session: Session, host: Host, *, said: bool) -> _State:
+        """Raises Inhibited where it may not leave."""
+        tools = session.tools
+        node = tools.kube.get(_NODES, host.name)
+        examined = examine_all(tools.hosts, session.cluster)
+        unreachable = why_unreachable(tools.hosts, next(each for each in examined if each.host.name == host.name))
+        dead = why_dead(host.name, node, unreachable, said=said)
+        addresses = own_addresses(node)
+        internal = next(iter(addresses), host.address)
+        member = member_to_remove(host.name, internal, etcd_servers(examined))
+        return cls(dead, frozenset({host.address, *addresses}), member)
+
+
 @contextmanager
 def leaving_controller(folder: Path, name: str, front_end: FrontEnd, *, dead: bool) -> Iterator[LeavingController]:
     """Lock the folder, and find out whether a controller can be removed. Changes nothing.
@@ -127,29 +172,34 @@ def leaving_controller(folder: Path, name: str, front_end: FrontEnd, *, dead: bo
 def _found(session: Session, name: str, front_end: FrontEnd, *, dead: bool) -> LeavingController:
     tools, cluster = session.tools, session.cluster
     host = controller_to_remove(cluster, name)
-    check_chosen_by_label(tools.kube)
-    version = running_version(tools.kube)
     staying = replace(cluster, controllers=tuple(each for each in cluster.controllers if each.name != name))
-    node = tools.kube.get(_NODES, name)
-    examined = examine_all(tools.hosts, cluster)
-    unreachable = why_unreachable(tools.hosts, next(each for each in examined if each.host.name == name))
-    why = why_dead(name, node, unreachable, said=dead)
+    check_chosen_by_label(tools.kube)
+    refuse_unended(replace(session, cluster=staying))
+    version = running_version(tools.kube)
+    state = _State.of(session, host, said=dead)
     addresses = node_addresses(tools.kube, staying)
-    own = frozenset({host.address, *own_addresses(node)})
     api = _api_values(session)
     port = int(api.get("port", _PORT))
     endpoint = control_plane_endpoint(tools.kube.get(_CONFIG_MAPS, KUBEADM_CONFIG_MAP, "kube-system"), port)
     names = {*server_addresses(cluster.kubeconfig, cluster.context), host_of(endpoint)}
-    check_etcd_servers(name, own, (api.get("etcd") or {}).get("servers") or ())
-    check_endpoints(tools.hosts, staying.controllers[0], name, own, names)
-    internal = next(iter(own_addresses(node)), host.address)
-    member = member_to_remove(name, internal, etcd_servers(examined))
+    check_etcd_servers(name, state.own, (api.get("etcd") or {}).get("servers") or ())
+    check_endpoints(tools.hosts, staying.controllers[0], name, state.own, names)
     server = f"https://{endpoint}" if endpoint else server_at(addresses[0], port)
     files = edited_counts(session.settings, addresses)
     context = replace(session.at(version), cluster=staying).preflight_context(session.observe())
     findings = run_checks(context, _CHECKS)
     return LeavingController(
-        session.settings.folder, front_end, host, why, staying, member, own, server, version, files, findings
+        session.settings.folder,
+        front_end,
+        host,
+        state.dead,
+        staying,
+        state.member,
+        state.own,
+        server,
+        version,
+        files,
+        findings,
     )
 
 

@@ -14,8 +14,10 @@ from upgrader.adopt.joined_pipeline import JoinedControllers
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.adoption import ProposedAdoption
+from upgrader.app.finalize import refuse_unended
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import cluster_lock, locked_folder
+from upgrader.app.unchanged import check_unchanged
 from upgrader.app.values_edit import edited_counts
 from upgrader.app.wiring import Session, open_session
 from upgrader.config.kubeconfig_context import server_addresses
@@ -75,6 +77,7 @@ class FoundControllers:
             open_session(self.folder, self.version) as session,
             cluster_lock(session, self.front_end, take_over=take_over) as held,
         ):
+            check_unchanged(session, self.version)
             observed = replace(session.observe(), server=self.version)
             health_before = session.read_health_before()
             made = JoinedControllers(
@@ -113,6 +116,7 @@ def found_controllers(folder: Path, front_end: FrontEnd) -> Iterator[FoundContro
 def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     kube, hosts, cluster = session.tools.kube, session.tools.hosts, session.cluster
     check_chosen_by_label(kube)
+    refuse_unended(session)
     version = running_version(kube)
     observed = replace(session.observe(), server=version)
     if observed.emulated is not None:

@@ -1,0 +1,233 @@
+"""Adding and removing controllers: what was true before the cluster's lock is looked at again under it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from tests.unit.app.test_upgrade import FakeSession
+from tests.unit.engine.killing import FROM, TO, World
+from tests.unit.gates.builders import add_node
+from upgrader.adopt.removal_steps import LeaveEtcdStep
+from upgrader.adopt.withdrawal import CONTROL_PLANE
+from upgrader.app import controller_removal, new_controllers
+from upgrader.app.controller_removal import LeavingController, ProposedRemoval, leaving_controller
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.new_controllers import FoundControllers, found_controllers
+from upgrader.app.wiring import Session
+from upgrader.engine.journal.journal_file import JOURNAL, Journal
+from upgrader.engine.locks.fence import Fence
+from upgrader.errors import Inhibited
+from upgrader.gates.kubernetes_kinds import NODES, WORKLOADS
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.event import RunStarted
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import BUILT_IN_CHARTS, AvailabilitySettings, ReleaseSettings, Settings
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import CommandResult, Tools
+
+NAMES = ("controller-1", "controller-2", "controller-3")
+LAST = NAMES[-1]
+UNASKED = ("booted", "kubelet", "containerd", "runtime", "spaces", "certificates", "api", "containers", "workloads")
+
+
+@dataclass
+class Place:
+    """An adopted cluster of three controllers; its etcd has a member on each."""
+
+    kube: FakeKube
+    hosts: FakeHosts
+    world: World
+    folder: Path
+    leader: str = "id1"
+    members: list[str] = field(default_factory=lambda: ["id1", "id2", "id3"])
+
+    def removal(self, *, dead: bool = False) -> AbstractContextManager[LeavingController]:
+        """That of the last controller, before the lock."""
+        return leaving_controller(self.folder, LAST, FrontEnd(), dead=dead)
+
+    def adoption(self) -> AbstractContextManager[FoundControllers]:
+        """That of controllers that joined, before the lock."""
+        return found_controllers(self.folder, FrontEnd())
+
+    def run_version(self, version: KubernetesVersion) -> None:
+        """Have kube-apiserver's release be of that version."""
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+            labels = {"app.kubernetes.io/version": str(version)}
+            spec = {"template": {"spec": {"nodeSelector": {CONTROL_PLANE: ""}}}}
+            found = {"metadata": {"name": name, "labels": labels}, "spec": spec}
+            self.kube.put(WORKLOADS["Deployment"], found, "kube-system")
+
+    def interrupt(self, kind: RunKind) -> None:
+        """A run that was killed: its journal has no end."""
+        folder = self.folder / "runs" / f"20260101T000000-{kind}"
+        folder.mkdir(parents=True)
+        journal = Journal(folder / JOURNAL, self.world.clock)
+        journal.emit(RunStarted(folder.name, kind, ("a",), f"runs/{folder.name}", target=TO, current=FROM))
+        journal.close()
+
+    def die(self) -> None:
+        """The last controller loses its power."""
+        self.hosts.down.add(LAST)
+        node = dict(self.kube.get(NODES, LAST) or {})
+        self.kube.put(
+            NODES, {**node, "status": {**node["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}}
+        )
+
+    def examined(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        """What the program that examines a controller prints there."""
+        members = [
+            {"id": each, "name": f"controller-{each[-1]}", "peers": [], "clients": [], "learner": False}
+            for each in self.members
+        ]
+        server = {"healthy": True, "id": f"id{host.name[-1]}", "leader": self.leader, "members": members}
+        facts: dict[str, Any] = {name: {"unknown": "not asked"} for name in (*UNASKED, "complaints", "clients")}
+        facts |= {"identity": {"unknown": "not asked"}, "cgroups": {"unknown": "not asked"}, "taken": 0.0, "took": 0.0}
+        facts["manifests"] = {"exists": True, "files": ["etcd.yaml"]}
+        facts["etcd"] = {"manifest": True, "data_dir": "/var/lib/etcd", "data": "present", "flags": {}, "backups": []}
+        facts["etcd_server"] = {**server, "alarms": [], "has_cluster": True}
+        return CommandResult(0, json.dumps(facts), "")
+
+
+def rendered(spec: ReleaseSpec, **_how: object) -> str:
+    """A release's Deployment."""
+    template: dict[str, Any] = {"spec": {"containers": []}}
+    return json.dumps(
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": spec.name}, "spec": {"template": template}}
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Everything healthy."""
+    world = World(tmp_path / "journal.jsonl")
+    made = Place(world.kube, FakeHosts(), world, tmp_path)
+    made.hosts.commands |= {"python3": made.examined, "true": CommandResult(0, "", ""), "sh": CommandResult(0, "", "")}
+    monkeypatch.setattr(world.helm, "render", rendered)
+    for number, name in enumerate(NAMES, 1):
+        add_node(world.kube, name)
+        node = dict(world.kube.get(NODES, name) or {})
+        addresses = [{"type": "InternalIP", "address": f"10.0.0.{number}"}]
+        status = {**node["status"], "addresses": addresses, "nodeInfo": {"kubeletVersion": str(FROM)}}
+        meta = {**node["metadata"], "labels": {CONTROL_PLANE: ""}}
+        world.kube.put(NODES, {**node, "metadata": meta, "status": status})
+    made.run_version(FROM)
+    releases = []
+    for name in BUILT_IN_CHARTS:
+        world.helm.install(name, rendered(ReleaseSpec(name, "", Path(), {})))
+        file = tmp_path / f"{name}.yaml"
+        file.write_text("clusterName: demo\n")
+        releases.append(ReleaseSettings(name, "kube-system", values_file=file))
+    server = {"name": "demo", "cluster": {"server": "https://10.0.0.9:6443"}}
+    context = {"name": "demo", "context": {"cluster": "demo"}}
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump({"clusters": [server], "contexts": [context]}))
+    settings = Settings(
+        tmp_path,
+        FROM,
+        tmp_path / "kubeconfig",
+        tmp_path / "hosts.yml",
+        tuple(releases),
+        availability=AvailabilitySettings(0.0),
+    )
+    controllers = tuple(Host(name, f"10.0.0.{number}") for number, name in enumerate(NAMES, 1))
+    cluster = Cluster(tmp_path, settings.kubeconfig, "demo", settings.inventory, controllers)
+    tools = Tools(world.helm, world.kube, world.playbooks, world.clock, made.hosts)
+
+    @contextmanager
+    def opened(_folder: Path, _target: KubernetesVersion | None = None) -> Iterator[Session]:
+        yield FakeSession(settings, cluster, tools, world.kube, Fence(tools.hosts, (), tools.clock))
+
+    for module in (controller_removal, new_controllers):
+        monkeypatch.setattr(module, "open_session", opened)
+        monkeypatch.setattr(module, "_CHECKS", ())
+    return made
+
+
+COMMANDS: tuple[Callable[[Place], AbstractContextManager[LeavingController | FoundControllers]], ...] = (
+    Place.removal,
+    Place.adoption,
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_version_that_another_command_has_changed_meanwhile(place: Place, command: Any) -> None:
+    """It would be planned back: the version was read before the lock, while somebody else upgraded."""
+    with command(place) as found:
+        with found.propose(take_over=False):
+            pass
+        place.run_version(TO)
+        with pytest.raises(Inhibited, match=f"from {FROM} to {TO}; the cluster was not changed") as caught:
+            found.propose(take_over=False).__enter__()
+    assert caught.value.remedy.startswith("Run it again")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nothing_is_done_in_the_middle_of_an_upgrade(place: Place, command: Any) -> None:
+    """Neither where it was interrupted before, nor where it was between the first look and the lock."""
+    with command(place) as found:
+        place.interrupt(RunKind.UPGRADE)
+        with pytest.raises(Inhibited, match="an upgrade, has not reached its end"):
+            found.propose(take_over=False).__enter__()
+    with pytest.raises(Inhibited, match="an upgrade, has not reached its end") as caught:
+        command(place).__enter__()
+    assert "upgrader resume" in caught.value.remedy
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", [RunKind.REMOVE_CONTROLLER, RunKind.ADOPT_NEW])
+def test_interrupted_command_is_continued(place: Place, command: Any, kind: RunKind) -> None:
+    """Its own run has no end either, and the same command is its way to one."""
+    place.interrupt(kind)
+    with command(place) as found, found.propose(take_over=False) as proposed:
+        assert proposed
+
+
+def etcd_step(proposed: ProposedRemoval) -> LeaveEtcdStep:
+    """The step that removes the member."""
+    (found,) = (item.step for item in proposed.pipeline.steps if isinstance(item.step, LeaveEtcdStep))
+    return found
+
+
+def test_leader_of_now_hands_over(place: Place) -> None:
+    """Etcd may have elected the leaving member since it was looked at."""
+    with place.removal() as leaving:
+        assert (leaving.member.member, leaving.member.successor) == ("id3", "")
+        place.leader = "id3"
+        with leaving.propose(take_over=False) as proposed:
+            assert etcd_step(proposed).member.successor == "id1"
+
+
+def test_members_that_have_changed_meanwhile(place: Place) -> None:
+    """Another process has removed a controller: without this one, too, etcd would lose its majority, or its number."""
+    with place.removal() as leaving:
+        place.members.append("id4")
+        with pytest.raises(Inhibited, match="there would be 3, and not 2; the cluster was not changed"):
+            leaving.propose(take_over=False).__enter__()
+        place.members[:] = ["id1", "id3"]
+        place.hosts.down.add("controller-1")
+        with pytest.raises(Inhibited, match="no other member of etcd is healthy"):
+            leaving.propose(take_over=False).__enter__()
+
+
+def test_machine_that_died_or_came_back_meanwhile(place: Place) -> None:
+    """The steps for a dead machine ask it nothing: they are not for one that lives, nor the other way round."""
+    with place.removal() as leaving:
+        place.die()
+        with pytest.raises(Inhibited, match="controller-3 answered a moment ago, and doesn't any more"):
+            leaving.propose(take_over=False).__enter__()
+    with place.removal(dead=True) as leaving:
+        with leaving.propose(take_over=False) as proposed:
+            assert etcd_step(proposed).pods is None
+        place.hosts.down.clear()
+        with pytest.raises(Inhibited, match="controller-3 answers over SSH: it isn't dead"):
+            leaving.propose(take_over=False).__enter__()
