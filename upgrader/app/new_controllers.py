@@ -35,6 +35,7 @@ _BEFORE_ADOPTION = (
     "hosts",
     "nodes",
     "machines",
+    "clocks",
     "kubelets",
     "critical-pods",
     "etcd-members",
@@ -42,6 +43,7 @@ _BEFORE_ADOPTION = (
     "helm",
     "memory",
     "certificates",
+    "keys",
 )
 _CHECKS = tuple((name, check) for name, check in CHECKS if name in _BEFORE_ADOPTION)
 

@@ -38,6 +38,7 @@ from upgrader.ports import CommandResult, Tools
 
 NAMES = ("controller-1", "controller-2", "controller-3")
 LAST = NAMES[-1]
+CHECKS_OF_NEW = new_controllers._CHECKS
 UNASKED = ("booted", "kubelet", "containerd", "runtime", "spaces", "certificates", "api", "containers", "workloads")
 
 
@@ -51,6 +52,8 @@ class Place:
     folder: Path
     leader: str = "id1"
     members: list[str] = field(default_factory=lambda: ["id1", "id2", "id3"])
+    keys: dict[str, str] = field(default_factory=dict)
+    """Controller → the digest of the key of its tokens."""
 
     def removal(self, *, dead: bool = False) -> AbstractContextManager[LeavingController]:
         """That of the last controller, before the lock."""
@@ -92,7 +95,9 @@ class Place:
         ]
         server = {"healthy": True, "id": f"id{host.name[-1]}", "leader": self.leader, "members": members}
         facts: dict[str, Any] = {name: {"unknown": "not asked"} for name in (*UNASKED, "complaints", "clients")}
-        facts |= {"identity": {"unknown": "not asked"}, "cgroups": {"unknown": "not asked"}, "taken": 0.0, "took": 0.0}
+        facts |= {"cgroups": {"unknown": "not asked"}, "taken": 0.0, "took": 0.0}
+        key = {"/etc/kubernetes/pki/sa.pub": self.keys.get(host.name, "a")}
+        facts["identity"] = {"machine_id": host.name, "keys": key, "ephemeral": [], "reserved": []}
         facts["manifests"] = {"exists": True, "files": ["etcd.yaml"]}
         facts["etcd"] = {"manifest": True, "data_dir": "/var/lib/etcd", "data": "present", "flags": {}, "backups": []}
         facts["etcd_server"] = {**server, "alarms": [], "has_cluster": True}
@@ -231,3 +236,14 @@ def test_machine_that_died_or_came_back_meanwhile(place: Place) -> None:
         place.hosts.down.clear()
         with pytest.raises(Inhibited, match="controller-3 answers over SSH: it isn't dead"):
             leaving.propose(take_over=False).__enter__()
+
+
+def test_new_controller_with_keys_of_its_own(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tokens would be refused by the other kube-apiservers; and what its clock says is no other one's time."""
+    asked = tuple(item for item in CHECKS_OF_NEW if item[0] in ("keys", "clocks"))
+    monkeypatch.setattr(new_controllers, "_CHECKS", asked)
+    place.keys[LAST] = "b"
+    with place.adoption() as found:
+        assert {finding.id for finding in found.findings} == {"keys.differ", "clocks.off"}
+        with pytest.raises(Inhibited, match="a check blocks the adoption"):
+            found.check_allowed()
