@@ -22,7 +22,7 @@ from upgrader.errors import Inhibited
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts, Kube
 
-__all__ = ["ApiPod", "client_addresses"]
+__all__ = ["ApiPod", "client_addresses", "local_addresses"]
 
 _KUBECONFIGS = ("admin", "kubelet", "controller-manager", "scheduler")
 _IPVS = "kube-ipvs0"
@@ -63,7 +63,7 @@ def client_addresses(kube: Kube, hosts: Hosts, pods: Sequence[ApiPod], servers: 
     local: set[str] = set()
     wanted: set[str] = set()
     for pod in pods:
-        here = _local(hosts, pod.host)
+        here = local_addresses(hosts, pod.host)
         listeners = read_listeners(hosts, pod.host)
         local |= {address for address in here if _served_by(pod, address, own, listeners)}
         for name in sorted({*servers, *_names(hosts, pod)}):
@@ -111,8 +111,8 @@ def _in_certificate(pem: bytes) -> Iterator[str]:
     yield from map(str, names.get_values_for_type(x509.IPAddress))
 
 
-def _local(hosts: Hosts, host: Host) -> set[str]:
-    """The addresses of a host's interfaces."""
+def local_addresses(hosts: Hosts, host: Host) -> set[str]:
+    """The addresses of a host's interfaces, but for those of Services. Raises HostError."""
     found = set()
     for line in hosts.run(host, ["ip", "-o", "address", "show"]).stdout.splitlines():
         _, interface, family, address, *_ = line.split()

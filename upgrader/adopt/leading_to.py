@@ -9,7 +9,7 @@ from upgrader.errors import Inhibited
 from upgrader.model.cluster import Host
 from upgrader.ports import Hosts
 
-__all__ = ["check_endpoints", "host_of", "resolved"]
+__all__ = ["canonical", "check_endpoints", "host_of", "resolved"]
 
 
 def check_endpoints(hosts: Hosts, asked: Host, leaving: str, own: frozenset[str], names: Iterable[str]) -> None:
@@ -23,7 +23,8 @@ def check_endpoints(hosts: Hosts, asked: Host, leaving: str, own: frozenset[str]
             raise Inhibited(
                 f"clients use the API at {name}, which is {leaving}; nothing was changed",
                 remedy="First let it lead to the other controllers, or to a load balancer: in DNS or /etc/hosts, in "
-                "`controlPlaneEndpoint` of ConfigMap kube-system/kubeadm-config, and in this folder's kubeconfig.",
+                "`controlPlaneEndpoint` of ConfigMap kube-system/kubeadm-config, and in this folder's kubeconfig. A "
+                "virtual IP moves when what keeps it there ends (keepalived, kube-vip).",
             )
 
 
@@ -34,6 +35,14 @@ def resolved(hosts: Hosts, host: Host, name: str) -> set[str]:
     except ValueError:
         found = hosts.run(host, ["getent", "ahosts", name], check=False).stdout
         return {str(ipaddress.ip_address(line.split()[0].partition("%")[0])) for line in found.splitlines() if line}
+
+
+def canonical(name: str) -> str:
+    """An address as it is written here: an IPv6 address can be written in many ways. A name stays as it is."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name
 
 
 def host_of(endpoint: str) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+from upgrader.adopt.client_addresses import local_addresses
+from upgrader.adopt.leading_to import canonical
 from upgrader.errors import HostError, HostUnreachable, Inhibited, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.config_text import read_config
@@ -20,6 +22,7 @@ __all__ = [
     "control_plane_endpoint",
     "controller_to_remove",
     "own_addresses",
+    "registered_addresses",
     "server_at",
     "why_dead",
     "why_unreachable",
@@ -52,7 +55,7 @@ def controller_to_remove(cluster: Cluster, name: str) -> Host:
 
 def check_etcd_servers(name: str, own: Collection[str], servers: Iterable[str]) -> None:
     """No kube-apiserver that stays asks the leaving controller's etcd. Raises Inhibited."""
-    if named := [server for server in servers if (urlsplit(server).hostname or "") in {*own, name}]:
+    if named := [server for server in servers if canonical(urlsplit(server).hostname or "") in {*own, name}]:
         raise Inhibited(
             f"the kube-apiservers that stay use etcd on {name}: {', '.join(named)}; nothing was changed",
             remedy="Remove that from `etcd.servers` in values/kube-apiserver.yaml, and run `upgrader run` first.",
@@ -99,10 +102,29 @@ def why_unreachable(hosts: Hosts, examined: Examined) -> str:
     raise Inhibited(f"{why}; nothing was changed", remedy=remedy)
 
 
-def own_addresses(node: KubeObject | None) -> tuple[str, ...]:
+def own_addresses(hosts: Hosts, host: Host, node: KubeObject | None, *, beside: Host, dead: bool) -> frozenset[str]:
+    """By which others know a controller: those of SSH and of its kubelet, and what a living one has, as a virtual IP.
+
+    Without what doesn't tell it from other machines: 127.0.0.1, and what the controller `beside` it has as well, as
+    behind LVS, or that of a bridge of containers. Raises HostError.
+    """
+    local = set() if dead else local_addresses(hosts, host) - local_addresses(hosts, beside)
+    found = map(canonical, {host.address, *registered_addresses(node), *local})
+    return frozenset(address for address in found if not _means_itself(address))
+
+
+def registered_addresses(node: KubeObject | None) -> tuple[str, ...]:
     """The addresses that a node's kubelet has registered; () for a node that is gone."""
     addresses = ((node or {}).get("status") or {}).get("addresses") or ()
     return tuple(str(item["address"]) for item in addresses if item["type"] in ("InternalIP", "ExternalIP"))
+
+
+def _means_itself(address: str) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return parsed.is_loopback or parsed.is_link_local
 
 
 def control_plane_endpoint(kubeadm_config: KubeObject | None, port: int) -> str:

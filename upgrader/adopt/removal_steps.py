@@ -10,6 +10,7 @@ import yaml
 
 from upgrader.adopt.etcd_membership import MemberToRemove, change_members
 from upgrader.adopt.facts import COMPONENTS
+from upgrader.adopt.leading_to import canonical
 from upgrader.adopt.manifest_step import StaticPods
 from upgrader.adopt.release_step import FORGET
 from upgrader.adopt.withdrawal import pods_on, withdraw
@@ -112,7 +113,7 @@ class RewireKubeletStep(_OneWay):
 def local_server(kubeconfig: bytes | None, own: frozenset[str]) -> str:
     """The URL in a kubeconfig that leads to its own machine; "" where it doesn't."""
     local = own | {"127.0.0.1", "localhost", "::1"}
-    return next((server for server in _servers(kubeconfig) if (urlsplit(server).hostname or "") in local), "")
+    return next((server for server in _servers(kubeconfig) if canonical(urlsplit(server).hostname or "") in local), "")
 
 
 def _servers(kubeconfig: bytes | None) -> tuple[str, ...]:

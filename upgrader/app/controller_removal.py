@@ -16,6 +16,7 @@ from upgrader.adopt.leaving import (
     control_plane_endpoint,
     controller_to_remove,
     own_addresses,
+    registered_addresses,
     server_at,
     why_dead,
     why_unreachable,
@@ -151,10 +152,10 @@ class _State:
         examined = examine_all(tools.hosts, session.cluster)
         unreachable = why_unreachable(tools.hosts, next(each for each in examined if each.host.name == host.name))
         dead = why_dead(host.name, node, unreachable, said=said)
-        addresses = own_addresses(node)
-        internal = next(iter(addresses), host.address)
+        internal = next(iter(registered_addresses(node)), host.address)
         member = member_to_remove(host.name, internal, etcd_servers(examined))
-        return cls(dead, frozenset({host.address, *addresses}), member)
+        beside = next(each for each in session.cluster.controllers if each != host)
+        return cls(dead, own_addresses(tools.hosts, host, node, beside=beside, dead=bool(dead)), member)
 
 
 @contextmanager

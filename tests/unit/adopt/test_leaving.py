@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from upgrader.adopt.leaving import (
     control_plane_endpoint,
     controller_to_remove,
     own_addresses,
+    registered_addresses,
     server_at,
     why_dead,
     why_unreachable,
@@ -87,8 +89,28 @@ def test_etcd_that_the_others_use_can_not_leave() -> None:
 def test_addresses_of_a_node() -> None:
     """Not its names."""
     addresses = [{"type": "Hostname", "address": "c"}, {"type": "InternalIP", "address": "10.0.0.2"}]
-    assert own_addresses({"status": {"addresses": addresses}}) == ("10.0.0.2",)
-    assert own_addresses(None) == ()
+    assert registered_addresses({"status": {"addresses": addresses}}) == ("10.0.0.2",)
+    assert registered_addresses(None) == ()
+
+
+def test_addresses_by_which_others_know_a_controller() -> None:
+    """Also a virtual IP that it holds, and however they are written; but none that means another machine elsewhere."""
+    hosts = FakeHosts()
+    shared = ["inet 127.0.0.1/8", "inet6 ::1/128", "inet 172.17.0.1/16", "inet6 fe80::1/64"]
+    shown = {ONE.name: shared, TWO.name: [*shared, "inet 10.0.0.9/32", "inet6 fd00::9/64", "inet6 fe80::2/64"]}
+
+    def ip(host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        return CommandResult(0, "".join(f"2: eth0    {each} scope global\n" for each in shown[host.name]), "")
+
+    hosts.commands["ip"] = ip
+    host = Host("controller-2", "FD00:0:0::2")
+    found = {"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}]}}
+    assert own_addresses(hosts, host, found, beside=ONE, dead=False) == {"fd00::2", "10.0.0.2", "10.0.0.9", "fd00::9"}
+    assert own_addresses(hosts, host, None, beside=ONE, dead=True) == {"fd00::2"}
+    named = Host("controller-2", "controller-2.example.com")
+    assert own_addresses(hosts, named, None, beside=ONE, dead=True) == {"controller-2.example.com"}
+    with pytest.raises(Inhibited, match="use etcd on controller-2"):
+        check_etcd_servers("controller-2", {"fd00::2"}, ["https://[fd00:0::2]:2379"])
 
 
 def kubeadm_config(text: str) -> dict[str, Any]:

@@ -51,12 +51,13 @@ def kubeconfig(server: str) -> bytes:
     [
         ("https://10.0.0.2:6443", "https://10.0.0.2:6443"),
         ("https://127.0.0.1:6443", "https://127.0.0.1:6443"),
+        ("https://[fd00:0::2]:6443", "https://[fd00:0::2]:6443"),
         (LB, ""),
     ],
 )
 def test_kubelet_of_its_own_controllers_api(server: str, found: str) -> None:
     """kubeadm of v1.33 and later gives it the address of its own controller."""
-    assert local_server(kubeconfig(server), OWN) == found
+    assert local_server(kubeconfig(server), OWN | {"fd00::2"}) == found
     assert local_server(None, OWN) == ""
 
 

@@ -52,6 +52,8 @@ class Place:
     folder: Path
     leader: str = "id1"
     members: list[str] = field(default_factory=lambda: ["id1", "id2", "id3"])
+    holder: str = ""
+    """The controller that has the virtual IP which the kubeconfig leads to."""
     keys: dict[str, str] = field(default_factory=dict)
     """Controller → the digest of the key of its tokens."""
 
@@ -87,6 +89,11 @@ class Place:
             NODES, {**node, "status": {**node["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}}
         )
 
+    def interfaces(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
+        """The addresses of a controller."""
+        found = (f"10.0.0.{host.name[-1]}/24", *(["10.0.0.9/32"] if host.name == self.holder else []))
+        return CommandResult(0, "".join(f"2: eth0    inet {each} scope global\n" for each in found), "")
+
     def examined(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         """What the program that examines a controller prints there."""
         members = [
@@ -118,6 +125,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     world = World(tmp_path / "journal.jsonl")
     made = Place(world.kube, FakeHosts(), world, tmp_path)
     made.hosts.commands |= {"python3": made.examined, "true": CommandResult(0, "", ""), "sh": CommandResult(0, "", "")}
+    made.hosts.commands["ip"] = made.interfaces
     monkeypatch.setattr(world.helm, "render", rendered)
     for number, name in enumerate(NAMES, 1):
         add_node(world.kube, name)
@@ -247,3 +255,14 @@ def test_new_controller_with_keys_of_its_own(place: Place, monkeypatch: pytest.M
         assert {finding.id for finding in found.findings} == {"keys.differ", "clocks.off"}
         with pytest.raises(Inhibited, match="a check blocks the adoption"):
             found.check_allowed()
+
+
+def test_virtual_ip_that_the_controller_holds(place: Place) -> None:
+    """What keeps it there goes on without an API behind it: it is to move first."""
+    place.holder = NAMES[0]
+    with place.removal() as leaving:
+        assert leaving.server == "https://10.0.0.1:6443"
+    place.holder = LAST
+    with pytest.raises(Inhibited, match=r"clients use the API at 10\.0\.0\.9, which is controller-3") as caught:
+        place.removal().__enter__()
+    assert "keepalived" in caught.value.remedy
