@@ -57,7 +57,20 @@ state = '/run/containerd'
       [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
         SystemdCgroup = true
 """
-"""As containerd 1.6 and 2.1 write them, shortened."""
+V4 = V2.replace("[grpc]\n  address = '/run/containerd/containerd.sock'\n", "[debug]\n  level = ''\n") + """
+  [plugins.'io.containerd.server.v1.debug']
+    address = ''
+
+  [plugins.'io.containerd.server.v1.grpc']
+    address = '/run/containerd/containerd.sock'
+
+  [plugins.'io.containerd.server.v1.grpc-tcp']
+    address = ''
+
+  [plugins.'io.containerd.server.v1.ttrpc']
+    address = '/run/containerd/containerd.sock.ttrpc'
+"""
+"""As containerd 1.6, 2.1 and 2.3 write them, shortened."""
 
 
 def test_another_major_version_of_the_same_configuration_loses_nothing() -> None:
@@ -83,6 +96,14 @@ def test_settings_by_which_pods_would_be_lost_are_named(old: str, new: str, told
     assert old in V2
     (found,) = lost(V1, V2.replace(old, new))
     assert found.startswith(told)
+
+
+def test_socket_is_found_where_the_fourth_version_of_the_configuration_has_it() -> None:
+    """containerd 2.3 listens where its plugin says, and an upgrade to it moves nothing."""
+    assert socket_in(V4) == socket_in(V2) == "/run/containerd/containerd.sock"
+    assert lost(V2, V4) == [] == lost(V4, V4)
+    (moved,) = lost(V2, V4.replace("containerd.sock'", "other.sock'"))
+    assert moved.startswith("address changes from /run/containerd/containerd.sock to /run/containerd/other.sock")
 
 
 def test_a_containerd_without_cri_has_no_sandboxes() -> None:

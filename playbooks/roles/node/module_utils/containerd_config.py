@@ -28,6 +28,9 @@ _KEPT = {
 }
 """Settings with which pods that run would be lost, or new ones fail, each with why."""
 
+_SERVED = ("grpc", "plugins.io.containerd.server.v1.grpc")
+"""The sections that say where containerd listens: until 2.2, and since 2.3, whose configuration has version 4."""
+
 
 def version_in(text: str) -> str:
     """The version in what `containerd --version` prints, without `v`; "" where it has none."""
@@ -58,7 +61,7 @@ def sandbox_image(dump: str) -> str:
 
 def socket_in(dump: str) -> str:
     """Where containerd listens; "" where the dump doesn't say."""
-    found = [value for section, name, value in _settings(dump) if (section, name) == ("grpc", "address")]
+    found = [value for section, name, value in _settings(dump) if section in _SERVED and name == "address" and value]
     return found[0] if found else ""
 
 
@@ -93,7 +96,7 @@ def _kept(dump: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for section, name, value in _settings(dump):
         top = name in ("root", "state") and not section
-        served = name == "address" and section == "grpc"
+        served = name == "address" and section in _SERVED and value
         if top or served or (name in ("snapshotter", "SystemdCgroup") and ".cri" in section and value):
             found.setdefault(name, set()).add(value)
     return found
