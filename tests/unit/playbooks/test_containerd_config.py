@@ -57,7 +57,9 @@ state = '/run/containerd'
       [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
         SystemdCgroup = true
 """
-V4 = V2.replace("[grpc]\n  address = '/run/containerd/containerd.sock'\n", "[debug]\n  level = ''\n") + """
+V4 = (
+    V2.replace("[grpc]\n  address = '/run/containerd/containerd.sock'\n", "[debug]\n  level = ''\n")
+    + """
   [plugins.'io.containerd.server.v1.debug']
     address = ''
 
@@ -70,6 +72,7 @@ V4 = V2.replace("[grpc]\n  address = '/run/containerd/containerd.sock'\n", "[deb
   [plugins.'io.containerd.server.v1.ttrpc']
     address = '/run/containerd/containerd.sock.ttrpc'
 """
+)
 """As containerd 1.6, 2.1 and 2.3 write them, shortened."""
 
 

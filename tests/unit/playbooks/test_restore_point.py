@@ -212,3 +212,13 @@ def test_facts_of_an_interrupted_upgrade_stay_and_are_added_to(node: Node) -> No
     point = node.point()
     assert point["packages"] == {"kubelet": "1.36", "containerd": "1.6"}
     assert (point["held"], point["containerd"]) == (["kubelet", "containerd"], {"a": 1})
+
+
+def test_some_files_come_back_before_others(node: Node) -> None:
+    """containerd's configuration, before its package; all others come later, and once."""
+    node.take()
+    node.swap()
+    point = restore_point.read(node.folder)
+    assert restore_point.put_back(node.folder, point, [str(node.files["flags.env"])], dry=False)
+    assert node.texts() == [f"kubelet {NEW}", f"kubectl {NEW}", f"flags.env {OLD}"]
+    assert sorted(node.put_back()) == ["kubectl", "kubelet"]

@@ -30,7 +30,7 @@ options:
     type: path
     required: true
   configuration:
-    description: The text of another one. Without it, O(program) reads that in place.
+    description: The text of another one, which O(program) reads besides that in place.
     type: str
 """
 
@@ -59,16 +59,17 @@ def main() -> None:
     if complaint:
         module.fail_json(msg=f"{running} can't read its own {path}: {complaint}. Nothing was changed")
     text = module.params["configuration"]
-    if text is None:
-        after, complaint, ignored = _dump(program, path)
-    else:
-        # Beside the one in place: relative imports are relative to that.
-        folder = os.path.dirname(path) if os.path.isdir(os.path.dirname(path)) else None
-        with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".upgrader-trial-", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            after, complaint, ignored = _dump(program, stream.name)
-            complaint = complaint.replace(stream.name, "the new configuration")
+    after, complaint, ignored = _dump(program, path)
+    if text is not None:
+        # The programs are swapped first. A node that loses its power then boots with the new one and the old file.
+        wrong = complaint or "; ".join(lost(before, after))
+        if wrong:
+            module.fail_json(
+                msg=f"{program} would not start with {path}, as it is now, without a loss: {wrong}. It has to, until"
+                " the new configuration is in place. Nothing was changed. Change the configuration in an upgrade of its"
+                " own, before that of the version"
+            )
+        after, complaint, ignored = _dump_of_text(program, path, text)
     if complaint:
         module.fail_json(msg=f"{program} would not start with this configuration: {complaint}. Nothing was changed")
     image = sandbox_image(after)
@@ -80,6 +81,16 @@ def main() -> None:
     if ignored and text is not None:
         module.warn(f"{program} doesn't know these keys of the configuration, and ignores them: {', '.join(ignored)}")
     module.exit_json(changed=False, sandbox_image=image, sandbox_changes=image != sandbox_image(before))
+
+
+def _dump_of_text(program: str, path: str, text: str) -> tuple[str, str, list[str]]:
+    # Beside the one in place: relative imports are relative to that.
+    folder = os.path.dirname(path) if os.path.isdir(os.path.dirname(path)) else None
+    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".upgrader-trial-", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        after, complaint, ignored = _dump(program, stream.name)
+        return after, complaint.replace(stream.name, "the new configuration"), ignored
 
 
 def _dump(program: str, path: str) -> tuple[str, str, list[str]]:

@@ -31,7 +31,7 @@ options:
       - V(kept) keeps what is at O(paths), unless an interrupted upgrade did so already.
       - V(swapping) says that what is at O(paths) is about to change.
       - V(done) says that the upgrade has ended well, V(restored) that all is back.
-      - V(put_back) puts every file back that differs.
+      - V(put_back) puts every file back that differs, of O(paths) where they are given.
       - V(read) only reads.
     type: str
     choices: [read, kept, swapping, done, put_back, restored]
@@ -93,7 +93,7 @@ def main() -> None:
         elif point and (not target or point["target"] == target):
             paths = differing(point) if point["state"] in UNDOABLE else []
             if state == "put_back" and point["state"] in UNDOABLE:
-                changed = bool(put_back(folder, point, dry=dry))
+                changed = bool(put_back(folder, point, asked["paths"], dry=dry))
             elif state in (SWAPPING, DONE, RESTORED):
                 changed = mark(folder, state, dry=dry)
         else:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ansible.module_utils.durable_files import (
@@ -116,12 +116,13 @@ def differing(point: dict[str, Any]) -> list[str]:
     return [entry["path"] for entry in point["files"] if _now(entry["path"]) != entry]
 
 
-def put_back(folder: str, point: dict[str, Any], *, dry: bool) -> list[str]:
-    """Put every file back that differs; their paths. Nothing is touched where the kept content is damaged.
+def put_back(folder: str, point: dict[str, Any], only: Sequence[str] = (), *, dry: bool) -> list[str]:
+    """Put every file back that differs, or of some only; their paths. Nothing is touched where the kept content is
+    damaged.
 
     Raises Unusable.
     """
-    changed = differing(point)
+    changed = [path for path in differing(point) if not only or path in only]
     entries = [entry for entry in point["files"] if entry["path"] in changed]
     for entry in entries:
         if "sha256" in entry and sha256_of(_content(folder, entry["sha256"])) != entry["sha256"]:
