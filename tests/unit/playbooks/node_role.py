@@ -15,7 +15,7 @@ from ansible.template import Templar  # type: ignore[import-untyped]
 
 from testkit.command import REPOSITORY
 
-__all__ = ["complaint", "module", "task", "tasks"]
+__all__ = ["complaint", "module", "task", "tasks", "value"]
 
 _ROLE = REPOSITORY / "playbooks/roles/node"
 
@@ -44,6 +44,11 @@ def complaint(file: str, name: str, **facts: Any) -> str:
     return "" if holds or not applies else str(templar.template(asserted["ansible.builtin.assert"]["fail_msg"]))
 
 
+def value(variable: str, **facts: Any) -> Any:
+    """A variable of the role, on a node with these facts."""
+    return _templar(facts).template(_load("vars/main.yml")[variable])
+
+
 def module(name: str, **parameters: Any) -> dict[str, Any]:
     """What a module of the role answers."""
     said = io.StringIO()
@@ -51,6 +56,10 @@ def module(name: str, **parameters: Any) -> dict[str, Any]:
         runpy.run_path(str(_ROLE / f"library/{name}.py"), run_name="__main__")
     answer: dict[str, Any] = json.loads(said.getvalue())
     return answer
+
+
+def _templar(facts: dict[str, Any]) -> Any:
+    return Templar(DataLoader(), variables={**_load("defaults/main.yml"), **_load("vars/main.yml"), **facts})
 
 
 def _conditions(value: Any) -> Iterator[Any]:

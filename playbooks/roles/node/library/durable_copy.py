@@ -16,7 +16,8 @@ description:
 author: [The upgrader authors]
 options:
   dest:
-    description: Where the file goes. Owner and mode stay; a new file is root's, with mode 0755 from `src`, else 0644.
+    description: Where the file goes. Owner and mode stay, narrowed by `mode`; a new file is root's, with mode 0755 from
+      `src`, else 0644.
     type: path
     required: true
   src:
@@ -29,7 +30,8 @@ options:
     description: The text, instead of `src`.
     type: str
   mode:
-    description: The mode of a new file, in octal digits, instead of the one above.
+    description: The mode of a new file, in octal digits, instead of the one above. A file that is there loses
+      what this doesn't allow, also where its content stays.
     type: str
 """
 
@@ -74,7 +76,12 @@ def main() -> None:
         changed = before != module.params["sha256"]
         diff = {"before": f"SHA-256 {before or '-'}\n", "after": f"SHA-256 {module.params['sha256']}\n"}
     mode = int(module.params["mode"] or ("644" if src is None else "755"), 8)
-    owner = owner_of(dest) or Owner(mode, 0, 0)
+    owner = there = owner_of(dest)
+    if owner is None:
+        owner = Owner(mode, 0, 0)
+    elif module.params["mode"]:
+        owner = owner._replace(mode=owner.mode & mode)
+    changed = changed or owner != there
     if changed and not module.check_mode:
         try:
             write = text_writer(content) if src is None else copier(src)
