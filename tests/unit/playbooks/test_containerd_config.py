@@ -10,7 +10,6 @@ from ansible.module_utils.containerd_config import (
     lost,
     sandbox_image,
     socket_in,
-    version_in,
 )
 
 V1 = """
@@ -112,20 +111,6 @@ def test_socket_is_found_where_the_fourth_version_of_the_configuration_has_it() 
 def test_a_containerd_without_cri_has_no_sandboxes() -> None:
     """As the packages of Docker have it."""
     assert sandbox_image('root = "/var/lib/containerd"\ndisabled_plugins = ["cri"]\n') == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1\n", "1.6.20~ds1"),
-        ("containerd github.com/containerd/containerd/v2 v2.1.4 75cb2b7193e4", "2.1.4"),
-        ("containerd: unknown flag", ""),
-        ("", ""),
-    ],
-)
-def test_version_is_read(text: str, version: str) -> None:
-    """Of the distribution's, and of containerd's own programs."""
-    assert version_in(text) == version
 
 
 @pytest.mark.parametrize(

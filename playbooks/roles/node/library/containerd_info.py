@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.containerd_config import configuration_of, socket_in, version_in
+from ansible.module_utils.containerd_config import configuration_of, socket_in
+from ansible.module_utils.containerd_versions import step_problem, version_in
 from ansible.module_utils.kubelet_unit import UnitError, read_unit
 
 DOCUMENTATION = r"""
@@ -18,6 +19,9 @@ options:
     description: The name of the unit.
     type: str
     default: containerd.service
+  wanted:
+    description: The version that it is to become.
+    type: str
 """
 
 EXAMPLES = r"""
@@ -33,13 +37,15 @@ configuration: {description: Its configuration file., type: str, returned: succe
 socket: {description: Where it listens., type: str, returned: success}
 files: {description: "Unit, drop-ins, environment and configuration files.", type: list, returned: success}
 current: {description: "Whether that, as its files are now, is what runs.", type: bool, returned: success}
+step_problem: {description: Why it can't become O(wanted) under its containers., type: str, returned: success}
 kill_mode: {description: What systemd ends with the unit., type: str, returned: success}
 """
 
 
 def main() -> None:
     """Answer Ansible."""
-    module = AnsibleModule({"unit": {"type": "str", "default": "containerd.service"}}, supports_check_mode=True)
+    arguments = {"unit": {"type": "str", "default": "containerd.service"}, "wanted": {"type": "str"}}
+    module = AnsibleModule(arguments, supports_check_mode=True)
     try:
         unit = read_unit(module.params["unit"], "containerd")
         configuration = configuration_of(list(unit.arguments))
@@ -49,11 +55,13 @@ def main() -> None:
         )
     except (UnitError, OSError, subprocess.TimeoutExpired) as error:
         module.fail_json(msg=str(error))
+    version, wanted = version_in(said), module.params["wanted"]
     unit = unit._replace(arguments=(*unit.arguments, f"--config={configuration}"))
     module.exit_json(
         changed=False,
         program=unit.program,
-        version=version_in(said),
+        version=version,
+        step_problem="" if wanted is None else step_problem(version, wanted),
         configuration=configuration,
         socket=socket_in(dump),
         files=unit.files(),

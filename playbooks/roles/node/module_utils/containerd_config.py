@@ -13,7 +13,6 @@ __all__ = [
     "lost",
     "sandbox_image",
     "socket_in",
-    "version_in",
 ]
 
 DEFAULT = "/etc/containerd/config.toml"
@@ -30,12 +29,6 @@ _KEPT = {
 
 _SERVED = ("grpc", "plugins.io.containerd.server.v1.grpc")
 """The sections that say where containerd listens: until 2.2, and since 2.3, whose configuration has version 4."""
-
-
-def version_in(text: str) -> str:
-    """The version in what `containerd --version` prints, without `v`; "" where it has none."""
-    words = text.split()
-    return re.sub("^v", "", words[2]) if len(words) > 2 and words[0] == "containerd" else ""
 
 
 def configuration_of(arguments: list[str]) -> str:

@@ -1,0 +1,42 @@
+"""Which containerd a node has, and to which one it can go while its containers run."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["step_problem", "version_in"]
+
+_RESTARTS_IN_OLD_SANDBOXES = (2, 0, 6)
+"""The first 2.x that can start a container anew in a sandbox that 1.x has made."""
+
+
+def version_in(text: str) -> str:
+    """The version in what `containerd --version` prints, without `v`; "" where it has none."""
+    words = text.split()
+    return re.sub("^v", "", words[2]) if len(words) > 2 and words[0] == "containerd" else ""
+
+
+def step_problem(installed: str, wanted: str) -> str:
+    """Why a node with one version can't get the other under its containers, and what to do; "" where it can."""
+    old, new = _numbers(installed), _numbers(wanted)
+    if not old:
+        return "the containerd in place doesn't say its version: look at what it prints for --version"
+    if not new:
+        return f"{wanted} is no version: it begins with numbers, as 2.1.4"
+    if new < old:
+        return f"{wanted} is older than {installed}, and may not be able to read its containers"
+    if old < (1, 7) and new >= (2,):
+        # A shim of 2.x leaves no file `address`, without which 1.6 takes its container for dead, and deletes it.
+        return (
+            f"{installed} would end the containers that {wanted} has started, so that no way back would be left: go to"
+            " 1.7 first"
+        )
+    if old < (2,) <= new < _RESTARTS_IN_OLD_SANDBOXES:
+        return f"{wanted} can't restart the containers of pods that {installed} has started: take 2.0.6 or newer"
+    return ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r"[0-9]+(?:\.[0-9]+)*", version)
+    numbers = [int(part) for part in found.group().split(".")] if found else []
+    return (*numbers, 0, 0)[: max(3, len(numbers))] if numbers else ()

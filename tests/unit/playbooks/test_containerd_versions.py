@@ -1,0 +1,63 @@
+"""From which containerd to which one a node can go while its containers run."""
+
+from __future__ import annotations
+
+import pytest
+from ansible.module_utils.containerd_versions import step_problem, version_in
+
+from tests.unit.playbooks.node_role import complaint, task
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "told"),
+    [
+        ("1.6.20~ds1", "1.7.29", ""),
+        ("1.6.20~ds1", "1.6.20~ds1-1+deb12u1", ""),
+        ("1.7.29", "2.0.6", ""),
+        ("1.7.29", "2.1.4-1~debian.12", ""),
+        ("2.0.2", "2.0.5", ""),
+        ("2.0.2", "2.3.0", ""),
+        ("2.1.4", "2.1.4", ""),
+        ("2.1.4", "2.1.3", "2.1.3 is older than 2.1.4"),
+        ("1.10.0", "1.9.0", "1.9.0 is older than 1.10.0"),
+        ("1.6.20~ds1", "2.1.4", "go to 1.7 first"),
+        ("1.5.18", "2.1.4", "go to 1.7 first"),
+        ("1.7.29", "2.0.0", "take 2.0.6 or newer"),
+        ("1.7.29", "2.0.5-1~debian.12", "take 2.0.6 or newer"),
+        ("1.7.29", "2.0", "take 2.0.6 or newer"),
+        ("", "2.1.4", "doesn't say its version"),
+        ("2.1.4", "latest", "is no version"),
+    ],
+)
+def test_step_that_could_end_containers_is_refused(installed: str, wanted: str, told: str) -> None:
+    """1.6 takes the containers that 2.x has started for dead, so that no way back would be left; the first 2.0 can't
+    restart a container in a sandbox of 1.x; and none reads the metadata of a newer one.
+    """
+    problem = step_problem(installed, wanted)
+    assert told in problem if told else problem == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1\n", "1.6.20~ds1"),
+        ("containerd github.com/containerd/containerd/v2 v2.1.4 75cb2b7193e4", "2.1.4"),
+        ("containerd: unknown flag", ""),
+        ("", ""),
+    ],
+)
+def test_version_is_read(text: str, version: str) -> None:
+    """Of the distribution's, and of containerd's own programs."""
+    assert version_in(text) == version
+
+
+def test_role_ends_before_such_a_step() -> None:
+    """With the version that is in place, and the one that is wanted, of a package as well."""
+    asked = task("runtime_look", "Read which containerd runs")["containerd_info"]
+    assert asked["wanted"] == "{{ node_container_runtime.version | default(omit) }}"
+    found = {"program": "/usr/bin/containerd", "version": "1.6.20", "step_problem": "go to 1.7 first"}
+    facts = {"node_container_runtime": {"version": "2.1.4", "source": {"kind": "packages"}}}
+    told = complaint("runtime_look", "Containers outlive this step", node_containerd=found, **facts)
+    assert "/usr/bin/containerd is 1.6.20" in told and "go to 1.7 first" in told and "Nothing was changed" in told
+    fine = {**found, "step_problem": ""}
+    assert complaint("runtime_look", "Containers outlive this step", node_containerd=fine, **facts) == ""
