@@ -8,9 +8,8 @@ from ansible.module_utils.containerd_config import (
     cri_problem,
     ignored_keys,
     lost,
-    sandbox_image,
-    socket_in,
 )
+from ansible.module_utils.containerd_dump import cri_off, sandbox_image, socket_in
 
 V1 = """
 root = "/var/lib/containerd"
@@ -27,8 +26,15 @@ state = "/run/containerd"
   [plugins."io.containerd.grpc.v1.cri"]
     sandbox_image = "registry.k8s.io/pause:3.6"
 
+    [plugins."io.containerd.grpc.v1.cri".cni]
+      bin_dir = "/opt/cni/bin"
+      conf_dir = "/etc/cni/net.d"
+
     [plugins."io.containerd.grpc.v1.cri".containerd]
       snapshotter = "overlayfs"
+
+        [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+          runtime_type = "io.containerd.runc.v2"
 
           [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
             SystemdCgroup = true
@@ -55,6 +61,17 @@ state = '/run/containerd'
       snapshotter = ''
       [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
         SystemdCgroup = true
+
+    [plugins.'io.containerd.cri.v1.runtime'.cni]
+      bin_dir = ''
+      bin_dirs = ['/opt/cni/bin']
+      conf_dir = '/etc/cni/net.d'
+
+  [plugins.'io.containerd.grpc.v1.cri']
+    disable_tcp_service = true
+
+  [plugins.'io.containerd.image-verifier.v1.bindir']
+    bin_dir = '/opt/containerd/image-verifier/bin'
 """
 V4 = (
     V2.replace("[grpc]\n  address = '/run/containerd/containerd.sock'\n", "[debug]\n  level = ''\n")
@@ -90,7 +107,14 @@ def test_another_major_version_of_the_same_configuration_loses_nothing() -> None
         ("root = '/var/lib/containerd'", "root = '/data'", "root changes from /var/lib/containerd to /data"),
         ("state = '/run/containerd'", "state = '/run/c'", "state changes from /run/containerd to /run/c"),
         ("containerd.sock'", "other.sock'", "address changes from /run/containerd/containerd.sock to"),
-        ("        SystemdCgroup = true\n", "", "SystemdCgroup changes from true to nothing"),
+        ("        SystemdCgroup = true\n", "", "SystemdCgroup changes from true to false in the runtime handler runc"),
+        ("conf_dir = '/etc/cni/net.d'", "conf_dir = '/etc/cni'", "conf_dir changes from /etc/cni/net.d to /etc/cni: "),
+        (
+            "      conf_dir = '/etc/cni/net.d'\n",
+            "",
+            "conf_dir changes from /etc/cni/net.d to nothing: the pods' network",
+        ),
+        ("['/opt/cni/bin']", "['/usr/lib/cni']", "bin_dir loses /opt/cni/bin: "),
     ],
 )
 def test_settings_by_which_pods_would_be_lost_are_named(old: str, new: str, told: str) -> None:
@@ -98,6 +122,59 @@ def test_settings_by_which_pods_would_be_lost_are_named(old: str, new: str, told
     assert old in V2
     (found,) = lost(V1, V2.replace(old, new))
     assert found.startswith(told)
+
+
+KATA = """
+      [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.kata-qemu]
+        runtime_type = 'io.containerd.kata.v2'
+        [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.kata-qemu.options]
+          ConfigPath = ''
+"""
+
+
+def test_runtime_handler_that_a_runtime_class_may_name_stays() -> None:
+    """Pods with that class would never start again. Another one may come, whatever its own cgroups are."""
+    (gone,) = lost(V2 + KATA, V2)
+    assert gone.startswith("the runtime handler kata-qemu goes")
+    assert lost(V2, V2 + KATA) == [] == lost(V1, V2 + KATA)
+
+
+def test_handlers_are_compared_one_by_one() -> None:
+    """One with SystemdCgroup doesn't excuse another one without."""
+    other = KATA.replace("kata-qemu", "other").replace("ConfigPath = ''", "SystemdCgroup = false")
+    swapped = V2.replace("SystemdCgroup = true", "SystemdCgroup = false") + other.replace("= false", "= true")
+    assert [text.partition(":")[0] for text in lost(V2 + other, swapped)] == [
+        "SystemdCgroup changes from false to true in the runtime handler other",
+        "SystemdCgroup changes from true to false in the runtime handler runc",
+    ]
+
+
+def test_sections_that_containerd_no_longer_reads_do_not_count() -> None:
+    """A file of version 3 with 1.x's section for runc is a file without SystemdCgroup."""
+    left = """
+    [plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options]
+      SystemdCgroup = true
+    [plugins.'io.containerd.grpc.v1.cri'.containerd]
+      snapshotter = 'native'
+    """
+    (told,) = lost(V1, V2.replace("SystemdCgroup = true", "SystemdCgroup = false") + left)
+    assert told.startswith("SystemdCgroup changes from true to false")
+    assert lost(V1, V2 + left) == []
+
+
+def test_folder_of_cni_plugins_may_get_another_beside_it() -> None:
+    """As 2.1 can have several; what was in the old one is still found."""
+    assert lost(V1, V2.replace("['/opt/cni/bin']", "['/usr/lib/cni', '/opt/cni/bin']")) == []
+    assert lost(V1, V2.replace("bin_dir = ''\n      bin_dirs = ['/opt/cni/bin']", "bin_dir = '/opt/cni/bin'")) == []
+
+
+@pytest.mark.parametrize("plugin", ["cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"])
+@pytest.mark.parametrize("dump", [V1, V2, V4])
+def test_cri_that_is_off_is_named(dump: str, plugin: str) -> None:
+    """A dump of 2.x has the settings of a plugin that is off, too."""
+    assert cri_off(f"disabled_plugins = []\n{dump}") == cri_off(f"disabled_plugins = ['aufs']\n{dump}") == []
+    assert cri_off(f'disabled_plugins = ["aufs", "{plugin}"]\n{dump}') == [plugin]
+    assert cri_off(f"disabled_plugins = ['{plugin}', 'aufs']\n{dump}") == [plugin]
 
 
 def test_socket_is_found_where_the_fourth_version_of_the_configuration_has_it() -> None:

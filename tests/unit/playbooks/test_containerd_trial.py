@@ -63,6 +63,15 @@ def test_new_program_loses_nothing_with_the_file_in_place(tmp_path: Path, config
     assert "SystemdCgroup changes from true to false" in answer["msg"]
 
 
+def test_containerd_with_cri_switched_off_is_refused(tmp_path: Path, config: Path) -> None:
+    """As Docker's package has it; what 2.x writes of the plugin's settings doesn't say."""
+    old = containerd(tmp_path, "old")
+    new = containerd(tmp_path, "new", dump=f"disabled_plugins = ['io.containerd.cri.v1.runtime']\n{DUMP}")
+    answer = tried(new, old, config)
+    assert answer["failed"] and "without CRI" in answer["msg"]
+    assert "io.containerd.cri.v1.runtime in disabled_plugins" in answer["msg"]
+
+
 def test_programs_are_put_in_place_before_their_configuration() -> None:
     """The state in between is one that was tried, and from which the upgrade goes on; and so it is on the way back."""
     order = [task["name"] for task in tasks("runtime_swap")]

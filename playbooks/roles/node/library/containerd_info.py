@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.containerd_config import configuration_of, socket_in
+from ansible.module_utils.containerd_config import configuration_of
+from ansible.module_utils.containerd_dump import socket_in
 from ansible.module_utils.containerd_versions import step_problem, version_in
 from ansible.module_utils.kubelet_unit import UnitError, read_unit
 

@@ -7,7 +7,8 @@ import subprocess
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.containerd_config import ignored_keys, lost, sandbox_image
+from ansible.module_utils.containerd_config import ignored_keys, lost
+from ansible.module_utils.containerd_dump import cri_off, sandbox_image
 
 DOCUMENTATION = r"""
 module: containerd_trial
@@ -72,9 +73,10 @@ def main() -> None:
         after, complaint, ignored = _dump_of_text(program, path, text)
     if complaint:
         module.fail_json(msg=f"{program} would not start with this configuration: {complaint}. Nothing was changed")
-    image = sandbox_image(after)
-    if not image:
-        module.fail_json(msg=f"{program} would start without CRI, which the kubelet needs. Nothing was changed")
+    image, off = sandbox_image(after), cri_off(after)
+    if off or not image:
+        why = f" ({', '.join(off)} in disabled_plugins)" if off else ""
+        module.fail_json(msg=f"{program} would start without CRI, which the kubelet needs{why}. Nothing was changed")
     wrong = lost(before, after)
     if wrong:
         module.fail_json(msg=f"this configuration would lose pods that run: {'; '.join(wrong)}. Nothing was changed")

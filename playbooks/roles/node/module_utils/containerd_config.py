@@ -1,9 +1,10 @@
-"""What containerd says of itself, of its configuration, and of what would be lost with another one."""
+"""What containerd says of its configuration, and what would be lost with another one."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+
+from ansible.module_utils.containerd_dump import cri_settings, settings, socket_in, strings
 
 __all__ = [
     "DEFAULT",
@@ -11,8 +12,6 @@ __all__ = [
     "cri_problem",
     "ignored_keys",
     "lost",
-    "sandbox_image",
-    "socket_in",
 ]
 
 DEFAULT = "/etc/containerd/config.toml"
@@ -23,12 +22,9 @@ _KEPT = {
     "state": "containers that run are there",
     "address": "the kubelet asks there",
     "snapshotter": "the images are unpacked there",
-    "SystemdCgroup": "the kubelet's cgroupDriver must be the same, and containers that run are in the other tree",
+    "conf_dir": "the pods' network is configured there",
 }
 """Settings with which pods that run would be lost, or new ones fail, each with why."""
-
-_SERVED = ("grpc", "plugins.io.containerd.server.v1.grpc")
-"""The sections that say where containerd listens: until 2.2, and since 2.3, whose configuration has version 4."""
 
 
 def configuration_of(arguments: list[str]) -> str:
@@ -42,30 +38,15 @@ def configuration_of(arguments: list[str]) -> str:
     return DEFAULT
 
 
-def sandbox_image(dump: str) -> str:
-    """The image of the pods' sandboxes, by `containerd config dump`; "" where CRI is off."""
-    found = [
-        value
-        for section, name, value in _settings(dump)
-        if ".cri" in section and (name == "sandbox_image" or (name == "sandbox" and "pinned_images" in section))
-    ]
-    return found[0] if found else ""
-
-
-def socket_in(dump: str) -> str:
-    """Where containerd listens; "" where the dump doesn't say."""
-    found = [value for section, name, value in _settings(dump) if section in _SERVED and name == "address" and value]
-    return found[0] if found else ""
-
-
 def lost(before: str, after: str) -> list[str]:
     """What of two dumps must not differ, and does, each in words."""
     old, new = _kept(before), _kept(after)
-    return [
+    changed = [
         f"{name} changes from {_shown(old.get(name))} to {_shown(new.get(name))}: {why}"
         for name, why in _KEPT.items()
         if old.get(name) != new.get(name)
     ]
+    return [*changed, *_lost_plugins(before, after), *_lost_handlers(before, after)]
 
 
 def ignored_keys(stderr: str) -> list[str]:
@@ -87,25 +68,49 @@ def cri_problem(plugins: str) -> str:
 
 def _kept(dump: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for section, name, value in _settings(dump):
-        top = name in ("root", "state") and not section
-        served = name == "address" and section in _SERVED and value
-        if top or served or (name in ("snapshotter", "SystemdCgroup") and ".cri" in section and value):
+    for section, name, value in settings(dump):
+        if name in ("root", "state") and not section:
             found.setdefault(name, set()).add(value)
+    for section, name, value in cri_settings(dump):
+        if value and (name == "snapshotter" or (name == "conf_dir" and section.endswith(".cni"))):
+            found.setdefault(name, set()).add(value)
+    return {**found, "address": {socket_in(dump)}}
+
+
+def _lost_plugins(before: str, after: str) -> list[str]:
+    gone = sorted(_plugin_folders(before) - _plugin_folders(after))
+    return [f"bin_dir loses {folder}: the plugins of the pods' network are there" for folder in gone]
+
+
+def _plugin_folders(dump: str) -> set[str]:
+    cni = [(name, value) for section, name, value in cri_settings(dump) if section.endswith(".cni")]
+    several = [folder for name, value in cni if name == "bin_dirs" for folder in strings(value)]
+    return {value for name, value in cni if name == "bin_dir" and value} | set(several)
+
+
+def _lost_handlers(before: str, after: str) -> list[str]:
+    old, new = _handlers(before), _handlers(after)
+    gone = [f"the runtime handler {name} goes: pods of its RuntimeClass would not start" for name in old.keys() - new]
+    other = [
+        f"SystemdCgroup changes from {old[name]} to {new[name]} in the runtime handler {name}: the kubelet's"
+        " cgroupDriver must be the same, and containers that run are in the other tree"
+        for name in old.keys() & new
+        if old[name] != new[name]
+    ]
+    return sorted(gone) + sorted(other, key=lambda text: text.rpartition("handler")[2])
+
+
+def _handlers(dump: str) -> dict[str, str]:
+    """The runtime handlers, each with its SystemdCgroup, which is `false` where it isn't set."""
+    found: dict[str, str] = {}
+    for section, name, value in cri_settings(dump):
+        handler = re.search(r"\.containerd\.runtimes\.(.+?)(\.options)?$", section)
+        if handler:
+            found.setdefault(handler[1], "false")
+            if handler[2] and name == "SystemdCgroup":
+                found[handler[1]] = value
     return found
 
 
-def _settings(dump: str) -> Iterator[tuple[str, str, str]]:
-    """Section, name and value of each line of a dump, as containerd writes it: one setting a line."""
-    section = ""
-    for line in dump.splitlines():
-        header = re.fullmatch(r"\s*\[+(.*?)\]+\s*", line)
-        setting = re.fullmatch(r"\s*([\w.-]+)\s*=\s*(.*?)\s*", line)
-        if header and "=" not in header.group(1):
-            section = header.group(1).replace('"', "").replace("'", "")
-        elif setting:
-            yield section, setting.group(1), setting.group(2).strip("\"'")
-
-
 def _shown(values: set[str] | None) -> str:
-    return " and ".join(sorted(values)) if values else "nothing"
+    return " and ".join(sorted(values or ())) or "nothing"
