@@ -8,6 +8,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.containerd_config import configuration_of, cri_problem
+from ansible.module_utils.containerd_messages import without_values
 from ansible.module_utils.kubelet_unit import UnitError, read_unit
 
 DOCUMENTATION = r"""
@@ -83,11 +84,11 @@ def _said(unit: str) -> str:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"its log can't be read: {error}"
-    lines = [line[:400] for line in done.stdout.splitlines() if line.strip()]
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
     errors = [
         line for line in lines if "level=error" in line or "level=fatal" in line or line.startswith("containerd:")
     ]
-    return " / ".join((errors or lines)[-2:]) or "nothing"
+    return " / ".join(without_values(line)[:400] for line in (errors or lines)[-2:]) or "nothing"
 
 
 if __name__ == "__main__":

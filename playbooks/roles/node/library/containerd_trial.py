@@ -9,6 +9,7 @@ import tempfile
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.containerd_config import ignored_keys, lost
 from ansible.module_utils.containerd_dump import cri_off, sandbox_image
+from ansible.module_utils.containerd_messages import reading_problem
 
 DOCUMENTATION = r"""
 module: containerd_trial
@@ -91,8 +92,7 @@ def _dump_of_text(program: str, path: str, text: str) -> tuple[str, str, list[st
     with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".upgrader-trial-", encoding="utf-8") as stream:
         stream.write(text)
         stream.flush()
-        after, complaint, ignored = _dump(program, stream.name)
-        return after, complaint.replace(stream.name, "the new configuration"), ignored
+        return _dump(program, stream.name)
 
 
 def _dump(program: str, path: str) -> tuple[str, str, list[str]]:
@@ -104,8 +104,8 @@ def _dump(program: str, path: str) -> tuple[str, str, list[str]]:
         return "", str(error), []
     if done.returncode == 0 and done.stdout:
         return done.stdout, "", ignored_keys(done.stderr)
-    said = [line for line in done.stderr.splitlines() if line.strip()]
-    return "", said[-1] if said else f"it ended with {done.returncode}, and said nothing", []
+    said = done.stderr.strip()
+    return "", reading_problem(said) if said else f"it ended with {done.returncode}, and said nothing", []
 
 
 if __name__ == "__main__":
