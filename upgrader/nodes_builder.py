@@ -9,6 +9,7 @@ from upgrader.config.playbooks import playbooks_folder
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.engine.history.named_changes import check_named_nodes
 from upgrader.engine.state.run_state import StepState
+from upgrader.errors import UsageError
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.node_return import NodeReturn
 from upgrader.gates.release_gates import GateCatalog
@@ -59,12 +60,16 @@ class NodesBuilder:
         return (*pools, *plan_kubelet_config(self.settings.configuration.kubelet, observed))
 
     def replan(self, planned: PlannedNodes, begun: StepState | None) -> PlannedNodes:
-        """The same step, of the nodes that it had when it began."""
+        """The same step, of the nodes that it had when it began.
+
+        Raises UsageError where upgrader.yaml has no such pool, or it began with another configuration.
+        """
         if begun is None:
             return planned
         if begun.restore_point is None:
             return replace(planned, nodes=())
         check_named_nodes(begun, self.settings, self.cluster)
+        _check_configuration(begun, planned.configuration.fingerprint)
         nodes = (
             NodeChange(item.node, item.version, planned.target, configured=item.configured)
             for item in begun.restore_point.nodes
@@ -132,3 +137,15 @@ class NodesBuilder:
         # Not at the pace of a large cluster: between so many batches, that would be hours.
         gates = tuple(replace(run, policy=self.gates.policy) for run in self.gates.of_cluster())
         hold_all(step, gates, clock=self.tools.clock, reporter=_Unheard(), absence=absence)
+
+
+def _check_configuration(begun: StepState, now: str) -> None:
+    """A node's restore point is of one upgrade: under the name of another one, the run's undo wouldn't find it."""
+    assert begun.restore_point is not None
+    if begun.phase in ("applying", "gating", "failed") and begun.restore_point.configuration != now:
+        raise UsageError(
+            f"{begun.name} began with another configuration of the nodes than upgrader.yaml has now: a node that got"
+            " both could not be put back",
+            remedy="Restore `kubeletConfiguration` and `containerRuntime` (with its file) in upgrader.yaml, and resume;"
+            " or run `upgrader rollback`, then start a new run.",
+        )

@@ -20,6 +20,7 @@ from upgrader.model.kubelet_config import KubeletConfig
 from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_settings import NodePool, NodeSource, NodesSettings
 from upgrader.model.observed import Observed, ObservedNode
+from upgrader.model.outcome import StepPhase
 from upgrader.model.plan import PlannedNodes
 from upgrader.model.release import NodeBefore, RestorePoint
 from upgrader.model.settings import Settings
@@ -195,6 +196,24 @@ def test_journal_can_not_have_ansible_run_anything() -> None:
     point = RestorePoint(nodes=(NodeBefore("worker-1", OLD),), configuration="{{ lookup('pipe', 'id') }}")
     with pytest.raises(UsageError, match="is no fingerprint"):
         builder().rollback(state(StepState("nodes-workers", "passed", restore_point=point)))
+
+
+@pytest.mark.parametrize("began", [NODES, replace(NODES, configuration=NodeConfiguration({"maxPods": 151}))])
+def test_pool_that_has_begun_goes_on_with_its_own_configuration(began: NodesSettings) -> None:
+    """A node's restore point has the name of one upgrade: with another configuration it would be another's, and the run
+    would have no way back from it. A pool that has passed keeps its own, and the way back goes by the journal's.
+    """
+    point = replace(POINT, configuration=began.configuration.fingerprint)
+    phases: tuple[StepPhase, ...] = ("applying", "gating", "failed")
+    others: tuple[StepPhase, ...] = ("passed", "undoing", "undone", "undo-failed")
+    for phase in phases:
+        with pytest.raises(UsageError, match="nodes-workers began with another configuration") as refused:
+            builder(CONFIGURED).replan(state(StepState("nodes-workers", phase, restore_point=point)), (), observed())
+        assert "upgrader rollback" in refused.value.remedy
+        builder(began).replan(state(StepState("nodes-workers", phase, restore_point=point)), (), observed())
+    for phase in others:
+        builder(CONFIGURED).replan(state(StepState("nodes-workers", phase, restore_point=point)), (), observed())
+    builder(CONFIGURED).rollback(state(StepState("nodes-workers", "failed", restore_point=point)))
 
 
 def test_changed_configuration_is_a_changed_input() -> None:
