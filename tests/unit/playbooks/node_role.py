@@ -11,11 +11,11 @@ from typing import Any
 
 from ansible.module_utils.testing import patch_module_args
 from ansible.parsing.dataloader import DataLoader  # type: ignore[import-untyped]
-from ansible.template import Templar  # type: ignore[import-untyped]
+from ansible.template import Templar, trust_as_template  # type: ignore[import-untyped]
 
 from testkit.command import REPOSITORY
 
-__all__ = ["complaint", "module", "task", "tasks", "value"]
+__all__ = ["complaint", "module", "task", "tasks", "template"]
 
 _ROLE = REPOSITORY / "playbooks/roles/node"
 
@@ -44,9 +44,9 @@ def complaint(file: str, name: str, **facts: Any) -> str:
     return "" if holds or not applies else str(templar.template(asserted["ansible.builtin.assert"]["fail_msg"]))
 
 
-def value(variable: str, **facts: Any) -> Any:
-    """A variable of the role, on a node with these facts."""
-    return _templar(facts).template(_load("vars/main.yml")[variable])
+def template(text: str, **facts: Any) -> Any:
+    """What a template of the role is, on a node with these facts."""
+    return _templar(facts).template(trust_as_template(text))
 
 
 def module(name: str, **parameters: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.playbooks.node_role import module, task, value
+from tests.unit.playbooks.node_role import module, task, template
 
 
 def mode(path: Path) -> int:
@@ -51,5 +51,5 @@ def test_role_sees_a_configuration_of_equal_text_that_others_read(tmp_path: Path
         "node_containerd_read": {"content": "YXV0aCA9IDEK"},
         "node_containerd_file": {"stat": {"exists": True, "mode": there}},
     }
-    assert value("node_containerd_reconfigured", **facts) is differs
+    assert template("{{ node_containerd_reconfigured }}", **facts) is differs
     assert task("runtime_swap", "Change containerd's configuration")["durable_copy"]["mode"] == "0600"

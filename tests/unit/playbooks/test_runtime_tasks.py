@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.playbooks.node_role import complaint
+from tests.unit.playbooks.node_role import complaint, task, template
 
 CONTAINERD = {"program": "/usr/bin/containerd", "configuration": "/c.toml", "socket": "/c.sock"}
 
@@ -38,3 +38,32 @@ def test_containerd_comes_from_where_it_is_from(kind: str, owner: dict[str, Any]
     facts = {"node_containerd": CONTAINERD, "node_containerd_owner": owner, "node_container_runtime": runtime}
     said = complaint("runtime_look", "Containerd is from where it will come from", **facts)
     assert told in said if told else said == ""
+
+
+ARCHIVE = {"version": "2.1.4", "source": {"kind": "url"}}
+
+
+def test_containerd_is_never_older_than_its_shims() -> None:
+    """1.7 starts no pod with a shim of 2.x, and 2.x does with one of 1.7: after a power cut between two programs, the
+    API of a single controller has to come up. So containerd comes first, and goes last on the way back.
+    """
+    found = [{"path": f"/stage/bin/{name}"} for name in ("containerd-shim-runc-v2", "ctr", "containerd")]
+    loop = task("runtime_swap", "Put containerd's programs in place")["loop"]
+    order = [each["path"] for each in template(loop, node_containerd_found={"files": found})]
+    assert order == ["/stage/bin/containerd", "/stage/bin/containerd-shim-runc-v2", "/stage/bin/ctr"]
+    unit = {**CONTAINERD, "files": ["/c.toml"]}
+    kept = template("{{ node_containerd_files }}", node_containerd=unit, node_container_runtime=ARCHIVE)
+    assert kept[0] == "/c.toml" and kept[-1] == "/usr/bin/containerd"
+    assert "/usr/bin/containerd-shim-runc-v2" in kept[1:-1]
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "swaps"),
+    [("2.1.4", "swapping", True), ("2.1.4", "done", False), ("2.1.4", "", False), ("1.7.29", "done", True)],
+)
+def test_interrupted_swap_of_programs_goes_on(version: str, state: str, swaps: bool) -> None:
+    """containerd's version doesn't say that its shims are in place."""
+    facts = {"node_containerd": {**CONTAINERD, "version": version}, "node_container_runtime": ARCHIVE}
+    before = {"node_before": {"point": {"state": state} if state else {}}}
+    assert template("{{ node_containerd_swaps }}", **facts, **before) is swaps
+    assert template("{{ node_containerd_swaps }}", **facts) is (version != "2.1.4")
