@@ -26,8 +26,11 @@ def test_folder_of_a_cluster_that_runs(cluster: LabCluster, tmp_path: Path) -> N
         check=False,
     )
     assert done.returncode == 0, done
-    shown = cluster.on_controller("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub").split()[1]
-    assert shown in done.stdout and "releases of upgrader's charts" in done.stdout
+    theirs = cluster.folder / "ssh" / "known_hosts"
+    listed = subprocess.run(["ssh-keygen", "-lf", str(theirs)], capture_output=True, text=True, check=True).stdout
+    assert all(line.split()[1] in done.stdout for line in listed.splitlines())
+    assert (folder / "ssh" / "known_hosts").read_text() == theirs.read_text()
+    assert "releases of upgrader's charts" in done.stdout
     written, known = (yaml.safe_load((each / "hosts.yml").read_text()) for each in (folder, cluster.folder))
     assert written["all"]["children"]["controllers"] == known["all"]["children"]["controllers"]
     assert upgrader("-C", folder, "certs", "show", timeout_seconds=60).exit_code == 0
