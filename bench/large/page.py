@@ -38,7 +38,7 @@ replaces ({date}, {cores} cores for everything; `make bench-nodes`).
   asked once the run has begun, also beside Helm, but for the lock, the journal, and the step `images`, which starts a
   pod on each node. *Leases* are heartbeats and elections.
 - In both rows kube-controller-manager sends up to 200 requests a second (`kube-api-qps`), as clusters of this size have
-  it: with its default of 20, replacing 1,000 pods of kube-proxy alone takes 100 s.
+  it: with its default of 20, the 2,000 requests that replace 1,000 pods of kube-proxy take 100 s.
 - Limits: {limit} × the time of the run alone (it took {ratio} ×), and for the gates {share:.0%} of the requests.
 {remarks}"""
 
