@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from enum import Enum
 from functools import cache
@@ -41,69 +41,137 @@ def from_json(kind: type[Any], data: Any, where: str) -> Any:
     Unknown fields are ignored, and missing ones have their default. Raises ValueError that names the field, what it
     should be and what it is.
     """
-    if not isinstance(data, dict):
-        raise _wrong(where, "an object", data)
-    hints = _hints(kind)  # type: ignore[arg-type]  # mypy takes no class for hashable here
-    values = {}
-    for field in dataclasses.fields(kind):
-        if field.name in data:
-            values[field.name] = _value(hints[field.name], data[field.name], f"{where}.{field.name}")
-        elif field.default is MISSING and field.default_factory is MISSING:
-            raise ValueError(f"{where}.{field.name} is missing")
-    return kind(**values)
+    try:
+        return _reader(kind)(data)  # type: ignore[arg-type]  # mypy takes no class for hashable here
+    except _Misfit as misfit:
+        raise ValueError(f"{where}{misfit.path}{misfit.text}") from None
+
+
+_Reader = Callable[[Any], Any]
+"""Makes a value of one type from a JSON value. Raises _Misfit."""
+
+
+class _Misfit(ValueError):
+    """A value that is not as it should be. Only then is its path put together, from the inside out."""
+
+    def __init__(self, text: str, path: str = "") -> None:
+        super().__init__(text)
+        self.text, self.path = text, path
+
+    def within(self, part: str) -> _Misfit:
+        return _Misfit(self.text, part + self.path)
 
 
 @cache
-def _hints(kind: type[Any]) -> Mapping[str, Any]:
-    """They are evaluated from text, which would take most of the time that a long journal is read for."""
-    return get_type_hints(kind)
-
-
-def _value(hint: Any, value: Any, where: str) -> Any:
+def _reader(hint: Any) -> _Reader:
+    """Made once for each type: type hints are slow to look into, and a long journal has a hundred thousand values."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return _one_of(arguments, value, where)
+        return _one_of(tuple(map(_reader, arguments)), nullable=type(None) in arguments)
     if origin is Literal:
-        if value not in arguments:
-            raise _wrong(where, f"one of {', '.join(arguments)}", value)
-        return value
+        return _member(dict.fromkeys(arguments), f"one of {', '.join(arguments)}")
     if origin is tuple:
-        if not isinstance(value, list):
-            raise _wrong(where, "a list", value)
-        return tuple(_value(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
+        return _items(_reader(arguments[0]))
     if isinstance(hint, type) and issubclass(hint, Enum):
-        if value not in [member.value for member in hint]:
-            raise _wrong(where, f"one of {', '.join(str(member.value) for member in hint)}", value)
-        return hint(value)
+        values = {member.value: member for member in hint}
+        return _member(values, f"one of {', '.join(map(str, values))}", convert=values.__getitem__)
     if hint is KubernetesVersion:
-        return _version(value, where)
+        return _version
     if dataclasses.is_dataclass(hint):
         assert isinstance(hint, type)
-        return from_json(hint, value, where)
-    # JSON has one type of number; in Python, bool is a subclass of int.
-    fits = type(value) in ((int, float) if hint is float else (hint,))
-    if not fits:
-        raise _wrong(where, _TYPE_NAMES[hint], value)
-    return float(value) if hint is float else value
+        return _object(hint)
+    return _number if hint is float else _scalar(hint)
 
 
-def _version(value: Any, where: str) -> KubernetesVersion:
+def _object(kind: type[Any]) -> _Reader:
+    hints = get_type_hints(kind)
+    fields = [(field.name, _reader(hints[field.name])) for field in dataclasses.fields(kind)]
+    required = {
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is MISSING and field.default_factory is MISSING
+    }
+
+    def read(data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise _wrong("an object", data)
+        values = {}
+        for name, reader in fields:
+            if name in data:
+                try:
+                    values[name] = reader(data[name])
+                except _Misfit as misfit:
+                    raise misfit.within(f".{name}") from None
+            elif name in required:
+                raise _Misfit(" is missing", f".{name}")
+        return kind(**values)
+
+    return read
+
+
+def _items(reader: _Reader) -> _Reader:
+    def read(value: Any) -> Any:
+        if not isinstance(value, list):
+            raise _wrong("a list", value)
+        items = []
+        for index, item in enumerate(value):
+            try:
+                items.append(reader(item))
+            except _Misfit as misfit:
+                raise misfit.within(f"[{index}]") from None
+        return tuple(items)
+
+    return read
+
+
+def _one_of(readers: tuple[_Reader, ...], *, nullable: bool) -> _Reader:
+    """The first that fits; where none does, the error of the first one (the others are None here)."""
+
+    def read(value: Any) -> Any:
+        if value is None and nullable:
+            return None
+        problems = []
+        for reader in readers:
+            try:
+                return reader(value)
+            except _Misfit as misfit:
+                problems.append(misfit)
+        raise problems[0]
+
+    return read
+
+
+def _member(values: Mapping[Any, Any], wanted: str, convert: _Reader = lambda value: value) -> _Reader:
+    def read(value: Any) -> Any:
+        # A list or an object is none of them, and can't be looked up.
+        if not isinstance(value, (str, int, float, type(None))) or value not in values:
+            raise _wrong(wanted, value)
+        return convert(value)
+
+    return read
+
+
+def _scalar(kind: type[Any]) -> _Reader:
+    def read(value: Any) -> Any:
+        if type(value) is not kind:  # in Python, bool is a subclass of int
+            raise _wrong(_TYPE_NAMES[kind], value)
+        return value
+
+    return read
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):  # JSON has one type of number
+        raise _wrong(_TYPE_NAMES[float], value)
+    return float(value)
+
+
+def _version(value: Any) -> KubernetesVersion:
     try:
         return KubernetesVersion.parse(value if isinstance(value, str) else "")
     except UsageError:
-        raise _wrong(where, "a Kubernetes version", value) from None
+        raise _wrong("a Kubernetes version", value) from None
 
 
-def _one_of(hints: tuple[Any, ...], value: Any, where: str) -> Any:
-    """The first that fits; where none does, the error of the first one (the others are None here)."""
-    problems = []
-    for hint in hints:
-        try:
-            return _value(hint, value, where)
-        except ValueError as error:
-            problems.append(error)
-    raise problems[0]
-
-
-def _wrong(where: str, wanted: str, found: Any) -> ValueError:
-    return ValueError(f"{where} should be {wanted}, and is {str(found)[:60]!r}")
+def _wrong(wanted: str, found: Any) -> _Misfit:
+    return _Misfit(f" should be {wanted}, and is {str(found)[:60]!r}")

@@ -5,12 +5,12 @@ nothing, so every prefix of a journal has a state.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from upgrader.engine.journal.decode import UnknownEvent
 from upgrader.engine.journal.record import Record
+from upgrader.engine.state.copies import changed
 from upgrader.engine.state.run_state import MAX_NOTES, GateState, RecoveryState, RunState, StepState, TimedNote
 from upgrader.engine.state.timeline import extended
 from upgrader.model.event import (
@@ -53,10 +53,10 @@ def follow(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunS
     spans = extended(state.spans, event, time, state.updated)
     text = _told(event)
     if not text:
-        return replace(after, updated=time, spans=spans)
+        return changed(after, updated=time, spans=spans)
     notes = (*after.notes, TimedNote(time, text))
     left_out = after.notes_left_out + max(0, len(notes) - MAX_NOTES)
-    return replace(after, updated=time, spans=spans, notes=notes[-MAX_NOTES:], notes_left_out=left_out)
+    return changed(after, updated=time, spans=spans, notes=notes[-MAX_NOTES:], notes_left_out=left_out)
 
 
 def _told(event: Event | UnknownEvent) -> str:
@@ -83,13 +83,13 @@ def _after(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunS
         case RunStarted():
             return _started(event, time)
         case RunResumed():
-            again = replace(_retried(state), resumed_by=(*state.resumed_by, event.by))
+            again = changed(_retried(state), resumed_by=(*state.resumed_by, event.by))
             return _reopened(again, event.run, "resuming", time)
         case RollbackRequested():
-            undo = replace(state, steps=_to_undo_again(state), rollback_to=event.to, rollback_by=event.by)
+            undo = changed(state, steps=_to_undo_again(state), rollback_to=event.to, rollback_by=event.by)
             return _reopened(undo, event.run, "rolling back", time)
         case BaselineTaken():
-            return replace(state, baseline=event.baseline, baseline_taken=time)
+            return changed(state, baseline=event.baseline, baseline_taken=time)
         case StepStarted() | StepInspected() | StepApplied() | StepEnded():
             return _forward(state, event, time)
         case GateChecked() | GatePassed():
@@ -99,21 +99,21 @@ def _after(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunS
         case RecoveryStarted():
             begun = RecoveryState("active", time, event.reason)
             doing = "recovering the API over SSH"
-            return _noted(replace(state, recoveries=(*state.recoveries, begun), doing=doing), doing)
+            return _noted(changed(state, recoveries=(*state.recoveries, begun), doing=doing), doing)
         case RecoveryEnded():
             return _recovered(state, event, time)
         case LockTakenOver():
-            return replace(state, lock_taken_from=f"{event.holder} ({event.why})")
+            return changed(state, lock_taken_from=f"{event.holder} ({event.why})")
         case Note():
             return _noted(state, event.text)
         case AvailabilityMeasured():
-            return replace(state, availability=event)
+            return changed(state, availability=event)
         case RunEnded():
             seconds = state.seconds + event.seconds
-            return replace(state, outcome=event.outcome, reason=event.reason, seconds=seconds, doing="")
+            return changed(state, outcome=event.outcome, reason=event.reason, seconds=seconds, doing="")
         case UnknownEvent():
             known = event.type in state.unknown
-            return state if known else replace(state, unknown=(*state.unknown, event.type))
+            return state if known else changed(state, unknown=(*state.unknown, event.type))
 
 
 def _started(event: RunStarted, time: datetime) -> RunState:
@@ -140,26 +140,26 @@ def _started(event: RunStarted, time: datetime) -> RunState:
 
 def _reopened(state: RunState, run: str, doing: str, time: datetime) -> RunState:
     # What an interrupted process last showed of a step is of the past.
-    steps = tuple(replace(step, since=time, check=None, note="") if step.active else step for step in state.steps)
+    steps = tuple(changed(step, since=time, check=None, note="") if step.active else step for step in state.steps)
     if state.over:  # its bait was removed
-        state = replace(state, baseline=None, baseline_taken=None)
-    return replace(state, run=run, outcome=None, reason="", active_since=time, doing=doing, steps=steps)
+        state = changed(state, baseline=None, baseline_taken=None)
+    return changed(state, run=run, outcome=None, reason="", active_since=time, doing=doing, steps=steps)
 
 
 def _retried(state: RunState) -> RunState:
     """The operator may have fixed the cause before resuming: what failed for good is tried again."""
     if state.outcome == "failed" and state.on_failure == "stop" and state.rollback_to is None:
         steps = tuple(
-            replace(step, phase="applying", reason="", remedy="") if step.phase == "failed" else step
+            changed(step, phase="applying", reason="", remedy="") if step.phase == "failed" else step
             for step in state.steps
             if step.recorded or step.phase != "failed"
         )
-        return replace(state, steps=steps, failure=None)
-    return replace(state, steps=_to_undo_again(state))
+        return changed(state, steps=steps, failure=None)
+    return changed(state, steps=_to_undo_again(state))
 
 
 def _to_undo_again(state: RunState) -> tuple[StepState, ...]:
-    return tuple(replace(step, phase="failed") if step.phase == "undo-failed" else step for step in state.steps)
+    return tuple(changed(step, phase="failed") if step.phase == "undo-failed" else step for step in state.steps)
 
 
 def _forward(state: RunState, event: StepStarted | StepInspected | StepApplied | StepEnded, time: datetime) -> RunState:
@@ -167,16 +167,16 @@ def _forward(state: RunState, event: StepStarted | StepInspected | StepApplied |
     match event:
         case StepStarted():
             begun = StepState(name, "applying", event.summary, event.restore_point, prepares=event.prepares, since=time)
-            return replace(_begun(state, begun), doing=f"{name}: {event.summary}")
+            return changed(_begun(state, begun), doing=f"{name}: {event.summary}")
         case StepInspected():
-            state = _changed(replace(state, doing=f"{name}: {event.found}"), name, since=time, note=event.found)
+            state = _changed(changed(state, doing=f"{name}: {event.found}"), name, since=time, note=event.found)
             return _moved(state, name, "applying", phase="gating", revision=event.revision) if event.applied else state
         case StepApplied():
-            state = replace(state, doing=f"{name}: waiting for its gates")
+            state = changed(state, doing=f"{name}: waiting for its gates")
             applied = {"apply_seconds": event.seconds, "revision": event.revision}
             return _moved(state, name, "applying", phase="gating", note="", **applied)
         case StepEnded():
-            state = replace(state, doing=f"{name}: {event.outcome}")
+            state = changed(state, doing=f"{name}: {event.outcome}")
             ended = {"seconds": event.seconds, "check": None, "note": ""}
             if event.outcome == "passed":
                 return _moved(state, name, "gating", phase="passed", **ended)
@@ -184,7 +184,7 @@ def _forward(state: RunState, event: StepStarted | StepInspected | StepApplied |
             state = _begun(state, StepState(name, "applying", recorded=False))
             ended |= {"reason": event.reason, "remedy": event.remedy}
             state = _moved(state, name, "applying", "gating", phase="failed", **ended)
-            return replace(state, failure=state.failure or state.step(name))
+            return changed(state, failure=state.failure or state.step(name))
 
 
 def _gate(state: RunState, event: GateChecked | GatePassed) -> RunState:
@@ -203,11 +203,11 @@ def _gate(state: RunState, event: GateChecked | GatePassed) -> RunState:
 def _back(state: RunState, event: UndoStarted | UndoEnded, time: datetime) -> RunState:
     name = event.step
     if isinstance(event, UndoStarted):
-        state = replace(state, doing=f"{name}: rolling back to {event.goal}")
+        state = changed(state, doing=f"{name}: rolling back to {event.goal}")
         since: tuple[StepPhase, ...] = ("applying", "gating", "passed", "failed")
         return _moved(state, name, *since, phase="undoing", goal=event.goal, since=time, check=None)
     phase: StepPhase = "undone" if event.succeeded else "undo-failed"
-    state = replace(state, doing=f"{name}: {phase}")
+    state = changed(state, doing=f"{name}: {phase}")
     ended = {"undo_seconds": event.seconds, "undo_reason": event.reason, "undo_remedy": event.remedy}
     return _moved(state, name, "undoing", phase=phase, check=None, note="", **ended)
 
@@ -215,19 +215,19 @@ def _back(state: RunState, event: UndoStarted | UndoEnded, time: datetime) -> Ru
 def _recovered(state: RunState, event: RecoveryEnded, time: datetime) -> RunState:
     *before, last = state.recoveries or (RecoveryState("active", time, ""),)
     outcome = "succeeded" if event.succeeded else "failed"
-    ended = replace(last, outcome=outcome, seconds=event.seconds, reason=event.reason or last.reason)
-    state = replace(state, recoveries=(*before, ended))
+    ended = changed(last, outcome=outcome, seconds=event.seconds, reason=event.reason or last.reason)
+    state = changed(state, recoveries=(*before, ended))
     return _noted(state, "the API answers again" if event.succeeded else event.reason)
 
 
 def _noted(state: RunState, text: str) -> RunState:
-    active = next((step.name for step in state.steps if step.active), "")
+    active = next((step.name for step in reversed(state.steps) if step.active), "")
     return _changed(state, active, note=text)
 
 
 def _begun(state: RunState, step: StepState) -> RunState:
     known = state.step(step.name) is not None
-    return state if known else replace(state, steps=(*state.steps, step))
+    return state if known else changed(state, steps=(*state.steps, step))
 
 
 def _moved(state: RunState, name: str, *since: StepPhase, **changes: Any) -> RunState:
@@ -242,5 +242,5 @@ def _changed(state: RunState, name: str, **changes: Any) -> RunState:
         place -= 1
     if place < 0:
         return state
-    changed = replace(state.steps[place], **changes)
-    return replace(state, steps=(*state.steps[:place], changed, *state.steps[place + 1 :]))
+    step = changed(state.steps[place], **changes)
+    return changed(state, steps=(*state.steps[:place], step, *state.steps[place + 1 :]))

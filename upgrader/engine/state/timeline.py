@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
 from upgrader.engine.journal.decode import UnknownEvent
+from upgrader.engine.state.copies import changed
 from upgrader.model.event import (
     Event,
     GateChecked,
@@ -87,7 +88,7 @@ def _checked(spans: Spans, event: GateChecked, time: datetime) -> Spans:
     verdict = event.verdict.kind.value
     if found is None:
         return (*spans, Span("gate", event.step, time, outcome=verdict, gate=event.gate))
-    return _with(spans, found, replace(spans[found], outcome=verdict))
+    return _with(spans, found, changed(spans[found], outcome=verdict))
 
 
 def _passed(spans: Spans, event: GatePassed, time: datetime) -> Spans:
@@ -95,7 +96,7 @@ def _passed(spans: Spans, event: GatePassed, time: datetime) -> Spans:
     if found is None:
         held = Span("gate", event.step, _before(time, event.seconds), time, "passed", event.gate)
         return (*spans, held)
-    return _with(spans, found, replace(spans[found], ended=time, outcome="passed"))
+    return _with(spans, found, changed(spans[found], ended=time, outcome="passed"))
 
 
 def _open_gate(spans: Spans, step: str, gate: str) -> int | None:
@@ -112,7 +113,7 @@ def _open_gate(spans: Spans, step: str, gate: str) -> int | None:
 def _closed(spans: Spans, time: datetime, step: str, outcome: str = "") -> Spans:
     """What is open of a step ends at `time`; a gate keeps its own outcome."""
     return tuple(
-        replace(span, ended=time, outcome=span.outcome if span.kind == "gate" else outcome)
+        changed(span, ended=time, outcome=span.outcome if span.kind == "gate" else outcome)
         if span.ended is None and span.step == step
         else span
         for span in spans
@@ -120,7 +121,7 @@ def _closed(spans: Spans, time: datetime, step: str, outcome: str = "") -> Spans
 
 
 def _interrupted(spans: Spans, time: datetime) -> Spans:
-    return tuple(replace(span, ended=time, outcome="interrupted") if span.ended is None else span for span in spans)
+    return tuple(changed(span, ended=time, outcome="interrupted") if span.ended is None else span for span in spans)
 
 
 def _with(spans: Spans, index: int, span: Span) -> Spans:
