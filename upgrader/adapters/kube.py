@@ -111,7 +111,8 @@ class KubeAdapter:
 
     def count(self, kind: Kind, namespace: str = "", *, labels: str = "") -> int:
         what = _what("count", kind, namespace)
-        counted, query = 0, {"limit": "1", "labelSelector": labels}
+        # With a selector, the server never says how many are left: one object alone would tell nothing.
+        counted, query = 0, {"limit": str(_PAGE) if labels else "1", "labelSelector": labels}
         while True:
             page = self._json("GET", _path(kind, namespace), what, query, accept=_METADATA_ONLY)
             meta = page.get("metadata") or {}

@@ -291,6 +291,13 @@ def test_count_without_a_remainder_turns_the_pages(kube: KubeAdapter, server: Sc
     assert server.asked[-1][1] == "/api/v1/pods?limit=500&continue=c1"
 
 
+def test_count_with_a_selector_is_one_request(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """No server says how many are left of what a selector matches: all of a page are asked for at once."""
+    server.answers((200, {}, json.dumps({"metadata": {}, "items": [{}, {}]}).encode()))
+    assert kube.count(PODS, "ns", labels="a=b") == 2
+    assert [path for _, path, _ in server.asked] == ["/api/v1/namespaces/ns/pods?limit=500&labelSelector=a%3Db"]
+
+
 def test_dry_run_and_token_request(kube: KubeAdapter, server: ScriptedServer) -> None:
     """A dry run says so in the query; a token is requested for as long as asked, bound to the Secret's uid."""
     server.answers(200, (201, {}, b'{"status": {"token": "t"}}'))
