@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from upgrader.errors import ApiError, ApiUnavailable, StepFailed
 from upgrader.model.first_few import first_few
@@ -21,6 +23,8 @@ _EVENTS = Kind("v1", "events")
 _SELECTOR = ",".join(f"{key}={value}" for key, value in LABELS.items())
 
 _POLL_SECONDS = 1.0
+_REQUESTS_AT_ONCE = 8
+"""Of a hundred nodes that pull together, one after the other would wait longer for its pod than for a small image."""
 _LEFT_BEHIND_SECONDS = 60.0
 """How much longer than the step waits a pod may live: a kubelet that ended it first would hide what it waited for."""
 _RETRY_SECONDS = 2.0
@@ -43,6 +47,8 @@ _NODE_REMEDY = (
     "Check the node (kubectl describe node), its kubelet and its way to the registry; where it is only slow, raise "
     "images.deadline in upgrader.yaml. Then run again."
 )
+
+_T = TypeVar("_T")
 
 
 @dataclass
@@ -83,37 +89,47 @@ class ImagePulls:
         noted = self.clock.monotonic()
         try:
             while waiting or active:
+                begun = []
                 while waiting and len(active) < at_once:
                     node, pods = waiting.pop()
                     active[node] = _NodePull(node, pods, self.clock.monotonic())
-                    self._create(active[node])
+                    begun.append(active[node])
+                self._create(begun)
                 self.clock.sleep(_POLL_SECONDS)
                 read = self._read(active)
-                for pull in [pull for pull in active.values() if not pull.missing() and pull.last]:
-                    done += [(pull.node, status) for status in pull.last.values()]
-                    self._remove(pull.pods)
-                    del active[pull.node]
+                ended = [pull for pull in active.values() if not pull.missing() and pull.last]
+                done += [(pull.node, status) for pull in ended for status in pull.last.values()]
+                self._end(ended, active)
                 self._fail_late(active, read=read)
-                for pull in [pull for pull in active.values() if pull.skipped]:
+                skipped = [pull for pull in active.values() if pull.skipped]
+                for pull in skipped:
                     self.note(f"{pull.node} {pull.skipped}: it pulls its images when its pods start")
-                    self._remove(pull.pods)
-                    del active[pull.node]
+                self._end(skipped, active)
                 if active and self.clock.monotonic() - noted >= _NOTE_SECONDS:
                     noted = self.clock.monotonic()
                     self.note(_progress(len(nodes) - len(waiting) - len(active), len(nodes), active.values()))
         finally:
-            for pull in active.values():
-                self._remove(pull.pods)
+            self._end(list(active.values()), active)
         return done
 
-    def _create(self, pull: _NodePull) -> None:
-        seconds, begun = self.settings.deadline_seconds + _LEFT_BEHIND_SECONDS, self.clock.monotonic()
+    def _create(self, pulls: list[_NodePull]) -> None:
+        """Those of many nodes together; what doesn't succeed at once is tried again one after the other."""
+        seconds = self.settings.deadline_seconds + _LEFT_BEHIND_SECONDS
+        pods = [pod for pull in pulls for pod in pull.pods]
+        again = {pod.name for pod, _ in _failing(pods, lambda pod: self._create_one(pod, seconds))}
+        for pull in pulls:
+            if left := [pod for pod in pull.pods if pod.name in again]:
+                pull.begun = self.clock.monotonic()
+                self._create_patiently(left, seconds)
+
+    def _create_patiently(self, pods: Iterable[PullerPod], seconds: float) -> None:
+        begun = self.clock.monotonic()
 
         def pause(error: Exception) -> float | None:
             lasts = not isinstance(error, ApiUnavailable) and self.clock.monotonic() - begun >= _GIVE_UP_SECONDS
             return _RETRY_SECONDS if _may_pass(error) and not lasts else None
 
-        for pod in pull.pods:
+        for pod in pods:
             try:
                 retry(
                     self.clock,
@@ -235,9 +251,11 @@ class ImagePulls:
         texts = dict.fromkeys(str(item.get("message")) for item in events if item.get("type") == "Warning")
         return "".join(f"\n  {text}" for text in list(texts)[-3:])
 
-    def _remove(self, pods: Iterable[PullerPod]) -> None:
-        for pod in pods:
-            _remove(self.kube, pod.name, pod.namespace, self.note)
+    def _end(self, pulls: list[_NodePull], active: dict[str, _NodePull]) -> None:
+        """Remove the pods of these nodes, and wait for them no more."""
+        _remove(self.kube, [(pod.namespace, pod.name) for pull in pulls for pod in pull.pods], self.note)
+        for pull in pulls:
+            del active[pull.node]
 
 
 def _may_pass(error: Exception) -> bool:
@@ -248,15 +266,30 @@ def _may_pass(error: Exception) -> bool:
 
 def remove_pullers(kube: Kube, note: Callable[[str], None]) -> None:
     """Remove what an interrupted run left; what can't be removed is noted. Raises ApiError."""
-    for item in kube.list(PODS, labels=_SELECTOR):
-        _remove(kube, item["metadata"]["name"], item["metadata"]["namespace"], note)
+    left = (item["metadata"] for item in kube.list(PODS, labels=_SELECTOR))
+    _remove(kube, [(each["namespace"], each["name"]) for each in left], note)
 
 
-def _remove(kube: Kube, name: str, namespace: str, note: Callable[[str], None]) -> None:
-    try:
-        kube.delete(PODS, name, namespace)
-    except ApiError as error:
+def _remove(kube: Kube, pods: Sequence[tuple[str, str]], note: Callable[[str], None]) -> None:
+    """Each (namespace, name)."""
+    for (namespace, name), error in _failing(pods, lambda pod: kube.delete(PODS, pod[1], pod[0])):
         note(f"pod {namespace}/{name} is removed by the next run: {error.message}")
+
+
+def _failing(items: Sequence[_T], request: Callable[[_T], None]) -> list[tuple[_T, ApiError]]:
+    """Make one request for each item, a few at a time; those that were not answered, or refused, and why."""
+
+    def failure(item: _T) -> ApiError | None:
+        try:
+            request(item)
+        except ApiError as error:
+            return error
+        return None
+
+    if not items:
+        return []
+    with ThreadPoolExecutor(min(_REQUESTS_AT_ONCE, len(items))) as pool:
+        return [(item, error) for item, error in zip(items, pool.map(failure, items), strict=True) if error]
 
 
 def _progress(done: int, all_of_them: int, active: Iterable[_NodePull]) -> str:

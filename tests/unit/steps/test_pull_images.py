@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -134,8 +135,9 @@ spec:
   containers: [{image: 'a:1', imagePullPolicy: Never}]
 """
     apply(kube, pod % ("a", "runner"), pod % ("b", "brought-by-the-release"))
-    there, new = (created["spec"] for created in kube.created)
-    assert (there["serviceAccountName"], new["serviceAccountName"]) == ("runner", "default")
+    specs = {created["spec"]["serviceAccountName"]: created["spec"] for created in kube.created}
+    assert specs.keys() == {"runner", "default"}
+    there = specs["runner"]
     assert there["imagePullSecrets"] == [{"name": "login"}]
     assert there["runtimeClassName"] == "kata"
     assert there["containers"][0]["imagePullPolicy"] == "Never"
@@ -321,6 +323,44 @@ def test_what_proves_nothing_is_not_taken_for_an_image(status: dict[str, Any]) -
     kube = Kubelets("n1")
     kube.answer = lambda node, image: status
     assert "n1 has not pulled r.io/kube-proxy:v2 within 600 s" in fail(kube).message
+
+
+def test_pods_of_many_nodes_are_created_and_removed_together() -> None:
+    """One after the other, a thousand nodes would wait for requests alone."""
+    kube = Kubelets(*(f"n{number}" for number in range(8)))
+    real_create, real_delete, together = kube.create, kube.delete, Barrier(4, timeout=60)
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str = "", **options: bool) -> KubeObject:
+        together.wait()  # each waits for three others
+        return real_create(kind, manifest, namespace, **options)
+
+    def delete(kind: Kind, name: str, namespace: str = "") -> None:
+        together.wait()
+        real_delete(kind, name, namespace)
+
+    kube.create, kube.delete = create, delete  # type: ignore[method-assign]
+    assert f"r.io/kube-proxy:v2 is {DIGEST} (8 nodes)" in apply(kube)
+    assert not kube.list(PODS)
+
+
+def test_only_what_was_refused_is_created_again() -> None:
+    """A webhook that is away for a moment delays its own node's pod; the others' are there and stay."""
+    kube, clock, refused = Kubelets("n1", "n2", "n3"), FakeClock(), list[str]()
+    real = kube.create
+
+    def create(kind: Kind, manifest: KubeObject, namespace: str = "", **options: bool) -> KubeObject:
+        node = manifest["spec"]["nodeName"]
+        if node == "n2" and len(refused) < 3:
+            refused.append(node)
+            error = ApiError("failed calling webhook")
+            error.status = 500
+            raise error
+        return real(kind, manifest, namespace, **options)
+
+    kube.create = create  # type: ignore[method-assign]
+    apply(kube, clock=clock)
+    assert sorted(pod["spec"]["nodeName"] for pod in kube.created) == ["n1", "n2", "n3"]
+    assert clock.monotonic() == 2 * 2 + 1, "two pauses, then the poll that finds all of them done"
 
 
 def test_pods_that_are_not_admitted() -> None:
