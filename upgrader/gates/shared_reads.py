@@ -7,12 +7,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.ports import Clock, Kind, Kube, KubeObject
 
 __all__ = ["ReadMemory", "SharedReads"]
 
-_MOST_SECONDS = 0.5
-"""How old an answer may be at most: that of the same round of gates, as rounds are mostly a second apart."""
+_MOST_SECONDS, _OF_THE_INTERVAL = 0.9, 0.9
+"""How old an answer may be at most: that of the same round of gates. Between two rounds are a second, or a shorter
+interval, however long a round takes: so none of the next round's questions gets an answer of this one."""
+
+_NEVER_SHARED = frozenset({"/readyz", "/metrics"})
+"""They are asked for what is so at this very moment."""
 
 _T = TypeVar("_T")
 
@@ -26,10 +31,10 @@ class ReadMemory:
 
 @dataclass(frozen=True)
 class SharedReads:
-    """`ports.Kube`; what was read half a second ago isn't asked for again.
+    """`ports.Kube`; what was read in the same round of gates isn't asked for again.
 
     Several gates read the same workloads and pods in each round, and what answers them is being upgraded. No error is
-    remembered, nor anything from before a change that was made through this. Answers are shared: readers don't change
+    remembered, nor what is of a kind that was changed through this since. Answers are shared: readers don't change
     them.
     """
 
@@ -60,39 +65,41 @@ class SharedReads:
 
     def create(self, kind: Kind, manifest: KubeObject, namespace: str = "", *, dry_run: bool = False) -> KubeObject:
         if not dry_run:
-            self._forget()
+            self._forget(kind)
         return self.kube.create(kind, manifest, namespace, dry_run=dry_run)
 
     def apply(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
-        self._forget()
+        self._forget(kind)
         return self.kube.apply(kind, manifest, namespace)
 
     def replace(self, kind: Kind, manifest: KubeObject, namespace: str = "") -> KubeObject:
-        self._forget()
+        self._forget(kind)
         return self.kube.replace(kind, manifest, namespace)
 
     def patch(
         self, kind: Kind, name: str, changes: KubeObject, namespace: str = "", *, subresource: str = ""
     ) -> KubeObject:
-        self._forget()
+        self._forget(kind)
         return self.kube.patch(kind, name, changes, namespace, subresource=subresource)
 
     def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
-        self._forget()
+        self._forget(kind)
         self.kube.delete(kind, name, namespace)
 
     def evict(self, pod: str, namespace: str, *, uid: str) -> None:
-        self._forget()
+        self._forget(PODS)
         self.kube.evict(pod, namespace, uid=uid)
 
     def watch(self, kind: Kind, namespace: str, name: str, *, timeout_seconds: int) -> Iterator[KubeObject]:
         return self.kube.watch(kind, namespace, name, timeout_seconds=timeout_seconds)
 
     def raw(self, path: str, *, server: str = "", token: str = "") -> str:
-        return self.kube.raw(path, server=server, token=token)
+        if path.partition("?")[0] in _NEVER_SHARED:
+            return self.kube.raw(path, server=server, token=token)
+        return self._shared(("raw", path, server, token), lambda: self.kube.raw(path, server=server, token=token))
 
     def reconnect(self) -> None:
-        self._forget()
+        self.memory.answers.clear()
         self.kube.reconnect()
 
     def request_token(self, service_account: str, namespace: str, *, seconds: int, bound_to: KubeObject) -> str:
@@ -108,8 +115,11 @@ class SharedReads:
         answers[key] = (now, found)
         return found
 
-    def _forget(self) -> None:
-        self.memory.answers.clear()
+    def _forget(self, kind: Kind) -> None:
+        """What was read of that kind. What is of another kind only follows, in its controller's own time."""
+        for key in list(self.memory.answers):
+            if _is_of(kind, *key):
+                self.memory.answers.pop(key, None)
 
     def _forget_old(self, now: float) -> None:
         """What nobody will ask for: a list of pods may be large.
@@ -122,4 +132,12 @@ class SharedReads:
 
     @property
     def _seconds(self) -> float:
-        return min(_MOST_SECONDS, self.interval_seconds / 2)
+        return min(_MOST_SECONDS, self.interval_seconds * _OF_THE_INTERVAL)
+
+
+def _is_of(kind: Kind, method: object, what: object, *_: object) -> bool:
+    """Whether an answer has objects of a kind; which groups are served depends on objects, too."""
+    if method == "raw":
+        path = str(what)
+        return path == "/apis" or kind.plural in path.split("/")
+    return what == kind or (method == "logs" and kind == PODS)

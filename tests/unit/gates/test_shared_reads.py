@@ -12,7 +12,7 @@ from upgrader.errors import ApiUnavailable
 from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.ports import Kind, KubeObject
 
-MAPS = Kind("v1", "configmaps")
+MAPS, PODS = Kind("v1", "configmaps"), Kind("v1", "pods")
 MAP: KubeObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "old"}}
 
 
@@ -34,6 +34,10 @@ class Asked(FakeKube):
     def logs(self, *where: Any, **which: Any) -> str:
         self.reads += 1
         return super().logs(*where, **which)
+
+    def raw(self, path: str, *, server: str = "", token: str = "") -> str:
+        self.reads += 1
+        return super().raw(path, server=server, token=token)
 
 
 @pytest.fixture
@@ -92,6 +96,60 @@ def test_a_change_of_our_own_is_seen_at_once(kube: Asked, clock: FakeClock) -> N
     assert (data(reads), kube.reads) == ("new", before)
     reads.delete(MAPS, "a", "default")
     assert reads.get(MAPS, "a", "default") is None
+
+
+def test_a_change_of_another_kind_says_nothing_of_what_was_read(kube: Asked, clock: FakeClock) -> None:
+    """The ConfigMap that proves that writing works doesn't make every gate behind it read the pods again."""
+    reads = SharedReads(kube, clock, ReadMemory())
+    for _ in range(2):
+        assert reads.list(PODS, "default") == ()
+        assert reads.logs("default", "pod", "main") == ""
+        reads.create(MAPS, {**MAP, "metadata": {"name": "b"}}, "default")
+        reads.delete(MAPS, "b", "default")
+    assert kube.reads == 2
+    reads.create(PODS, {"metadata": {"name": "pod"}}, "default")
+    assert len(reads.list(PODS, "default")) == 1
+    assert reads.logs("default", "pod", "main") == ""
+    assert kube.reads == 4
+
+
+def test_raw_answers_are_shared(kube: Asked, clock: FakeClock) -> None:
+    """Of one instance and one credential, and until an object of its kind is changed."""
+    secret = "/api/v1/namespaces/default/configmaps/a"
+    kube.raw_answers = {f"{at}{path}": "{}" for at in ("", "https://other") for path in (secret, "/version", "/apis")}
+    reads = SharedReads(kube, clock, ReadMemory())
+    for _ in range(2):
+        for path in (secret, "/version", "/apis"):
+            reads.raw(path)
+        reads.raw("/version", server="https://other")
+    assert kube.reads == 4
+    reads.patch(MAPS, "a", {"data": {"k": "new"}}, "default")
+    for path in (secret, "/version", "/apis"):
+        reads.raw(path)
+    assert kube.reads == 6, "which groups are served may follow from an object, too"
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/metrics"])
+def test_what_is_asked_of_this_moment_is_never_shared(kube: Asked, clock: FakeClock, path: str) -> None:
+    """An instance that was ready when another gate asked may not be so now."""
+    kube.raw_answers[path] = "ok"
+    reads = SharedReads(kube, clock, ReadMemory())
+    reads.raw(path)
+    kube.raw_answers[path] = ApiUnavailable("it has just stopped")
+    with pytest.raises(ApiUnavailable):
+        reads.raw(path)
+
+
+def test_a_slow_round_is_one_round(kube: Asked, clock: FakeClock) -> None:
+    """Most of a second may pass between two gates of a round; the next round begins a second after its end."""
+    reads = SharedReads(kube, clock, ReadMemory())
+    data(reads)
+    clock.sleep(0.8)
+    data(reads)
+    assert kube.reads == 1
+    clock.sleep(0.2)
+    data(reads)
+    assert kube.reads == 2
 
 
 def test_each_check_of_a_quick_gate_is_an_answer_of_its_own(kube: Asked, clock: FakeClock) -> None:
