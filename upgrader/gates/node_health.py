@@ -28,8 +28,8 @@ _STALE_SECONDS = 40.0
 _WORKERS_SECONDS = 5.0
 """How old a reading of the workers may be: there may be thousands."""
 
-_AT_ONCE = 500
-"""Nodes, or Leases, in one answer: none of them is kept."""
+_AT_ONCE, _LEASES_AT_ONCE = 500, 2_500
+"""Nodes, and Leases, in one answer: none of them is kept. A Lease is a kilobyte, a node with its images ten of them."""
 
 _GLANCE_SECONDS = 10.0
 """How often heartbeats are read while something else is waited for."""
@@ -138,7 +138,7 @@ class NodeHealth:
         memory.workers, memory.workers_read = workers, now
 
     def _read_heartbeats(self) -> None:
-        for lease in self.kube.each(LEASES, HEARTBEATS, at_once=_AT_ONCE):
+        for lease in self.kube.each(LEASES, HEARTBEATS, at_once=_LEASES_AT_ONCE):
             self._note(lease["metadata"]["name"], lease)
         self.memory.glanced = self.clock.monotonic()
 

@@ -10,8 +10,9 @@ from upgrader.gates.kubernetes_kinds import CONTROLLER_REVISIONS, PODS, REPLICA_
 from upgrader.model.workload import Pod, Workload, WorkloadRef
 from upgrader.ports import Kube, KubeObject
 
-__all__ = ["Reading", "read_workload"]
+__all__ = ["Reading", "find_workload", "read_workload"]
 
+_SYSTEM = "kube-system"
 _REVISION = "deployment.kubernetes.io/revision"
 _HASH = "controller-revision-hash"
 _TEMPLATE = "deprecated.daemonset.template.generation"
@@ -34,9 +35,20 @@ class Reading:
     """Pods of the newest revision that failed: evicted, or refused by their node."""
 
 
+def find_workload(kube: Kube, ref: WorkloadRef) -> KubeObject | None:
+    """Read a workload's object; None when it doesn't exist. Raises ApiUnavailable or ApiError.
+
+    In kube-system from the list of all, which are few: several gates read them in each round, and ask for it once.
+    """
+    if ref.namespace != _SYSTEM:
+        return kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
+    listed = kube.list(WORKLOADS[ref.kind], ref.namespace)
+    return next((item for item in listed if item["metadata"]["name"] == ref.name), None)
+
+
 def read_workload(kube: Kube, ref: WorkloadRef) -> Reading | None:
     """Read a workload; None when it doesn't exist. Raises ApiUnavailable or ApiError."""
-    found = kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
+    found = find_workload(kube, ref)
     if found is None:
         return None
     workload = Workload.parse(ref.kind, found)

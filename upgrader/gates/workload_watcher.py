@@ -8,9 +8,9 @@ from math import inf
 
 from upgrader.errors import ApiError, WorkloadFailed
 from upgrader.gates.api_absence import ApiAbsence, unanswered
-from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.manifest_workloads import workloads_in
 from upgrader.gates.workload_diagnosis import diagnose_workload
+from upgrader.gates.workload_reading import find_workload
 from upgrader.model.outcome import Verdict, VerdictKind, unknown
 from upgrader.model.workload import Workload, WorkloadRef
 from upgrader.ports import Clock, Kube
@@ -165,7 +165,7 @@ def _generation(kube: Kube, ref: WorkloadRef) -> int | None:
 
 
 def _read(kube: Kube, ref: WorkloadRef) -> _Seen:
-    found = kube.get(WORKLOADS[ref.kind], ref.name, ref.namespace)
+    found = find_workload(kube, ref)
     if found is None:
         return _Seen(_ABSENT, "", 0)
     metadata = found["metadata"]

@@ -112,7 +112,8 @@ class ContinuityGate:
     def _in_turn(self, baseline: Baseline) -> Verdict | None:
         """Of the question whose turn it is, or else of one that waits: what is refused must not hide behind it."""
         turn = self._turn % LEAST_CHECKS
-        verdict = self._question(turn, baseline)
+        # The Leases' turn is the last: by then, each has been renewed since the first check.
+        verdict = self._question(turn, baseline) or self._leases.begin(self._kube, baseline)
         waited = self._waiting.pop(turn, None)
         if verdict is not None:
             if verdict.kind is not VerdictKind.PENDING:
@@ -125,11 +126,11 @@ class ContinuityGate:
 
     def _question(self, turn: int, baseline: Baseline) -> Verdict | None:
         match turn:
-            case 0:  # first, as a renewal takes a few checks
+            case 0:
+                return check_admission(self._kube, baseline)
+            case 1:
+                return check_api_services(self._kube, baseline, self._expected) or (check_counts(self._kube, baseline))
+            case _:
                 return (self._leases.check(self._kube, baseline) if baseline.leases else None) or (
                     check_service_range(self._kube, baseline)
                 )
-            case 1:
-                return check_admission(self._kube, baseline)
-            case _:
-                return check_api_services(self._kube, baseline, self._expected) or (check_counts(self._kube, baseline))

@@ -23,14 +23,13 @@ def held_leases(kube: Kube) -> tuple[dict[str, str], dict[str, str]]:
 
     Raises ApiUnavailable or ApiError.
     """
-    pods = [Pod.parse(item) for item in kube.list(PODS, _NAMESPACE)]
     held: dict[str, str] = {}
     others: dict[str, str] = {}
     for name in _NAMES:
         found = kube.get(LEASES, name, _NAMESPACE)
         if found is None:
             others[name] = "there is no such Lease: its instances elect no leader, or by another name"
-        elif problem := _holder_problem(name, found, pods):
+        elif problem := _holder_problem(kube, name, found):
             others[name] = problem
         else:
             held[name] = _renewed(found)
@@ -44,18 +43,14 @@ class LeaseWatch:
         self._first: dict[str, str] = {}
         self._renewed: set[str] = set()
 
+    def begin(self, kube: Kube, baseline: Baseline) -> Verdict | None:
+        """Read what later checks compare with: only a holder that doesn't run is a problem by now."""
+        return None if self._first or not baseline.leases else self._read(kube, baseline)
+
     def check(self, kube: Kube, baseline: Baseline) -> Verdict | None:
         """Each of the baseline has been renewed since the first check, and a running instance holds it."""
-        try:
-            held, others = held_leases(kube)
-        except ApiError as error:
-            return contradicted(f"reading the Leases in {_NAMESPACE}", error, KEEP_THE_RELEASES)
-        for name in baseline.leases:
-            remedy = f"Check the log of {name}, and the Lease: kubectl -n {_NAMESPACE} get lease {name} -o yaml"
-            if name in others:
-                return pending(f"Lease {_NAMESPACE}/{name}: {others[name]}", remedy=remedy)
-            if held[name] != self._first.setdefault(name, held[name]):
-                self._renewed.add(name)
+        if problem := self._read(kube, baseline):
+            return problem
         missing = [name for name in baseline.leases if name not in self._renewed]
         if not missing:
             return None
@@ -64,17 +59,42 @@ class LeaseWatch:
             remedy=f"Check the log of {missing[0]}: without it, nothing reacts to changes in the cluster.",
         )
 
+    def _read(self, kube: Kube, baseline: Baseline) -> Verdict | None:
+        try:
+            held, others = held_leases(kube)
+        except ApiError as error:
+            return contradicted(f"reading the Leases in {_NAMESPACE}", error, KEEP_THE_RELEASES)
+        for name in baseline.leases:
+            if name in others:
+                remedy = f"Check the log of {name}, and the Lease: kubectl -n {_NAMESPACE} get lease {name} -o yaml"
+                return pending(f"Lease {_NAMESPACE}/{name}: {others[name]}", remedy=remedy)
+            if held[name] != self._first.setdefault(name, held[name]):
+                self._renewed.add(name)
+        return None
 
-def _holder_problem(name: str, lease: KubeObject, pods: Iterable[Pod]) -> str:
-    """The holder's identity is its host's name and a random part; on the host's network that is the node's name."""
+
+def _holder_problem(kube: Kube, name: str, lease: KubeObject) -> str:
+    """The holder's identity is its host's name and a random part; on the host's network that is the node's name.
+
+    Only its own node's pods are read, or itself: with one kube-proxy on each node, the namespace may have thousands.
+    """
     holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
     if not holder:
         return "nobody holds it"
     host = holder.rpartition("_")[0] or holder
-    running = [pod for pod in pods if pod.phase == "Running" and pod.name.startswith(name)]
-    if any(host in (pod.name, pod.node) for pod in running):
+    if _running(name, kube.list(PODS, _NAMESPACE, fields=f"spec.nodeName={host}")):
         return ""
-    return f"its holder {holder} is none of the pods that run ({', '.join(pod.name for pod in running) or 'none'})"
+    alone = kube.get(PODS, host, _NAMESPACE)
+    if alone is not None and _running(name, [alone]):
+        return ""
+    others = _running(name, kube.list(PODS, _NAMESPACE))
+    return f"its holder {holder} is none of the pods that run ({', '.join(others) or 'none'})"
+
+
+def _running(name: str, pods: Iterable[KubeObject]) -> list[str]:
+    """Those of a component that run."""
+    found = map(Pod.parse, pods)
+    return [pod.name for pod in found if pod.phase == "Running" and pod.name.startswith(name)]
 
 
 def _renewed(lease: KubeObject) -> str:

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from testkit.fakes.clock import FakeClock
-from tests.unit.gates.builders import NAMESPACE
+from tests.unit.gates.builders import NAMESPACE, add_pod
 from tests.unit.gates.continuity.living_cluster import SERVERS, LivingKube, refusal
 from upgrader.errors import ApiUnavailable
 from upgrader.gates.continuity.continuity import Continuity
+from upgrader.gates.continuity.leader_leases import held_leases
 from upgrader.gates.continuity.object_counts import fell
 from upgrader.gates.continuity.running_instances import running_instances
 from upgrader.gates.continuity.take_baseline import take_baseline
@@ -25,11 +26,12 @@ from upgrader.gates.kubernetes_kinds import (
     SERVICES,
     WORKLOADS,
 )
+from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.model.baseline import Count
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.settings import GatePolicy
 from upgrader.pipeline import Gate, Pipeline, PipelineStep
-from upgrader.ports import Kind
+from upgrader.ports import Kind, KubeObject
 from upgrader.steps.verify import VerifyStep
 
 SECRET = "/api/v1/namespaces/kube-system/secrets/upgrader-continuity"
@@ -117,7 +119,7 @@ def test_nothing_changed_holds(continuity: Continuity, clock: FakeClock) -> None
 
 def test_checks_are_cheap(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
     """No round of checks of all these gates makes more than twenty requests."""
-    asked = gates(continuity)
+    asked = gates(replace(continuity, kube=SharedReads(kube, clock, ReadMemory())))
     for _ in range(CHECKS):
         kube.requests = 0
         for gate in asked:
@@ -272,6 +274,26 @@ def test_instance_that_waits_hides_nothing_definite(continuity: Continuity, kube
     kube.raw_answers[f"{SERVERS[0]}/apis"] = "<html>"
     pods_refused(kube)
     assert first_problem(continuity, clock).kind is VerdictKind.BROKEN
+
+
+@pytest.mark.parametrize("host", ["controller-1", "kube-scheduler-1-controller-1"])
+def test_holder_of_a_lease_is_found_without_the_pods_of_all_nodes(kube: LivingKube, host: str) -> None:
+    """On the host's network its host is its node, and on a network of its own its pod."""
+    kube.renews = False
+    spec = {"holderIdentity": f"{host}_8d2f", "renewTime": "now"}
+    kube.put(LEASES, {"metadata": {"name": "kube-scheduler", "namespace": "kube-system"}, "spec": spec})
+    add_pod(kube, "kube-proxy", node="worker-1", daemon=True)
+    read: list[KubeObject] = []
+    real = kube.list
+
+    def listing(kind: Kind, namespace: str = "", **selectors: str) -> tuple[KubeObject, ...]:
+        found = real(kind, namespace, **selectors)
+        read.extend(found)
+        return found
+
+    kube.list = listing  # type: ignore[method-assign]
+    assert held_leases(kube)[0]["kube-scheduler"] == "now"
+    assert {pod["spec"]["nodeName"] for pod in read} == {"controller-1"}
 
 
 def test_lease_that_nobody_renews_is_not_compared(clock: FakeClock) -> None:
