@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from upgrader.errors import ApiError, ApiLost
-from upgrader.gates.rollback_needs import REFUSALS, refusal
+from upgrader.gates.rollback_needs import REFUSALS, Admitted, refusal
 from upgrader.model.outcome import Verdict, VerdictKind, unknown
 from upgrader.ports import Clock, Kube
 
@@ -49,6 +49,7 @@ class ApiAbsence:
         self._since: float | None = None
         self._asked = -_REFUSAL_SECONDS
         self._refused: deque[bool] = deque(maxlen=_REMEMBERED)
+        self._admitted = Admitted()
 
     def check(self, seen: Iterable[Verdict]) -> None:
         """Record a round of verdicts.
@@ -80,7 +81,7 @@ class ApiAbsence:
             return
         self._asked = now
         self._kube.reconnect()
-        found = refusal(self._kube)
+        found = refusal(self._kube, known=self._admitted)
         self._refused.append(found is not None)
         if found and sum(self._refused) >= REFUSALS:
             raise ApiLost(

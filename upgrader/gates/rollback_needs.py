@@ -16,7 +16,7 @@ from upgrader.gates.trial_pod import trial_pod
 from upgrader.node.refused_writes import is_servers_own, is_webhooks
 from upgrader.ports import Clock, Kube, KubeObject
 
-__all__ = ["NOT_ACCEPTED", "REFUSALS", "Refusal", "is_refusal", "lasting_refusal", "refusal"]
+__all__ = ["NOT_ACCEPTED", "REFUSALS", "Admitted", "Refusal", "is_refusal", "lasting_refusal", "refusal"]
 
 _STORED = re.compile(r"exceeded quota|violates PodSecurity", re.IGNORECASE)
 """Refusals by what is stored in the API: every instance answers the same."""
@@ -56,12 +56,20 @@ class Refusal:
     """Whether the caller was not accepted, which may be the fault of the credentials, too."""
 
 
-def refusal(kube: Kube, release: str = "", *, admitted: bool = False) -> Refusal | None:
+@dataclass
+class Admitted:
+    """A ReplicaSet whose pods have run, and which the API server has just admitted another pod of."""
+
+    like: KubeObject | None = None
+
+
+def refusal(kube: Kube, release: str = "", *, admitted: bool = False, known: Admitted | None = None) -> Refusal | None:
     """What the API server refuses of what a rollback needs; None for nothing, or where it doesn't answer at all.
 
     `release` names a release in kube-system that is known to be installed: then it must be there, or its records. Five
     requests, without the records themselves, where neither is missing; the writes are dry runs. `admitted`: whether
-    kube-apiserver's pods were admitted before the run that has to be rolled back.
+    kube-apiserver's pods were admitted before the run that has to be rolled back. `known` is kept by who asks again and
+    again: it spares the list of ReplicaSets while pods of the same one are still admitted.
     """
     labels, fields = f"owner=helm,name={release or _WORKLOAD}", f"metadata.name={_WORKLOAD}"
     try:
@@ -81,7 +89,8 @@ def refusal(kube: Kube, release: str = "", *, admitted: bool = False) -> Refusal
     # Records alone may be elsewhere: in HELM_DRIVER's database, or nowhere, as Argo CD applies charts without them.
     if release and not found:
         return Refusal(f"Helm's records of release {release} are gone: it serves another content than before")
-    return _record_refusal(kube) or next(filter(None, (_pod_refusal(kube, item, admitted) for item in workloads)), None)
+    pods = (_pod_refusal(kube, item, admitted, known or Admitted()) for item in workloads)
+    return _record_refusal(kube) or next(filter(None, pods), None)
 
 
 def _record_refusal(kube: Kube) -> Refusal | None:
@@ -94,17 +103,20 @@ def _record_refusal(kube: Kube) -> Refusal | None:
     return None
 
 
-def _pod_refusal(kube: Kube, deployment: KubeObject, admitted: bool) -> Refusal | None:
+def _pod_refusal(kube: Kube, deployment: KubeObject, admitted: bool, known: Admitted) -> Refusal | None:
     """Whether it refuses every pod like those that run: a rollback would wait for one in vain.
 
     Those that run were admitted. The Deployment's own template may be the mistake itself, which any API server refuses:
     a priority class that doesn't exist, or more memory than a limit allows.
     """
-    found = None
+    if known.like is not None and _refused_pod(kube, known.like, admitted) is None:
+        return None
+    found = known.like = None
     try:
         for replica_set in _running(kube, deployment):
             found = _refused_pod(kube, replica_set, admitted)
             if found is None:
+                known.like = replica_set
                 return None
     except ApiError:
         return None  # what can't be read is no evidence

@@ -215,6 +215,34 @@ def test_server_that_admits_no_pod_is_one_that_refuses(words: str, alone: bool, 
         assert found is None or "kube-apiserver-old-dry-run" in found.text
 
 
+def test_pods_that_were_admitted_are_tried_again_without_a_list(clock: FakeClock) -> None:
+    """While a run waits, it asks every two seconds: four requests each time, until a pod is refused."""
+    kube = NoPods("")
+    asked: list[str] = []
+    real = kube._check
+
+    def check(what: str) -> None:
+        asked.append(" ".join(what.split()[:2]))
+        real(what)
+
+    kube._check = check  # type: ignore[method-assign]
+    absence, rounds = ApiAbsence(kube, clock, 60.0), []
+    for _ in range(3):
+        asked.clear()
+        absence.check([pending("starting")])
+        rounds.append(list(asked))
+        clock.sleep(2)
+    first, *later = rounds
+    assert first == ["list secrets", "list deployments", "create secrets", "list replicasets", "create pods"]
+    assert later == [["list secrets", "list deployments", "create secrets", "create pods"]] * 2
+    kube.words = "admission control is denying all modifications"
+    for _ in range(REFUSALS - 1):
+        absence.check([pending("starting")])
+        clock.sleep(2)
+    with pytest.raises(ApiLost, match="denying all modifications"):
+        absence.check([pending("starting")])
+
+
 @pytest.mark.parametrize(("old", "new"), [(1, 0), (1, 1), (0, 0)])
 def test_change_that_no_api_server_would_admit_is_no_refusal(old: int, new: int) -> None:
     """Values with a priority class that doesn't exist: their own pods are forbidden, and those that run are not. The
