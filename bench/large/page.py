@@ -40,7 +40,14 @@ replaces ({date}, {cores} cores for everything; `make bench-nodes`).
 - In both rows kube-controller-manager sends up to 200 requests a second (`kube-api-qps`), as clusters of this size have
   it: with its default of 20, the 2,000 requests that replace 1,000 pods of kube-proxy take 100 s.
 - Limits: {limit} × the time of the run alone (it took {ratio} ×), and for the gates {share:.0%} of the requests.
-{remarks}"""
+{beside}{remarks}"""
+
+_BESIDE = """\
+- *By kubectl alone*: with the same nodes, a DaemonSet whose image is there, created, rolled out and deleted (beside the
+  step `images`), and `kubectl rollout restart daemonset/kube-proxy` until its rollout is complete (beside the step
+  `kubernetes`). No upgrade of these components can be quicker; without this time, the run took {ratio_beside} × that of
+  the run alone.
+"""
 
 
 def page(figures: Mapping[str, Any]) -> str:
@@ -67,8 +74,13 @@ def page(figures: Mapping[str, Any]) -> str:
             "load average",
         ]
         rows = [_run_row(row) for row in run["rows"]]
+        beside = ""
+        if alone := run.get("by_kubectl"):
+            blank = [""] * (len(columns) - 3)
+            rows.append(["the same rollouts by kubectl alone", f"{sum(alone.values()):.1f}", _steps(alone), *blank])
+            beside = _BESIDE.format(**run)
         remarks = "".join(f"- {remark}\n" for remark in run.get("remarks", ()))
-        parts.append(_RUN.format(**{**run, "table": _table(columns, rows), "remarks": remarks}))
+        parts.append(_RUN.format(**{**run, "table": _table(columns, rows), "beside": beside, "remarks": remarks}))
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
@@ -87,13 +99,17 @@ def _run_row(row: Mapping[str, Any]) -> list[str]:
     return [
         row["what"],
         f"{row['seconds']:.1f}",
-        ", ".join(f"{name} {seconds:.0f}" for name, seconds in row["steps"].items() if seconds is not None),
+        _steps(row["steps"]),
         *(f"{row[kind]:,}" for kind in ("requests", "leases")),
         ", ".join(f"{number:,} {part}" for part, number in row["parts"].items()),
         f"{row['share']:.1%}",
         ", ".join(f"{count} × {what}" for what, count in row["most"].items()),
         f"{row['load']:.0f}",
     ]
+
+
+def _steps(seconds: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{name} {taken:.0f}" for name, taken in seconds.items() if taken is not None)
 
 
 def _table(columns: list[str], rows: list[list[str]]) -> str:

@@ -173,3 +173,16 @@ def test_page_shows_what_a_run_cost() -> None:
     assert (found["s"], found["steps, s"], found["gates' share"]) == ("120.0", "images 20", "0.9%")
     assert (found["its own"], found["most asked by gates"]) == ("800 prober, 190 gates", "40 × get nodes")
     assert "it took 1.25 ×" in text and "for the gates 1% of the requests" in text
+    assert "by kubectl" not in text
+
+
+def test_page_shows_what_kubernetes_itself_takes() -> None:
+    """The same rollouts without `upgrader` are a row of their own, and the ratio without them is stated."""
+    run = {
+        "date": "2026-01-02", "cores": 2, "target": "v1.37.1", "share": 0.01, "limit": 1.3, "ratio": 2.0, "rows": [],
+        "by_kubectl": {"images": 20.25, "kubernetes": 60.5}, "ratio_beside": 1.19,
+    }  # fmt: skip
+    text = page({"run": run})
+    found = row(text, "the same rollouts by kubectl alone")
+    assert (found["s"], found["steps, s"], found["requests"]) == ("80.8", "images 20, kubernetes 60", "")
+    assert "without this time, the run took 1.19 × that of\n  the run alone" in text
