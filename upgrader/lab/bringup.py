@@ -9,6 +9,7 @@ from upgrader.lab.build_parts import Parts
 from upgrader.lab.checkpointer_image import checkpointer_image
 from upgrader.lab.cluster_folder import write_access, write_cluster, write_values
 from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.hardening import controller_files
 from upgrader.lab.host_capabilities import host_capabilities
 from upgrader.lab.image_catalog import IMAGE_VERSIONS, image_names
 from upgrader.lab.image_delivery import deliver
@@ -74,6 +75,8 @@ class BringUp:
             more = haproxy_files(self._placement, (self._keys / "ca.crt").read_text())
         elif node.role == "controller":
             more = patch_files() | (ca_files(self._keys) if node == self._controllers[0] else {})
+            if self._placement.spec.hardened:
+                more |= controller_files((self._keys / "encryption-key").read_text())
         elif node.role == "registry":
             more = registry_files((self._keys / "registry-password").read_text(), self._keys)
         if node.kubernetes and self._placement.spec.registry:

@@ -3,6 +3,7 @@ connection), and the cluster's CA, created here because the load balancer must t
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import secrets
 import subprocess
@@ -43,6 +44,8 @@ def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None
         runner.run(command, what="making the cluster's CA")
         _secret(folder / "token", f"{secrets.token_hex(3)}.{secrets.token_hex(8)}")
         _secret(folder / "certificate-key", secrets.token_hex(32))
+        if placement.spec.hardened:
+            _secret(folder / "encryption-key", base64.b64encode(secrets.token_bytes(32)).decode())
         if placement.spec.registry:
             _secret(folder / "registry-password", secrets.token_hex(16))
             _registry_certificate(placement, folder, runner)

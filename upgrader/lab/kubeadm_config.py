@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from upgrader.lab.hardening import component_settings
 from upgrader.lab.spec import Node, Placement
 
 __all__ = ["Secrets", "init_config", "join_config", "patch_files"]
@@ -32,6 +33,8 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
     sans = [placement.endpoint_name, placement.endpoint_address, "127.0.0.1"]
     for node in placement.nodes:
         sans += placement.node_addresses(node) if node.role == "controller" else ()
+    more = component_settings() if placement.spec.hardened else {}
+    api_server = more.pop("apiServer", {})
     documents: list[dict[str, Any]] = [
         {
             "apiVersion": _API,
@@ -63,8 +66,11 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
                     {"name": "goaway-chance", "value": "0.02"},
                     {"name": "shutdown-send-retry-after", "value": "true"},
                     {"name": "shutdown-watch-termination-grace-period", "value": "10s"},
+                    *api_server.pop("extraArgs", ()),
                 ],
+                **api_server,
             },
+            **more,
             "dns": {"imageTag": versions["coredns"]},
             "etcd": {"local": {"dataDir": "/var/lib/etcd", "imageTag": versions["etcd"]}},
         },

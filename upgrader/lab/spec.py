@@ -70,6 +70,8 @@ class LabSpec:
     """The API's name and the kubeconfig lead to a second address of the only controller."""
     dual_stack: bool = False
     """Nodes, pods and Services have IPv6 addresses as well."""
+    hardened: bool = False
+    """The control plane has the flags, files and volumes that security benchmarks ask for (`hardening.py`)."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
@@ -83,6 +85,10 @@ class LabSpec:
         if not 1024 <= self.port <= 29999 or self.port in _TAKEN_PORTS:
             taken = ", ".join(map(str, _TAKEN_PORTS))
             raise UsageError(f"port {self.port} of the API is not from 1024 to 29999, or is another one's ({taken})")
+        if self.hardened and int(self.kubernetes.split(".")[1]) < 34:
+            raise UsageError(
+                f"--hardened needs Kubernetes v1.34 or later, for its authentication file, not {self.kubernetes}"
+            )
         if self.vip and self.controllers > 1:
             raise UsageError(
                 "--vip is for one controller: several have a load balancer, whose address clients use",

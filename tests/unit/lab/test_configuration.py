@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from upgrader.lab.cluster_folder import ssh_command, write_access, write_cluster, write_values
+from upgrader.lab.hardening import AUDIT_LOG, controller_files
 from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
 from upgrader.lab.loadbalancer import haproxy_files
 from upgrader.lab.network import cni_config
@@ -216,3 +217,25 @@ def test_two_ip_families_are_everywhere() -> None:
     pods = json.loads(cni_config(["10.132.129.0/24", "fd00:7570:84:101::/64"]))["plugins"][0]["ipam"]
     assert [entry["dst"] for entry in pods["routes"]] == ["0.0.0.0/0", "::/0"]
     assert len(pods["ranges"]) == 2
+
+
+def test_a_hardened_control_plane_has_its_files_on_each_controller() -> None:
+    """Every file that a flag names is written, root's alone, and a volume of kubeadm's configuration mounts it."""
+    placement = _placement(hardened=True)
+    configuration = _documents(init_config(placement, _SECRETS, _VERSIONS))["ClusterConfiguration"]
+    flags = {flag["name"]: flag["value"] for flag in configuration["apiServer"]["extraArgs"]}
+    assert flags["permit-port-sharing"] == "true" and flags["audit-log-path"] == AUDIT_LOG
+    files = controller_files("a2V5")
+    mounted = [volume["mountPath"] for volume in configuration["apiServer"]["extraVolumes"]]
+    named = [value for value in flags.values() if value.startswith("/etc/")]
+    assert len(named) == 4 and set(named) < set(files)
+    assert all(any(path.startswith(mount) for mount in mounted) for path in [*files, AUDIT_LOG])
+    assert {mode for _, mode in files.values()} == {0o600}
+    assert "a2V5" not in str(configuration)
+    assert configuration["scheduler"]["extraArgs"] == [{"name": "profiling", "value": "false"}]
+
+
+def test_a_plain_control_plane_has_no_volumes_of_its_own() -> None:
+    """Without the switch nothing of it is there."""
+    configuration = _documents(init_config(_placement(), _SECRETS, _VERSIONS))["ClusterConfiguration"]
+    assert "extraVolumes" not in configuration["apiServer"] and "scheduler" not in configuration

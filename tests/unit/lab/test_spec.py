@@ -66,7 +66,16 @@ def test_an_unknown_node_is_answered_with_those_that_exist() -> None:
     assert "controller-1, worker-1" in caught.value.remedy
 
 
-@pytest.mark.parametrize("switch", [{"port": 80}, {"port": 10250}, {"port": 30443}, {"vip": True, "controllers": 3}])
+@pytest.mark.parametrize(
+    "switch",
+    [
+        {"port": 80},
+        {"port": 10250},
+        {"port": 30443},
+        {"vip": True, "controllers": 3},
+        {"hardened": True, "kubernetes": "v1.33.13"},
+    ],
+)
 def test_switches_that_cannot_work_are_refused(switch: dict[str, Any]) -> None:
     """A port that something else has, or NodePorts, and a second address beside a load balancer are usage errors."""
     with pytest.raises(UsageError):
