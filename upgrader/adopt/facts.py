@@ -52,6 +52,12 @@ class StaticPod:
         loaded: dict[str, Any] = yaml.safe_load(self.manifest)
         return loaded
 
+    @property
+    def container(self) -> dict[str, Any]:
+        """The component's own container."""
+        found: dict[str, Any] = self.pod["spec"]["containers"][0]
+        return found
+
 
 @dataclass(frozen=True)
 class ControllerFacts:
@@ -167,5 +173,6 @@ def flags_of(container: Mapping[str, Any]) -> Mapping[str, tuple[str, ...]]:
     for word in (*container.get("command", ()), *container.get("args", ())):
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
+            name = name.replace("_", "-")  # as the components themselves read it
             flags[name] = (*flags.get(name, ()), value if equals else "true")
     return flags

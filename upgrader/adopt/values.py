@@ -15,7 +15,7 @@ import yaml
 
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
 
-__all__ = ["HANDED_OVER", "base_values", "extra_args", "merged", "missing_flags", "rendered_flags"]
+__all__ = ["HANDED_OVER", "base_values", "extra_args", "merged", "missing_flags", "rendered_flags", "rendered_pod"]
 
 HANDED_OVER = frozenset(
     {"bind-address", "advertise-address", "secure-port", "permit-port-sharing", "endpoint-reconciler-type"}
@@ -26,17 +26,12 @@ Values = dict[str, Any]
 
 _VERSION = re.compile(r"v\d+\.\d+\.\d+")
 
-# Volumes that the charts mount by themselves, under kubeadm's names.
-_KNOWN_VOLUMES = frozenset(
-    {
-        "ca-certs",
-        "etc-ca-certificates",
-        "k8s-certs",
-        "kubeconfig",
-        "usr-local-share-ca-certificates",
-        "usr-share-ca-certificates",
-    }
-)
+_KUBEADMS_RESOURCES: Mapping[str, Mapping[str, Any]] = {
+    "kube-apiserver": {"requests": {"cpu": "250m"}},
+    "kube-controller-manager": {"requests": {"cpu": "200m"}},
+    "kube-scheduler": {"requests": {"cpu": "100m"}},
+}
+"""Those are nobody's choice: the charts' own are better."""
 
 
 def base_values(facts: KubeadmFacts, addresses: tuple[str, ...], checkpointer: Mapping[str, Any]) -> dict[str, Values]:
@@ -126,15 +121,12 @@ def _container_image(workload: Mapping[str, Any]) -> str:
 
 
 def _extras(pod: StaticPod) -> Values:
-    """Environment and volumes that kubeadm doesn't set by itself."""
-    spec = pod.pod["spec"]
-    container = spec["containers"][0]
-    volumes = [volume for volume in spec.get("volumes", ()) if volume["name"] not in _KNOWN_VOLUMES]
-    names = {volume["name"] for volume in volumes}
+    """Environment and resources that kubeadm doesn't set by itself."""
+    container = pod.container
+    resources = container.get("resources") or {}
     found = {
-        "extraVolumes": volumes,
-        "extraVolumeMounts": [mount for mount in container.get("volumeMounts", ()) if mount["name"] in names],
-        "extraEnv": {entry["name"]: entry["value"] for entry in container.get("env", ()) if "value" in entry},
+        "extraEnv": {entry["name"]: str(entry.get("value", "")) for entry in container.get("env") or ()},
+        "resources": {} if resources == _KUBEADMS_RESOURCES.get(pod.component) else resources,
     }
     return {key: value for key, value in found.items() if value}
 
@@ -145,11 +137,18 @@ def _flag(pod: StaticPod, name: str, default: str) -> str:
 
 def rendered_flags(manifest: str, deployment: str) -> Mapping[str, tuple[str, ...]]:
     """The flags that a Deployment's container of the same name has, in a rendered chart."""
+    for container in rendered_pod(manifest, deployment).get("containers", ()):
+        if container["name"] == deployment:
+            return flags_of(container)
+    return {}
+
+
+def rendered_pod(manifest: str, deployment: str) -> Mapping[str, Any]:
+    """The pod's `spec` of a Deployment in a rendered chart; empty where there is none of that name."""
     for document in yaml.safe_load_all(manifest):
         if document and document["kind"] == "Deployment" and document["metadata"]["name"] == deployment:
-            for container in document["spec"]["template"]["spec"]["containers"]:
-                if container["name"] == deployment:
-                    return flags_of(container)
+            spec: Mapping[str, Any] = document["spec"]["template"]["spec"]
+            return spec
     return {}
 
 

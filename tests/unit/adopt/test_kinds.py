@@ -1,0 +1,204 @@
+"""Clusters that aren't plain ones: their files become values, and nothing of them is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.adopt.conftest import facts
+from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod, volume
+from upgrader.adapters.helm import HelmAdapter
+from upgrader.adopt.derive import Derived, derive_values
+from upgrader.adopt.facts import KubeadmFacts
+from upgrader.adopt.values import rendered_pod
+from upgrader.config.charts import charts_folder
+from upgrader.errors import Inhibited
+from upgrader.model.release import ReleaseSpec
+
+_AUDIT = "/var/log/kubernetes/audit"
+_CIS = {
+    "anonymous-auth": "false",
+    "profiling": "false",
+    "request-timeout": "300s",
+    "audit-log-path": f"{_AUDIT}/audit.log",
+    "audit-log-maxage": "30",
+    "audit-policy-file": "/etc/kubernetes/audit/policy.yaml",
+    "encryption-provider-config": "/etc/kubernetes/enc/enc.yaml",
+    "tls-cipher-suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+}
+"""What kube-bench asks of kube-apiserver, in part."""
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Iterator[HelmAdapter]:
+    """The real Helm, with no cluster: rendering needs none."""
+    adapter = HelmAdapter(tmp_path / "kubeconfig")
+    yield adapter
+    adapter.close()
+
+
+def _derived(helm: HelmAdapter, known: KubeadmFacts, own: Mapping[str, Any] | None = None) -> Derived:
+    return derive_values(known, ("10.0.0.1",), own or {}, helm, charts_folder())
+
+
+def _mounts(helm: HelmAdapter, derived: Derived, release: str, component: str) -> dict[str, tuple[str, bool]]:
+    """Path in the container → path on the controller, and whether it is read-only, in the rendered chart."""
+    spec = ReleaseSpec(release, "kube-system", charts_folder() / release, derived.values[release])
+    pod = rendered_pod(helm.render(spec, offline=True), component)
+    paths = {each["name"]: each.get("hostPath", {}).get("path", "") for each in pod["volumes"]}
+    assert len(paths) == len(pod["volumes"]), "two volumes of one name"
+    (mounts,) = (each["volumeMounts"] for each in pod["containers"] if each["name"] == component)
+    return {each["mountPath"]: (paths[each["name"]], each.get("readOnly", False)) for each in mounts}
+
+
+def test_hardened_control_plane_keeps_its_log_and_its_keys(helm: HelmAdapter) -> None:
+    """CIS's flags, the audit log's folder, which can be written, its policy and the encryption configuration."""
+    api = kubeadm_pod(
+        "kube-apiserver",
+        _CIS,
+        volume("audit", "/etc/kubernetes/audit/policy.yaml", "File"),
+        volume("audit-log", _AUDIT, writable=True),
+        volume("enc", "/etc/kubernetes/enc"),
+        container={"resources": {"requests": {"cpu": "1"}, "limits": {"memory": "4Gi"}}},
+    )
+    derived = _derived(helm, kubeadm_facts(api))
+    values = derived.values["kube-apiserver"]
+    assert values["extraArgs"].items() >= _CIS.items()
+    assert values["resources"] == {"requests": {"cpu": "1"}, "limits": {"memory": "4Gi"}}
+    mounts = _mounts(helm, derived, "kube-apiserver", "kube-apiserver")
+    assert mounts[_AUDIT] == (_AUDIT, False)
+    assert mounts["/etc/kubernetes/audit/policy.yaml"] == ("/etc/kubernetes/audit/policy.yaml", True)
+    assert mounts["/etc/kubernetes/enc"] == ("/etc/kubernetes/enc", True)
+    assert "/etc/kubernetes/pki" not in mounts, "it has the keys of the CAs"
+
+
+def test_kubesprays_folders_are_taken_over(helm: HelmAdapter) -> None:
+    """One controller of Kubespray: certificates in /etc/kubernetes/ssl, etcd as a service with certificates of its own
+    in /etc/ssl/etcd/ssl, flags in Python's spelling.
+    """
+    pki, etcd = "/etc/kubernetes/ssl", "/etc/ssl/etcd/ssl"
+    flags = {
+        "anonymous-auth": "True",
+        "apiserver-count": "1",
+        "bind-address": "::",
+        "etcd-cafile": f"{etcd}/ca.pem",
+        "etcd-certfile": f"{etcd}/node-node1.pem",
+        "etcd-keyfile": f"{etcd}/node-node1-key.pem",
+        "etcd-servers": "https://10.0.0.1:2379",
+        "profiling": "False",
+        "service-cluster-ip-range": "10.233.0.0/18",
+        "service-node-port-range": "30000-32767",
+        "storage-backend": "etcd3",
+    }
+    api = kubeadm_pod("kube-apiserver", flags, volume("etcd-certs-0", etcd), pki=pki)
+    derived = _derived(helm, kubeadm_facts(api, pki=pki))
+    values = derived.values["kube-apiserver"]
+    assert values["pki"] == {"hostPath": pki} == derived.values["kubernetes"]["pki"]
+    assert values["etcd"] == {"servers": ["https://10.0.0.1:2379"]}
+    assert values["extraArgs"]["etcd-certfile"] == f"{etcd}/node-node1.pem"
+    mounts = _mounts(helm, derived, "kube-apiserver", "kube-apiserver")
+    assert mounts[etcd] == (etcd, True)
+    assert mounts[f"{pki}/apiserver.key"] == (f"{pki}/apiserver.key", True)
+
+
+def test_certificates_of_each_controllers_own_are_refused(helm: HelmAdapter) -> None:
+    """Several controllers of Kubespray name their certificates for etcd after themselves: one release can't."""
+    pods = [
+        {
+            name: kubeadm_pod(
+                name, {"etcd-certfile": f"/etc/ssl/etcd/ssl/node-node{number}.pem"} if "api" in name else {}
+            )
+            for name in FLAGS
+        }
+        for number in (1, 2)
+    ]
+    with pytest.raises(Inhibited, match=r"controller-2 differs from controller-1 in --etcd-certfile") as caught:
+        derive_values(facts(*pods), ("10.0.0.1", "10.0.0.2"), {}, helm, charts_folder())
+    assert "copy them to the same path on every controller" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("services", "pods", "address"),
+    [
+        ("10.96.0.0/12,fd00:1::/112", "10.244.0.0/16,fd00:2::/56", "10.0.0.1"),
+        ("fd00:1::/112", "fd00:2::/56", "fd00:3::1"),
+    ],
+    ids=["dual-stack", "IPv6-only"],
+)
+def test_ip_families_are_kept(helm: HelmAdapter, services: str, pods: str, address: str) -> None:
+    """The ranges of Services and pods of both families, or of IPv6 alone, and the controller's address."""
+    known = kubeadm_facts(
+        kubeadm_pod("kube-apiserver", {"service-cluster-ip-range": services}, address=address),
+        kubeadm_pod("kube-controller-manager", {"service-cluster-ip-range": services, "cluster-cidr": pods}),
+    )
+    derived = derive_values(known, (address,), {}, helm, charts_folder())
+    assert derived.values["kube-apiserver"]["network"]["serviceSubnet"] == services
+    assert derived.values["kubernetes"]["network"].items() >= {"podSubnet": pods, "serviceSubnet": services}.items()
+    assert derived.values["kube-apiserver"]["endpoints"] == {"addresses": [address]}
+
+
+def test_a_volume_whose_name_the_chart_uses_is_kept_under_another(helm: HelmAdapter) -> None:
+    """`proxy` and `runtime` are volumes of the chart's own, `k8s-certs` one of kubeadm's that leads elsewhere here."""
+    api = kubeadm_pod(
+        "kube-apiserver",
+        {},
+        volume("proxy", "/srv/proxy"),
+        volume("runtime", "/run/kms", "Directory", writable=True),
+    )
+    manager = kubeadm_pod(
+        "kube-controller-manager", {}, volume("flexvolume-dir", "/usr/libexec/volumes", at="/volumes", writable=True)
+    )
+    derived = _derived(helm, kubeadm_facts(api, manager))
+    assert (
+        _mounts(helm, derived, "kube-apiserver", "kube-apiserver").items()
+        >= {
+            "/srv/proxy": ("/srv/proxy", True),
+            "/run/kms": ("/run/kms", False),
+        }.items()
+    )
+    assert _mounts(helm, derived, "kubernetes", "kube-controller-manager")["/volumes"] == (
+        "/usr/libexec/volumes",
+        False,
+    )
+
+
+def test_a_volume_that_the_operators_values_lack_is_refused(helm: HelmAdapter) -> None:
+    """A list in the values replaces the derived one: what it lacks is named, before anything changes."""
+    api = kubeadm_pod("kube-apiserver", {}, volume("audit-log", _AUDIT, writable=True))
+    own: dict[str, Any] = {"kube-apiserver": {"extraVolumes": [], "extraVolumeMounts": []}}
+    with pytest.raises(Inhibited, match=rf"on controller-1 has volumes .*: {_AUDIT} at {_AUDIT} \(writable\)"):
+        _derived(helm, kubeadm_facts(api), own)
+
+
+def test_a_folder_that_the_chart_fills_otherwise_is_refused(helm: HelmAdapter) -> None:
+    """The operator's CAs at /etc/ssl/certs can't be mounted over the node's."""
+    api = kubeadm_pod("kube-apiserver", {}, volume("ca-certs", "/opt/ca", at="/etc/ssl/certs"))
+    with pytest.raises(Inhibited, match=r"/opt/ca at /etc/ssl/certs"):
+        _derived(helm, kubeadm_facts(api))
+
+
+@pytest.mark.parametrize("path", ["/var/log/audit.log", "/etc/kubernetes/pki/audit.log", f"{_AUDIT}/audit.log"])
+def test_an_audit_log_that_could_not_be_written_is_refused(helm: HelmAdapter, path: str) -> None:
+    """In no volume, among the certificates, or in a volume that is read-only."""
+    api = kubeadm_pod("kube-apiserver", {"audit-log-path": path}, volume("log", _AUDIT))
+    with pytest.raises(Inhibited, match=f"writes its audit log to {path}"):
+        _derived(helm, kubeadm_facts(api))
+
+
+@pytest.mark.parametrize(
+    ("words", "other"),
+    [
+        ("volumes", kubeadm_pod("kube-scheduler", {}, volume("more", "/srv"))),
+        ("variables", kubeadm_pod("kube-scheduler", container={"env": [{"name": "TZ", "value": "UTC"}]})),
+        ("resources", kubeadm_pod("kube-scheduler", container={"resources": {"limits": {"memory": "1Gi"}}})),
+        ("image", kubeadm_pod("kube-scheduler", container={"image": "registry.k8s.io/kube-scheduler:v1.35.4"})),
+    ],
+)
+def test_controllers_that_differ_in_more_than_flags_are_refused(helm: HelmAdapter, words: str, other: Any) -> None:
+    """Otherwise the first controller's would be everybody's."""
+    one = {name: kubeadm_pod(name) for name in FLAGS}
+    with pytest.raises(Inhibited, match=f"kube-scheduler on controller-2 differs from controller-1 in its {words}"):
+        derive_values(facts(one, {**one, "kube-scheduler": other}), ("10.0.0.1", "10.0.0.2"), {}, helm, charts_folder())

@@ -1,0 +1,68 @@
+"""What can't be taken over is refused by name: the controller, the pod, the part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.adopt.kubeadm_pods import FLAGS, kubeadm_facts, kubeadm_pod
+from upgrader.adopt.static_pod_parts import check_static_pods
+from upgrader.errors import Inhibited
+
+_KMS = {"name": "kms-plugin", "image": "registry.example.org/kms:v1"}
+
+
+@pytest.mark.parametrize("component", FLAGS)
+def test_what_kubeadm_writes_is_all_known(component: str) -> None:
+    """A plain cluster's static pods, and stricter ones, are adopted."""
+    strict = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsUser": 0}
+    check_static_pods(kubeadm_facts(kubeadm_pod(component, container={"securityContext": strict})))
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"containers": [kubeadm_pod("kube-apiserver").container, _KMS]}, "another container, kms-plugin"),
+        ({"initContainers": [{"name": "wait", "image": "busybox"}]}, r"`initContainers` \(wait\)"),
+        ({"hostAliases": [{"ip": "10.0.0.7", "hostnames": ["idp.example.org"]}]}, "`hostAliases`"),
+        ({"hostPID": True}, "`hostPID`"),
+        ({"dnsPolicy": "ClusterFirstWithHostNet"}, "`dnsPolicy: ClusterFirstWithHostNet`"),
+        ({"securityContext": {"runAsUser": 2001, "supplementalGroups": [2004]}}, r"`securityContext\.runAsUser`"),
+    ],
+)
+def test_a_pod_with_more_than_the_charts_have(spec: dict[str, Any], words: str) -> None:
+    """Sidecars, a user of kubeadm's RootlessControlPlane, names of hosts…"""
+    with pytest.raises(Inhibited, match=f"kube-apiserver's static pod on controller-1 has {words}") as caught:
+        check_static_pods(kubeadm_facts(kubeadm_pod("kube-apiserver", spec=spec)))
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("container", "words"),
+    [
+        ({"envFrom": [{"secretRef": {"name": "x"}}]}, "`envFrom`"),
+        ({"lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}}}, "`lifecycle`"),
+        ({"env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]}, "the variable NODE"),
+        ({"securityContext": {"privileged": True}}, r"`securityContext\.privileged`"),
+        ({"securityContext": {"capabilities": {"add": ["NET_BIND_SERVICE"]}}}, r"`securityContext\.capabilities`"),
+        ({"command": ["/bin/sh", "-c", "exec kube-apiserver --v=2"]}, "the command `/bin/sh` in place"),
+    ],
+)
+def test_a_container_with_more_than_the_charts_have(container: dict[str, Any], words: str) -> None:
+    """A shell around the component would hide every flag: none of them would be taken over."""
+    with pytest.raises(Inhibited, match=words):
+        check_static_pods(kubeadm_facts(kubeadm_pod("kube-apiserver", container=container)))
+
+
+@pytest.mark.parametrize("words", [["-v=4"], ["--audit-log-path", "/var/log/audit.log"]])
+def test_flags_of_another_form(words: list[str]) -> None:
+    """They are flags to the component, and would have been lost, or have got the value `true`."""
+    with pytest.raises(Inhibited, match="among its flags"):
+        check_static_pods(kubeadm_facts(kubeadm_pod("kube-apiserver", words=words)))
+
+
+def test_underscores_in_a_flags_name_are_dashes() -> None:
+    """As the components read them."""
+    pod = kubeadm_pod("kube-apiserver", words=["--audit_log_maxage=30"])
+    assert pod.flags["audit-log-maxage"] == ("30",)

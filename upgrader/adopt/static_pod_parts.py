@@ -1,0 +1,128 @@
+"""What a static pod has that the charts' pods could not have: refused by name, never dropped. Pure.
+
+kubeadm's patches, and whoever edits a manifest, can put anything into it. What is listed here as known is either taken
+over (flags, volumes, variables, resources), or set by the charts themselves on purpose (probes, priority, network).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from upgrader.adopt.facts import KubeadmFacts, StaticPod
+from upgrader.errors import Inhibited
+
+__all__ = ["check_static_pods"]
+
+_POD = frozenset(
+    {
+        "automountServiceAccountToken",
+        "containers",
+        "dnsPolicy",
+        "enableServiceLinks",
+        "hostNetwork",
+        "preemptionPolicy",
+        "priority",
+        "priorityClassName",
+        "restartPolicy",
+        "schedulerName",
+        "securityContext",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "volumes",
+    }
+)
+_CONTAINER = frozenset(
+    {
+        "args",
+        "command",
+        "env",
+        "image",
+        "imagePullPolicy",
+        "livenessProbe",
+        "name",
+        "ports",
+        "readinessProbe",
+        "resources",
+        "securityContext",
+        "startupProbe",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "volumeMounts",
+    }
+)
+_STRICT: Mapping[str, tuple[Any, ...]] = {
+    "readOnlyRootFilesystem": (True,),
+    "seccompProfile": ({"type": "RuntimeDefault"},),
+}
+"""What of a securityContext the charts' pods have as well. All that is false, 0 (root) or empty is theirs, too."""
+_REMEDIES = {
+    "containers": "Run that beside kube-apiserver instead of in its pod, as a static pod or a DaemonSet of its own: a "
+    "KMS plugin needs no more than its socket in a hostPath volume.",
+    "initContainers": "Have what it prepares prepared by the controller itself, before the kubelet starts.",
+    "hostAliases": "Write the names into /etc/hosts of each controller, which kube-apiserver's pods read; of the other "
+    "two, set `controlPlane.hostAliases` in values/kubernetes.yaml. Then remove them from the static pod.",
+    "securityContext": "The charts' pods run as root, without capabilities: files that only another user may read stay "
+    "closed to them. Give keys and configuration back to root, and remove it from the static pod (kubeadm's feature "
+    "gate RootlessControlPlane sets it).",
+    "command": "Let the container start the component itself, with flags of the form --NAME=VALUE, as kubeadm writes "
+    "them.",
+    "env": "Give the variable its value in the static pod.",
+}
+_OTHERWISE = "Remove it from the static pod, if the component works without it; the charts have no value for it."
+
+
+def check_static_pods(facts: KubeadmFacts) -> None:
+    """Of all static pods that run. Raises Inhibited, which names the controller, the pod and the part."""
+    for controller in facts.controllers:
+        for component, static in controller.active.items():
+            for part, what in _unknown(static):
+                raise Inhibited(
+                    f"{component}'s static pod on {controller.host.name} has {what}, which would be lost: the chart's "
+                    "pod has nothing like it",
+                    remedy=_REMEDIES.get(part, _OTHERWISE),
+                )
+
+
+def _unknown(static: StaticPod) -> Iterator[tuple[str, str]]:
+    """Name of the field, and the words for what is in it."""
+    spec = static.pod["spec"]
+    container, *more = spec["containers"]
+    for each in more:
+        yield "containers", f"another container, {each.get('name')}"
+    for key in sorted(spec.keys() - _POD):
+        if spec[key]:
+            names = [str(item["name"]) for item in spec[key] if "name" in item] if key == "initContainers" else []
+            yield key, f"`{key}`" + (f" ({', '.join(names)})" if names else "")
+    if spec.get("dnsPolicy", "Default") not in ("ClusterFirst", "Default"):
+        yield "dnsPolicy", f"`dnsPolicy: {spec['dnsPolicy']}`"
+    for key in sorted(container.keys() - _CONTAINER):
+        if container[key]:
+            yield key, f"`{key}`"
+    for where in (spec, container):
+        for key in _unsafe(where.get("securityContext") or {}):
+            yield "securityContext", f"`securityContext.{key}`"
+    yield from _command(static.component, container)
+    for entry in container.get("env") or ():
+        if "valueFrom" in entry:
+            yield "env", f"the variable {entry['name']}, whose value comes from elsewhere"
+
+
+def _unsafe(context: Mapping[str, Any]) -> Iterator[str]:
+    """What isn't as strict as the charts' own, or another user."""
+    for key, value in context.items():
+        if key == "capabilities":
+            value = (value or {}).get("add")
+        if value and value not in _STRICT.get(key, ()):
+            yield key
+
+
+def _command(component: str, container: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    words = [str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))]
+    if not words or words[0].rpartition("/")[2] != component:
+        yield "command", f"the command `{words[0] if words else ''}` in place of {component}"
+        return
+    for word in words[1:]:
+        # `--flag value` and `-v 2` are flags to the component, and would be none to a chart.
+        if not word.startswith("--"):
+            yield "command", f"the word `{word}` among its flags"

@@ -1,0 +1,105 @@
+"""The volumes of a static pod, in the chart's pod. Pure.
+
+What the chart mounts by itself is read from a rendered chart, as a list of names would go stale: everything else of the
+static pod becomes `extraVolumes` and `extraVolumeMounts`, and a second rendering shows whether any is still missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.adopt.facts import StaticPod
+
+__all__ = ["Mounted", "extra_volumes", "missing_mounts", "writable"]
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """A mount of the component's own container, with the volume behind it."""
+
+    mount: Object
+    volume: Object
+
+    @property
+    def path(self) -> str:
+        """In the container."""
+        return str(self.mount["mountPath"]).rstrip("/")
+
+    @property
+    def source(self) -> Mapping[str, Any]:
+        """The volume without its name; of a hostPath the path alone, as its type says only who makes it."""
+        if "hostPath" in self.volume:
+            return {"hostPath": str(self.volume["hostPath"].get("path")).rstrip("/")}
+        return {key: value for key, value in self.volume.items() if key != "name"}
+
+    def same(self, other: Mounted) -> bool:
+        """Whether the other shows the same at the same place, and may be written where this may be."""
+        part = ("subPath", "subPathExpr", "mountPropagation")
+        return (
+            (self.path, self.source) == (other.path, other.source)
+            and all((self.mount.get(key) or "None") == (other.mount.get(key) or "None") for key in part)
+            and (bool(self.mount.get("readOnly")) or not other.mount.get("readOnly"))
+        )
+
+    def __str__(self) -> str:
+        where = self.source.get("hostPath") or f"volume {self.volume['name']}"
+        return f"{where} at {self.path}" + ("" if self.mount.get("readOnly") else " (writable)")
+
+
+def extra_volumes(static: StaticPod, chart: Object, pki: str) -> dict[str, list[dict[str, Any]]]:
+    """`extraVolumes` and `extraVolumeMounts`; empty without any. `chart` is the rendered pod without them.
+
+    A name that the chart uses itself gets another one.
+    """
+    taken = {str(volume["name"]) for volume in chart.get("volumes") or ()}
+    volumes: dict[str, dict[str, Any]] = {}
+    mounts = []
+    for each in missing_mounts(static, chart, pki):
+        old = str(each.volume["name"])
+        name = f"adopted-{old}" if old in taken else old
+        volumes[name] = {**each.volume, "name": name}
+        mounts.append({**each.mount, "name": name})
+    return {"extraVolumes": list(volumes.values()), "extraVolumeMounts": mounts} if mounts else {}
+
+
+def missing_mounts(static: StaticPod, chart: Object, pki: str) -> tuple[Mounted, ...]:
+    """The static pod's mounts that a rendered pod lacks, or has otherwise.
+
+    Of the folder `pki`, kube-apiserver's chart mounts each file that a flag names: not the keys of the cluster's CAs.
+    """
+    there = tuple(_mounted(chart, static.component))
+    return tuple(
+        each
+        for each in _mounted(static.pod["spec"], static.component)
+        if not _shown(each, there) and not _files_of(each, pki, static.component)
+    )
+
+
+def _shown(each: Mounted, there: tuple[Mounted, ...]) -> bool:
+    """Whether it is there, and nothing else at the same path: Kubernetes would refuse a pod with both."""
+    same = [each.same(other) for other in there if other.path == each.path]
+    return bool(same) and all(same)
+
+
+def writable(component: str, chart: Object, path: str) -> bool:
+    """Whether a rendered component may write to a path: the innermost mount above it isn't read-only."""
+    above = [each for each in _mounted(chart, component) if path == each.path or path.startswith(f"{each.path}/")]
+    innermost = max(above, key=lambda each: len(each.path), default=None)
+    return innermost is not None and not innermost.mount.get("readOnly")
+
+
+def _files_of(each: Mounted, pki: str, component: str) -> bool:
+    return component == "kube-apiserver" and each.path == each.source.get("hostPath") == pki.rstrip("/")
+
+
+def _mounted(spec: Object, component: str) -> Iterator[Mounted]:
+    volumes = {str(volume["name"]): volume for volume in spec.get("volumes") or ()}
+    for container in spec["containers"]:
+        if container["name"] == component:
+            for mount in container.get("volumeMounts") or ():
+                if volume := volumes.get(str(mount["name"])):
+                    yield Mounted(mount, volume)
