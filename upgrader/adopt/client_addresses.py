@@ -2,7 +2,8 @@
 
 kubeadm's kube-apiserver listens on all of them, the chart's only on the node's own and on those that its values name.
 A client verifies the certificate, so only what that contains can be such an address: a virtual IP, the advertised
-address, 127.0.0.1. Kubeconfigs that don't verify the address they use are read as well.
+address, 127.0.0.1. Kubeconfigs that don't verify the address they use are read as well, and what the programs use that
+keep a virtual IP.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from cryptography import x509
 
 from upgrader.adopt.leading_to import resolved
 from upgrader.adopt.listeners import Listeners, read_listeners
+from upgrader.adopt.local_clients import local_names
 from upgrader.adopt.node_addresses import node_address
 from upgrader.errors import Inhibited
 from upgrader.model.cluster import Host
@@ -84,7 +86,10 @@ def _served_by(pod: ApiPod, address: str, own: set[str], listeners: Listeners) -
 
 
 def _names(hosts: Hosts, pod: ApiPod) -> Iterator[str]:
-    """Names and addresses in the certificates, and in the kubeconfigs of the controller's own components."""
+    """Names and addresses in the certificates, in the kubeconfigs of the controller's own components, and those that
+    programs beside them use.
+    """
+    certified: set[str] = set()
     for path in pod.certificates:
         content = hosts.read(pod.host, path)
         if content is None:
@@ -93,7 +98,9 @@ def _names(hosts: Hosts, pod: ApiPod) -> Iterator[str]:
                 "addresses clients use the API",
                 remedy="Set `tls-cert-file` of its static pod to the certificate's path on the node.",
             )
-        yield from _in_certificate(content)
+        certified |= set(_in_certificate(content))
+    yield from certified
+    yield from local_names(hosts, pod.host, pod.port, frozenset(certified))
     for name in _KUBECONFIGS:
         content = hosts.read(pod.host, f"/etc/kubernetes/{name}.conf")
         for entry in (yaml.safe_load(content) or {}).get("clusters") or () if content else ():

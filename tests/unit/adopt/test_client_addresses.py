@@ -38,6 +38,8 @@ class Controllers:
         self.listening: dict[str, list[tuple[str, int]]] = {name: [("::", 6443)] for name in ADDRESS}
         self.names = {"api.example.org": [VIP]}
         self.interface = "eth0"
+        self.beside: dict[str, str] = {}
+        """Host name → what is in its other manifests, and in keepalived's files."""
         self.hosts.commands.update(ip=self._ip, sh=self._sh, getent=self._getent)
         for host in (ONE, TWO):
             addresses = [
@@ -65,7 +67,9 @@ class Controllers:
         return CommandResult(0, "\n".join(lines), "")
 
     def _sh(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
-        return CommandResult(0, table(self.listening[host.name]), "")
+        if "/proc/net/tcp" in command[2]:
+            return CommandResult(0, table(self.listening[host.name]), "")
+        return CommandResult(0, self.beside.get(host.name, ""), "")
 
     def _getent(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         found = self.names.get(command[-1])
@@ -180,3 +184,60 @@ def test_only_listening_sockets_count() -> None:
     assert found.at("10.0.0.1", 6443) and found.at("fd00:0::9", 6443)
     assert not found.at("10.0.0.7", 6443) and not found.at("10.0.0.1", 22)
     assert (found.on_all(6443), found.on_all(22), found.on_all(23)) == (1, 1, 0)
+
+
+_KUBE_VIP = """
+apiVersion: v1
+kind: Pod
+metadata: {name: kube-vip, namespace: kube-system}
+spec:
+  containers:
+    - name: kube-vip
+      args: [manager]
+      env: [{name: address, value: 10.0.0.9}, {name: port, value: "6443"}, {name: vip_arp, value: "true"}]
+      volumeMounts: [{name: kubeconfig, mountPath: /etc/kubernetes/admin.conf}]
+  hostAliases: [{ip: 127.0.0.1, hostnames: [kubernetes]}]
+  hostNetwork: true
+  volumes: [{name: kubeconfig, hostPath: {path: /etc/kubernetes/admin.conf}}]
+"""
+
+
+@pytest.mark.parametrize("names", [["kubernetes", "kubernetes.default"], ["api.example.org"]])
+def test_kube_vip_asks_its_own_controller(controllers: Controllers, names: list[str]) -> None:
+    """Its static pod knows the API by a name of the certificate, and that leads to 127.0.0.1."""
+    controllers.certify(ONE, *names)
+    controllers.beside[ONE.name] = f"a file that is no YAML: [\n---\n{_KUBE_VIP}"
+    assert controllers.found() == (("127.0.0.1",) if "kubernetes" in names else (VIP,))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "curl -sfk --max-time 2 https://localhost:6443/healthz -o /dev/null || exit 1",
+        "curl -sfk https://127.0.0.1:${APISERVER_DEST_PORT}/healthz",
+        "timeout 1 bash -c '</dev/tcp/127.0.0.1/6443'",
+        "nc -z localhost 6443",
+    ],
+)
+def test_keepalived_asks_its_own_controller(controllers: Controllers, line: str) -> None:
+    """Its check fails where nobody listens on localhost any more, and the virtual IP would go."""
+    controllers.names["localhost"] = ["127.0.0.1"]
+    controllers.beside[ONE.name] = line
+    assert controllers.found() == ("127.0.0.1",)
+
+
+@pytest.mark.parametrize("line", ["server one 10.0.0.1:6443 check", "curl http://localhost:8404/", "fd00::1:6443"])
+def test_other_ports_and_addresses_are_nothing_to_serve(controllers: Controllers, line: str) -> None:
+    """A load balancer's servers, and its own status page."""
+    controllers.names["localhost"] = ["127.0.0.1"]
+    controllers.beside[ONE.name] = line
+    assert controllers.found() == ()
+
+
+def test_a_balancer_on_localhost_stays_what_is_asked_there(controllers: Controllers) -> None:
+    """Where another program listens on 127.0.0.1, it isn't kube-apiserver that keepalived asks."""
+    controllers.names["localhost"] = ["127.0.0.1"]
+    controllers.beside[ONE.name] = "https://localhost:6443/healthz"
+    controllers.listening[ONE.name].append(("127.0.0.1", 6443))
+    controllers.listening[TWO.name].append(("127.0.0.1", 6443))
+    assert controllers.found() == ()

@@ -1,0 +1,55 @@
+"""Programs of a controller that use its API at a loopback address, and that no certificate or kubeconfig tells of.
+
+kube-vip's static pod knows the API as `kubernetes`, which its `hostAliases` lead to 127.0.0.1. keepalived asks
+localhost whether this controller is healthy. Where nobody listens there any more, both give the virtual IP away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import yaml
+
+from upgrader.model.cluster import Host
+from upgrader.ports import Hosts
+
+__all__ = ["local_names"]
+
+_MANIFESTS = """
+for file in /etc/kubernetes/manifests/*.yaml /etc/kubernetes/manifests/*.yml; do
+  [ ! -f "$file" ] || { echo; echo ---; cat "$file"; }
+done
+"""
+# keepalived's configuration names its scripts, which may be anywhere.
+_SCRIPTS = r"""
+named='s/^[[:space:]]*script[[:space:]]*["'\'']*\(\/[^[:space:]"'\'']*\).*/\1/p'
+set -- /etc/keepalived /etc/haproxy /etc/kubernetes/manifests
+for file in $(sed -n "$named" /etc/keepalived/*.conf 2>/dev/null); do set -- "$@" "$file"; done
+grep -rhE '(localhost|127\.0\.0\.1|::1)' "$@" 2>/dev/null || true
+"""
+
+
+def local_names(hosts: Hosts, host: Host, port: int, known: frozenset[str]) -> Iterator[str]:
+    """Loopback addresses, or `localhost`, at which such programs ask for the API. `known`: the certificate's names.
+
+    Raises HostError.
+    """
+    for ip, names in _aliases(hosts.run(host, ["sh", "-c", _MANIFESTS]).stdout):
+        if names & known:
+            yield ip
+    asked = hosts.run(host, ["sh", "-c", _SCRIPTS]).stdout
+    # https://localhost:6443, /dev/tcp/127.0.0.1/6443, `nc -z localhost 6443`, or a port that is a variable of a shell.
+    pattern = rf"(localhost|127\.0\.0\.1|(?<![0-9a-f:])::1)\]?[:/ ]+(?:{port}\b|\$)"
+    yield from sorted(set(re.findall(pattern, asked)))
+
+
+def _aliases(manifests: str) -> Iterator[tuple[str, frozenset[str]]]:
+    for text in re.split(r"(?m)^---\s*$", manifests):
+        try:
+            pod = yaml.safe_load(text)
+        except yaml.YAMLError:
+            continue  # the kubelet can't read it either
+        if isinstance(pod, dict) and isinstance(pod.get("spec"), dict):
+            for alias in pod["spec"].get("hostAliases") or ():
+                yield str(alias["ip"]), frozenset(map(str, alias.get("hostnames") or ()))
