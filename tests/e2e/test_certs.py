@@ -66,6 +66,21 @@ def test_renewal_under_load(cluster: LabCluster) -> None:
     cluster.wait_until_settled(OLD)
 
 
+def test_certificate_that_was_replaced(cluster: LabCluster) -> None:
+    """`mv` puts another file in its place, which kube-apiserver doesn't see: a check says so until it is rolled out."""
+    cluster.wait_until_settled(OLD)
+    assert "mounted-files.replaced" not in _findings(cluster)
+    path = "/etc/kubernetes/pki/apiserver.crt"
+    cluster.on_controller("sh", "-c", f"cp -p {path} {path}.new && mv {path}.new {path}")
+    found = _findings(cluster)["mounted-files.replaced"]
+    assert "kube-apiserver" in found["title"] and path in found["title"], found
+    kubectl = "kubectl --kubeconfig=/etc/kubernetes/admin.conf -n kube-system rollout"
+    restart = f"{kubectl} restart deployment kube-apiserver && {kubectl} status deployment kube-apiserver --timeout=3m"
+    cluster.on_controller("sh", "-c", restart)
+    cluster.wait_until_settled(OLD)
+    assert "mounted-files.replaced" not in _findings(cluster)
+
+
 def _ends(cluster: LabCluster) -> dict[str, datetime]:
     """When each certificate ends that kubeadm renews."""
     shown = json.loads(cluster.upgrader("certs", "show", "-o", "json").stdout)["certificates"]

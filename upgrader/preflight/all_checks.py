@@ -29,6 +29,7 @@ from upgrader.preflight.instances import check_instances
 from upgrader.preflight.kubeadm_config import check_kubeadm_config
 from upgrader.preflight.kubelet_access import check_kubelet_access
 from upgrader.preflight.memory import check_memory
+from upgrader.preflight.mounted_files import check_mounted_files
 from upgrader.preflight.namespaces import check_namespaces
 from upgrader.preflight.networks import check_networks
 from upgrader.preflight.nodes import check_nodes
@@ -87,6 +88,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("memory", check_memory),
     ("certificates", check_certificates),
     ("certificates", check_renewed),
+    ("mounted-files", check_mounted_files),
     ("keys", check_keys),
     ("kubelet-access", check_kubelet_access),
     ("signing-requests", check_signing_requests),

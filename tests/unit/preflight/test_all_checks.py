@@ -31,6 +31,7 @@ def test_what_can_not_be_looked_at_is_unknown_and_inhibits(world: World) -> None
         "critical-pods.unknown",
         "checkpointer.unknown",
         "memory.unknown",
+        "mounted-files.unknown",
         "certificates.unknown",
         "webhooks.unknown",
         "apis.unknown",

@@ -21,6 +21,7 @@ TESTS = Path(__file__).parents[2]
 PROVEN: dict[str, tuple[str, ...]] = {
     "e2e/test_adopt.py::test_undo_and_adopt_once_more": ("control-plane.static",),
     "e2e/test_certs.py::test_renewal_under_load": ("certificates.not-in-use",),
+    "e2e/test_certs.py::test_certificate_that_was_replaced": ("mounted-files.replaced",),
     "e2e/test_trial.py::test_programs_that_refuse_are_quoted": ("binaries.refused",),
     "soak/test_checks_of_older_versions.py::test_api_without_service_cidrs": ("networks.service-room-unknown",),
     "soak/test_checks_of_older_versions.py::test_member_that_is_cut_off": ("etcd-members.behind",),
@@ -191,6 +192,7 @@ PROVEN: dict[str, tuple[str, ...]] = {
 
 _OF_FILES = "`check --offline` finds it: it reads the folder, and asks no cluster."
 UNIT_TESTS_ONLY: dict[str, str] = {
+    "mounted-files.unread": "It needs a container that ends between two questions.",
     "binaries.unknown": "It needs a kubelet that can't start a pod which the API admits.",
     **dict.fromkeys(("charts.dependency", "charts.refused", "charts.remote", "files.invalid"), _OF_FILES),
     **dict.fromkeys(("files.not-opened", "version.not-known", "version.too-old"), _OF_FILES),
