@@ -1,0 +1,75 @@
+"""docs/kinds.md, made from docs/kinds.json."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bench.kinds.record import Row
+
+__all__ = ["ORDER", "page"]
+
+ORDER = ("adopt", "run", "bad flag", "power cut", "recover")
+"""The columns as they are shown."""
+
+_INTRODUCTION = """\
+# Kinds of clusters
+
+What becomes of kubeadm clusters that aren't plain ones. [adopt](kubeadm.md) comes first; the others are on the adopted
+cluster, from {old} to {new}:
+
+| column | what is done |
+|---|---|
+| adopt | `upgrader adopt`, beside clients of the API |
+| run | `upgrader run`, one minor, beside clients |
+| bad flag | `upgrader run` with a flag that kube-apiserver can't parse: it ends rolled back, beside clients |
+| power cut | the only controller loses power, and boots: the control plane comes back by itself |
+| recover | a bad flag by Helm alone, a power cut amid it, and `upgrader recover` |
+
+*Passed* is what a lab, or a test of the repository, has shown; with *test* only that values are derived right from such
+files, or that a part of it was done. *Refused* is before anything changes. *Not tried* is just that: it may work.
+"""
+
+
+def page(rows: Sequence[Row], old: str, new: str) -> str:
+    """The page, as Markdown."""
+    lines = [_INTRODUCTION.format(old=old, new=new)]
+    lines += [f"| kind | {' | '.join(ORDER)} |", "|---" * (len(ORDER) + 1) + "|"]
+    lines += [f"| [{row['title']}](#{_anchor(row['title'])}) | {' | '.join(_cells(row))} |" for row in rows]
+    for row in rows:
+        lines += ["", f"## {row['title']}", "", _wrapped(row["what"]), "", *_details(row)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _cells(row: Row) -> list[str]:
+    if row["cells"].get("adopt", {}).get("result") == "refused":
+        return ["refused", *("–" for _ in ORDER[1:])]
+    return [_short(row["cells"].get(column)) for column in ORDER]
+
+
+def _short(cell: Mapping[str, Any] | None) -> str:
+    if cell is None:
+        return "not tried"
+    return f"{cell['result']} {cell['date']}" if "date" in cell else f"{cell['result']} (test)"
+
+
+def _details(row: Row) -> list[str]:
+    lines = []
+    for column in ORDER:
+        if cell := row["cells"].get(column):
+            how = f"`{cell['command']}`, {cell['seconds']:.0f} s" if "command" in cell else f"`{cell['test']}`"
+            load = f"; {cell.get('failed', 0)} of {cell['requests']:,} requests failed" if "requests" in cell else ""
+            words = f': "{cell["words"]}"' if "words" in cell else ""
+            lines.append(_wrapped(f"- {column}: {_short(cell)}, {how}{load}{words}"))
+    return lines or ["Nothing was tried."]
+
+
+def _wrapped(words: str) -> str:
+    indent = "  " if words.startswith("- ") else ""
+    return textwrap.fill(words, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _anchor(title: str) -> str:
+    """As GitHub makes them."""
+    return "".join(each for each in title.lower().replace(" ", "-") if each.isalnum() or each in "-_")

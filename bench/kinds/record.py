@@ -1,0 +1,44 @@
+"""docs/kinds.json: a row for each kind, with a cell for each column that a lab or a test has shown.
+
+A cell of a lab has what `columns.Cell` has, and the command. Cells that a test shows are written by hand: `result`
+(`passed`, `refused`), `test` (its path and name) and, of a refusal, `words`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from testkit.kinds.columns import Cell
+
+__all__ = ["Row", "read", "recorded", "write"]
+
+Row = Mapping[str, Any]
+"""`kind`, `title`, `what`, and `cells`: column → cell."""
+
+
+def read(path: Path) -> list[Row]:
+    """The rows, in the order of the page."""
+    rows: list[Row] = json.loads(path.read_text())
+    return rows
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """One line of JSON for each value, so that a change of one cell is a change of few lines."""
+    path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+
+
+def recorded(rows: Sequence[Row], kind: str, column: str, cell: Cell) -> list[Row]:
+    """With the cell in place of what was known; after one that didn't pass, later columns of the kind aren't known."""
+    seen = {key: value for key, value in asdict(cell).items() if value not in ("", 0)}
+    seen["command"] = f"python -m bench.kinds --kind {kind}"
+    before: Row = next(
+        (row for row in rows if row["kind"] == kind), {"kind": kind, "title": kind, "what": "", "cells": {}}
+    )
+    # The adoption comes first: whatever an earlier lab has shown of later columns isn't this one's.
+    kept = {} if column == "adopt" else before["cells"]
+    row = {**before, "cells": {**kept, column: seen}}
+    return [row if each["kind"] == kind else each for each in rows] + ([] if before in rows else [row])

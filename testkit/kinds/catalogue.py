@@ -1,0 +1,84 @@
+"""The kinds of clusters that a lab can be. One more is one more entry of `KINDS`, and a row in docs/kinds.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from testkit.lab_cluster import LabCluster
+from upgrader.lab.hardening import AUDIT_LOG, ENCRYPTED_PREFIX
+from upgrader.ports import Kind as ApiKind
+
+__all__ = ["KINDS", "Kind"]
+
+Proof = Callable[[LabCluster], None]
+"""Raises AssertionError where the cluster isn't of its kind any more."""
+
+_SECRETS = ApiKind("v1", "secrets")
+_ETCDCTL = (
+    "etcdctl --endpoints=https://127.0.0.1:2379 --cacert=/etc/kubernetes/pki/etcd/ca.crt "
+    "--cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt --key=/etc/kubernetes/pki/etcd/healthcheck-client.key"
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`switches` are those of `upgrader lab up`; `prepare` makes it what the lab has no switch for; each proof must
+    hold before the adoption, and after every column.
+    """
+
+    name: str
+    switches: tuple[str, ...] = ()
+    prepare: Proof | None = None
+    proofs: tuple[Proof, ...] = ()
+
+
+def audits_to_a_file(cluster: LabCluster) -> None:
+    """A request made now is in the audit log on the controller, within seconds."""
+    before = _audited(cluster)
+    cluster.kube.get(_SECRETS, "kinds-audited", "default")
+    assert _audited(cluster) > before, f"{AUDIT_LOG} on the controller doesn't have a request that was made"
+
+
+def _audited(cluster: LabCluster) -> int:
+    # Events are written in batches, at most a second later.
+    return int(cluster.on_controller("sh", "-c", f"sleep 2; cat {AUDIT_LOG} | grep -c kinds-audited || true"))
+
+
+def encrypts_secrets(cluster: LabCluster) -> None:
+    """A Secret that is written now can be read, and etcd has it encrypted."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "kinds"}, "stringData": {"word": "readable"}}
+    cluster.kube.delete(_SECRETS, "kinds", "default")
+    cluster.kube.create(_SECRETS, secret, "default")
+    assert cluster.kube.get(_SECRETS, "kinds", "default") is not None
+    stored = f"{_ETCDCTL} get --print-value-only /registry/secrets/default/kinds | head -c {len(ENCRYPTED_PREFIX)}"
+    found = cluster.on_controller("sh", "-c", stored)
+    assert found == ENCRYPTED_PREFIX, f"etcd has a new Secret as {found!r}…"
+
+
+_CHECK = "/usr/local/sbin/check-apiserver"
+
+
+def check_script(cluster: LabCluster) -> None:
+    """keepalived's files, as kubeadm's guide has them: without the program, as the lab's virtual IP never moves."""
+    cluster.on_controller(
+        "sh",
+        "-c",
+        "mkdir -p /etc/keepalived; "
+        f"printf 'vrrp_script check_apiserver {{\n  script \"{_CHECK}\"\n}}\n' >/etc/keepalived/keepalived.conf; "
+        f"printf '#!/bin/bash\nexec 3<>/dev/tcp/localhost/6443\n' >{_CHECK}; chmod 755 {_CHECK}",
+    )
+
+
+def answers_the_check_script(cluster: LabCluster) -> None:
+    """By it, keepalived keeps the virtual IP on this controller."""
+    assert cluster.on_controller("sh", "-c", f"{_CHECK} && echo healthy") == "healthy\n"
+
+
+KINDS = (
+    Kind("plain"),
+    Kind("hardened", ("--hardened",), proofs=(audits_to_a_file, encrypts_secrets)),
+    Kind("dual-stack", ("--dual-stack",)),
+    Kind("keepalived", ("--vip",), check_script, (answers_the_check_script,)),
+    Kind("private-registry", ("--registry",)),
+)

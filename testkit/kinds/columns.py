@@ -1,0 +1,137 @@
+"""The five columns, in an order in which each leaves what the next one needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from testkit.adoption import static_pods
+from testkit.api_load import ApiLoad
+from testkit.command import Ended
+from testkit.kinds.catalogue import Kind
+from testkit.lab_cluster import OLD, TARGET, LabCluster, until
+from testkit.pushed_changes import BAD_FLAG, upgrade
+from testkit.recovery import assert_recovered
+
+__all__ = ["COLUMNS", "Cell", "whole_way"]
+
+PASSED, REFUSED, FAILED = "passed", "refused", "failed"
+_REFUSED = 3
+_WORDS = 400
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One column of one kind. `words`: those of a refusal, or what failed. `requests` and `failed`: of clients beside
+    it; 0 where none were.
+    """
+
+    result: str
+    date: str
+    seconds: float
+    requests: int = 0
+    failed: int = 0
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class _Refused(Exception):
+    words: str
+
+
+def whole_way(cluster: LabCluster, kind: Kind) -> Iterator[tuple[str, Cell]]:
+    """Each column with its cell, as it ends; none after one that didn't pass."""
+    for name, column in COLUMNS.items():
+        begun = time.monotonic()
+        try:
+            cell = column(cluster)
+            for proof in kind.proofs:
+                proof(cluster)
+        except _Refused as refused:
+            cell = Cell(REFUSED, "", 0, words=refused.words)
+        except (AssertionError, TimeoutError) as error:
+            cell = Cell(FAILED, "", 0, words=" ".join(str(error).split())[:_WORDS])
+        yield name, replace(cell, date=f"{datetime.now(UTC):%Y-%m-%d}", seconds=round(time.monotonic() - begun, 1))
+        if cell.result != PASSED:
+            return
+
+
+def _adopt(cluster: LabCluster) -> Cell:
+    """Beside clients. kubeadm's static pod may cut one kept write off as it ends."""
+    before = static_pods(cluster)
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        ended = cluster.upgrader("adopt", "--yes")
+        seen = load.stop()
+    if ended.exit_code == _REFUSED:
+        assert static_pods(cluster) == before and cluster.releases() == {}, "it was refused, and changed something"
+        raise _Refused(_error(ended))
+    _ends_with(0, ended)
+    assert seen.failed == seen.lost_writes <= 1, seen
+    assert static_pods(cluster) == set()
+    cluster.wait_healthy(OLD)
+    return Cell(PASSED, "", 0, seen.requests, seen.failed)
+
+
+def _bad_flag(cluster: LabCluster) -> Cell:
+    """A run with a flag that kube-apiserver can't parse ends rolled back, and no client fails."""
+    cluster.keep_files()
+    cluster.change_values("kube-apiserver", {"extraArgs": {BAD_FLAG: "true"}})
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        assert BAD_FLAG in _ends_with(4, cluster.run(skip="binaries.refused"))
+        seen = load.stop()
+    cluster.restore_files()
+    assert seen.failed == 0, seen
+    cluster.wait_healthy(OLD)
+    return Cell(PASSED, "", 0, seen.requests, seen.failed)
+
+
+def _run(cluster: LabCluster) -> Cell:
+    """An upgrade of one minor, and no client fails."""
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        _ends_with(0, cluster.run())
+        seen = load.stop()
+    assert seen.failed == 0, seen
+    cluster.wait_healthy(TARGET)
+    return Cell(PASSED, "", 0, seen.requests, seen.failed)
+
+
+def _power_cut(cluster: LabCluster) -> Cell:
+    """The control plane comes back by itself, and its own pods take over again."""
+    cluster.cut_power()
+    cluster.wait_healthy(TARGET, timeout_seconds=240)
+    cluster.wait_until_settled(TARGET)
+    return Cell(PASSED, "", 0)
+
+
+def _recover(cluster: LabCluster) -> Cell:
+    """A bad change that nobody gated, a power cut amid it, and `upgrader recover`."""
+    good = cluster.manifests()
+    upgrade(cluster)
+    until("the new pod to crash", lambda: cluster.crashed(BAD_FLAG), timeout_seconds=120)
+    cluster.crash_and_boot()
+    _ends_with(0, cluster.upgrader("recover", "--yes"))
+    assert_recovered(cluster, good, TARGET)
+    return Cell(PASSED, "", 0)
+
+
+COLUMNS: Mapping[str, Callable[[LabCluster], Cell]] = {
+    "adopt": _adopt,
+    "bad flag": _bad_flag,
+    "run": _run,
+    "power cut": _power_cut,
+    "recover": _recover,
+}
+
+
+def _ends_with(exit_code: int, ended: Ended) -> str:
+    assert ended.exit_code == exit_code, ended
+    return ended.stderr
+
+
+def _error(ended: Ended) -> str:
+    """What a command said that was refused: from its error on."""
+    lines = [line.strip() for line in ended.stderr.splitlines() if line.strip()]
+    first = next((number for number, line in enumerate(lines) if line.lower().startswith("error")), -1)
+    return " ".join(lines[first:])[:_WORDS]
