@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from upgrader.adopt.facts import COMPONENTS, KubeadmFacts, StaticPod
+from upgrader.adopt.addon_parts import check_addon
+from upgrader.adopt.facts import KubeadmFacts
+from upgrader.adopt.nothing_lost import check_flags, check_volumes
+from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.values import base_values, extra_args, merged, missing_flags, rendered_flags, rendered_pod
-from upgrader.adopt.volumes import extra_volumes, missing_mounts, writable
+from upgrader.adopt.volumes import extra_volumes
 from upgrader.errors import Inhibited
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
@@ -59,7 +62,7 @@ def derive_values(
     between controllers, or when an address that clients use would not be served.
     """
     check_static_pods(facts)
-    _same_everywhere(facts)
+    check_same_everywhere(facts)
     values = {name: merged(base, own.get(name, {})) for name, base in base_values(facts, addresses, {}).items()}
     _serve_all_clients(facts, values["kube-apiserver"])
     pki = str(values["kube-apiserver"]["pki"]["hostPath"])
@@ -85,9 +88,13 @@ def derive_values(
         full = rendered_offline(release)
         for component, path in components.items():
             rendered = rendered_flags(full, component)
-            _verify(facts, component, rendered, _at(own.get(release, {}), path))
-            _verify_volumes(facts, component, rendered_pod(full, component), pki)
+            check_flags(facts, component, rendered, _at(own.get(release, {}), path))
+            check_volumes(facts, component, rendered_pod(full, component), pki)
             changes += _changes(component, facts.component(component).flags, rendered)
+        if release == "kubernetes":
+            for addon in (facts.proxy_daemonset, facts.dns_deployment):
+                if addon is not None:
+                    check_addon(addon, full)
     return Derived(values, tuple(changes))
 
 
@@ -124,84 +131,3 @@ def _changes(component: str, before: Flags, after: Flags) -> Iterator[FlagChange
         # The node's own address is known only when the pod runs.
         if name != "advertise-address" and before.get(name, ()) != after[name]:
             yield FlagChange(component, name, before.get(name, ()), after[name])
-
-
-def _verify(facts: KubeadmFacts, component: str, rendered: Flags, chosen: Mapping[str, Any]) -> None:
-    static = facts.component(component)
-    lost = {name for name in missing_flags(static, rendered) if name not in chosen.get("extraArgs", {})}
-    if lost:
-        flags = ", ".join(f"--{name}={','.join(static.flags[name])}" for name in sorted(lost))
-        raise Inhibited(
-            f"{component}'s static pod has flags that the chart can't take over: {flags}",
-            remedy="Remove them from the static pod, or set them in the release's `extraArgs`.",
-        )
-
-
-def _verify_volumes(facts: KubeadmFacts, component: str, rendered: Mapping[str, Any], pki: str) -> None:
-    for controller in facts.controllers:
-        # Of a pod that was retired before, the operator's values are the newer word.
-        if static := controller.active.get(component):
-            if lost := missing_mounts(static, rendered, pki):
-                raise Inhibited(
-                    f"{component}'s static pod on {controller.host.name} has volumes that the chart's pod would lack: "
-                    f"{', '.join(map(str, lost))}",
-                    remedy="Add them to the release's `extraVolumes` and `extraVolumeMounts`. Where the chart mounts "
-                    "something of its own at the same path, mount yours elsewhere in the static pod first.",
-                )
-            _verify_written(controller.host.name, static, rendered)
-
-
-def _verify_written(host: str, static: StaticPod, rendered: Mapping[str, Any]) -> None:
-    """The audit log is the one file that a component writes."""
-    for path in static.flags.get("audit-log-path", ()):
-        if path not in ("-", "") and not writable(static.component, rendered, path):
-            raise Inhibited(
-                f"{static.component} on {host} writes its audit log to {path}, which is in no volume that it may write "
-                "to: the chart's container has a read-only file system",
-                remedy="Mount the log's folder, as a hostPath volume that isn't readOnly, in the static pod first. "
-                "Below the folder of certificates nothing can be written.",
-            )
-
-
-def _same_everywhere(facts: KubeadmFacts) -> None:
-    """One chart serves all controllers, so their flags must agree (other than their own addresses)."""
-    for component in COMPONENTS:
-        first = facts.component(component)
-        for controller in facts.controllers:
-            other = controller.known(component)
-            differing = {
-                name
-                for name in {*first.flags, *(other.flags if other else ())} - {"advertise-address"}
-                if other and first.flags.get(name) != other.flags.get(name)
-            }
-            if differing:
-                raise Inhibited(
-                    f"{component} on {controller.host.name} differs from {facts.controllers[0].host.name} in "
-                    f"{', '.join(f'--{name}' for name in sorted(differing))}",
-                    remedy=_same_flags(differing),
-                )
-            parts = [name for name, part in _PARTS.items() if other and part(first) != part(other)]
-            if parts:
-                raise Inhibited(
-                    f"{component} on {controller.host.name} differs from {facts.controllers[0].host.name} in its "
-                    f"{' and its '.join(parts)}",
-                    remedy="One release serves all controllers: give their static pods the same first.",
-                )
-
-
-def _same_flags(names: set[str]) -> str:
-    same = "Give the static pods of all controllers the same flags first."
-    if names <= {"etcd-certfile", "etcd-keyfile"}:
-        same += (
-            " Of certificates that are each controller's own, such as Kubespray's node-NAME.pem: copy them to the same "
-            "path on every controller, and name that in the flags."
-        )
-    return same
-
-
-_PARTS: Mapping[str, Callable[[StaticPod], Any]] = {
-    "image": lambda pod: pod.image,
-    "volumes": lambda pod: sorted(str(each) for each in missing_mounts(pod, {"containers": []}, "")),
-    "variables": lambda pod: sorted((each["name"], each.get("value")) for each in pod.container.get("env") or ()),
-    "resources": lambda pod: pod.container.get("resources") or {},
-}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
-from upgrader.errors import ApiError, Inhibited
+from upgrader.errors import Inhibited
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Hosts, Kind, Kube, KubeObject
@@ -74,7 +74,10 @@ class ControllerFacts:
 
 @dataclass(frozen=True)
 class KubeadmFacts:
-    """kubeadm's ClusterConfiguration, the add-ons as they run, and every controller."""
+    """kubeadm's ClusterConfiguration, the add-ons as they run, and every controller.
+
+    An add-on that the operator's values leave alone is None, and what belongs to it is empty.
+    """
 
     configuration: Mapping[str, Any]
     proxy_config: str
@@ -82,8 +85,8 @@ class KubeadmFacts:
     proxy_kubeconfig: str
     corefile: str
     dns_address: str
-    dns_deployment: KubeObject
-    proxy_daemonset: KubeObject
+    dns_deployment: KubeObject | None
+    proxy_daemonset: KubeObject | None
     controllers: tuple[ControllerFacts, ...]
     client_addresses: tuple[str, ...] = ()
     """Where clients use the API, other than at the controllers' own addresses."""
@@ -100,42 +103,58 @@ class KubeadmFacts:
         )
 
 
-def read_facts(kube: Kube, hosts: Hosts, cluster: Cluster, servers: Iterable[str]) -> KubeadmFacts:
-    """Read the cluster and every controller. `servers` are the hosts that the operator's kubeconfig leads to.
+def read_facts(
+    kube: Kube, hosts: Hosts, cluster: Cluster, servers: Iterable[str], left_alone: Collection[str] = ()
+) -> KubeadmFacts:
+    """Read the cluster and every controller. `servers` are the hosts that the operator's kubeconfig leads to;
+    `left_alone` those of `kubeProxy` and `coredns` that the values don't have managed.
 
     Raises ApiError, HostError, or Inhibited where kubeadm was not used.
     """
     controllers = read_controllers(hosts, cluster)
     pods = [ApiPod(each.host, pod.flags) for each in controllers if (pod := each.known("kube-apiserver"))]
     configuration = _config_map(kube, "kubeadm-config")["ClusterConfiguration"]
-    proxy = _config_map(kube, "kube-proxy")
-    service = _existing(kube, _SERVICES, "kube-dns")
+    proxy = {} if "kubeProxy" in left_alone else _config_map(kube, "kube-proxy", "kubeProxy")
+    dns = {} if "coredns" in left_alone else _config_map(kube, "coredns", "coredns")
+    service = _existing(kube, _SERVICES, "kube-dns", "coredns") if dns else {"spec": {"clusterIP": ""}}
     return KubeadmFacts(
         configuration=yaml.safe_load(configuration),
-        proxy_config=proxy["config.conf"],
-        proxy_kubeconfig=proxy["kubeconfig.conf"],
-        corefile=_config_map(kube, "coredns")["Corefile"],
+        proxy_config=proxy.get("config.conf", ""),
+        proxy_kubeconfig=proxy.get("kubeconfig.conf", ""),
+        corefile=dns.get("Corefile", ""),
         dns_address=service["spec"]["clusterIP"],
-        dns_deployment=_existing(kube, Kind("apps/v1", "deployments"), "coredns"),
-        proxy_daemonset=_existing(kube, Kind("apps/v1", "daemonsets"), "kube-proxy"),
+        dns_deployment=_existing(kube, Kind("apps/v1", "deployments"), "coredns", "coredns") if dns else None,
+        proxy_daemonset=_existing(kube, Kind("apps/v1", "daemonsets"), "kube-proxy", "kubeProxy") if proxy else None,
         controllers=controllers,
         client_addresses=client_addresses(kube, hosts, pods, servers),
     )
 
 
-def _config_map(kube: Kube, name: str) -> Mapping[str, str]:
-    data: Mapping[str, str] = _existing(kube, _CONFIG_MAPS, name)["data"]
+def _config_map(kube: Kube, name: str, section: str = "") -> Mapping[str, str]:
+    data: Mapping[str, str] = _existing(kube, _CONFIG_MAPS, name, section).get("data") or {}
+    key = {"kubeadm-config": "ClusterConfiguration", "kube-proxy": "config.conf", "coredns": "Corefile"}[name]
+    if key not in data:
+        raise Inhibited(f"ConfigMap {_SYSTEM}/{name} has no {key}; nothing was changed", remedy=_not_kubeadms(section))
     return data
 
 
-def _existing(kube: Kube, kind: Kind, name: str) -> KubeObject:
+def _existing(kube: Kube, kind: Kind, name: str, section: str = "") -> KubeObject:
     found = kube.get(kind, name, _SYSTEM)
     if found is None:
-        raise ApiError(
-            f"{kind.plural} {_SYSTEM}/{name} does not exist",
-            remedy="Only clusters that kubeadm made, with its kube-proxy and CoreDNS, can be adopted.",
+        raise Inhibited(
+            f"{kind.plural} {_SYSTEM}/{name} does not exist; nothing was changed", remedy=_not_kubeadms(section)
         )
     return found
+
+
+def _not_kubeadms(section: str) -> str:
+    if not section:
+        return "Only clusters that kubeadm made can be adopted."
+    what = "CoreDNS" if section == "coredns" else "kube-proxy"
+    return (
+        f"Where {what} isn't kubeadm's (Kubespray has a CoreDNS of its own, Cilium may replace kube-proxy), set "
+        f"`{section}.enabled: false` in values/kubernetes.yaml: what is there in its place is left alone, by runs, too."
+    )
 
 
 def read_controllers(hosts: Hosts, cluster: Cluster) -> tuple[ControllerFacts, ...]:

@@ -11,7 +11,7 @@ import binascii
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,9 +52,12 @@ class Originals:
         """Whether an adoption has kept them."""
         return bool(self._copies())
 
-    def keep(self) -> str:
-        """Keep the objects as they are now; returns the content's SHA-256. Raises StepFailed: they aren't kubeadm's."""
-        live = [self._live(kind, name) for kind, name in TAKEN_OVER]
+    def keep(self, objects: Sequence[tuple[Kind, str]] = TAKEN_OVER) -> str:
+        """Keep the objects that the chart takes over as they are now; returns the content's SHA-256.
+
+        Raises StepFailed: they aren't kubeadm's.
+        """
+        live = [self._live(kind, name) for kind, name in objects]
         found = [item for item in live if item is not None]
         for item in found:
             if _ADOPTED in (item["metadata"].get("annotations") or {}).items():
@@ -139,6 +142,7 @@ class SaveOriginalsStep:
     """Keeps kubeadm's objects, once: what a later adoption sees is no longer kubeadm's."""
 
     originals: Originals
+    objects: Sequence[tuple[Kind, str]] = TAKEN_OVER
     name: str = "save-originals"
 
     def summary(self) -> str:
@@ -151,7 +155,7 @@ class SaveOriginalsStep:
         if self.originals.kept():
             note("kubeadm's objects were kept by an earlier adoption")
             return
-        note(f"kubeadm's objects are kept; SHA-256 {self.originals.keep()}")
+        note(f"kubeadm's objects are kept; SHA-256 {self.originals.keep(self.objects)}")
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
         """They stay: they do no harm, and the next adoption may need them."""

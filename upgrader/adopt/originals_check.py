@@ -8,7 +8,7 @@ from typing import Any
 from upgrader.errors import StepFailed
 from upgrader.ports import Kind
 
-__all__ = ["SYSTEM", "TAKEN_OVER", "check_names", "kind_of"]
+__all__ = ["SYSTEM", "TAKEN_OVER", "check_names", "kind_of", "taken_over"]
 
 SYSTEM = "kube-system"
 _RBAC = "rbac.authorization.k8s.io/v1"
@@ -41,6 +41,12 @@ TAKEN_OVER = tuple(
     )
 )
 """Everything that the chart `kubernetes` takes over from kubeadm."""
+
+
+def taken_over(*, proxy: bool, dns: bool) -> tuple[tuple[Kind, str], ...]:
+    """Those of the add-ons that the chart manages."""
+    proxys = ("kube-proxy", "kubeadm:node-proxier")
+    return tuple((kind, name) for kind, name in TAKEN_OVER if (proxy if name in proxys else dns))
 
 
 def kind_of(manifest: Mapping[str, Any]) -> Kind:

@@ -9,6 +9,7 @@ from upgrader.adopt.facts import ControllerFacts, KubeadmFacts
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.one_by_one import InTurnStep, WithdrawStep
 from upgrader.adopt.originals import Originals, SaveOriginalsStep
+from upgrader.adopt.originals_check import taken_over
 from upgrader.adopt.release_step import ForgetCheckpointsStep, NewCheckpointsStep, TakeOverStep, UninstallStep
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.settings import BUILT_IN_CHARTS
@@ -60,8 +61,9 @@ def adopt_pipeline(
     steps: list[PipelineStep] = []
     if restart:
         steps.append(_gated(PortSharingStep(tools.hosts, tools.kube, tools.clock, restart), always))
+    managed = taken_over(proxy=facts.proxy_daemonset is not None, dns=facts.dns_deployment is not None)
     steps += [
-        _gated(SaveOriginalsStep(Originals(tools.kube, tools.hosts, cluster.controllers)), ()),
+        _gated(SaveOriginalsStep(Originals(tools.kube, tools.hosts, cluster.controllers), managed), ()),
         # Before what makes them, so that they are removed after it was.
         _gated(NewCheckpointsStep(tools.hosts, tools.helm, cluster.controllers), ()),
         checkpointer,

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from upgrader.adopt.addon_parts import addon_values
 from upgrader.adopt.facts import KubeadmFacts, StaticPod, flags_of
 
 __all__ = ["HANDED_OVER", "base_values", "extra_args", "merged", "missing_flags", "rendered_flags", "rendered_pod"]
@@ -68,8 +69,6 @@ def _api_server(facts: KubeadmFacts, api: StaticPod, version: str, addresses: tu
 
 def _kubernetes(facts: KubeadmFacts, version: str, controllers: int) -> Values:
     manager, scheduler = facts.component("kube-controller-manager"), facts.component("kube-scheduler")
-    proxy = yaml.safe_load(facts.proxy_config)
-    dns = facts.dns_deployment["spec"]
     return {
         "kubernetesVersion": version,
         "network": {
@@ -80,17 +79,33 @@ def _kubernetes(facts: KubeadmFacts, version: str, controllers: int) -> Values:
         "pki": {"hostPath": str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))},
         "controllerManager": _leader(manager, version, controllers),
         "scheduler": _leader(scheduler, version, controllers),
-        "kubeProxy": {
-            "image": _image(_container_image(facts.proxy_daemonset), version),
-            "server": yaml.safe_load(facts.proxy_kubeconfig)["clusters"][0]["cluster"]["server"],
-            "config": proxy,
-        },
-        "coredns": {
-            "image": _image(_container_image(facts.dns_deployment), ""),
-            "replicas": dns["replicas"],
-            "clusterIP": facts.dns_address,
-            "corefile": facts.corefile,
-        },
+        "kubeProxy": _kube_proxy(facts, version),
+        "coredns": _coredns(facts),
+    }
+
+
+def _kube_proxy(facts: KubeadmFacts, version: str) -> Values:
+    daemonset = facts.proxy_daemonset
+    if daemonset is None:
+        return {"enabled": False}
+    return {
+        "image": _image(_container_image(daemonset), version),
+        "server": yaml.safe_load(facts.proxy_kubeconfig)["clusters"][0]["cluster"]["server"],
+        "config": yaml.safe_load(facts.proxy_config),
+        **addon_values(daemonset),
+    }
+
+
+def _coredns(facts: KubeadmFacts) -> Values:
+    deployment = facts.dns_deployment
+    if deployment is None:
+        return {"enabled": False}
+    return {
+        "image": _image(_container_image(deployment), ""),
+        "replicas": deployment["spec"]["replicas"],
+        "clusterIP": facts.dns_address,
+        "corefile": facts.corefile,
+        **addon_values(deployment),
     }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from upgrader.adopt.addon_parts import left_alone
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts, read_facts
 from upgrader.adopt.node_addresses import node_addresses
@@ -27,6 +29,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, OnFailure, ReleaseSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
+from upgrader.ports import Kind
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 
 __all__ = ["Adoption", "ProposedAdoption", "adoption", "propose_undo"]
@@ -124,9 +127,11 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
         with open_session(folder) as session:
             cluster, tools = session.cluster, session.tools
             servers = server_addresses(cluster.kubeconfig, cluster.context)
-            facts = read_facts(tools.kube, tools.hosts, cluster, servers)
+            own = _own_values(session)
+            facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(own.get("kubernetes", {})))
             version = session.observe().server
-            derived = _derived(session, facts)
+            addresses = node_addresses(tools.kube, cluster)
+            derived = derive_values(facts, addresses, own, tools.helm, charts_folder())
         yield Adoption(folder, front_end, facts, derived, version)
 
 
@@ -139,9 +144,14 @@ def propose_undo(folder: Path, front_end: FrontEnd, *, take_over: bool) -> Itera
         cluster_lock(session, front_end, take_over=take_over) as held,
     ):
         gates, policy = session.builder.gates, session.settings.gates
-        addons = (
-            gates.of_workload(WorkloadGate("daemonset", "kube-system", "kube-proxy", policy)),
-            gates.of_workload(WorkloadGate("deployment", "kube-system", "coredns", policy)),
+        addons = tuple(
+            gates.of_workload(gate)
+            for gate in (
+                WorkloadGate("daemonset", "kube-system", "kube-proxy", policy),
+                WorkloadGate("deployment", "kube-system", "coredns", policy),
+            )
+            # What the chart left alone may be something else, or nothing.
+            if session.tools.kube.get(Kind("apps/v1", f"{gate.kind}s"), gate.name, gate.namespace)
         )
         version = session.observe().server
         _check_originals(session)
@@ -159,13 +169,12 @@ def _check_originals(session: Session) -> None:
             raise Inhibited(f"{error.message}; nothing was changed", remedy=error.remedy) from error
 
 
-def _derived(session: Session, facts: KubeadmFacts) -> Derived:
+def _own_values(session: Session) -> Mapping[str, Mapping[str, Any]]:
+    """Release → what its values files have already. Raises Inhibited for a pipeline that doesn't begin with ours."""
     releases = [item for item in session.settings.pipeline if isinstance(item, ReleaseSettings)]
     if tuple(item.name for item in releases)[: len(BUILT_IN_CHARTS)] != BUILT_IN_CHARTS:
         raise Inhibited(
             f"the pipeline must begin with {', '.join(BUILT_IN_CHARTS)} to adopt a control plane",
             remedy="Remove `pipeline` from upgrader.yaml until the adoption is done.",
         )
-    own = {item.name: item.values for item in releases}
-    addresses = node_addresses(session.tools.kube, session.cluster)
-    return derive_values(facts, addresses, own, session.tools.helm, charts_folder())
+    return {item.name: item.values for item in releases}

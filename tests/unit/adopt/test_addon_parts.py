@@ -1,0 +1,232 @@
+"""kube-proxy and CoreDNS as operators change them: taken over, refused by name, or left alone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from tests.unit.adopt.conftest import facts
+from upgrader.adapters.helm import HelmAdapter
+from upgrader.adopt.addon_parts import addon_values, check_addon, left_alone
+from upgrader.adopt.derive import derive_values
+from upgrader.adopt.facts import read_facts
+from upgrader.config.charts import charts_folder
+from upgrader.errors import Inhibited
+from upgrader.model.cluster import Cluster
+from upgrader.ports import Kind
+
+_CONFIG_MAPS = Kind("v1", "configmaps")
+_AFFINITY = {
+    "podAntiAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": 100,
+                "podAffinityTerm": {
+                    "labelSelector": {
+                        "matchExpressions": [{"key": "k8s-app", "operator": "In", "values": ["kube-dns"]}]
+                    },
+                    "topologyKey": "kubernetes.io/hostname",
+                },
+            }
+        ]
+    }
+}
+COREDNS: dict[str, Any] = {
+    "kind": "Deployment",
+    "metadata": {"name": "coredns", "namespace": "kube-system"},
+    "spec": {
+        "replicas": 2,
+        "template": {
+            "spec": {
+                "affinity": _AFFINITY,
+                "containers": [
+                    {
+                        "name": "coredns",
+                        "image": "registry.k8s.io/coredns/coredns:v1.14.2",
+                        "args": ["-conf", "/etc/coredns/Corefile"],
+                        "resources": {"limits": {"memory": "170Mi"}, "requests": {"cpu": "100m", "memory": "70Mi"}},
+                        "volumeMounts": [{"name": "config-volume", "mountPath": "/etc/coredns", "readOnly": True}],
+                    }
+                ],
+                "nodeSelector": {"kubernetes.io/os": "linux"},
+                "priorityClassName": "system-cluster-critical",
+                "serviceAccountName": "coredns",
+                "tolerations": [
+                    {"key": "CriticalAddonsOnly", "operator": "Exists"},
+                    {"effect": "NoSchedule", "key": "node-role.kubernetes.io/control-plane"},
+                ],
+                "volumes": [
+                    {
+                        "name": "config-volume",
+                        "configMap": {
+                            "defaultMode": 420,
+                            "name": "coredns",
+                            "items": [{"key": "Corefile", "path": "Corefile"}],
+                        },
+                    }
+                ],
+            }
+        },
+    },
+}
+"""As kubeadm made it, and as the API has it."""
+PROXY: dict[str, Any] = {
+    "kind": "DaemonSet",
+    "metadata": {"name": "kube-proxy", "namespace": "kube-system"},
+    "spec": {
+        "template": {
+            "spec": {
+                "containers": [
+                    {
+                        "name": "kube-proxy",
+                        "image": "registry.k8s.io/kube-proxy:v1.36.3",
+                        "command": [
+                            "/usr/local/bin/kube-proxy",
+                            "--config=/var/lib/kube-proxy/config.conf",
+                            "--hostname-override=$(NODE_NAME)",
+                        ],
+                        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+                        "resources": {},
+                        "volumeMounts": [
+                            {"name": "kube-proxy", "mountPath": "/var/lib/kube-proxy"},
+                            {"name": "xtables-lock", "mountPath": "/run/xtables.lock"},
+                            {"name": "lib-modules", "mountPath": "/lib/modules", "readOnly": True},
+                        ],
+                    }
+                ],
+                "hostNetwork": True,
+                "nodeSelector": {"kubernetes.io/os": "linux"},
+                "priorityClassName": "system-node-critical",
+                "tolerations": [{"operator": "Exists"}],
+                "volumes": [
+                    {"name": "kube-proxy", "configMap": {"defaultMode": 420, "name": "kube-proxy"}},
+                    {"name": "xtables-lock", "hostPath": {"path": "/run/xtables.lock", "type": "FileOrCreate"}},
+                    {"name": "lib-modules", "hostPath": {"path": "/lib/modules", "type": ""}},
+                ],
+            }
+        }
+    },
+}
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Iterator[HelmAdapter]:
+    """The real Helm, with no cluster: rendering needs none."""
+    adapter = HelmAdapter(tmp_path / "kubeconfig")
+    yield adapter
+    adapter.close()
+
+
+def _values(helm: HelmAdapter, coredns: Mapping[str, Any] | None, proxy: Mapping[str, Any] | None) -> Any:
+    known = replace(facts(), dns_deployment=coredns, proxy_daemonset=proxy)
+    return derive_values(known, ("10.0.0.1",), {}, helm, charts_folder()).values["kubernetes"]
+
+
+def _changed(workload: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(workload)
+    changed["spec"]["template"]["spec"].update(spec)
+    return changed
+
+
+def test_kubeadms_own_are_taken_over(helm: HelmAdapter) -> None:
+    """With the memory that an operator has given CoreDNS, and the nodes that it may run on."""
+    dns = _changed(COREDNS, tolerations=[{"operator": "Exists"}])
+    dns["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"memory": "1Gi"}}
+    values = _values(helm, dns, PROXY)
+    assert values["coredns"]["resources"] == {"limits": {"memory": "1Gi"}}
+    assert values["coredns"]["tolerations"] == [{"operator": "Exists"}]
+    assert "resources" not in values["kubeProxy"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"volumes": [{"name": "zones", "configMap": {"name": "coredns-custom"}}]}, "volume zones"),
+        ({"nodeSelector": {"role": "infra"}}, "another `nodeSelector`"),
+        ({"affinity": {}}, ""),
+        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "`topologySpreadConstraints`"),
+        ({"initContainers": [{"name": "fetch"}]}, "init container fetch"),
+        (
+            {"containers": [*COREDNS["spec"]["template"]["spec"]["containers"], {"name": "exporter"}]},
+            "container exporter",
+        ),
+        (
+            {
+                "containers": [
+                    {
+                        "name": "coredns",
+                        "args": ["-quiet"],
+                        "env": [{"name": "GOGC"}],
+                        "envFrom": [{}],
+                        "volumeMounts": [{"mountPath": "/zones"}],
+                    }
+                ]
+            },
+            "`-quiet`, variable GOGC, a volume at /zones, `envFrom`",
+        ),
+        ({"tolerations": [{"key": "gpu"}]}, "another toleration"),
+    ],
+)
+def test_what_the_chart_has_no_value_for_is_refused(spec: dict[str, Any], words: str) -> None:
+    """CoreDNS's own zones in a volume would be gone, and with them the names in them."""
+    rendered = _as_rendered(COREDNS)
+    changed = _changed(COREDNS, **spec)
+    if not words:
+        check_addon(changed, rendered)
+        return
+    with pytest.raises(Inhibited, match="Deployment kube-system/coredns has what the chart would take") as caught:
+        check_addon(changed, rendered)
+    assert words in caught.value.message and "`coredns.enabled: false`" in caught.value.remedy
+
+
+def test_a_release_that_is_there_has_the_last_word() -> None:
+    """Adopting again changes nothing, and asks nothing."""
+    changed = _changed(COREDNS, nodeSelector={"role": "infra"})
+    changed["metadata"]["annotations"] = {"meta.helm.sh/release-name": "kubernetes"}
+    check_addon(changed, _as_rendered(COREDNS))
+    check_addon(_changed(COREDNS, nodeSelector={"role": "infra"}), "")
+
+
+def _as_rendered(workload: dict[str, Any]) -> str:
+    return yaml.safe_dump(workload)
+
+
+def test_an_add_on_of_somebody_elses_is_left_alone(helm: HelmAdapter) -> None:
+    """Kubespray's CoreDNS, and a cluster whose kube-proxy Cilium replaces: the chart renders neither."""
+    values = _values(helm, None, None)
+    assert values["coredns"] == values["kubeProxy"] == {"enabled": False}
+    assert left_alone({"coredns": {"enabled": False}, "kubeProxy": {"enabled": True}}) == {"coredns"}
+    assert left_alone({"coredns": {}, "kubeProxy": None}) == frozenset()
+
+
+def test_add_ons_that_are_missing_are_named(tmp_path: Path) -> None:
+    """Nothing was changed, and the value is named that leaves them alone; then they aren't asked for."""
+    kube, hosts = FakeKube(), FakeHosts()
+    cluster = Cluster(tmp_path, tmp_path / "kubeconfig", "", tmp_path / "hosts.yml", ())
+    with pytest.raises(Inhibited, match="kubeadm-config does not exist; nothing was changed"):
+        read_facts(kube, hosts, cluster, ())
+    kube.put(
+        _CONFIG_MAPS,
+        {
+            "metadata": {"name": "kubeadm-config", "namespace": "kube-system"},
+            "data": {"ClusterConfiguration": "kubernetesVersion: v1.36.3"},
+        },
+    )
+    with pytest.raises(Inhibited, match="configmaps kube-system/kube-proxy does not exist") as caught:
+        read_facts(kube, hosts, cluster, ())
+    assert "`kubeProxy.enabled: false`" in caught.value.remedy
+    found = read_facts(kube, hosts, cluster, (), {"kubeProxy", "coredns"})
+    assert found.dns_deployment is None and found.proxy_daemonset is None
+
+
+def test_resources_that_nobody_gave() -> None:
+    """kubeadm's kube-proxy has none."""
+    assert addon_values(PROXY) == {}

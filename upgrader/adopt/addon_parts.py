@@ -1,0 +1,106 @@
+"""What kube-proxy and CoreDNS have that the chart would not give them: taken over, or refused by name. Pure.
+
+Both are the cluster's own to change: custom zones of CoreDNS in a volume, more memory, other nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from upgrader.errors import Inhibited
+from upgrader.model.manifest import objects_in
+from upgrader.ports import KubeObject
+
+__all__ = ["addon_values", "check_addon", "left_alone"]
+
+Object = Mapping[str, Any]
+
+_SECTIONS = {"coredns": "coredns", "kube-proxy": "kubeProxy"}
+"""Workload → its section in the values of the release `kubernetes`."""
+_HELMS = "meta.helm.sh/release-name"
+_DEFAULTS = frozenset({"defaultMode", "name"})
+
+
+def left_alone(values: Mapping[str, Any]) -> frozenset[str]:
+    """The sections of an operator's values for the release `kubernetes` that turn an add-on off."""
+    return frozenset(each for each in _SECTIONS.values() if (values.get(each) or {}).get("enabled") is False)
+
+
+def addon_values(workload: KubeObject) -> dict[str, Any]:
+    """What of it the chart has values for: resources, and the tolerations of CoreDNS."""
+    spec = workload["spec"]["template"]["spec"]
+    found = {"resources": spec["containers"][0].get("resources")}
+    if (workload.get("metadata") or {}).get("name") == "coredns":
+        found["tolerations"] = spec.get("tolerations")
+    return {key: value for key, value in found.items() if value}
+
+
+def check_addon(workload: KubeObject, rendered: str) -> None:
+    """Raises Inhibited for a part that the rendered chart lacks. What a release has already is as its values say."""
+    meta = workload.get("metadata") or {}
+    name = str(meta.get("name"))
+    if _HELMS in (meta.get("annotations") or {}) or name not in _SECTIONS:
+        return
+    charts = next(
+        (
+            item["spec"]["template"]["spec"]
+            for item in objects_in(rendered).values()
+            if item["kind"] == workload.get("kind") and item["metadata"]["name"] == name
+        ),
+        None,
+    )
+    if charts is None:
+        return  # the chart leaves it alone
+    if lost := list(_lost(workload["spec"]["template"]["spec"], charts)):
+        section = _SECTIONS[name]
+        raise Inhibited(
+            f"{workload.get('kind')} kube-system/{name} has what the chart would take from it: {', '.join(lost)}",
+            remedy=f"Set `{section}.enabled: false` in values/kubernetes.yaml: it stays as it is then, and no run "
+            "upgrades it. Or give it back what kubeadm gave it: kubeadm init phase addon all, on a controller.",
+        )
+
+
+def _lost(live: Object, charts: Object) -> Iterator[str]:
+    theirs = {item["name"]: item for item in charts["containers"]}
+    for container in live["containers"]:
+        if container["name"] not in theirs:
+            yield f"container {container['name']}"
+            continue
+        chart = theirs[container["name"]]
+        words = {*(chart.get("command") or ()), *(chart.get("args") or ())}
+        yield from (
+            f"`{word}`"
+            for word in (*(container.get("command") or ()), *(container.get("args") or ()))
+            if word not in words
+        )
+        variables = {item["name"] for item in chart.get("env") or ()}
+        yield from (f"variable {item['name']}" for item in container.get("env") or () if item["name"] not in variables)
+        paths = {item["mountPath"] for item in chart.get("volumeMounts") or ()}
+        yield from (
+            f"a volume at {item['mountPath']}"
+            for item in container.get("volumeMounts") or ()
+            if item["mountPath"] not in paths
+        )
+        if container.get("envFrom"):
+            yield "`envFrom`"
+    sources = [_source(volume) for volume in charts.get("volumes") or ()]
+    yield from (f"volume {volume['name']}" for volume in live.get("volumes") or () if _source(volume) not in sources)
+    yield from (f"init container {item['name']}" for item in live.get("initContainers") or ())
+    yield from (f"`{key}`" for key in ("hostAliases", "dnsConfig", "topologySpreadConstraints") if live.get(key))
+    for key in ("nodeSelector", "affinity", "priorityClassName"):
+        if live.get(key) and live[key] != charts.get(key):
+            yield f"another `{key}`"
+    tolerated = charts.get("tolerations") or []
+    yield from ("another toleration" for item in live.get("tolerations") or () if item not in tolerated)
+
+
+def _source(volume: Object) -> Any:
+    """Without its name, and without what the API server fills in."""
+    if "hostPath" in volume:
+        return volume["hostPath"].get("path")
+    if "configMap" in volume:
+        # kubeadm's kube-proxy mounts the whole ConfigMap, its CoreDNS one key of it.
+        items = [(item["key"], item["path"]) for item in volume["configMap"].get("items") or ()]
+        return volume["configMap"].get("name"), sorted(items)
+    return {key: value for key, value in volume.items() if key not in _DEFAULTS}

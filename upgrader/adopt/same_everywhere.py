@@ -1,0 +1,56 @@
+"""One release serves all controllers, so what kubeadm gave them must agree. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from upgrader.adopt.facts import COMPONENTS, KubeadmFacts, StaticPod
+from upgrader.adopt.volumes import missing_mounts
+from upgrader.errors import Inhibited
+
+__all__ = ["check_same_everywhere"]
+
+
+def check_same_everywhere(facts: KubeadmFacts) -> None:
+    """But for their own addresses. Raises Inhibited."""
+    for component in COMPONENTS:
+        first = facts.component(component)
+        for controller in facts.controllers:
+            other = controller.known(component)
+            differing = {
+                name
+                for name in {*first.flags, *(other.flags if other else ())} - {"advertise-address"}
+                if other and first.flags.get(name) != other.flags.get(name)
+            }
+            if differing:
+                raise Inhibited(
+                    f"{component} on {controller.host.name} differs from {facts.controllers[0].host.name} in "
+                    f"{', '.join(f'--{name}' for name in sorted(differing))}",
+                    remedy=_same_flags(differing),
+                )
+            parts = [name for name, part in _PARTS.items() if other and part(first) != part(other)]
+            if parts:
+                raise Inhibited(
+                    f"{component} on {controller.host.name} differs from {facts.controllers[0].host.name} in its "
+                    f"{' and its '.join(parts)}",
+                    remedy="One release serves all controllers: give their static pods the same first.",
+                )
+
+
+def _same_flags(names: set[str]) -> str:
+    same = "Give the static pods of all controllers the same flags first."
+    if names <= {"etcd-certfile", "etcd-keyfile"}:
+        same += (
+            " Of certificates that are each controller's own, such as Kubespray's node-NAME.pem: copy them to the same "
+            "path on every controller, and name that in the flags."
+        )
+    return same
+
+
+_PARTS: Mapping[str, Callable[[StaticPod], Any]] = {
+    "image": lambda pod: pod.image,
+    "volumes": lambda pod: sorted(str(each) for each in missing_mounts(pod, {"containers": []}, "")),
+    "variables": lambda pod: sorted((each["name"], each.get("value")) for each in pod.container.get("env") or ()),
+    "resources": lambda pod: pod.container.get("resources") or {},
+}
