@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from testkit.lab_cluster import LabCluster
+from upgrader.lab import Lab
 from upgrader.lab.hardening import AUDIT_LOG, ENCRYPTED_PREFIX
 from upgrader.ports import Kind as ApiKind
 
@@ -15,6 +16,7 @@ Proof = Callable[[LabCluster], None]
 """Raises AssertionError where the cluster isn't of its kind any more."""
 
 _SECRETS = ApiKind("v1", "secrets")
+_CONFIG_MAPS = ApiKind("v1", "configmaps")
 _ETCDCTL = (
     "etcdctl --endpoints=https://127.0.0.1:2379 --cacert=/etc/kubernetes/pki/etcd/ca.crt "
     "--cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt --key=/etc/kubernetes/pki/etcd/healthcheck-client.key"
@@ -75,10 +77,23 @@ def answers_the_check_script(cluster: LabCluster) -> None:
     assert cluster.on_controller("sh", "-c", f"{_CHECK} && echo healthy") == "healthy\n"
 
 
+def is_in_the_other_etcd(cluster: LabCluster) -> None:
+    """What is written now is in the etcd of the other node, and the controllers run none."""
+    cluster.kube.delete(_CONFIG_MAPS, "kinds", "default")
+    cluster.kube.create(
+        _CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kinds"}}, "default"
+    )
+    keys = "--cacert=/etc/etcd/ca.crt --cert=/etc/etcd/server.crt --key=/etc/etcd/server.key"
+    asked = f"etcdctl --endpoints=https://127.0.0.1:2379 {keys} get --keys-only /registry/configmaps/default/kinds"
+    assert "/kinds" in Lab.find(cluster.name).run("etcd-1", asked)
+    assert "no etcd" in cluster.on_controller("sh", "-c", "pidof etcd || echo no etcd")
+
+
 KINDS = (
     Kind("plain"),
     Kind("hardened", ("--hardened",), proofs=(audits_to_a_file, encrypts_secrets)),
     Kind("dual-stack", ("--dual-stack",)),
     Kind("keepalived", ("--vip",), check_script, (answers_the_check_script,)),
+    Kind("external-etcd", ("--external-etcd",), proofs=(is_in_the_other_etcd,)),
     Kind("private-registry", ("--registry",)),
 )

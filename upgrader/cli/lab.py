@@ -50,6 +50,7 @@ def lab() -> None:
 @click.option("--vip", is_flag=True, help="Clients use a second address of the only controller.")
 @click.option("--dual-stack", is_flag=True, help="IPv6 as well, for nodes, pods and Services.")
 @click.option("--hardened", is_flag=True, help="Audit log, encryption at rest and flags as benchmarks ask for.")
+@click.option("--external-etcd", is_flag=True, help="etcd as a service on a node of its own.")
 @click.pass_obj
 def up(folder: Path, /, name: str, controllers: int, workers: int, version: str, **switches: Any) -> None:
     """Create a lab, or start a stopped one; its cluster folder is .lab/NAME.

@@ -9,6 +9,7 @@ from upgrader.lab.build_parts import Parts
 from upgrader.lab.checkpointer_image import checkpointer_image
 from upgrader.lab.cluster_folder import write_access, write_cluster, write_values
 from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.external_etcd import client_files, etcd_files
 from upgrader.lab.hardening import controller_files
 from upgrader.lab.host_capabilities import host_capabilities
 from upgrader.lab.image_catalog import IMAGE_VERSIONS, image_names
@@ -77,6 +78,10 @@ class BringUp:
             more = patch_files() | (ca_files(self._keys) if node == self._controllers[0] else {})
             if self._placement.spec.hardened:
                 more |= controller_files((self._keys / "encryption-key").read_text())
+            if self._placement.spec.external_etcd:
+                more |= client_files(self._keys)
+        elif node.role == "etcd":
+            more = etcd_files(self._placement, self._keys)
         elif node.role == "registry":
             more = registry_files((self._keys / "registry-password").read_text(), self._keys)
         if node.kubernetes and self._placement.spec.registry:

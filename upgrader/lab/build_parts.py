@@ -47,9 +47,9 @@ def probably_built(version: str) -> bool:
 
 
 def _node_programs(programs: Path, etcd: Path) -> Path:
-    """An overlay folder with kubelet, kubeadm, kubectl and etcd's tools in /usr/bin, as hard links into the cache."""
+    """An overlay folder with kubelet, kubeadm, kubectl, etcd and its tools in /usr/bin, hard links into the cache."""
     sources = {"kubelet": programs / "kubernetes", "kubectl": programs / "kubernetes", "kubeadm": programs / "kubeadm"}
-    sources |= {name: etcd / name for name in ("etcdctl", "etcdutl")}
+    sources |= {name: etcd / name for name in ("etcd", "etcdctl", "etcdutl")}
 
     def build(target: Path) -> None:
         folder = target / "usr" / "bin"
@@ -57,4 +57,4 @@ def _node_programs(programs: Path, etcd: Path) -> Path:
         for name, source in sources.items():
             (folder / name).hardlink_to(source)
 
-    return built(cache_root() / "node" / f"programs-{programs.name}-etcd-{etcd.name}", build)
+    return built(cache_root() / "node" / f"programs-with-etcd-{programs.name}-{etcd.name}", build)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from upgrader.lab.build_cache import built
 from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.external_etcd import CERTIFICATES
 from upgrader.lab.kubeadm_config import Secrets
 from upgrader.lab.spec import Placement
 
@@ -46,6 +47,8 @@ def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None
         _secret(folder / "certificate-key", secrets.token_hex(32))
         if placement.spec.hardened:
             _secret(folder / "encryption-key", base64.b64encode(secrets.token_bytes(32)).decode())
+        if placement.spec.external_etcd:
+            _etcd_certificates(placement, folder, runner)
         if placement.spec.registry:
             _secret(folder / "registry-password", secrets.token_hex(16))
             _registry_certificate(placement, folder, runner)
@@ -66,6 +69,21 @@ def _registry_certificate(placement: Placement, folder: Path, runner: CommandRun
     command += ["-CA", str(folder / "ca.crt"), "-CAkey", str(folder / "ca.key")]
     command += ["-keyout", str(folder / "registry.key"), "-out", str(folder / "registry.crt")]
     runner.run(command, what="making the registry's certificate")
+
+
+def _etcd_certificates(placement: Placement, folder: Path, runner: CommandRunner) -> None:
+    """A CA of etcd's own, and what it issues to etcd and to kube-apiserver."""
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650"]
+    ca = ["-subj", "/CN=etcd-ca", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
+    files = ["-keyout", str(folder / "etcd-ca.key"), "-out", str(folder / "etcd-ca.crt")]
+    runner.run([*request, *ca, *files], what="making etcd's CA")
+    address = next(node.address for node in placement.nodes if node.role == "etcd")
+    for name, common_name in CERTIFICATES.items():
+        own = ["-subj", f"/CN={common_name}", "-addext", f"subjectAltName=IP:{address},IP:127.0.0.1"]
+        own += ["-addext", "basicConstraints=critical,CA:FALSE", "-addext", "extendedKeyUsage=serverAuth,clientAuth"]
+        issuer = ["-CA", str(folder / "etcd-ca.crt"), "-CAkey", str(folder / "etcd-ca.key")]
+        files = ["-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.crt")]
+        runner.run([*request, *own, *issuer, *files], what=f"making the certificate {name}")
 
 
 def join_secrets(keys: Path) -> Secrets:

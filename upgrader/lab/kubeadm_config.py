@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from upgrader.lab.external_etcd import kubeadms_section
 from upgrader.lab.hardening import component_settings
 from upgrader.lab.spec import Node, Placement
 
@@ -72,7 +73,9 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
             },
             **more,
             "dns": {"imageTag": versions["coredns"]},
-            "etcd": {"local": {"dataDir": "/var/lib/etcd", "imageTag": versions["etcd"]}},
+            "etcd": kubeadms_section(placement)
+            if placement.spec.external_etcd
+            else {"local": {"dataDir": "/var/lib/etcd", "imageTag": versions["etcd"]}},
         },
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",

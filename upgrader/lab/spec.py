@@ -23,6 +23,7 @@ _ROLES = {
     "load-balancer": ("lb", 10),
     "controller": ("controller", 11),
     "worker": ("worker", 31),
+    "etcd": ("etcd", 20),
     "registry": ("registry", 21),
 }
 
@@ -34,7 +35,7 @@ _TAKEN_PORTS = (2379, 2380, 2381, 8404, 10248, 10249, 10250, 10256, 10257, 10259
 
 @dataclass(frozen=True)
 class Node:
-    """One machine of a lab. `role` is controller, worker, load-balancer or registry."""
+    """One machine of a lab. `role` is controller, worker, load-balancer, etcd or registry."""
 
     name: str
     role: str
@@ -72,6 +73,9 @@ class LabSpec:
     """Nodes, pods and Services have IPv6 addresses as well."""
     hardened: bool = False
     """The control plane has the flags, files and volumes that security benchmarks ask for (`hardening.py`)."""
+
+    external_etcd: bool = False
+    """etcd is a service on a node of its own, and no static pod of the controllers."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
@@ -163,6 +167,7 @@ class Placement:
             "load-balancer": 1 if self.spec.controllers > 1 else 0,
             "controller": self.spec.controllers,
             "worker": self.spec.workers,
+            "etcd": 1 if self.spec.external_etcd else 0,
             "registry": 1 if self.spec.registry else 0,
         }
         ssh_network = 2 if self.spec.ssh_address else 0

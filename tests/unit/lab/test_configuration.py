@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from upgrader.lab.cluster_folder import ssh_command, write_access, write_cluster, write_values
+from upgrader.lab.external_etcd import client_files, etcd_files
 from upgrader.lab.hardening import AUDIT_LOG, controller_files
 from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
 from upgrader.lab.loadbalancer import haproxy_files
@@ -239,3 +240,19 @@ def test_a_plain_control_plane_has_no_volumes_of_its_own() -> None:
     """Without the switch nothing of it is there."""
     configuration = _documents(init_config(_placement(), _SECRETS, _VERSIONS))["ClusterConfiguration"]
     assert "extraVolumes" not in configuration["apiServer"] and "scheduler" not in configuration
+
+
+def test_controllers_use_an_etcd_that_is_not_theirs(tmp_path: Path) -> None:
+    """kubeadm gets its address and the three files of the guide; the CA's key leaves this machine for nobody."""
+    placement = _placement(controllers=1, external_etcd=True)
+    for name in ("etcd-ca.crt", "etcd-server.crt", "etcd-server.key", "etcd-client.crt", "etcd-client.key"):
+        (tmp_path / name).write_text(name)
+    external = _documents(init_config(placement, _SECRETS, _VERSIONS))["ClusterConfiguration"]["etcd"]["external"]
+    files = client_files(tmp_path)
+    assert external["endpoints"] == ["https://10.132.0.20:2379"]
+    assert {external["caFile"], external["certFile"], external["keyFile"]} == set(files)
+    assert files["/etc/kubernetes/pki/apiserver-etcd-client.key"] == ("etcd-client.key", 0o600)
+    own = etcd_files(placement, tmp_path)
+    config = yaml.safe_load(own["/etc/etcd/lab.yml"][0])
+    assert config["client-transport-security"]["client-cert-auth"] and "10.132.0.20" in config["listen-client-urls"]
+    assert own["/etc/etcd/server.key"][1] == 0o600
