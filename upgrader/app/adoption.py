@@ -11,6 +11,7 @@ from typing import Any
 from upgrader.adopt.addon_parts import left_alone
 from upgrader.adopt.derive import Derived, derive_values
 from upgrader.adopt.facts import KubeadmFacts, read_facts
+from upgrader.adopt.leaders_api import aliases_of, check_leaders_api
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.originals import Originals
 from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
@@ -128,7 +129,9 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             cluster, tools = session.cluster, session.tools
             servers = server_addresses(cluster.kubeconfig, cluster.context)
             own = _own_values(session)
-            facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(own.get("kubernetes", {})))
+            kubernetes = own.get("kubernetes", {})
+            facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(kubernetes))
+            check_leaders_api(tools.hosts, facts, aliases_of(kubernetes))
             version = session.observe().server
             addresses = node_addresses(tools.kube, cluster)
             derived = derive_values(facts, addresses, own, tools.helm, charts_folder())

@@ -1,0 +1,57 @@
+"""The charts' pods must reach the API where kube-controller-manager's and kube-scheduler's kubeconfigs lead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import yaml
+
+from testkit.fakes.hosts import FakeHosts
+from tests.unit.adopt.kubeadm_pods import kubeadm_facts
+from upgrader.adopt.leaders_api import aliases_of, check_leaders_api
+from upgrader.errors import Inhibited
+from upgrader.model.cluster import Host
+from upgrader.ports import CommandResult
+
+_CONF = "/etc/kubernetes/scheduler.conf"
+
+
+def _hosts(server: str, *, in_file: bool = False, in_dns: bool = False) -> FakeHosts:
+    """A controller whose kube-scheduler has that server, and what knows the server's name."""
+
+    def getent(_: Host, command: Sequence[str], __: bytes) -> CommandResult:
+        found = {"files": in_file, "dns": in_dns}[command[2]]
+        return CommandResult(0 if found else 2, "10.0.0.9 STREAM name\n" if found else "", "")
+
+    hosts = FakeHosts()
+    hosts.commands["getent"] = getent
+    config = {"clusters": [{"name": "x", "cluster": {"server": server}}]}
+    hosts.files["controller-1", _CONF] = yaml.safe_dump(config).encode()
+    return hosts
+
+
+@pytest.mark.parametrize("server", ["https://127.0.0.1:6443", "https://localhost:6443", "https://[::1]:6443"])
+def test_the_controllers_own_loopback_is_refused(server: str) -> None:
+    """As Kubespray has it on its controllers: the file and the controller are named."""
+    with pytest.raises(Inhibited, match=r"controller-1: /etc/kubernetes/scheduler\.conf leads to") as caught:
+        check_leaders_api(_hosts(server), kubeadm_facts(), ())
+    assert "nothing was changed" in caught.value.message
+
+
+def test_a_name_that_only_the_controller_knows_is_refused_unless_it_is_told() -> None:
+    """The pods read no /etc/hosts of the node; the chart's hostAliases tell them."""
+    hosts = _hosts("https://lb-apiserver.kubernetes.local:6443", in_file=True)
+    with pytest.raises(Inhibited, match="a name that only its /etc/hosts knows") as caught:
+        check_leaders_api(hosts, kubeadm_facts(), ())
+    assert "controlPlane.hostAliases" in caught.value.remedy
+    values = {"controlPlane": {"hostAliases": [{"ip": "10.0.0.9", "hostnames": ["lb-apiserver.kubernetes.local"]}]}}
+    check_leaders_api(hosts, kubeadm_facts(), aliases_of(values))
+
+
+@pytest.mark.parametrize(
+    ("server", "in_dns"), [("https://10.0.0.1:6443", False), ("https://[fd00::1]:6443", False), ("https://api:1", True)]
+)
+def test_what_pods_can_reach(server: str, in_dns: bool) -> None:
+    """The controller's own address, as kubeadm writes it, and a name in DNS."""
+    check_leaders_api(_hosts(server, in_file=in_dns, in_dns=in_dns), kubeadm_facts(), ())

@@ -1,0 +1,80 @@
+"""Where kube-controller-manager and kube-scheduler find the API: the charts' pods have a network of their own.
+
+kubeadm's static pods share the controller's, and so its loopback addresses and its /etc/hosts. Kubespray has them use
+https://127.0.0.1:6443, where the charts' pods would find nobody.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from upgrader.adopt.facts import ControllerFacts, KubeadmFacts
+from upgrader.errors import Inhibited
+from upgrader.model.cluster import Host
+from upgrader.ports import Hosts
+
+__all__ = ["aliases_of", "check_leaders_api"]
+
+_LEADERS = ("kube-controller-manager", "kube-scheduler")
+
+
+def aliases_of(values: Mapping[str, Any]) -> frozenset[str]:
+    """The names that the release `kubernetes` tells its pods, by its values."""
+    aliases = (values.get("controlPlane") or {}).get("hostAliases") or ()
+    return frozenset(str(name) for alias in aliases for name in alias.get("hostnames") or ())
+
+
+def check_leaders_api(hosts: Hosts, facts: KubeadmFacts, aliases: Collection[str]) -> None:
+    """Of each controller whose static pods run. `aliases`: names that the pods will know.
+
+    Raises Inhibited, or HostError.
+    """
+    for controller in facts.controllers:
+        for path, server in _servers(hosts, controller):
+            host = urlsplit(server).hostname or ""
+            if _is_loopback(host):
+                raise Inhibited(
+                    f"{controller.host.name}: {path} leads to {server}, which the chart's pods can't reach: they have "
+                    "a network of their own; nothing was changed",
+                    remedy=f"Let it lead to the controller's own address ({controller.host.address}, if that is its "
+                    "node's), or to the API's for all controllers, which must be in kube-apiserver's certificate. Then "
+                    "restart the static pod: move its manifest out of /etc/kubernetes/manifests for a minute.",
+                )
+            if host not in aliases and _only_in_hosts_file(hosts, controller.host, host):
+                raise Inhibited(
+                    f"{controller.host.name}: {path} leads to {server}, a name that only its /etc/hosts knows, and not "
+                    "DNS: the chart's pods can't resolve it; nothing was changed",
+                    remedy=f"Set `controlPlane.hostAliases` in values/kubernetes.yaml, with {host} and its address.",
+                )
+
+
+def _servers(hosts: Hosts, controller: ControllerFacts) -> Iterator[tuple[str, str]]:
+    """Each kubeconfig's path, and where it leads."""
+    for component in _LEADERS:
+        static = controller.active.get(component)
+        path = static.flags.get("kubeconfig", ("",))[-1] if static else ""
+        content = hosts.read(controller.host, path) if path else None
+        for entry in (yaml.safe_load(content) or {}).get("clusters") or () if content else ():
+            yield path, str(entry["cluster"].get("server", ""))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _only_in_hosts_file(hosts: Hosts, host: Host, name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        asked = (["getent", "-s", service, "ahosts", name] for service in ("files", "dns"))
+        in_file, in_dns = (hosts.run(host, command, check=False).stdout.strip() for command in asked)
+        return bool(in_file) and not in_dns
+    return False
