@@ -13,7 +13,7 @@ from upgrader.adopt.nothing_lost import check_flags, check_volumes
 from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.values import base_values, extra_args, merged, missing_flags, rendered_flags, rendered_pod
-from upgrader.adopt.volumes import extra_volumes
+from upgrader.adopt.volumes import extra_volumes, with_files
 from upgrader.errors import Inhibited
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
@@ -84,7 +84,8 @@ def derive_values(
             if args:
                 part["extraArgs"] = args
             if "extraVolumes" not in _at(own.get(release, {}), path):
-                part |= extra_volumes(facts.component(component), rendered_pod(bare, component), pki)
+                extra = extra_volumes(facts.component(component), rendered_pod(bare, component), pki)
+                part |= with_files(extra, facts.referred_files if component == "kube-apiserver" else ())
         full = rendered_offline(release)
         for component, path in components.items():
             rendered = rendered_flags(full, component)

@@ -90,6 +90,8 @@ class KubeadmFacts:
     controllers: tuple[ControllerFacts, ...]
     client_addresses: tuple[str, ...] = ()
     """Where clients use the API, other than at the controllers' own addresses."""
+    referred_files: tuple[str, ...] = ()
+    """Files in the folder of certificates that only other files name."""
 
     def component(self, name: str) -> StaticPod:
         """The first controller's manifest of a component; raises Inhibited when there is none anywhere."""

@@ -6,13 +6,13 @@ static pod becomes `extraVolumes` and `extraVolumeMounts`, and a second renderin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from upgrader.adopt.facts import StaticPod
 
-__all__ = ["Mounted", "extra_volumes", "missing_mounts", "writable"]
+__all__ = ["Mounted", "extra_volumes", "missing_mounts", "with_files", "writable"]
 
 Object = Mapping[str, Any]
 
@@ -64,6 +64,19 @@ def extra_volumes(static: StaticPod, chart: Object, pki: str) -> dict[str, list[
         volumes[name] = {**each.volume, "name": name}
         mounts.append({**each.mount, "name": name})
     return {"extraVolumes": list(volumes.values()), "extraVolumeMounts": mounts} if mounts else {}
+
+
+def with_files(extra: Mapping[str, list[dict[str, Any]]], files: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    """Extra volumes, and these files of the controller, each at its own path."""
+    if not files:
+        return dict(extra)
+    names = [f"adopted-file-{number}" for number, _ in enumerate(files, 1)]
+    volumes = [{"name": n, "hostPath": {"path": path, "type": "File"}} for n, path in zip(names, files, strict=True)]
+    mounts = [{"name": n, "mountPath": path, "readOnly": True} for n, path in zip(names, files, strict=True)]
+    return {
+        "extraVolumes": [*extra.get("extraVolumes", ()), *volumes],
+        "extraVolumeMounts": [*extra.get("extraVolumeMounts", ()), *mounts],
+    }
 
 
 def missing_mounts(static: StaticPod, chart: Object, pki: str) -> tuple[Mounted, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from upgrader.adopt.leaders_api import aliases_of, check_leaders_api
 from upgrader.adopt.node_addresses import node_addresses
 from upgrader.adopt.originals import Originals
 from upgrader.adopt.pipelines import adopt_pipeline, adopting, needs_port_sharing, undo_pipeline
+from upgrader.adopt.referred_files import referred_files
 from upgrader.adopt.values_files import changed_values, missing_gitignore
 from upgrader.app.execution import FinishedRun, execute_run
 from upgrader.app.front_end import FrontEnd
@@ -131,6 +132,8 @@ def adoption(folder: Path, front_end: FrontEnd) -> Iterator[Adoption]:
             own = _own_values(session)
             kubernetes = own.get("kubernetes", {})
             facts = read_facts(tools.kube, tools.hosts, cluster, servers, left_alone(kubernetes))
+            pki = str(facts.configuration.get("certificatesDir", "/etc/kubernetes/pki"))
+            facts = replace(facts, referred_files=referred_files(tools.hosts, facts.controllers, pki))
             check_leaders_api(tools.hosts, facts, aliases_of(kubernetes))
             version = session.observe().server
             addresses = node_addresses(tools.kube, cluster)
