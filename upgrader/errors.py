@@ -19,6 +19,7 @@
     │   └── ApiUnavailable        5  the Kubernetes API did not answer (unknown, never healthy)
     ├── HostError                 5  a host could not be reached, or a command on it failed
     │   └── HostUnreachable       3  …not reached at all
+    ├── ServiceError              5  a service beside the cluster (Pushgateway, …) did not answer; never ends a run
     ├── PlaybookError             5  a playbook failed, on these hosts and tasks
     ├── JournalError              5  the run's journal can't be written
     ├── Locked                    6  another run is upgrading this cluster
@@ -52,6 +53,7 @@ __all__ = [
     "PlaybookError",
     "ReleaseLocked",
     "RollbackFailed",
+    "ServiceError",
     "StepFailed",
     "UpgraderError",
     "UsageError",
@@ -167,6 +169,12 @@ class HostUnreachable(HostError):
     """No SSH connection to a host could be made."""
 
     exit_code = 3
+
+
+class ServiceError(UpgraderError):
+    """A service beside the cluster, such as a Pushgateway, could not be asked; whoever asked it goes on without."""
+
+    exit_code = 5
 
 
 class PlaybookError(UpgraderError):

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, Protocol
 
 from upgrader.model.cluster import Host
 from upgrader.model.event import Event
 from upgrader.model.host_key import HostKey
+from upgrader.model.observability import HttpAnswer
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion
 
@@ -23,6 +25,7 @@ __all__ = [
     "CommandResult",
     "Helm",
     "HostKeys",
+    "HttpService",
     "Hosts",
     "Kind",
     "Kube",
@@ -331,6 +334,19 @@ class Reporter(Protocol):
 
     def emit(self, event: Event) -> None:
         """Handle an event; must never raise."""
+        ...
+
+
+class HttpService(Protocol):
+    """A service beside the cluster that is reached over HTTP, such as a Pushgateway."""
+
+    def send(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = MappingProxyType({})
+    ) -> HttpAnswer:
+        """Its answer, whatever the status; redirects are not followed. `path` is below the service's URL.
+
+        Raises ServiceError where there is none within a few seconds, whatever keeps it: a name, TLS, a slow server.
+        """
         ...
 
 

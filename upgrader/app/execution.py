@@ -9,6 +9,7 @@ from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
 from upgrader.app.locking import HeldLock
+from upgrader.app.observing import observing
 from upgrader.app.probing import probe_of, probing
 from upgrader.app.undone_apis import removed_by_undo
 from upgrader.app.wiring import Session
@@ -205,13 +206,17 @@ def _close(folder: Path, journal: Journal) -> RunState:
 def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, held: HeldLock | None) -> RunResult:
     settings, tools = session.settings, session.tools
     stop, compares = held.stop if held else StopRequest(), job.continuity
-    with front_end.display() as display, stop_on_signals(stop, lambda text: display.emit(Note(text))):
+    with (
+        front_end.display() as display,
+        stop_on_signals(stop, lambda text: display.emit(Note(text))),
+        observing(session, job.earlier, lambda text: display.emit(Note(text))) as observers,
+    ):
         if job.earlier:
             display.catch_up(job.earlier)
         probe = probe_of(session, display, must_answer=job.enforce_availability and job.earlier is None)
         others: list[Reporter] = [*([Phases(probe.enter)] if probe else []), *([held.lock] if held else [])]
         mirror = session.mirror(job.folder / JOURNAL, job.folder.name, lambda text: display.emit(Note(text)))
-        reporter = _CompositeReporter(journal, display, mirror, *others)
+        reporter = _CompositeReporter(journal, display, mirror, *others, *observers)
         if held and held.lock.taken_over:
             reporter.emit(held.lock.taken_over)
         runner = Runner(

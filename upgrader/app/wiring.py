@@ -17,6 +17,7 @@ from upgrader.adapters.helm import HelmAdapter
 from upgrader.adapters.helm_confinement import confined
 from upgrader.adapters.host_keys import SshHostKeys
 from upgrader.adapters.hosts import SshHosts
+from upgrader.adapters.http_service import HttpClient
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.adapters.skopeo import copy_image, push_archive
@@ -46,6 +47,7 @@ from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
+from upgrader.observability.sinks import MetricSink, Pushgateway, Textfile
 from upgrader.observe_cluster import observe
 from upgrader.pipeline_builder import PipelineBuilder, with_every_step
 from upgrader.planner import IntendedRelease, IntendedStep, emulation_after, wanted_steps
@@ -72,6 +74,8 @@ __all__ = [
 ]
 
 _BRIEF_SECONDS = 3.0
+_SERVICE_SECONDS = 5.0
+"""How long a service beside the cluster may take for an answer."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +206,19 @@ class Session:
         """All runs of this cluster that are known anywhere: here, in the cluster, on its controllers."""
         here = LocalJournals(self.settings.folder / "runs")
         return find_runs((here, ClusterReplicas(self.brief_kube), *self._controllers()))
+
+    def find_brief_runs(self) -> DiscoveredRuns:
+        """Those that are known here or in the cluster, for what is only told: no machine is logged in to."""
+        return find_runs((LocalJournals(self.settings.folder / "runs"), ClusterReplicas(self.brief_kube)))
+
+    def metric_sinks(self) -> tuple[MetricSink, ...]:
+        """Where the metrics of runs go, as upgrader.yaml says."""
+        wanted, sinks = self.settings.observability, list[MetricSink]()
+        if wanted.textfile_folder:
+            sinks.append(Textfile(wanted.textfile_folder, wanted.cluster))
+        if wanted.pushgateway:
+            sinks.append(Pushgateway(HttpClient(wanted.pushgateway, _SERVICE_SECONDS), wanted.cluster))
+        return tuple(sinks)
 
     def _controllers(self) -> tuple[ControllerReplicas, ...]:
         return tuple(ControllerReplicas(self.tools.hosts, host) for host in self.cluster.controllers)

@@ -10,6 +10,7 @@ from typing import Any
 
 from upgrader.config.nodes_section import nodes_settings
 from upgrader.config.nodes_yaml import NodesSection
+from upgrader.config.observability_yaml import observability_settings
 from upgrader.config.partial_validation import validate
 from upgrader.config.severity_policy import severity_problems
 from upgrader.config.strange_folder import NotOpened, StrangeFolder
@@ -150,6 +151,7 @@ def read_folder(
         backup=BackupSettings(
             tuple(file.backup.recipients), folder / file.backup.folder, file.backup.keep, file.backup.max_age
         ),
+        observability=observability_settings(file.observability, folder),
         # With one that is refused, none counts: it may be that of the refusal itself.
         severities={} if refused else dict(file.checks.severities),
         pipeline=tuple(pipeline.steps),

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from upgrader.config.age_recipient import check_recipient
 from upgrader.config.nodes_yaml import NodesSection
+from upgrader.config.observability_yaml import ObservabilitySection
 from upgrader.config.section import Duration, NodeShare, Text, Version
 from upgrader.config.section import Section as _Model
 from upgrader.model.health_before import NONE, Share
@@ -346,6 +347,7 @@ class UpgraderYaml(_Model):
     backup: BackupSection = BackupSection()
     checks: ChecksSection = ChecksSection()
     images: ImagesSection = ImagesSection()
+    observability: ObservabilitySection = ObservabilitySection()
     pipeline: list[Step] | None = Field(
         default=None,
         min_length=1,

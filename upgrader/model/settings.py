@@ -12,6 +12,7 @@ from upgrader.model.availability import Limits
 from upgrader.model.finding import Severity
 from upgrader.model.health_before import Share
 from upgrader.model.node_settings import NodesSettings
+from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
@@ -206,6 +207,7 @@ class Settings:
     """How nodes are upgraded; None: they are not."""
     severities: Mapping[str, Severity] = field(default_factory=dict)
     """Severities of findings, by their ids, that replace the checks' own."""
+    observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
 
     @property
     def shortest_interval_seconds(self) -> float:

@@ -10,11 +10,12 @@ from pathlib import Path
 __all__ = ["sync_folder", "write_atomic"]
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Replace a file (mode 0600); it is on disk when this returns. Raises OSError, and leaves no partial file."""
+def write_atomic(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Replace a file; it is on disk when this returns. Raises OSError, and leaves no partial file."""
     file, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(file, "wb") as stream:
+            os.fchmod(stream.fileno(), mode)
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())

@@ -1,0 +1,58 @@
+"""A service that a test starts as a process of its own, on 127.0.0.1, and ends."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["free_port", "local_service"]
+
+_READY_SECONDS = 60
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 on which nobody listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def local_service(
+    command: Callable[[int], Sequence[str]], ready: str, folder: Path, port: int | None = None
+) -> Iterator[str]:
+    """Run `command(port)` in a folder until the context ends; its URL, once the path `ready` answers 200.
+
+    Raises AssertionError, with the end of its log, where it doesn't get ready.
+    """
+    port = port or free_port()
+    url, log = f"http://127.0.0.1:{port}", folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command(port), cwd=folder, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        deadline = time.monotonic() + _READY_SECONDS
+        while not _answers(url + ready):
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text()[-2000:]
+            time.sleep(0.1)
+        yield url
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _answers(url: str) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False

@@ -1,0 +1,46 @@
+"""Whom a run is told to, and what is known of earlier ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from testkit.example_runs import GOOD, ROLLED_BACK, journal_of, state_of
+from testkit.fakes.clock import FakeClock
+from upgrader.app.observing import observing
+from upgrader.engine.history.journal_replicas import LocalJournals
+from upgrader.engine.history.run_discovery import find_runs
+from upgrader.observability.sinks import Textfile
+
+
+def session(folder: Path, *sinks: Any) -> Any:
+    """No more than observing a run needs."""
+    return SimpleNamespace(
+        settings=SimpleNamespace(observability=SimpleNamespace(cluster="one")),
+        tools=SimpleNamespace(clock=FakeClock()),
+        metric_sinks=lambda: sinks,
+        find_brief_runs=lambda: find_runs([LocalJournals(folder)]),
+    )
+
+
+def test_nobody_to_tell(tmp_path: Path) -> None:
+    """A run of a folder without sinks has no observers, and no thread."""
+    with observing(session(tmp_path), None, lambda _: None) as observers:
+        assert observers == ()
+
+
+def test_last_success_is_that_of_an_earlier_run(tmp_path: Path) -> None:
+    """A failed run is published with when the newest one that succeeded ended."""
+    metrics = tmp_path / "metrics"
+    metrics.mkdir()
+    journal_of(GOOD, tmp_path, "20250101T000000-v1.37.1")
+    journal_of(ROLLED_BACK, tmp_path, "20250102T000000-v1.37.1")
+    notes: list[str] = []
+    with observing(session(tmp_path / "runs", Textfile(metrics, "one")), None, notes.append) as (observer,):
+        for _, event in ROLLED_BACK:
+            observer.emit(event)
+    (file,) = metrics.iterdir()
+    ended = state_of(GOOD).updated
+    assert ended is not None and notes == []
+    assert f"}} {ended.timestamp()!r}\n" in file.read_text()

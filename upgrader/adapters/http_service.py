@@ -1,0 +1,111 @@
+"""Requests to services beside the cluster. None of them may hold a run back, so each has one deadline for all of it."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import queue
+import ssl
+import threading
+import time
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import urlsplit
+
+from upgrader.errors import ServiceError
+from upgrader.model.observability import HttpAnswer, HttpEndpoint
+from upgrader.redaction.known_secrets import KNOWN
+
+__all__ = ["HttpClient"]
+
+_MOST_BYTES = 4 * 1024 * 1024
+_PIECE_BYTES = 64 * 1024
+
+
+class HttpClient:
+    """`ports.HttpService` by HTTP/1.1, through the environment's proxy (`HTTPS_PROXY`, `NO_PROXY`) if there is one.
+
+    Credentials are read from their files for each request: whoever rotates them needs no new run.
+    """
+
+    def __init__(self, endpoint: HttpEndpoint, timeout_seconds: float) -> None:
+        self._endpoint = endpoint
+        self._seconds = timeout_seconds
+        self._last: threading.Thread | None = None
+
+    def send(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = MappingProxyType({})
+    ) -> HttpAnswer:
+        # In a thread of its own: no timeout of a socket ends a name that doesn't resolve, or an answer in drops.
+        if self._last is not None and self._last.is_alive():
+            raise self._error("it still has not answered the request before")
+        answers: queue.SimpleQueue[HttpAnswer | ServiceError] = queue.SimpleQueue()
+        work = lambda: answers.put(self._asked(method, path, body, headers))  # noqa: E731
+        self._last = threading.Thread(target=work, name=f"ask {self._host}", daemon=True)
+        self._last.start()
+        try:
+            answer = answers.get(timeout=self._seconds)
+        except queue.Empty:
+            raise self._error(f"no answer within {self._seconds:g} s") from None
+        if isinstance(answer, ServiceError):
+            raise answer
+        return answer
+
+    def _asked(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer | ServiceError:
+        deadline = time.monotonic() + self._seconds
+        try:
+            request = urllib.request.Request(  # noqa: S310  # only http and https are valid in upgrader.yaml
+                self._endpoint.url + path, body or None, {**headers, **self._credentials()}, method=method
+            )
+            with self._opener().open(request, timeout=self._seconds) as answer:
+                content = b""
+                while piece := answer.read1(_PIECE_BYTES):
+                    content += piece
+                    if len(content) > _MOST_BYTES or time.monotonic() > deadline:
+                        return self._error(f"its answer has more than {_MOST_BYTES} bytes, or takes too long")
+                return HttpAnswer(answer.status, content)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            return self._error(str(getattr(error, "reason", "") or error) or type(error).__name__)
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        """Without the handlers of urllib that follow redirects, and raise for a status."""
+        endpoint, opener = self._endpoint, urllib.request.OpenerDirector()
+        # What is allowed without TLS because it stays on this machine must not go to a proxy.
+        opener.add_handler(urllib.request.ProxyHandler(None if endpoint.url.startswith("https:") else {}))
+        opener.add_handler(urllib.request.HTTPHandler())
+        opener.add_handler(
+            urllib.request.HTTPSHandler(
+                context=ssl.create_default_context(cafile=str(endpoint.ca_file) if endpoint.ca_file else None)
+            )
+        )
+        return opener
+
+    def _credentials(self) -> dict[str, str]:
+        endpoint = self._endpoint
+        if endpoint.password_file is not None:
+            password = _secret(endpoint.password_file)
+            login = base64.b64encode(f"{endpoint.username}:{password}".encode()).decode()
+            KNOWN.learn([password, login])
+            return {"Authorization": f"Basic {login}"}
+        if endpoint.token_file is not None:
+            token = _secret(endpoint.token_file)
+            KNOWN.learn([token])
+            return {"Authorization": f"Bearer {token}"}
+        return {}
+
+    @property
+    def _host(self) -> str:
+        return urlsplit(self._endpoint.url).netloc
+
+    def _error(self, why: str) -> ServiceError:
+        return ServiceError(f"{self._host} could not be asked: {why}")
+
+
+def _secret(path: Path) -> str:
+    """The content of a file with one secret. Raises OSError, and ValueError for what no header can hold."""
+    text = path.read_text(encoding="utf-8").strip()
+    if not text or "\n" in text or "\r" in text:
+        raise ValueError(f"{path} has not one line, which is the secret")
+    return text

@@ -1,0 +1,105 @@
+"""The section `observability` of `upgrader.yaml`."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from upgrader.config.section import Section
+from upgrader.model.observability import HttpEndpoint, ObservabilitySettings
+
+__all__ = ["BasicAuthSection", "HttpSection", "ObservabilitySection", "observability_settings"]
+
+
+def _url(text: object) -> str:
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} is not a URL")
+    try:
+        url = urlsplit(text)
+        whole = url.scheme in ("http", "https") and bool(url.hostname) and (url.port or 1) > 0
+    except ValueError:
+        whole = False
+    if not whole or url.query or url.fragment or any(char.isspace() or not char.isprintable() for char in text):
+        raise ValueError("write it as https://HOST:PORT, with a path if it needs one")
+    if url.username is not None:
+        raise ValueError("a URL is shown in logs: put the user into `basicAuth`, and the password into a file")
+    return text.rstrip("/")
+
+
+Url = Annotated[str, BeforeValidator(_url)]
+ClusterName = Annotated[str, Field(pattern=r"^[^/\x00-\x1f]*$", max_length=100)]
+
+
+class BasicAuthSection(Section):
+    """A user and the file of their password."""
+
+    username: str = Field(min_length=1, description="The user.")
+    password_file: str = Field(min_length=1, description="A file with the password, relative to `upgrader.yaml`.")
+
+
+class HttpSection(Section):
+    """A service that is reached over HTTP. Its certificate is always verified."""
+
+    url: Url = Field(description="Its address, as https://HOST:PORT. Without TLS, no credentials are sent.")
+    basic_auth: BasicAuthSection | None = None
+    bearer_token_file: str = Field(default="", description="A file with a bearer token, relative to `upgrader.yaml`.")
+    ca_file: str = Field(
+        default="",
+        description="The CAs that sign its certificate (PEM), relative to `upgrader.yaml`. Empty: this machine's.",
+    )
+
+    @model_validator(mode="after")
+    def _credentials(self) -> HttpSection:
+        if self.basic_auth and self.bearer_token_file:
+            raise ValueError("name one way to log in: either 'basicAuth' or 'bearerTokenFile'")
+        secret = self.basic_auth is not None or bool(self.bearer_token_file)
+        if secret and not self.url.startswith("https:") and not _is_loopback(urlsplit(self.url).hostname or ""):
+            raise ValueError("credentials would travel in the clear: use https://")
+        return self
+
+    def at(self, folder: Path) -> HttpEndpoint:
+        """With its files in this folder."""
+        auth = self.basic_auth
+        return HttpEndpoint(
+            self.url,
+            username=auth.username if auth else "",
+            password_file=folder / auth.password_file if auth else None,
+            token_file=folder / self.bearer_token_file if self.bearer_token_file else None,
+            ca_file=folder / self.ca_file if self.ca_file else None,
+        )
+
+
+class ObservabilitySection(Section):
+    """Whom a run tells of itself ([Observability](../observability.md)). Nothing of it can fail a run."""
+
+    cluster: ClusterName = Field(
+        default="", description="The cluster's name in metrics. Empty: that of the folder of `upgrader.yaml`."
+    )
+    textfile_directory: str = Field(
+        default="",
+        description="The folder that node_exporter's textfile collector reads on this machine "
+        "(`--collector.textfile.directory`). The metrics of a run are written there. Empty: nowhere.",
+    )
+    pushgateway: HttpSection | None = Field(
+        default=None, description="The Pushgateway that the metrics of a run are pushed to."
+    )
+
+
+def observability_settings(section: ObservabilitySection, folder: Path) -> ObservabilitySettings:
+    """The settings of a section; its paths are relative to `folder`, as is the cluster's default name."""
+    return ObservabilitySettings(
+        cluster=section.cluster or folder.resolve().name or "cluster",
+        textfile_folder=folder / section.textfile_directory if section.textfile_directory else None,
+        pushgateway=section.pushgateway.at(folder) if section.pushgateway else None,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,41 @@
+"""Whom a run tells of itself, and whom it asks: services beside the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["HttpAnswer", "HttpEndpoint", "ObservabilitySettings"]
+
+
+@dataclass(frozen=True)
+class HttpEndpoint:
+    """A service that is reached over HTTP, and the files with its credentials. All paths are absolute."""
+
+    url: str
+    """Without credentials, and without a slash at its end."""
+    username: str = ""
+    password_file: Path | None = None
+    token_file: Path | None = None
+    """The file of a bearer token."""
+    ca_file: Path | None = None
+    """The CAs that sign its certificate; None: those of this machine."""
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """What a service answered, whatever its status."""
+
+    status: int
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class ObservabilitySettings:
+    """Where the metrics of runs go."""
+
+    cluster: str = ""
+    """The cluster's name in metrics."""
+    textfile_folder: Path | None = None
+    """The folder that node_exporter's textfile collector reads; None: no file is written."""
+    pushgateway: HttpEndpoint | None = None
