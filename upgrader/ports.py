@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Protocol
 from upgrader.model.cluster import Host
 from upgrader.model.event import Event
 from upgrader.model.host_key import HostKey
-from upgrader.model.observability import HttpAnswer
+from upgrader.model.observability import HttpAnswer, Series
 from upgrader.model.release import ReleaseSpec, Revision
 from upgrader.model.version import KubernetesVersion
 
@@ -32,6 +32,7 @@ __all__ = [
     "KubeObject",
     "PlaybookResult",
     "Playbooks",
+    "Prometheus",
     "Recovery",
     "Reporter",
     "Tools",
@@ -350,6 +351,18 @@ class HttpService(Protocol):
         ...
 
 
+class Prometheus(Protocol):
+    """A server with the HTTP API of Prometheus, such as Thanos, Mimir or VictoriaMetrics."""
+
+    def values(self, query: str, *, points: int, step_seconds: int) -> tuple[Series, ...]:
+        """The newest values of each series of a query: one each `step_seconds`, by the server's own clock.
+
+        No more than `points`, and fewer where the server has no value for a time. Raises ServiceError for a query that
+        is refused, for an answer that is not complete, and where there is no answer within a few seconds.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Tools:
     """The ports that steps and gates work through."""
@@ -359,3 +372,5 @@ class Tools:
     playbooks: Playbooks
     clock: Clock
     hosts: Hosts
+    prometheus: Prometheus | None = None
+    """None where upgrader.yaml names none."""

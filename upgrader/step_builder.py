@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from upgrader.engine.history.named_changes import check_named
@@ -28,7 +28,7 @@ from upgrader.model.plan import (
 )
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.rollout_time import rollout_seconds
-from upgrader.model.settings import PlaybookSettings, Settings
+from upgrader.model.settings import MetricGateSettings, PlaybookSettings, Settings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.nodes_builder import NodesBuilder
 from upgrader.pipeline import GateRun, PipelineStep, Step
@@ -81,6 +81,20 @@ class StepBuilder:
         assert self.nodes is not None, "only the section `nodes` makes such steps"
         return self.nodes
 
+    def further_gates(self, step: PlannedStep) -> tuple[GateRun, ...]:
+        """The gates of upgrader.yaml behind a planned step, in addition to its own."""
+        item = next((item for item in self.settings.pipeline if item.name == step.name), None)
+        gates = item.gates if item else ()
+        workloads = (self.gates.of_workload(gate) for gate in gates if isinstance(gate, WorkloadGate))
+        metrics = [gate for gate in gates if isinstance(gate, MetricGateSettings)]
+        if _disturbs(step):
+            metrics += self.settings.metric_gates
+        return (*workloads, *map(self._metric, metrics))
+
+    def _metric(self, gate: MetricGateSettings) -> GateRun:
+        assert self.tools.prometheus is not None, "a file with metric gates and without a Prometheus is refused"
+        return self.gates.of_metric(self.tools.prometheus, gate)
+
     def helm_seconds(self, *manifests: str) -> float:
         """Helm's timeout for a release: as configured, or longer where a DaemonSet needs it for all nodes."""
         controllers = len(self.cluster.controllers)
@@ -96,7 +110,8 @@ class StepBuilder:
         if isinstance(step, PlannedPlaybook):
             return self._playbook(step, extra)
         if isinstance(step, PlannedNodes):
-            return self.pools.forward(step)
+            pool = self.pools.forward(step)
+            return replace(pool, gates=pool.gates + extra)
         if isinstance(step, PlannedKubeadmConfig):
             return self._kubeadm_config(step)
         if isinstance(step, PlannedKubeletConfig):
@@ -217,3 +232,10 @@ class StepBuilder:
         if point.revision is None:
             return ""
         return self.tools.helm.manifest(point.release, point.namespace, point.revision)
+
+
+def _disturbs(step: PlannedStep) -> bool:
+    """Whether it may change what metrics say: a change of kubeadm's ConfigMaps doesn't."""
+    if isinstance(step, PlannedPlaybook):
+        return True
+    return isinstance(step, PlannedRelease | PlannedNodes) and step.action != "unchanged"

@@ -13,6 +13,7 @@ from testkit.fakes.helm import FakeHelm
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.fakes.playbooks import FakePlaybooks
+from testkit.fakes.prometheus import FakePrometheus
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import RollbackFailed, UsageError
 from upgrader.gates.nodes_gate import NodesGate
@@ -23,7 +24,15 @@ from upgrader.model.kubeadm_config import KubeadmConfig
 from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Action, Plan, PlannedKubeadmConfig, PlannedRelease
 from upgrader.model.release import ReleaseSpec, RestorePoint
-from upgrader.model.settings import BUILT_IN_CHARTS, ImageSettings, PlaybookSettings, ReleaseSettings, Settings
+from upgrader.model.settings import (
+    BUILT_IN_CHARTS,
+    GatePolicy,
+    ImageSettings,
+    MetricGateSettings,
+    PlaybookSettings,
+    ReleaseSettings,
+    Settings,
+)
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.pipeline_builder import PipelineBuilder
@@ -259,3 +268,23 @@ def test_step_of_kubeadm_is_gated_and_undone_from_the_journal() -> None:
     assert undo.step.summary() == "kubernetesVersion: v1.36.3 → v1.37.1"
     with pytest.raises(UsageError, match="no such step"):
         made.steps.undo(StepState("other", "passed", restore_point=point), OLD, NEW)
+
+
+def test_metric_gates() -> None:
+    """They stand behind the step that has them, or behind every step that changes something; never behind an undo."""
+    errors, slow = (
+        MetricGateSettings(name, "up", GatePolicy(1, 5.0, 180.0), minimum=1.0) for name in ("errors", "slow")
+    )
+    made = builder()
+    own, *others = made.settings.pipeline
+    settings = replace(made.settings, pipeline=(replace(own, gates=(errors,)), *others), metric_gates=(slow,))
+    made = replace(made, settings=settings, tools=replace(made.tools, prometheus=FakePrometheus()))
+    pipeline = made.forward(plan("upgrade", "upgrade", "unchanged"))
+    found = {step: [name for name in names if name.startswith("metric/")] for step, names in gates(pipeline).items()}
+    assert found == {
+        "pod-checkpointer": ["metric/errors", "metric/slow"],
+        "kube-apiserver": ["metric/slow"],
+        "kubernetes": [],
+    }
+    behind = [run.gate.name for item in pipeline.steps for run in item.undo_gates]
+    assert behind and not any(name.startswith("metric/") for name in behind)

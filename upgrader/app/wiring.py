@@ -20,6 +20,7 @@ from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.http_service import HttpClient
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.adapters.playbooks import AnsiblePlaybooks
+from upgrader.adapters.prometheus import PrometheusApi
 from upgrader.adapters.skopeo import copy_image, push_archive
 from upgrader.backup.take import BackupTaker
 from upgrader.bundle.reading import Bundle, open_bundle
@@ -188,6 +189,8 @@ class Session:
             ask_etcd=partial(ask_etcd, self.tools.hosts),
             takes_backups=bool(self.settings.backup.recipients),
             pulls_images=self.settings.images.pull,
+            prometheus=self.tools.prometheus,
+            metric_gates=self.settings.all_metric_gates,
         )
 
     def mirror(self, journal: Path, run: str, note: Callable[[str], None]) -> JournalMirror:
@@ -333,5 +336,7 @@ def open_session(folder: Path, target: KubernetesVersion | None = None) -> Itera
         stack.callback(helm.close)
         clock = SystemClock()
         fence = Fence(hosts, cluster.result().controllers, clock)
-        tools = Tools(helm, kube, FencedPlaybooks(AnsiblePlaybooks(), fence), clock, hosts)
+        asked = settings.observability.prometheus
+        prometheus = PrometheusApi(HttpClient(asked, _SERVICE_SECONDS)) if asked else None
+        tools = Tools(helm, kube, FencedPlaybooks(AnsiblePlaybooks(), fence), clock, hosts, prometheus)
         yield Session(settings, cluster.result(), tools, brief_kube, fence)

@@ -13,9 +13,9 @@ from upgrader.config.nodes_yaml import NodesSection
 from upgrader.config.observability_yaml import observability_settings
 from upgrader.config.partial_validation import validate
 from upgrader.config.severity_policy import severity_problems
+from upgrader.config.step_gates import StepGates
 from upgrader.config.strange_folder import NotOpened, StrangeFolder
 from upgrader.config.upgrader_yaml import (
-    GateSection,
     PlaybookSection,
     ReleaseSection,
     StepAvailabilitySection,
@@ -37,7 +37,6 @@ from upgrader.model.settings import (
     ReleaseSettings,
     Settings,
     StepSettings,
-    WorkloadGate,
 )
 from upgrader.model.version import KubernetesVersion
 
@@ -66,9 +65,9 @@ class Overrides:
 
 @dataclass(frozen=True)
 class _Defaults:
-    """The policy and limits of every step that has none of its own."""
+    """What every step has that has nothing else."""
 
-    policy: GatePolicy
+    gates: StepGates
     limits: Limits
 
 
@@ -118,7 +117,8 @@ def read_folder(
     policy = GatePolicy(file.gates.consecutive, file.gates.interval, file.gates.deadline)
     limits = Limits(file.availability.max_failed, file.availability.max_gap)
     nodes, unread = _nodes(file.nodes, folder, document, guard)
-    pipeline = _Pipeline(folder, document, _Defaults(policy, limits), guard)
+    gates = StepGates(document, policy, file.gates.metrics, prometheus=file.observability.prometheus is not None)
+    pipeline = _Pipeline(folder, document, _Defaults(gates, limits), guard)
     pipeline.read(valid.steps, OWN_STEPS | ({pool.step for pool in nodes.pools} if nodes else set()))
     refused = tuple(severity_problems(document, file.checks.severities))
     settings = Settings(
@@ -138,6 +138,7 @@ def read_folder(
         through=tuple(file.through),
         recovery=RecoverySettings(file.policy.recovery.enabled, file.policy.recovery.after),
         gates=policy,
+        metric_gates=gates.of_every_step,
         unhealthy_workers=file.gates.unhealthy_workers,
         availability=AvailabilitySettings(
             file.availability.requests_per_second, tuple(file.availability.addresses), limits
@@ -157,7 +158,9 @@ def read_folder(
         pipeline=tuple(pipeline.steps),
         nodes=nodes,
     )
-    return Reading(settings, (*valid.problems, *refused, *unread, *pipeline.problems), valid.cluster_valid)
+    return Reading(
+        settings, (*valid.problems, *refused, *unread, *gates.problems, *pipeline.problems), valid.cluster_valid
+    )
 
 
 def _nodes(
@@ -249,7 +252,7 @@ class _Pipeline:
             chart=self.folder / item.chart if item.chart else None,
             values=values,
             values_file=values_file,
-            gates=_gates(item.gates, self.defaults),
+            gates=self.defaults.gates.of_step(where, item.gates),
             limits=_limits(item.availability, self.defaults),
         )
 
@@ -278,7 +281,8 @@ class _Pipeline:
                     self._check(where, key, path)
                     if not path.is_file():
                         raise self.document.error((*where, key), f"there is no playbook {shown(path)}")
-        gates, limits = _gates(item.gates, self.defaults), _limits(item.availability, self.defaults)
+        gates = self.defaults.gates.of_step(where, item.gates)
+        limits = _limits(item.availability, self.defaults)
         return PlaybookSettings(name=playbook.stem, playbook=playbook, undo=undo, gates=gates, limits=limits)
 
     def _check(self, where: KeyPath, key: str, path: Path) -> None:
@@ -288,19 +292,6 @@ class _Pipeline:
                 self.guard.check(path)
         except NotOpened as error:
             raise error.named_in(f"{shown(self.document.path)}:{self.document.line((*where, key))}") from error
-
-
-def _gates(items: list[GateSection], defaults: _Defaults) -> tuple[WorkloadGate, ...]:
-    gates = []
-    for item in items:
-        namespace, name = (item.daemonset or item.deployment or "").split("/")
-        policy = GatePolicy(
-            item.consecutive or defaults.policy.consecutive,
-            item.interval or defaults.policy.interval_seconds,
-            item.deadline or defaults.policy.deadline_seconds,
-        )
-        gates.append(WorkloadGate("daemonset" if item.daemonset else "deployment", namespace, name, policy))
-    return tuple(gates)
 
 
 def _limits(section: StepAvailabilitySection, defaults: _Defaults) -> Limits:

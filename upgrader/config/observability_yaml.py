@@ -74,7 +74,7 @@ class HttpSection(Section):
 
 
 class ObservabilitySection(Section):
-    """Whom a run tells of itself ([Observability](../observability.md)). Nothing of it can fail a run."""
+    """Whom a run tells of itself, and whom it asks ([Observability](../observability.md))."""
 
     cluster: ClusterName = Field(
         default="", description="The cluster's name in metrics. Empty: that of the folder of `upgrader.yaml`."
@@ -87,6 +87,10 @@ class ObservabilitySection(Section):
     pushgateway: HttpSection | None = Field(
         default=None, description="The Pushgateway that the metrics of a run are pushed to."
     )
+    prometheus: HttpSection | None = Field(
+        default=None,
+        description="The server that metric gates ask: a Prometheus, or another with its HTTP API below this URL.",
+    )
 
 
 def observability_settings(section: ObservabilitySection, folder: Path) -> ObservabilitySettings:
@@ -95,6 +99,7 @@ def observability_settings(section: ObservabilitySection, folder: Path) -> Obser
         cluster=section.cluster or folder.resolve().name or "cluster",
         textfile_folder=folder / section.textfile_directory if section.textfile_directory else None,
         pushgateway=section.pushgateway.at(folder) if section.pushgateway else None,
+        prometheus=section.prometheus.at(folder) if section.prometheus else None,
     )
 
 

@@ -6,9 +6,10 @@ import re
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from upgrader.config.age_recipient import check_recipient
+from upgrader.config.gates_yaml import AnyGate, MetricGateSection
 from upgrader.config.nodes_yaml import NodesSection
 from upgrader.config.observability_yaml import ObservabilitySection
 from upgrader.config.section import Duration, NodeShare, Text, Version
@@ -35,7 +36,6 @@ __all__ = [
     "ChecksSection",
     "ClusterSection",
     "UpgraderYaml",
-    "GateSection",
     "GatesSection",
     "HelmSection",
     "ImagesSection",
@@ -48,13 +48,6 @@ __all__ = [
 
 RELEASE_TAG, PLAYBOOK_TAG = "(release)", "(playbook)"
 """Names that pydantic puts into error locations; in brackets, so that they can't be confused with keys."""
-
-
-def _workload(text: object) -> str:
-    parts = text.split("/") if isinstance(text, str) else []
-    if len(parts) != 2 or not all(parts):
-        raise ValueError(f"{text!r} does not name a workload; write it as NAMESPACE/NAME")
-    return "/".join(parts)
 
 
 _RELEASE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -71,7 +64,6 @@ def _release(text: object) -> str:
     return text
 
 
-Workload = Annotated[str, BeforeValidator(_workload)]
 ReleaseName = Annotated[str, BeforeValidator(_release)]
 Recipient = Annotated[str, BeforeValidator(check_recipient)]
 
@@ -167,6 +159,10 @@ class GatesSection(_Model):
         default=DEFAULT_UNHEALTHY_WORKERS,
         description="How many of the workers that were healthy before a run may be unhealthy during it: a number, or a "
         "percentage, which is rounded up; never all of them. Controllers must always be healthy.",
+    )
+    metrics: list[MetricGateSection] = Field(
+        default=[],
+        description="Metric gates behind every step that changes a release, runs a playbook or upgrades nodes.",
     )
 
 
@@ -264,22 +260,6 @@ class StepAvailabilitySection(_Model):
     max_gap: Duration | None = Field(default=None, description="As in `availability`.")
 
 
-class GateSection(_Model):
-    """One further gate: a workload that must be healthy after the step."""
-
-    daemonset: Workload | None = Field(default=None, description="A DaemonSet, as NAMESPACE/NAME.")
-    deployment: Workload | None = Field(default=None, description="A Deployment, as NAMESPACE/NAME.")
-    consecutive: int | None = Field(default=None, ge=1, description="As in `gates`.")
-    interval: Duration | None = Field(default=None, description="As in `gates`.")
-    deadline: Duration | None = Field(default=None, description="As in `gates`.")
-
-    @model_validator(mode="after")
-    def _one_workload(self) -> GateSection:
-        if (self.daemonset is None) == (self.deployment is None):
-            raise ValueError("a gate names one workload: either 'daemonset' or 'deployment'")
-        return self
-
-
 class ReleaseSection(_Model):
     """A Helm release."""
 
@@ -291,9 +271,7 @@ class ReleaseSection(_Model):
         default="", description="A chart's folder or package. Empty: the built-in chart of the release's name."
     )
     values: str = Field(default="", description="Its values file. Empty: `values/RELEASE.yaml`, if there is one.")
-    gates: list[GateSection] = Field(
-        default=[], description="Further gates; the built-in ones of the chart always apply."
-    )
+    gates: list[AnyGate] = Field(default=[], description="Further gates; the built-in ones of the chart always apply.")
     availability: StepAvailabilitySection = StepAvailabilitySection()
 
 
@@ -306,7 +284,7 @@ class PlaybookSection(_Model):
         description="The playbook that undoes it, from any state that a cut may have left. Empty: there is none, "
         "and a rollback stops at this step.",
     )
-    gates: list[GateSection] = Field(default=[], description="Gates after it.")
+    gates: list[AnyGate] = Field(default=[], description="Gates after it.")
     availability: StepAvailabilitySection = StepAvailabilitySection()
 
 

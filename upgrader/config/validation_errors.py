@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from upgrader.config.gates_yaml import METRIC_TAG, WORKLOAD_TAG
 from upgrader.config.upgrader_yaml import PLAYBOOK_TAG, RELEASE_TAG
 from upgrader.config.yaml_document import Document, KeyPath, shown
 from upgrader.errors import ConfigError
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 __all__ = ["explain"]
+
+_TAGS = (RELEASE_TAG, PLAYBOOK_TAG, WORKLOAD_TAG, METRIC_TAG)
 
 _WANTED = {
     "string_type": "text",
@@ -34,7 +37,7 @@ def explain(document: Document, error: ValidationError) -> tuple[ConfigError, ..
 
 
 def _finding(document: Document, details: ErrorDetails) -> tuple[int, str]:
-    where: KeyPath = tuple(part for part in details["loc"] if part not in (RELEASE_TAG, PLAYBOOK_TAG))
+    where: KeyPath = tuple(part for part in details["loc"] if part not in _TAGS)
     context: dict[str, Any] = details.get("ctx", {})
     name = _name(where)
     match details["type"]:

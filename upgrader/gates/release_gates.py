@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from upgrader.gates.apiserver_gate import ApiServerGate
@@ -14,17 +15,18 @@ from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.kubeadm_config_gate import KubeadmConfigGate
 from upgrader.gates.kubelet_config_gate import KubeletConfigGate
 from upgrader.gates.manifest_workloads import pod_spec, workloads_in
+from upgrader.gates.metric_gate import MetricGate
 from upgrader.gates.node_health import NodeHealth
 from upgrader.gates.nodes_gate import NodesGate
 from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.cluster import Cluster
 from upgrader.model.emulation import compatible_with, emulated_by
 from upgrader.model.health_before import NONE, HealthBefore, Share
-from upgrader.model.settings import BUILT_IN_CHARTS, GatePolicy, WorkloadGate
+from upgrader.model.settings import BUILT_IN_CHARTS, GatePolicy, MetricGateSettings, WorkloadGate
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadKind, WorkloadRef
 from upgrader.pipeline import Gate, GateRun
-from upgrader.ports import Clock, Kube
+from upgrader.ports import Clock, Kube, Prometheus
 
 __all__ = ["GateCatalog"]
 
@@ -108,6 +110,11 @@ class GateCatalog:
     def of_kubelet_config(self, fields: Mapping[str, Any]) -> GateRun:
         """Nodes that join get these fields. Asked once, too."""
         return GateRun(KubeletConfigGate(self.kube, fields), replace(self.policy, consecutive=1))
+
+    def of_metric(self, prometheus: Prometheus, gate: MetricGateSettings) -> GateRun:
+        """A metric gate of `upgrader.yaml`; each wait begins a window of its own."""
+        make = partial(MetricGate, prometheus, self.clock, gate)
+        return GateRun(make(), gate.policy, make)
 
     def of_workload(self, gate: WorkloadGate) -> GateRun:
         """A gate that `upgrader.yaml` adds to a step, with a policy of its own."""

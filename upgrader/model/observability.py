@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["HttpAnswer", "HttpEndpoint", "ObservabilitySettings"]
+__all__ = ["HttpAnswer", "HttpEndpoint", "ObservabilitySettings", "Series"]
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,20 @@ class HttpAnswer:
 
 
 @dataclass(frozen=True)
+class Series:
+    """A series that a query has found: its labels, and its values in their order in time."""
+
+    labels: Mapping[str, str]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class ObservabilitySettings:
-    """Where the metrics of runs go."""
+    """Where the metrics of runs go, and which Prometheus metric gates ask."""
 
     cluster: str = ""
     """The cluster's name in metrics."""
     textfile_folder: Path | None = None
     """The folder that node_exporter's textfile collector reads; None: no file is written."""
     pushgateway: HttpEndpoint | None = None
+    prometheus: HttpEndpoint | None = None

@@ -23,11 +23,13 @@ __all__ = [
     "BackupSettings",
     "GatePolicy",
     "ImageSettings",
+    "MetricGateSettings",
     "OnFailure",
     "PlaybookSettings",
     "RecoverySettings",
     "ReleaseSettings",
     "Settings",
+    "StepGate",
     "StepSettings",
     "WorkloadGate",
 ]
@@ -78,6 +80,24 @@ class WorkloadGate:
 
 
 @dataclass(frozen=True)
+class MetricGateSettings:
+    """A gate that the file adds to a step: what Prometheus says must stay within limits for a while."""
+
+    name: str
+    query: str
+    """PromQL, with one series as its answer."""
+    policy: GatePolicy
+    minimum: float | None = None
+    maximum: float | None = None
+    """At least one of the two; either is allowed itself."""
+    window_seconds: float = 60.0
+    """How long it must stay within them, all of it after the step's change."""
+
+
+StepGate = WorkloadGate | MetricGateSettings
+
+
+@dataclass(frozen=True)
 class ReleaseSettings:
     """A Helm release as a step; `chart` None means the built-in chart of the release's name."""
 
@@ -87,7 +107,7 @@ class ReleaseSettings:
     values: Mapping[str, Any] = field(default_factory=dict)
     """The content of `values_file`; empty when the file doesn't exist: the chart's defaults apply."""
     values_file: Path | None = None
-    gates: tuple[WorkloadGate, ...] = ()
+    gates: tuple[StepGate, ...] = ()
     limits: Limits = DEFAULT_LIMITS
     """The disturbance of the API's clients that it may cause."""
 
@@ -100,7 +120,7 @@ class PlaybookSettings:
     playbook: Path
     undo: Path | None = None
     """The playbook that undoes it."""
-    gates: tuple[WorkloadGate, ...] = ()
+    gates: tuple[StepGate, ...] = ()
     limits: Limits = DEFAULT_LIMITS
     """The disturbance of the API's clients that it may cause."""
 
@@ -198,6 +218,8 @@ class Settings:
     """How many past runs are kept when a new one starts."""
     recovery: RecoverySettings = RecoverySettings()
     gates: GatePolicy = GatePolicy()
+    metric_gates: tuple[MetricGateSettings, ...] = ()
+    """Those behind every step that changes a release, runs a playbook or upgrades nodes."""
     unhealthy_workers: Share = DEFAULT_UNHEALTHY_WORKERS
     """How many of the workers that were healthy before a run may become unhealthy in it."""
     availability: AvailabilitySettings = AvailabilitySettings()
@@ -212,8 +234,15 @@ class Settings:
     @property
     def shortest_interval_seconds(self) -> float:
         """The time between two checks of the gate that is checked most often."""
-        own = (gate.policy.interval_seconds for item in self.pipeline for gate in item.gates)
+        gates = (gate for item in self.pipeline for gate in item.gates if isinstance(gate, WorkloadGate))
+        own = (gate.policy.interval_seconds for gate in gates)
         return min((self.gates.interval_seconds, *own))
+
+    @property
+    def all_metric_gates(self) -> tuple[MetricGateSettings, ...]:
+        """Those of single steps, and those of every step."""
+        gates = (gate for item in self.pipeline for gate in item.gates)
+        return (*(gate for gate in gates if isinstance(gate, MetricGateSettings)), *self.metric_gates)
 
     def limits(self, step: str) -> Limits:
         """The limits of a step, also of one that the pipeline doesn't name."""

@@ -29,6 +29,7 @@ from upgrader.preflight.instances import check_instances
 from upgrader.preflight.kubeadm_config import check_kubeadm_config
 from upgrader.preflight.kubelet_access import check_kubelet_access
 from upgrader.preflight.memory import check_memory
+from upgrader.preflight.metric_gates import check_metric_gates
 from upgrader.preflight.mounted_files import check_mounted_files
 from upgrader.preflight.namespaces import check_namespaces
 from upgrader.preflight.networks import check_networks
@@ -93,6 +94,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("kubelet-access", check_kubelet_access),
     ("signing-requests", check_signing_requests),
     ("tokens", check_tokens),
+    ("metrics", check_metric_gates),
 )
 
 

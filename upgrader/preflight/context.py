@@ -12,8 +12,9 @@ from upgrader.model.finding import Severity
 from upgrader.model.host_facts import Examined, HostFacts
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedRelease
+from upgrader.model.settings import MetricGateSettings
 from upgrader.model.version import KubernetesVersion
-from upgrader.ports import Clock, Helm, Hosts, Kind, Kube, KubeObject
+from upgrader.ports import Clock, Helm, Hosts, Kind, Kube, KubeObject, Prometheus
 
 __all__ = ["COMPONENTS", "DAEMONSETS", "DEPLOYMENTS", "MIRROR", "NODES", "PODS", "SYSTEM", "PreflightContext"]
 
@@ -59,6 +60,9 @@ class PreflightContext:
     """Asks etcd's servers from a controller: why each isn't healthy, "" for one that is. None: it lacks the files."""
     takes_backups: bool = False
     """Whether a minor upgrade begins with a backup."""
+    prometheus: Prometheus | None = None
+    """What metric gates ask; None: there are none."""
+    metric_gates: tuple[MetricGateSettings, ...] = ()
     pulls_images: bool = True
     """Whether a run begins with the step `images`."""
     _pods: dict[str, tuple[KubeObject, ...]] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import pytest
 from upgrader.config.load import load_settings
 from upgrader.errors import ConfigError
 from upgrader.model.observability import HttpEndpoint, ObservabilitySettings
-from upgrader.model.settings import Settings
+from upgrader.model.settings import GatePolicy, MetricGateSettings, Settings, WorkloadGate
 
 
 def load(folder: Path, section: str) -> Settings:
@@ -60,3 +60,62 @@ def test_credentials_to_this_machine(tmp_path: Path) -> None:
     """A Pushgateway on this machine needs no TLS."""
     found = load(tmp_path, "{pushgateway: {url: 'http://localhost:9091', bearerTokenFile: t}}").observability
     assert found.pushgateway == HttpEndpoint("http://localhost:9091", token_file=tmp_path / "t")
+
+
+PROMETHEUS = "{prometheus: {url: 'http://localhost:9090'}}"
+
+
+def gates(folder: Path, step: str, everywhere: str = "[]", observability: str = PROMETHEUS) -> Settings:
+    """Of a file with one playbook that has these gates."""
+    (folder / "p.yml").write_text("[]\n")
+    text = (
+        f"kubernetesVersion: v1.37.1\nobservability: {observability}\ngates: {{deadline: 2m, metrics: {everywhere}}}\n"
+    )
+    (folder / "upgrader.yaml").write_text(f"{text}pipeline:\n  - playbook: p.yml\n    gates: {step}\n")
+    return load_settings(folder, {})
+
+
+def test_metric_gates(tmp_path: Path) -> None:
+    """A step's gates come with the defaults of the file, and those of every step are known, too."""
+    found = gates(
+        tmp_path,
+        "[{metric: errors, query: sum(e), max: 1}, {daemonset: a/b}]",
+        "[{metric: ok, query: min(up), min: 1, max: 2, window: 3m, interval: 10s, deadline: 9m}]",
+    )
+    errors = MetricGateSettings("errors", "sum(e)", GatePolicy(1, 5.0, 180.0), None, 1.0, 60.0)
+    everywhere = MetricGateSettings("ok", "min(up)", GatePolicy(1, 10.0, 540.0), 1.0, 2.0, 180.0)
+    assert found.pipeline[0].gates == (WorkloadGate("daemonset", "a", "b", GatePolicy(3, 1.0, 120.0)), errors)
+    assert found.metric_gates == (everywhere,) and found.all_metric_gates == (errors, everywhere)
+    assert found.shortest_interval_seconds == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gate", "said"),
+    [
+        ("{metric: a, query: up}", "a metric gate has a limit"),
+        ("{metric: a, query: '', max: 1}", "query' must not be empty"),
+        ("{metric: a, max: 1}", "query' is missing"),
+        ("{query: up, max: 1}", "metric' is missing"),
+        ("{metric: A b, query: up, max: 1}", "metric"),
+        ("{metric: a, query: up, max: .nan}", "is no number that a value can be compared with"),
+        ("{metric: a, query: up, max: '1'}", "is no number"),
+        ("{metric: a, query: up, min: 2, max: 1}", "no value is at least 2 and at most 1"),
+        ("{metric: a, query: up, max: 1, window: 5m, deadline: 5m}", "it could never pass"),
+        ("{metric: a, query: up, max: 1, consecutive: 3}", "unknown key 'consecutive'"),
+        ("{metric: a, query: up, max: 1, daemonset: a/b}", "unknown key 'metric'"),
+        ("{metric: a, query: up, max: 1}, {metric: a, query: up, max: 2}", "two metric gates named 'a'"),
+        ("{metric: everywhere, query: up, max: 1}", "two metric gates named 'everywhere'"),
+    ],
+)
+def test_refused_metric_gates(tmp_path: Path, gate: str, said: str) -> None:
+    """A gate that could never pass, or always would, is an error of the file and its line."""
+    with pytest.raises(ConfigError, match=r"upgrader\.yaml:\d") as caught:
+        gates(tmp_path, f"[{gate}]", "[{metric: everywhere, query: up, max: 1}]")
+    assert said in caught.value.message
+
+
+def test_metric_gate_without_a_prometheus(tmp_path: Path) -> None:
+    """Whom to ask must be named, before a run begins."""
+    with pytest.raises(ConfigError, match=r"metric gate 'a' asks a Prometheus") as caught:
+        gates(tmp_path, "[{metric: a, query: up, max: 1}]", observability="{}")
+    assert "observability: {prometheus:" in caught.value.remedy

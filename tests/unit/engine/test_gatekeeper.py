@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from math import nan
 
 import pytest
 
+from testkit.fakes.prometheus import FakePrometheus
 from tests.unit.engine.conftest import Bench, ScriptedGate, run
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.errors import ApiLost, GateFailed
 from upgrader.gates.api_absence import ApiAbsence
+from upgrader.gates.metric_gate import MetricGate
 from upgrader.model.event import GatePassed
 from upgrader.model.outcome import Verdict, broken, holds, pending, unknown
-from upgrader.model.settings import GatePolicy
+from upgrader.model.settings import GatePolicy, MetricGateSettings
 from upgrader.pipeline import GateRun
 
 
@@ -128,3 +132,32 @@ def test_remedy_of_a_failed_gate_is_that_of_the_run(bench: Bench) -> None:
 def test_no_verdict_but_a_good_one_is_without_a_remedy(verdict: Verdict) -> None:
     """A gate without a remedy gets the one of the verdict's kind."""
     assert verdict.remedy
+
+
+@pytest.mark.parametrize(
+    ("prometheus", "said"),
+    [
+        (FakePrometheus(lost=0), "no series"),
+        (FakePrometheus({"sum(e)": (({}, nan),)}), "the value nan"),
+        (FakePrometheus(refused="no answer within 5 s"), "no answer within 5 s"),
+        (FakePrometheus({"sum(e)": (({}, 7.0),)}), "was 7 in the last 60 s"),
+    ],
+    ids=["lost its data", "says NaN", "answers slowly", "outside the limits"],
+)
+def test_metric_that_never_gets_well(bench: Bench, prometheus: FakePrometheus, said: str) -> None:
+    """The step fails at the gate's deadline, with the query, the limit and what was last seen; so it is rolled back."""
+    gate = MetricGateSettings("errors", "sum(e)", GatePolicy(1, 5.0, 180.0), maximum=1.0)
+    make = partial(MetricGate, prometheus, bench.clock, gate)
+    absence = ApiAbsence(bench.kube, bench.clock, 5.0)
+    with pytest.raises(GateFailed) as caught:
+        hold_all(
+            "step",
+            (GateRun(make(), gate.policy, make),),
+            clock=bench.clock,
+            reporter=bench.recorder,
+            absence=absence,
+        )
+    message = caught.value.message
+    assert "gate metric/errors did not hold 1 times in a row within 180 s" in message
+    assert "`sum(e)`" in message and "at most 1" in message and said in message and caught.value.remedy
+    assert 180 <= bench.clock.monotonic() < 190

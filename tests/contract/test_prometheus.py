@@ -1,0 +1,138 @@
+"""Metric gates' questions: a real Prometheus and the fake answer alike, also when data was lost."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testkit.debian_programs import debian_program
+from testkit.fakes.prometheus import FakePrometheus
+from testkit.local_service import free_port, local_service
+from upgrader.adapters.clock import SystemClock
+from upgrader.adapters.http_service import HttpClient
+from upgrader.adapters.prometheus import PrometheusApi
+from upgrader.errors import ServiceError
+from upgrader.gates.metric_gate import MetricGate
+from upgrader.model.observability import HttpEndpoint
+from upgrader.model.outcome import Verdict, VerdictKind
+from upgrader.model.settings import GatePolicy, MetricGateSettings
+from upgrader.ports import Prometheus
+
+pytestmark = pytest.mark.contract
+
+TWO = 'vector(1) or label_replace(vector(2), "a", "b", "", "")'
+_CONFIG = """\
+global: {scrape_interval: 1s}
+scrape_configs:
+  - job_name: self
+    static_configs: [{targets: ['127.0.0.1:PORT']}]
+"""
+
+
+class Server:
+    """A Prometheus of Debian's package that scrapes itself, which can be stopped, started and robbed of its data."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        (folder / "prometheus.yml").write_text(_CONFIG.replace("PORT", str(self.port)))
+        self.api = PrometheusApi(HttpClient(HttpEndpoint(f"http://127.0.0.1:{self.port}"), 10))
+
+    def run(self) -> Iterator[None]:
+        program = str(debian_program("prometheus", "prometheus"))
+        arguments = ("--config.file=prometheus.yml", "--storage.tsdb.path=data")
+        with local_service(
+            lambda port: [program, *arguments, f"--web.listen-address=127.0.0.1:{port}"],
+            "/-/ready",
+            self.folder,
+            self.port,
+        ):
+            yield
+
+    def lose_data(self) -> None:
+        shutil.rmtree(self.folder / "data")
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusApi]:
+    server = Server(tmp_path_factory.mktemp("prometheus"))
+    for _ in server.run():
+        yield server.api
+
+
+@pytest.fixture(params=["real", "fake"])
+def prometheus(request: pytest.FixtureRequest) -> Prometheus:
+    if request.param == "real":
+        api: PrometheusApi = request.getfixturevalue("real")
+        return api
+    return FakePrometheus(
+        {
+            "vector(1)": (({}, 1.0),),
+            "vector(0) / 0": (({}, math.nan),),
+            "vector(1) / 0": (({}, math.inf),),
+            TWO: (({}, 1.0), ({"a": "b"}, 2.0)),
+        }
+    )
+
+
+def test_one_value_a_step(prometheus: Prometheus) -> None:
+    """As many values as were asked for, in one series."""
+    (series,) = prometheus.values("vector(1)", points=7, step_seconds=3)
+    assert series.values == (1.0,) * 7
+
+
+def test_no_series(prometheus: Prometheus) -> None:
+    """A query without a result is answered with no series, which is no error."""
+    assert prometheus.values('up{job="nobody"}', points=3, step_seconds=1) == ()
+
+
+def test_no_number(prometheus: Prometheus) -> None:
+    """NaN and infinity arrive as what they are."""
+    (nan,) = prometheus.values("vector(0) / 0", points=2, step_seconds=1)
+    (infinite,) = prometheus.values("vector(1) / 0", points=2, step_seconds=1)
+    assert all(map(math.isnan, nan.values)) and infinite.values == (math.inf, math.inf)
+
+
+def test_several_series(prometheus: Prometheus) -> None:
+    """Each series is told apart by its labels."""
+    found = prometheus.values(TWO, points=1, step_seconds=1)
+    assert {(tuple(each.labels.items()), each.values) for each in found} == {((), (1.0,)), ((("a", "b"),), (2.0,))}
+
+
+def test_refused_query(prometheus: Prometheus) -> None:
+    """A query that can't be read is an error with the server's words, not an empty answer."""
+    with pytest.raises(ServiceError, match=r"refused the query: .*parse error"):
+        prometheus.values("sum(", points=1, step_seconds=1)
+
+
+def test_lost_data(tmp_path: Path) -> None:
+    """A Prometheus that starts without its data makes the gate unknown; once it is back for a window, it holds.
+
+    What it is asked is its own `up`, which it has only for times at which it has scraped itself.
+    """
+    server = Server(tmp_path)
+    settings = MetricGateSettings(
+        "up", 'min(up{job="self"}) # all of them', GatePolicy(1, 0.0, 60.0), minimum=1, window_seconds=6
+    )
+    gate = MetricGate(server.api, SystemClock(), settings)
+    for _ in server.run():
+        _wait_for(gate, VerdictKind.HOLDS)
+    assert "could not be asked" in gate.check().reason and gate.check().kind is VerdictKind.UNKNOWN
+    server.lose_data()
+    for _ in server.run():
+        assert gate.check().kind is VerdictKind.UNKNOWN
+        lost = _wait_for(gate, VerdictKind.UNKNOWN, "values since the step's change")
+        assert "lost data" in lost.remedy
+        assert "is 1, allowed: at least 1" in _wait_for(gate, VerdictKind.HOLDS).reason
+
+
+def _wait_for(gate: MetricGate, kind: VerdictKind, text: str = "") -> Verdict:
+    deadline = time.monotonic() + 60
+    while (verdict := gate.check()).kind is not kind or text not in verdict.reason:
+        assert time.monotonic() < deadline, verdict
+        time.sleep(0.2)
+    return verdict

@@ -1,0 +1,95 @@
+"""The gates that a step of `upgrader.yaml` may have beside the built-in ones."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from math import isfinite
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from upgrader.config.section import Duration, Section, Text
+
+__all__ = ["METRIC_TAG", "WORKLOAD_TAG", "AnyGate", "GateSection", "MetricGateSection"]
+
+WORKLOAD_TAG, METRIC_TAG = "(workload)", "(metric)"
+"""Names that pydantic puts into error locations; in brackets, so that they can't be confused with keys."""
+
+
+def _workload(text: object) -> str:
+    parts = text.split("/") if isinstance(text, str) else []
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(f"{text!r} does not name a workload; write it as NAMESPACE/NAME")
+    return "/".join(parts)
+
+
+def _limit(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise ValueError(f"{value!r} is no number that a value can be compared with")
+    return float(value)
+
+
+Workload = Annotated[str, BeforeValidator(_workload)]
+Limit = Annotated[float, BeforeValidator(_limit, json_schema_input_type=float)]
+
+
+class GateSection(Section):
+    """One further gate: a workload that must be healthy after the step."""
+
+    daemonset: Workload | None = Field(default=None, description="A DaemonSet, as NAMESPACE/NAME.")
+    deployment: Workload | None = Field(default=None, description="A Deployment, as NAMESPACE/NAME.")
+    consecutive: int | None = Field(default=None, ge=1, description="As in `gates`.")
+    interval: Duration | None = Field(default=None, description="As in `gates`.")
+    deadline: Duration | None = Field(default=None, description="As in `gates`.")
+
+    @model_validator(mode="after")
+    def _one_workload(self) -> GateSection:
+        if (self.daemonset is None) == (self.deployment is None):
+            raise ValueError("a gate names one workload: either 'daemonset' or 'deployment'")
+        return self
+
+
+class MetricGateSection(Section):
+    """A [metric gate](../observability.md#metric-gates): what Prometheus says must stay within limits."""
+
+    metric: str = Field(
+        pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+        max_length=60,
+        description="The gate's name, of lower-case letters, digits and `-`.",
+    )
+    query: Text = Field(description="PromQL that has one series as its answer, such as `sum(rate(…))`.")
+    min: Limit | None = Field(default=None, description="The least value that is allowed.")
+    max: Limit | None = Field(default=None, description="The greatest value that is allowed.")
+    window: Duration = Field(
+        default=60.0,
+        description="For how long every value since the change must be within the limits.",
+        examples=["1m"],
+    )
+    interval: Duration | None = Field(
+        default=None, description="The time between two questions. Empty: that of `gates`, and at least 5 s."
+    )
+    deadline: Duration | None = Field(
+        default=None, description="As in `gates`. Empty: that of `gates`, and the window."
+    )
+
+    @model_validator(mode="after")
+    def _passable(self) -> MetricGateSection:
+        if self.min is None and self.max is None:
+            raise ValueError("a metric gate has a limit: 'min', 'max' or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"no value is at least {self.min:g} and at most {self.max:g}")
+        if self.deadline is not None and self.deadline <= self.window:
+            raise ValueError("it could never pass: 'deadline' must be longer than 'window' (1m, unless it is set)")
+        return self
+
+
+def _kind_of_gate(data: Any) -> str:
+    keys = [str(key) for key in data] if isinstance(data, dict) else []
+    misspelt = any(get_close_matches(key, ["metric", "query"]) for key in keys)
+    return METRIC_TAG if misspelt and not {"daemonset", "deployment"} & set(keys) else WORKLOAD_TAG
+
+
+AnyGate = Annotated[
+    Annotated[GateSection, Tag(WORKLOAD_TAG)] | Annotated[MetricGateSection, Tag(METRIC_TAG)],
+    Discriminator(_kind_of_gate),
+]

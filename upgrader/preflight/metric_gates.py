@@ -1,0 +1,47 @@
+"""Metric gates can be answered before anything changes: behind a change, one that can't would roll it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.errors import ServiceError
+from upgrader.gates.metric_gate import judge, resolution_seconds
+from upgrader.model.finding import Finding
+from upgrader.model.outcome import Verdict, VerdictKind, unknown
+from upgrader.model.settings import MetricGateSettings
+from upgrader.ports import Prometheus
+from upgrader.preflight.context import PreflightContext
+
+__all__ = ["check_metric_gates"]
+
+
+def check_metric_gates(context: PreflightContext) -> Iterator[Finding]:
+    """Each query is asked once, for its newest value."""
+    if context.prometheus is None:
+        return
+    for gate in context.metric_gates:
+        verdict = _asked(context.prometheus, gate)
+        if verdict.kind is VerdictKind.UNKNOWN:
+            yield Finding(
+                "metrics.unanswered",
+                "error",
+                f"metric gate {gate.name} has no answer now",
+                f"Behind a step it would not pass, and the run would roll back. {verdict.reason}",
+                f"{verdict.remedy} If the new version is the first to have the metric: `--skip metrics`.",
+            )
+        elif verdict.kind is not VerdictKind.HOLDS:
+            yield Finding(
+                "metrics.outside",
+                "warning",
+                f"metric gate {gate.name} is outside its limits before the run",
+                f"It would not pass behind a step either, unless that changes it. {verdict.reason}",
+                "Find out why, or change the gate's `min` or `max` in upgrader.yaml.",
+            )
+
+
+def _asked(prometheus: Prometheus, gate: MetricGateSettings) -> Verdict:
+    try:
+        found = prometheus.values(gate.query, points=1, step_seconds=resolution_seconds(gate))
+    except ServiceError as error:
+        return unknown(error.message, remedy="Check that Prometheus is up, and that this machine reaches it.")
+    return judge(gate, found, 1)
