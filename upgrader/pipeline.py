@@ -126,6 +126,8 @@ class PipelineStep:
     """Makes the same step with an extra check while it waits; the check ends the wait by raising StepFailed."""
     undo_watched: Callable[[Callable[[], None]], Step] | None = None
     """Makes the same step with a check that is called while its undo waits."""
+    approval_seconds: float | None = None
+    """How long a person's approval is waited for before it begins; None: it needs none."""
     may_begin: Callable[[], None] | None = None
     """Raises UpgraderError where the step must not be begun any more."""
 

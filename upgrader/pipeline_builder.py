@@ -72,9 +72,11 @@ class PipelineBuilder:
     def forward(self, plan: Plan, wrap: Mapping[str, Callable[[ChartStep], Step]] | None = None) -> Pipeline:
         """A step for each planned step; `wrap` wraps the chart's step of a release, by name."""
         build, wraps = self.steps, wrap or {}
-        freed = [build.free(step, plan) for step in plan.steps if isinstance(step, PlannedRelease) and step.pending]
+        stuck = [step for step in plan.steps if isinstance(step, PlannedRelease) and step.pending]
+        freed = [build.approved(step, build.free(step, plan)) for step in stuck]
         steps = [
-            build.planned(step, plan, build.further_gates(step), wraps.get(step.name, _as_it_is)) for step in plan.steps
+            build.approved(step, build.planned(step, plan, build.further_gates(step), wraps.get(step.name, _as_it_is)))
+            for step in plan.steps
         ]
         has_nodes = any(isinstance(step, PlannedNodes) for step in plan.steps)
         staged = [build.pools.stage(plan)] if has_nodes else []

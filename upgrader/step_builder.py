@@ -81,6 +81,11 @@ class StepBuilder:
         assert self.nodes is not None, "only the section `nodes` makes such steps"
         return self.nodes
 
+    def approved(self, planned: PlannedStep, built: PipelineStep) -> PipelineStep:
+        """The same step, which waits for an approval if upgrader.yaml has one before it, and it changes anything."""
+        item = next((item for item in self.settings.pipeline if item.name == planned.name), None)
+        return replace(built, approval_seconds=item.approval_seconds) if item and built.changes else built
+
     def further_gates(self, step: PlannedStep) -> tuple[GateRun, ...]:
         """The gates of upgrader.yaml behind a planned step, in addition to its own."""
         item = next((item for item in self.settings.pipeline if item.name == step.name), None)

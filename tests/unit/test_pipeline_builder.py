@@ -288,3 +288,15 @@ def test_metric_gates() -> None:
     }
     behind = [run.gate.name for item in pipeline.steps for run in item.undo_gates]
     assert behind and not any(name.startswith("metric/") for name in behind)
+
+
+def test_approvals() -> None:
+    """A step that changes something waits for its approval; one that changes nothing, and every undo, doesn't."""
+    made = builder()
+    steps = tuple(replace(item, approval_seconds=60.0) for item in made.settings.pipeline)
+    made = replace(made, settings=replace(made.settings, pipeline=steps))
+    pending = replace(planned("kube-apiserver", "upgrade"), pending=True)
+    steps_of = (planned("pod-checkpointer", "unchanged"), pending, planned("kubernetes", "upgrade"))
+    waits = {item.step.name: item.approval_seconds for item in made.forward(Plan(OLD, NEW, steps_of)).steps}
+    freed = next(name for name in waits if name not in BUILT_IN_CHARTS)
+    assert waits == {freed: 60.0, "pod-checkpointer": None, "kube-apiserver": 60.0, "kubernetes": 60.0}

@@ -26,6 +26,7 @@ _COMMANDS = {
     "plan": ("upgrader.cli.plan", "Show what a run would change; changes nothing."),
     "run": ("upgrader.cli.run", "Upgrade the cluster, step by step; rolls back if a step fails."),
     "resume": ("upgrader.cli.resume", "Resume an interrupted run, from this machine or another."),
+    "approve": ("upgrader.cli.approve", "Let a run begin a step that waits for a person."),
     "rollback": ("upgrader.cli.rollback", "Undo what a run did, newest step first."),
     "finalize": ("upgrader.cli.finalize", "End the emulation of the old minor; the point of no return."),
     "migrate-storage": ("upgrader.cli.migrate_storage", "Store every object as the version that runs now does."),

@@ -254,6 +254,7 @@ class _Pipeline:
             values_file=values_file,
             gates=self.defaults.gates.of_step(where, item.gates),
             limits=_limits(item.availability, self.defaults),
+            approval_seconds=item.approval.deadline if item.approval else None,
         )
 
     def _check_chart(self, where: KeyPath, item: ReleaseSection) -> None:
@@ -283,7 +284,14 @@ class _Pipeline:
                         raise self.document.error((*where, key), f"there is no playbook {shown(path)}")
         gates = self.defaults.gates.of_step(where, item.gates)
         limits = _limits(item.availability, self.defaults)
-        return PlaybookSettings(name=playbook.stem, playbook=playbook, undo=undo, gates=gates, limits=limits)
+        return PlaybookSettings(
+            name=playbook.stem,
+            playbook=playbook,
+            undo=undo,
+            gates=gates,
+            limits=limits,
+            approval_seconds=item.approval.deadline if item.approval else None,
+        )
 
     def _check(self, where: KeyPath, key: str, path: Path) -> None:
         """Raises NotOpened, with the place that names the path, where the guard has something against it."""

@@ -31,6 +31,7 @@ from upgrader.model.version import KubernetesVersion
 __all__ = [
     "PLAYBOOK_TAG",
     "RELEASE_TAG",
+    "ApprovalSection",
     "AvailabilitySection",
     "BackupSection",
     "ChecksSection",
@@ -260,6 +261,16 @@ class StepAvailabilitySection(_Model):
     max_gap: Duration | None = Field(default=None, description="As in `availability`.")
 
 
+class ApprovalSection(_Model):
+    """A person's [approval](../observability.md#approvals) before the step changes anything; `--yes` is none."""
+
+    deadline: Duration = Field(
+        default=3600.0,
+        description="How long it is waited for. Then the run ends, and can be resumed or rolled back.",
+        examples=["1h"],
+    )
+
+
 class ReleaseSection(_Model):
     """A Helm release."""
 
@@ -273,6 +284,7 @@ class ReleaseSection(_Model):
     values: str = Field(default="", description="Its values file. Empty: `values/RELEASE.yaml`, if there is one.")
     gates: list[AnyGate] = Field(default=[], description="Further gates; the built-in ones of the chart always apply.")
     availability: StepAvailabilitySection = StepAvailabilitySection()
+    approval: ApprovalSection | None = None
 
 
 class PlaybookSection(_Model):
@@ -286,6 +298,7 @@ class PlaybookSection(_Model):
     )
     gates: list[AnyGate] = Field(default=[], description="Gates after it.")
     availability: StepAvailabilitySection = StepAvailabilitySection()
+    approval: ApprovalSection | None = None
 
 
 def _kind_of_step(data: Any) -> str:

@@ -15,6 +15,7 @@ from upgrader.model.settings import OnFailure
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
+    "ApprovalRequested",
     "AvailabilityMeasured",
     "BaselineTaken",
     "ChangedSeverity",
@@ -31,6 +32,7 @@ __all__ = [
     "RunStarted",
     "SkippedCheck",
     "StepApplied",
+    "StepApproved",
     "StepEnded",
     "StepInput",
     "StepInspected",
@@ -128,6 +130,23 @@ class BaselineTaken:
     """What worked before the first step; each step's gates compare with it."""
 
     baseline: Baseline
+
+
+@dataclass(frozen=True)
+class ApprovalRequested:
+    """A step waits for a person's approval before it begins, for so many seconds."""
+
+    step: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StepApproved:
+    """A person (`by`) has approved of a step, and said why. The name is what they gave."""
+
+    step: str
+    by: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -281,6 +300,8 @@ Event = (
     | RunResumed
     | RollbackRequested
     | BaselineTaken
+    | ApprovalRequested
+    | StepApproved
     | StepStarted
     | StepInspected
     | StepApplied

@@ -110,6 +110,8 @@ class ReleaseSettings:
     gates: tuple[StepGate, ...] = ()
     limits: Limits = DEFAULT_LIMITS
     """The disturbance of the API's clients that it may cause."""
+    approval_seconds: float | None = None
+    """How long a person's approval is waited for before it changes anything; None: it needs none."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,8 @@ class PlaybookSettings:
     gates: tuple[StepGate, ...] = ()
     limits: Limits = DEFAULT_LIMITS
     """The disturbance of the API's clients that it may cause."""
+    approval_seconds: float | None = None
+    """How long a person's approval is waited for before it begins; None: it needs none."""
 
 
 StepSettings = ReleaseSettings | PlaybookSettings

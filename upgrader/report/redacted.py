@@ -38,7 +38,7 @@ _KEPT = frozenset(["phase", "outcome", "kind", "on_failure", "was", "now"])
 
 def redacted(state: RunState, hosts: Collection[str] = ()) -> RunState:
     """The state with every name and address replaced; `hosts` are names that its journal may not have by themselves."""
-    replacer = _Replacer((*hosts, *_hosts_of(state)))
+    replacer = _Replacer((*hosts, *_hosts_of(state)), {approval.by for approval in state.approvals})
     result: RunState = replacer.value(state)
     return result
 
@@ -55,12 +55,12 @@ def _hosts_of(state: RunState) -> Iterator[str]:
 class _Replacer:
     """Replaces everything in one pass, so that nothing is replaced twice."""
 
-    def __init__(self, hosts: Collection[str]) -> None:
+    def __init__(self, hosts: Collection[str], people: Collection[str]) -> None:
+        """`people` are names as their bearers gave them; one with an @ is found by its form."""
         # The longest first: `node-10.example` before `node-10`. A pod's name may end in its node's.
         names = sorted({name for name in hosts if name}, key=lambda name: (-len(name), name))
-        known = "|".join(map(re.escape, names))
-        first = rf"(?P<host>(?<![A-Za-z0-9])(?:{known})(?![A-Za-z0-9]))|" if known else ""
-        self._pattern = re.compile(first + _FORMS)
+        given = {name for name in people if name and "@" not in name}
+        self._pattern = re.compile(_known("name", given) + _known("host", names) + _FORMS)
         self._aliases: dict[tuple[str, str], str] = {}
         self._counts: dict[str, int] = {}
         for name in sorted(set(names)):
@@ -84,6 +84,8 @@ class _Replacer:
         match found.lastgroup:
             case "host":
                 return self._alias("host", text)
+            case "name":
+                return self._alias("person", text)
             case "person":
                 user, _, host = text.partition("@")
                 return f"{self._alias('person', user)}@{self._alias('host', host)}"
@@ -100,6 +102,12 @@ class _Replacer:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._aliases[key] = f"{kind}-{self._counts[kind]}"
         return self._aliases[key]
+
+
+def _known(group: str, names: Collection[str]) -> str:
+    """The alternatives of a pattern that find these names, the longest ones first."""
+    known = "|".join(map(re.escape, sorted(names, key=lambda name: (-len(name), name))))
+    return rf"(?P<{group}>(?<![A-Za-z0-9])(?:{known})(?![A-Za-z0-9]))|" if known else ""
 
 
 def _is_public_address(text: str) -> bool:

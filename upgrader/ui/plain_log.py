@@ -10,6 +10,7 @@ from typing import Self, TextIO
 
 from upgrader.engine.state.run_state import RunState
 from upgrader.model.event import (
+    ApprovalRequested,
     AvailabilityMeasured,
     BaselineTaken,
     Event,
@@ -24,6 +25,7 @@ from upgrader.model.event import (
     RunResumed,
     RunStarted,
     StepApplied,
+    StepApproved,
     StepEnded,
     StepInspected,
     StepStarted,
@@ -118,6 +120,11 @@ def _line(event: Event) -> str:
             found = event.baseline
             missing = "".join(f"\nnot compared: {item.what}: {item.why}" for item in found.not_compared)
             return f"baseline: each step is compared with what works now ({len(found.groups)} API versions){missing}"
+        case ApprovalRequested():
+            left = duration(event.seconds)
+            return f"{event.step}: waiting for `upgrader approve {event.step} --reason WHY` [{left} left]"
+        case StepApproved():
+            return f"{event.step}: approved by {event.by}{_because(event.reason)}"
         case StepStarted():
             return f"{event.step}: started: {event.summary}"
         case RunResumed():

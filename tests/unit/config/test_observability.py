@@ -119,3 +119,18 @@ def test_metric_gate_without_a_prometheus(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"metric gate 'a' asks a Prometheus") as caught:
         gates(tmp_path, "[{metric: a, query: up, max: 1}]", observability="{}")
     assert "observability: {prometheus:" in caught.value.remedy
+
+
+def test_approval(tmp_path: Path) -> None:
+    """`approval` before a step waits for an hour, unless it has a deadline of its own; without it, for nobody."""
+    (tmp_path / "p.yml").write_text("[]\n")
+    for text, expected in (("", None), ("approval: {}", 3600.0), ("approval: {deadline: 8h}", 28800.0)):
+        lines = [
+            "kubernetesVersion: v1.37.1",
+            "pipeline:",
+            "  - release: kubernetes",
+            *([f"    {text}"] if text else []),
+        ]
+        lines += ["  - playbook: p.yml", *([f"    {text}"] if text else [])]
+        (tmp_path / "upgrader.yaml").write_text("\n".join(lines))
+        assert [item.approval_seconds for item in load_settings(tmp_path, {}).pipeline] == [expected, expected]

@@ -14,7 +14,7 @@ from upgrader.availability.phases import Phases
 from upgrader.engine.execution.runner import RunResult
 from upgrader.errors import GateFailed
 from upgrader.model.availability import Availability, Limits, Phase
-from upgrader.model.event import GateChecked, StepStarted, UndoStarted
+from upgrader.model.event import ApprovalRequested, GateChecked, StepStarted, UndoStarted
 from upgrader.model.outcome import Verdict
 from upgrader.model.release import ReleaseSpec
 from upgrader.pipeline import Pipeline, PipelineStep
@@ -97,9 +97,14 @@ def test_helm_is_stopped_at_a_breach() -> None:
 
 
 def test_phases_are_steps_and_their_undos() -> None:
-    """The prober learns of each step at its start, and of each undo as a phase of its own."""
+    """The prober learns of each step at its start, and of each undo and each wait for an approval as phases too."""
     names: list[str] = []
     phases = Phases(names.append)
-    for event in (StepStarted("a", "", None), StepStarted("b", "", None), UndoStarted("b", "revision 1")):
+    for event in (
+        StepStarted("a", "", None),
+        ApprovalRequested("b", 60.0),
+        StepStarted("b", "", None),
+        UndoStarted("b", "revision 1"),
+    ):
         phases.emit(event)
-    assert names == ["a", "b", "undo b"]
+    assert names == ["a", "approval b", "b", "undo b"]

@@ -7,6 +7,7 @@ import pytest
 from testkit import example_runs as runs
 from testkit.example_runs import state_of
 from upgrader.engine.state.run_state import RunState, StepState, TimedNote
+from upgrader.model.event import StepApproved
 from upgrader.model.health_before import HealthBefore
 from upgrader.report.formats import FILES, report_text
 from upgrader.report.redacted import redacted
@@ -84,3 +85,11 @@ def test_state_keeps_its_shape() -> None:
     state = redacted(RunState(planned=("nodes-a",), steps=(StepState("nodes-a", "passed"),)), ("a",))
     assert [step.name for step in state.all_steps] == ["nodes-host-1"]
     assert isinstance(redacted(state_of(runs.GOOD)).notes[0], TimedNote)
+
+
+def test_who_approved_is_replaced() -> None:
+    """A person may have written any name: it is known from the approval, and replaced in every text."""
+    approvals = (StepApproved("a", "Ann Onym", "ok"), StepApproved("b", "bob@desk", "ok"))
+    state = redacted(RunState(reason="approved by Ann Onym: ok, then by bob@desk", approvals=approvals))
+    assert state.reason == "approved by person-1: ok, then by person-2@host-1"
+    assert [item.by for item in state.approvals] == ["person-1", "person-2@host-1"]

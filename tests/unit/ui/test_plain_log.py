@@ -10,6 +10,7 @@ import pytest
 from testkit.fakes.clock import FakeClock
 from tests.unit.ui.conftest import APPLIED, looked
 from upgrader.model.event import (
+    ApprovalRequested,
     AvailabilityMeasured,
     Event,
     GatePassed,
@@ -17,6 +18,7 @@ from upgrader.model.event import (
     RecoveryEnded,
     RecoveryStarted,
     RunEnded,
+    StepApproved,
     StepEnded,
     UndoEnded,
     UndoStarted,
@@ -74,6 +76,14 @@ def test_a_line_for_each_event_with_its_time(log: Log) -> None:
         "01:00:00Z  API: answers again after 12 s",
         "01:00:00Z  kube-apiserver: rolled back after 11 s",
         "01:00:00Z  run x: rolled-back after 1 min 15 s",
+    ]
+
+
+def test_an_approval_says_how_it_is_given(log: Log) -> None:
+    """Whoever reads the log of a run that waits knows what to do, and later who did it and why."""
+    assert log.after(ApprovalRequested("b", 3600.0), StepApproved("b", "ann@desk", "all is green")) == [
+        "00:00:00Z  b: waiting for `upgrader approve b --reason WHY` [1 h 00 min left]",
+        "00:00:00Z  b: approved by ann@desk: all is green",
     ]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from upgrader.engine.execution.api_lifeline import ApiLifeline
+from upgrader.engine.execution.approval import await_approval
 from upgrader.engine.execution.gatekeeper import hold_all
 from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo, next_action
 from upgrader.engine.execution.stop_request import StopRequest
@@ -147,6 +148,7 @@ class Runner:
     def _execute(self, action: Begin | Complete | CheckGates | Undo, item: PipelineStep) -> None:
         match action:
             case Begin():
+                self._approve(item)
                 self._forward(item, lambda began: self._begin(item, began))
             case Complete():
                 self._forward(item, lambda began: self._complete(item, began))
@@ -155,6 +157,21 @@ class Runner:
                 self._forward(item, lambda _: self._emit(StepInspected(item.step.name, True, found)))
             case Undo():
                 self._undo(item, interrupted=action.interrupted)
+
+    def _approve(self, item: PipelineStep) -> None:
+        """Wait for a person, where the step needs one and has none: an approval counts for a resumed run, too."""
+        name = item.step.name
+        if item.approval_seconds is not None and not self._state.is_approved(name):
+            approval = await_approval(
+                self._state.run,
+                name,
+                item.approval_seconds,
+                kube=self._kube,
+                clock=self._clock,
+                emit=self._emit,
+                stop=self._stop,
+            )
+            self._emit(approval)
 
     def _forward(self, item: PipelineStep, change: Callable[[float], None]) -> None:
         """Make the change, and check the step's gates."""

@@ -20,6 +20,7 @@ from upgrader.engine.state.event_fold import fold
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UpgraderError
 from upgrader.model.event import (
+    ApprovalRequested,
     Event,
     RecoveryEnded,
     RecoveryStarted,
@@ -28,6 +29,7 @@ from upgrader.model.event import (
     RunResumed,
     RunStarted,
     StepApplied,
+    StepApproved,
     StepEnded,
     StepInspected,
     StepStarted,
@@ -42,6 +44,8 @@ DURABLE_EVENTS = (
     RunStarted,
     RunResumed,
     RollbackRequested,
+    ApprovalRequested,
+    StepApproved,
     StepStarted,
     StepApplied,
     StepEnded,

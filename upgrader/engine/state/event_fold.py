@@ -14,6 +14,7 @@ from upgrader.engine.state.copies import changed
 from upgrader.engine.state.run_state import MAX_NOTES, GateState, RecoveryState, RunState, StepState, TimedNote
 from upgrader.engine.state.timeline import extended
 from upgrader.model.event import (
+    ApprovalRequested,
     AvailabilityMeasured,
     BaselineTaken,
     Event,
@@ -28,6 +29,7 @@ from upgrader.model.event import (
     RunResumed,
     RunStarted,
     StepApplied,
+    StepApproved,
     StepEnded,
     StepInspected,
     StepStarted,
@@ -70,6 +72,8 @@ def _told(event: Event | UnknownEvent) -> str:
             return f"rollback{f' to {event.to}' if event.to else ''} requested by {event.by}"
         case LockTakenOver():
             return f"the cluster's lock was taken over from {event.holder}: {event.why}"
+        case StepApproved():
+            return f"{event.step}: approved by {event.by}: {event.reason}"
         case RecoveryStarted():
             return f"recovering the API over SSH: {event.reason}"
         case RecoveryEnded():
@@ -90,6 +94,10 @@ def _after(state: RunState, event: Event | UnknownEvent, time: datetime) -> RunS
             return _reopened(undo, event.run, "rolling back", time)
         case BaselineTaken():
             return changed(state, baseline=event.baseline, baseline_taken=time)
+        case ApprovalRequested():
+            return changed(state, doing=f"{event.step}: waiting for `upgrader approve {event.step}`")
+        case StepApproved():
+            return changed(state, approvals=(*state.approvals, event), doing=f"{event.step}: approved by {event.by}")
         case StepStarted() | StepInspected() | StepApplied() | StepEnded():
             return _forward(state, event, time)
         case GateChecked() | GatePassed():

@@ -10,7 +10,15 @@ from datetime import datetime
 
 from upgrader.engine.state.timeline import Span
 from upgrader.model.baseline import Baseline
-from upgrader.model.event import AvailabilityMeasured, ChangedSeverity, GateChecked, SkippedCheck, StepInput, Warned
+from upgrader.model.event import (
+    AvailabilityMeasured,
+    ChangedSeverity,
+    GateChecked,
+    SkippedCheck,
+    StepApproved,
+    StepInput,
+    Warned,
+)
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.outcome import RunOutcome, StepPhase
 from upgrader.model.release import RestorePoint
@@ -157,6 +165,8 @@ class RunState:
     recoveries: tuple[RecoveryState, ...] = ()
     resumed_by: tuple[str, ...] = ()
     rollback_by: str = ""
+    approvals: tuple[StepApproved, ...] = ()
+    """Who approved of which step, in their order."""
     lock_taken_from: str = ""
     """Who held the cluster's lock before this run took it over, and why it could."""
     availability: AvailabilityMeasured | None = None
@@ -216,6 +226,10 @@ class RunState:
         """Every step, begun or not, in the planned order; then those that no plan names."""
         waiting = (self.step(name) or StepState(name, "waiting") for name in self.planned)
         return (*waiting, *(step for step in self.steps if step.name not in self.planned))
+
+    def is_approved(self, name: str) -> bool:
+        """Whether a person has approved of the step of that name."""
+        return any(approval.step == name for approval in self.approvals)
 
     def step(self, name: str) -> StepState | None:
         """The step of that name; None when it was not begun."""

@@ -1,0 +1,129 @@
+"""Waits until a person approves of a step: what is asked, and the answer, are in a ConfigMap of the cluster.
+
+An object of its own, as the run writes its Lease and its Secrets anew all the time; in the cluster, as whoever
+approves is not at the machine that runs it. Who may change it may approve: RBAC decides, and the API's audit log has
+their name as the API knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from upgrader.engine.execution.stop_request import StopRequest
+from upgrader.errors import ApiError, Interrupted, UsageError
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS
+from upgrader.model.event import ApprovalRequested, Event, Note, StepApproved
+from upgrader.ports import Clock, Kube, KubeObject
+
+__all__ = ["NAME", "NAMESPACE", "approve", "await_approval"]
+
+NAMESPACE, NAME = "kube-system", "upgrader-approval"
+_APPROVED, _BY, _REASON = (f"upgrader.io/{name}" for name in ("approved", "approved-by", "approved-because"))
+_POLL_SECONDS = 2.0
+_MOST_CHARACTERS = 1000
+
+
+def await_approval(
+    run: str,
+    step: str,
+    seconds: float,
+    *,
+    kube: Kube,
+    clock: Clock,
+    emit: Callable[[Event], None],
+    stop: StopRequest,
+) -> StepApproved:
+    """Ask for an approval of this step, and return it. An API that doesn't answer approves of nothing.
+
+    Raises Interrupted after so many seconds without one, and where the run was asked to stop.
+    """
+    emit(ApprovalRequested(step, seconds))
+    deadline, told = clock.monotonic() + seconds, ""
+    try:
+        while True:
+            stop.check(safe=True)
+            approval, problem = _answer(kube, run, step)
+            if approval is not None:
+                return approval
+            if problem and problem != told:
+                emit(Note(f"{step}: {problem}"))
+            told = problem
+            if clock.monotonic() >= deadline:
+                raise Interrupted(
+                    f"nobody has approved of the step {step} within {seconds:.0f} s"
+                    + (f"; the last answer: {problem}" if problem else ""),
+                    remedy="Steps before it are healthy, and it has not begun. `upgrader resume` asks again; `upgrader "
+                    "rollback` undoes what was done.",
+                )
+            clock.sleep(_POLL_SECONDS)
+    finally:
+        with suppress(ApiError):
+            kube.delete(CONFIG_MAPS, NAME, NAMESPACE)
+
+
+def approve(kube: Kube, step: str, by: str, reason: str) -> str:
+    """Approve of the step that a run waits for; returns the run. Raises UsageError where none waits for this one."""
+    found = kube.get(CONFIG_MAPS, NAME, NAMESPACE)
+    asked = (found.get("data") or {}) if found else {}
+    if found is None or not asked.get("step"):
+        raise UsageError(
+            "no run of this cluster waits for an approval now",
+            remedy="`upgrader status` shows what the newest run does.",
+        )
+    if asked["step"] != step:
+        raise UsageError(
+            f"run {asked.get('run')} waits for an approval of the step {asked['step']}, not of {step}",
+            remedy="Look at what you approve of, and name that step.",
+        )
+    notes = {_APPROVED: _subject(asked.get("run", ""), step), _BY: by, _REASON: reason}
+    version = found["metadata"]["resourceVersion"]
+    kube.patch(CONFIG_MAPS, NAME, {"metadata": {"annotations": notes, "resourceVersion": version}}, NAMESPACE)
+    return str(asked.get("run"))
+
+
+def _answer(kube: Kube, run: str, step: str) -> tuple[StepApproved | None, str]:
+    """The approval, or what keeps an answer from being one; "" where there is none."""
+    try:
+        found = kube.get(CONFIG_MAPS, NAME, NAMESPACE)
+        if found is None or _subject(**_asked(found)) != _subject(run, step):
+            kube.delete(CONFIG_MAPS, NAME, NAMESPACE)  # of a run that was killed while it waited
+            kube.create(CONFIG_MAPS, _manifest(run, step), NAMESPACE)
+            return None, ""
+    except ApiError as error:
+        return None, f"whether it is approved of is not known: {error.message}"
+    notes = found["metadata"].get("annotations") or {}
+    approved, by, reason = (str(notes.get(key, "")).strip()[:_MOST_CHARACTERS] for key in (_APPROVED, _BY, _REASON))
+    if not approved:
+        return None, ""
+    if approved != _subject(run, step):
+        return None, f"the approval is of {approved}, and this is {_subject(run, step)}"
+    if not by or not reason:
+        return None, f"the approval lacks who gave it and why: annotations {_BY} and {_REASON}"
+    return StepApproved(step, by, reason), ""
+
+
+def _asked(found: KubeObject) -> dict[str, str]:
+    data = found.get("data") or {}
+    return {"run": data.get("run", ""), "step": data.get("step", "")}
+
+
+def _subject(run: str, step: str) -> str:
+    return f"{run}/{step}"
+
+
+def _manifest(run: str, step: str) -> dict[str, object]:
+    subject = _subject(run, step)
+    command = (
+        f"kubectl -n {NAMESPACE} annotate configmap {NAME} '{_APPROVED}={subject}' '{_BY}=YOUR NAME' '{_REASON}=WHY'"
+    )
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": NAME,
+            "namespace": NAMESPACE,
+            "labels": {"app.kubernetes.io/managed-by": "upgrader"},
+        },
+        "data": {"run": run, "step": step, "approve-with": command},
+    }
