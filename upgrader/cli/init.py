@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import click
 
-from upgrader.app.initialization import Login, ProposedFolder, look_at_cluster
+from upgrader.app.ci_jobs import CiSystem, ProposedJobs, propose_jobs
+from upgrader.app.initialization import Login, look_at_cluster
 from upgrader.cli.command_line import YES, confirm, say
 from upgrader.errors import UsageError
 from upgrader.ui.found_cluster import print_found
@@ -20,6 +22,9 @@ _NEXT = {
 }
 
 
+_SYSTEM = {"github": "GitHub", "gitlab": "GitLab"}
+
+
 @click.command()
 @click.option(
     "--ssh-user", metavar="USER", default=Login.user, show_default=True, help="Who logs in to the controllers."
@@ -30,39 +35,68 @@ _NEXT = {
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The private key to log in with (default: the agent's, or those that ssh uses).",
 )
+@click.option(
+    "--ci",
+    "system",
+    type=click.Choice(["github", "gitlab"]),
+    help="Write the jobs of this CI system as well; for a folder that is there already, only these.",
+)
 @YES
 @click.pass_obj
-def init(folder: Path, ssh_user: str, ssh_key: Path | None, yes: bool) -> None:
+def init(folder: Path, ssh_user: str, ssh_key: Path | None, system: CiSystem | None, yes: bool) -> None:
     """Look at the cluster of your kubeconfig, and write the folder that all other commands need.
 
     The kubeconfig is the one that kubectl would use, or that of --kubeconfig and --context. Writes upgrader.yaml, its
     JSON Schema for editors, hosts.yml, .gitignore, and ssh/known_hosts once you have compared the fingerprints; links
     the kubeconfig. What is there already stays as it is. Changes nothing in the cluster.
 
+    With --ci, a merge request has its folder checked without credentials, and one that was merged is planned, approved
+    and run: docs/ci.md says what to set up for that. The folder has to be in a git repository.
+
     Exit codes: 0 written, or all is there already; 2 wrong usage or files; 3 no control plane that upgrader can
     upgrade; 5 the API did not answer.
     """
-    found = look_at_cluster(folder, Login(ssh_user, ssh_key.absolute() if ssh_key else None))
+    jobs = propose_jobs(folder, system) if system else None
+    where = "upgrader" if folder == Path.cwd() else f"upgrader -C {folder}"
+    if jobs is None or not (folder / "upgrader.yaml").exists():
+        kind = _look_and_write(folder, Login(ssh_user, ssh_key.absolute() if ssh_key else None), yes=yes)
+        say(f"Next: {', then '.join(f'{where} {command}' for command in _NEXT[kind])}")
+    if jobs is not None:
+        _write(jobs.files, jobs.kept, jobs.write, yes=yes)
+        _say_what_is_left(jobs)
+
+
+def _look_and_write(folder: Path, login: Login, *, yes: bool) -> str:
+    """The cluster's folder; returns which kind of control plane it has."""
+    found = look_at_cluster(folder, login)
     print_found(found, sys.stdout)
     for name, why in found.silent.items():
         say(f"{name}: {why}")
     trust = bool(found.keys) and not yes and click.confirm("Are these the controllers' own fingerprints?", err=True)
     if found.keys and not trust:
         say("Their host keys are not written: log in to each controller once, or write ssh/known_hosts yourself.")
-    _write(found, trust=trust, yes=yes)
-    where = "upgrader" if folder == Path.cwd() else f"upgrader -C {folder}"
-    say(f"Next: {', then '.join(f'{where} {command}' for command in _NEXT[found.cluster.kind])}")
-
-
-def _write(found: ProposedFolder, *, trust: bool, yes: bool) -> None:
     new = [*found.files(trust=trust), *([found.folder / "kubeconfig"] if found.links_kubeconfig else [])]
-    for path in found.kept:
+    _write(new, found.kept, lambda: found.write(trust=trust), yes=yes)
+    return found.cluster.kind
+
+
+def _write(new: Collection[Path], kept: Collection[Path], write: Callable[[], None], *, yes: bool) -> None:
+    for path in kept:
         say(f"stays as it is: {path}")
     if not new:
         return
     say("\n".join(f"to be written: {path}" for path in new))
     confirm("Write these files?", yes=yes)
     try:
-        found.write(trust=trust)
+        write()
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}", remedy="Check the folder's permissions.") from error
+
+
+def _say_what_is_left(jobs: ProposedJobs) -> None:
+    if jobs.include:
+        say(f"Add to .gitlab-ci.yml, below `include:`  - local: {jobs.include}")
+    say(
+        f"Next: in {_SYSTEM[jobs.system]}, make the environments {jobs.name}-plan and {jobs.name}, for protected "
+        "branches alone, and give the credentials to these two (docs/ci.md); then commit."
+    )

@@ -3,76 +3,21 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from upgrader.app.execution import FinishedRun
 from upgrader.app.hops import run_hops
-from upgrader.app.upgrade import CheckedPlan, ProposedUpgrade, propose_upgrade
-from upgrader.app.wiring import system_clock
-from upgrader.cli.command_line import (
-    DURATION,
-    FRONT_END,
-    REASON,
-    SKIP,
-    TAKE_OVER,
-    TARGET,
-    YES,
-    conclude,
-    confirm,
-    mention_needless,
-    say,
-)
+from upgrader.app.interrupted_upgrade import interrupted_upgrade, refuse_other_target
+from upgrader.app.upgrade import ProposedUpgrade, propose_upgrade
+from upgrader.cli.command_line import DURATION, FRONT_END, REASON, SKIP, TAKE_OVER, TARGET, YES, say
+from upgrader.cli.operator import Operator
+from upgrader.cli.resuming import resume_now
 from upgrader.errors import UsageError
 from upgrader.model.version import KubernetesVersion
-from upgrader.preflight.skipping import NO_SKIPS, Skips
-from upgrader.ui.plan import print_plan
-from upgrader.ui.terminal import duration
+from upgrader.preflight.skipping import Skips
 
-__all__ = ["Operator", "run"]
-
-
-@dataclass
-class Operator:
-    """The person, or the job, at the command line: sees each hop's plan, and is asked before the first."""
-
-    yes: bool
-    skips: Skips = NO_SKIPS
-    pause_seconds: float = 0.0
-    started: bool = False
-
-    def approve(self, checked: CheckedPlan, *, foreseen: bool) -> None:
-        """Show the plan; ask before the first hop, and before one that differs from what was shown of it."""
-        if not self.started:
-            mention_needless(self.skips, checked.all_findings)
-        print_plan(checked.document, diff=False)
-        if checked.inhibited:
-            return
-        if not self.started:
-            confirm("Start?", yes=self.yes)
-        elif not foreseen:
-            target = checked.plan.target
-            say(f"The plan to {target} is not what was shown at the start: the cluster or its folder has changed.")
-            confirm("Go on?", yes=self.yes)
-        self.started = True
-
-    def ended(self, finished: FinishedRun) -> None:
-        """Print the run's report, and raise its error."""
-        conclude(finished)
-
-    def pause(self, checked: CheckedPlan) -> None:
-        """Wait as long as was asked for."""
-        upcoming = f"next: {checked.ahead[0].plan.target}, on the way to {checked.goal}"
-        if not self.pause_seconds:
-            say(f"{checked.plan.target} is done; {upcoming}")
-            return
-        say(
-            f"{checked.plan.target} is done; {upcoming}, in {duration(self.pause_seconds)} (--pause-between). "
-            f"Ctrl-C stops here; the same command goes on later."
-        )
-        system_clock().sleep(self.pause_seconds)
+__all__ = ["run"]
 
 
 @click.command()
@@ -104,6 +49,12 @@ class Operator:
     default=0.0,
     help="Wait so long between two minor versions, such as 30m.",
 )
+@click.option(
+    "--resume",
+    "resume_first",
+    is_flag=True,
+    help="Where the newest upgrade was interrupted, resume it instead of a new one: for jobs that are retried.",
+)
 @YES
 @TAKE_OVER
 @SKIP
@@ -116,6 +67,7 @@ def run(
     bundle_file: Path | None,
     max_hops: int | None,
     pause_between: float,
+    resume_first: bool,
     yes: bool,
     take_over: bool,
     skipped: tuple[str, ...],
@@ -128,12 +80,20 @@ def run(
     A target that is several minor versions ahead is reached through each of them, in a run of its own. One that fails
     leaves the cluster at the last version that was reached; the same command goes on from there.
 
+    With --resume, an upgrade whose process ended in its middle, on this machine or another, is continued as `upgrader
+    resume` does. One that failed is not: somebody has to look first.
+
     \b
     Exit codes: 0 done, 2 wrong usage or files, 3 blocked by a check or not the saved plan, 4 failed and rolled back
     with the cluster healthy, 5 manual action required, 6 another run holds the lock, 130 interrupted.
     """
     if plan_file is not None and (max_hops or pause_between):
         raise UsageError("--plan is of one minor version: --max-hops and --pause-between have no meaning with it")
+    if resume_first and (name := interrupted_upgrade(folder, FRONT_END.notify)):
+        say(f"Run {name} was interrupted: it is resumed (--resume)")
+        reached = resume_now(folder, name, accept_changes=False, yes=yes, take_over=take_over)
+        refuse_other_target(folder, reached, target, plan_file)
+        return
     skips = Skips.of(skipped, reason)
     operator = Operator(yes, skips, pause_between)
 

@@ -82,3 +82,25 @@ def test_without_any_kubeconfig(home: Path) -> None:
     (home / ".kube" / "config").unlink()
     ended = init(home, "")
     assert "there is no kubeconfig" in str(ended.exception) and ".kube/config" in str(ended.exception)
+
+
+def test_jobs_of_a_new_folder(home: Path) -> None:
+    """With --ci: the cluster's folder and its jobs, and what a person has to set up for them."""
+    (home / ".git").mkdir()
+    ended = init(home, "y\ny\ny\n", "--ci", "github")
+    assert ended.exit_code == 0, ended.output
+    assert (home / "prod" / "upgrader.yaml").exists() and (home / ".github/workflows/upgrader-prod.yml").exists()
+    assert "the environments prod-plan and prod" in ended.output
+
+
+def test_jobs_of_a_folder_that_is_there(home: Path, kube: FakeKube) -> None:
+    """No cluster is asked for them, and nothing else is written; what an own pipeline has to include is said."""
+    (home / ".git").mkdir()
+    (home / "prod").mkdir()
+    (home / "prod" / "upgrader.yaml").write_text("kubernetesVersion: v1.36.3\n")
+    (home / ".gitlab-ci.yml").write_text("stages: [test]\n")
+    kube.raw_answers.clear()
+    ended = init(home, "y\n", "--ci", "gitlab")
+    assert ended.exit_code == 0, ended.output
+    assert [path.name for path in (home / "prod").iterdir()] == ["upgrader.yaml"]
+    assert "- local: /.gitlab/upgrader-prod.yml" in ended.output

@@ -14,15 +14,16 @@ from click.testing import CliRunner, Result
 
 from testkit.fakes.clock import FakeClock
 from tests.unit.engine.killing import FROM, TO, World, manifest
-from upgrader.app import existing_run, resume, rollback
+from upgrader.app import existing_run, interrupted_upgrade, resume, rollback
 from upgrader.app.execution import FinishedRun
+from upgrader.cli import run
 from upgrader.cli.main import cli
 from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.named_changes import check_named
 from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.journal.journal_file import Journal
 from upgrader.engine.state.run_state import RunState, StepState
-from upgrader.errors import ApiUnavailable, UsageError
+from upgrader.errors import ApiUnavailable, Inhibited, UsageError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import (
     Event,
@@ -37,6 +38,7 @@ from upgrader.model.event import (
     StepStarted,
 )
 from upgrader.model.observed import Observed
+from upgrader.model.outcome import RunOutcome
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import ReleaseSettings, Settings
@@ -163,7 +165,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
         site.done.append((tuple(item.step.name for item in pipeline.steps), why))
         return FinishedRun(RunState(), folder)
 
-    monkeypatch.setattr(existing_run, "open_session", opened)
+    for use_case in (existing_run, interrupted_upgrade):
+        monkeypatch.setattr(use_case, "open_session", opened)
     monkeypatch.setattr(existing_run, "cluster_lock", locked)
     for use_case in (resume, rollback):
         monkeypatch.setattr(use_case, "continue_run", continued)
@@ -179,6 +182,50 @@ def test_resume_says_what_is_next_and_asks(site: Site) -> None:
     assert site.invoke("resume", answer="y\n").exit_code == 0
     steps, why = site.done[0]
     assert steps == ("a", "b", "c") and isinstance(why, RunResumed)
+
+
+@pytest.fixture
+def planned(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Has an entry for each new run that `upgrader run` would plan."""
+    begun: list[bool] = []
+
+    @contextmanager
+    def propose(*_arguments: object, **_named: object) -> Iterator[None]:
+        begun.append(True)
+        if begun:
+            raise Inhibited("a new run")
+        yield
+
+    monkeypatch.setattr(run, "propose_upgrade", propose)
+    (site.folder / "upgrader.yaml").write_text(f"kubernetesVersion: {TO}\n")
+    (site.folder / "hosts.yml").write_text("controllers: {hosts: {a: }}\n")
+    return begun
+
+
+@pytest.mark.parametrize("end", [(), (RunEnded(OLDER, "interrupted", 1.0),)])
+def test_retried_job_resumes(site: Site, planned: list[bool], end: tuple[Event, ...]) -> None:
+    """`run --resume` continues the upgrade that was cut off, or stopped, and plans no new one."""
+    site.run(OLDER, BEGUN, *end)
+    ended = site.invoke("run", "--resume", "--yes")
+    assert ended.exit_code == 0, ended.output
+    assert f"Run {OLDER} was interrupted" in ended.stderr and len(site.done) == 1 and not planned
+
+
+@pytest.mark.parametrize("end", ["succeeded", "rolled-back", "failed", None])
+def test_retried_job_begins(site: Site, planned: list[bool], end: RunOutcome | None) -> None:
+    """Without an upgrade that was interrupted, `--resume` changes nothing: one that failed is for a person."""
+    if end:
+        site.run(OLDER, BEGUN, StepEnded("a", "failed", 1.0, "bad flag"), RunEnded(OLDER, end, 1.0))
+    ended = site.invoke("run", "--resume", "--yes")
+    assert planned == [True] and not site.done and "a new run" in str(ended.exception)
+
+
+def test_retried_job_of_another_target(site: Site, planned: list[bool]) -> None:
+    """What was interrupted is completed, and what is asked for now is not taken for done."""
+    site.run(OLDER, BEGUN)
+    error = site.invoke("run", "--resume", "--to", "v1.38.0", "--yes").exception
+    assert isinstance(error, Inhibited) and "v1.38.0, was not begun" in str(error) and "plan" in error.remedy
+    assert len(site.done) == 1 and not planned
 
 
 def test_run_that_goes_back_needs_only_its_journal_and_the_steps_names(site: Site) -> None:

@@ -1,0 +1,51 @@
+"""`upgrader run --resume`: whether there is an upgrade to be continued before a new one is planned."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from upgrader.app.saved_plans import read_plan
+from upgrader.app.wiring import open_session
+from upgrader.config.load import Overrides, load_settings
+from upgrader.engine.history.run_discovery import DiscoveredRuns
+from upgrader.errors import Inhibited
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["interrupted_upgrade", "newest_without_end", "refuse_other_target"]
+
+
+def interrupted_upgrade(folder: Path, notify: Callable[[str], None]) -> str:
+    """The newest upgrade's name where it has no end, wherever its journal is; "" where it has one, or there is none.
+
+    It may still be running on another machine: whoever resumes it takes the cluster's lock first, and learns that.
+    """
+    with open_session(folder) as session:
+        found = session.find_runs()
+    for problem in found.problems:
+        notify(problem)
+    return newest_without_end(found)
+
+
+def newest_without_end(found: DiscoveredRuns) -> str:
+    """The same, of runs that were found."""
+    newest = next((run for run in reversed(found.runs) if run.state.is_upgrade), None)
+    if newest is None or newest.state.started is None or newest.state.outcome not in (None, "interrupted"):
+        return ""
+    return newest.name
+
+
+def refuse_other_target(
+    folder: Path, reached: KubernetesVersion | None, target: KubernetesVersion | None, plan_file: Path | None
+) -> None:
+    """Raise Inhibited where the resumed upgrade was on the way to another version than the one that is wanted now."""
+    if plan_file is not None:
+        wanted = read_plan(plan_file).target
+    else:
+        wanted = load_settings(folder, os.environ, Overrides(target=target)).target
+    if wanted != reached:
+        raise Inhibited(
+            f"the interrupted upgrade to {reached} was completed; what was asked for now, {wanted}, was not begun",
+            remedy="Plan it from where the cluster is now: upgrader plan",
+        )

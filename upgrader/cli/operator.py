@@ -1,0 +1,56 @@
+"""Whoever starts an upgrade at the command line: sees each hop's plan, and is asked before the first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from upgrader.app.execution import FinishedRun
+from upgrader.app.upgrade import CheckedPlan
+from upgrader.app.wiring import system_clock
+from upgrader.cli.command_line import conclude, confirm, mention_needless, say
+from upgrader.preflight.skipping import NO_SKIPS, Skips
+from upgrader.ui.plan import print_plan
+from upgrader.ui.terminal import duration
+
+__all__ = ["Operator"]
+
+
+@dataclass
+class Operator:
+    """The person, or the job, at the command line: sees each hop's plan, and is asked before the first."""
+
+    yes: bool
+    skips: Skips = NO_SKIPS
+    pause_seconds: float = 0.0
+    started: bool = False
+
+    def approve(self, checked: CheckedPlan, *, foreseen: bool) -> None:
+        """Show the plan; ask before the first hop, and before one that differs from what was shown of it."""
+        if not self.started:
+            mention_needless(self.skips, checked.all_findings)
+        print_plan(checked.document, diff=False)
+        if checked.inhibited:
+            return
+        if not self.started:
+            confirm("Start?", yes=self.yes)
+        elif not foreseen:
+            target = checked.plan.target
+            say(f"The plan to {target} is not what was shown at the start: the cluster or its folder has changed.")
+            confirm("Go on?", yes=self.yes)
+        self.started = True
+
+    def ended(self, finished: FinishedRun) -> None:
+        """Print the run's report, and raise its error."""
+        conclude(finished)
+
+    def pause(self, checked: CheckedPlan) -> None:
+        """Wait as long as was asked for."""
+        upcoming = f"next: {checked.ahead[0].plan.target}, on the way to {checked.goal}"
+        if not self.pause_seconds:
+            say(f"{checked.plan.target} is done; {upcoming}")
+            return
+        say(
+            f"{checked.plan.target} is done; {upcoming}, in {duration(self.pause_seconds)} (--pause-between). "
+            f"Ctrl-C stops here; the same command goes on later."
+        )
+        system_clock().sleep(self.pause_seconds)

@@ -1,0 +1,64 @@
+"""An interrupted run, resumed at the command line: shown, confirmed, and continued with the hops that are left."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from upgrader.app.hops import hops_left, refuse_if_stopped, run_hops, skips_of
+from upgrader.app.resume import resumable_run
+from upgrader.app.upgrade import ProposedUpgrade, propose_upgrade
+from upgrader.cli.command_line import FRONT_END, conclude, confirm, say
+from upgrader.cli.operator import Operator
+from upgrader.engine.execution.next_action import Action, Begin, CheckGates, Complete, End, Undo
+from upgrader.model.version import KubernetesVersion
+from upgrader.ui.runs import print_run
+
+__all__ = ["resume_now"]
+
+
+def resume_now(
+    folder: Path, name: str | None, *, accept_changes: bool, yes: bool, take_over: bool
+) -> KubernetesVersion | None:
+    """Resume a run (None: the newest upgrade), and all hops after it. Returns the version that it was on the way to.
+
+    Raises the error of its outcome, and UsageError where there is nothing to resume or its inputs have changed.
+    """
+    with resumable_run(folder, name, FRONT_END, take_over=take_over) as found:
+        print_run(found.run.state)
+        asked, wanted = found.goal, found.run.session.settings.target
+        resumed = found.prepare(accept_changes=accept_changes)
+        say(f"Next: {_describe(resumed.next)}")
+        if asked is not None and wanted < asked:
+            say(
+                f"Then on to {asked}, as the run was started, though the folder asks for {wanted}. Stop it with Ctrl-C "
+                "if that is no longer meant."
+            )
+        confirm("Resume?", yes=yes)
+        finished = resumed.execute()
+    conclude(finished)
+    goal = hops_left(finished.state)
+    if goal is not None:
+        refuse_if_stopped(found.run.held.stop, goal)
+        say(f"On the way to {goal}: the next minor version")
+        skips = skips_of(finished.state)
+
+        def propose(most: int | None) -> AbstractContextManager[ProposedUpgrade]:
+            return propose_upgrade(folder, goal, FRONT_END, take_over=False, skips=skips, most=most)
+
+        run_hops(propose, Operator(yes, skips))
+    return asked or found.run.state.target
+
+
+def _describe(action: Action) -> str:
+    match action:
+        case Begin():
+            return f"begin {action.step}"
+        case Complete():
+            return f"inspect {action.step}, which was interrupted, and complete it"
+        case CheckGates():
+            return f"check the gates of {action.step}"
+        case Undo():
+            return f"roll back: undo {action.step}"
+        case End():
+            return f"only record that the run has ended ({action.outcome})"
