@@ -58,6 +58,7 @@ __all__ = [
     "UpgraderError",
     "UsageError",
     "WorkloadFailed",
+    "error_name",
 ]
 
 
@@ -203,3 +204,8 @@ class Interrupted(UpgraderError):
     """The operator stopped the run; it can be resumed."""
 
     exit_code = 130
+
+
+def error_name(error: UpgraderError) -> str:
+    """What `upgrader explain` knows it as: the name of its class, or of the nearest one in this module."""
+    return next(each.__name__ for each in type(error).__mro__ if each.__module__ == __name__)

@@ -20,7 +20,7 @@ _SYSTEM = "kube-system"
 
 @dataclass(frozen=True)
 class KubeadmConfigGate:
-    """It has this version as `kubernetesVersion`."""
+    """kubeadm's ConfigMap has this version as `kubernetesVersion`."""
 
     kube: Kube
     version: KubernetesVersion

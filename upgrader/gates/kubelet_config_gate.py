@@ -21,7 +21,7 @@ _SYSTEM = "kube-system"
 
 @dataclass(frozen=True)
 class KubeletConfigGate:
-    """It has these fields."""
+    """kubeadm's ConfigMap of kubelets has these fields."""
 
     kube: Kube
     fields: Mapping[str, Any]

@@ -15,7 +15,10 @@ __all__ = ["RolloutGate"]
 
 @dataclass(frozen=True)
 class RolloutGate:
-    """`daemonset/NAME` or `deployment/NAME`. `allow_none`: a DaemonSet that matches no node holds too."""
+    """Every pod of the DaemonSet or the Deployment is of its newest generation, Ready and available.
+
+    `allow_none`: a DaemonSet that matches no node holds too.
+    """
 
     kube: Kube
     ref: WorkloadRef

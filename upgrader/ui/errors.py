@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from upgrader.errors import UpgraderError
+from upgrader.errors import UpgraderError, UsageError, error_name
 from upgrader.ui.terminal import console
 
 __all__ = ["print_error"]
@@ -23,6 +23,9 @@ def print_error(error: UpgraderError, stream: TextIO | None = None) -> None:
         _print(out, Text(line), indent=7)
     if error.remedy:
         _print(out, Text.assemble(("Remedy: ", "bold green"), error.remedy))
+    if not isinstance(error, UsageError):
+        # What is wrong with a command line or a file, the message says; what became of a cluster needs more words.
+        _print(out, Text(f"More: upgrader explain {error_name(error)}", "dim"))
 
 
 def _print(out: Console, text: Text, indent: int = 0) -> None:

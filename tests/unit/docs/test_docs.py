@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import checks_reference, cli_reference, versions_reference
+from scripts import checks_reference, cli_reference, codes_reference, versions_reference
 from upgrader.config.yaml_schema import schema_text
 
 REPOSITORY = Path(__file__).parents[3]
@@ -37,6 +37,13 @@ def test_reference_of_checks_is_current() -> None:
     for path in (REPOSITORY / "upgrader/preflight").glob("*.py"):
         written = re.findall(r'^\s*"([a-z-]+\.[a-z-]+)",$', path.read_text(), re.MULTILINE)
         assert [each for each in written if f"| `{each}` |" not in page] == []
+
+
+def test_reference_of_codes_is_current() -> None:
+    """Errors, gates and exit codes are those of the code."""
+    assert (REPOSITORY / "docs/reference/codes.md").read_text() == codes_reference.render()
+    page = (REPOSITORY / "docs/exit-codes.md").read_text()
+    assert page == codes_reference.exit_codes_page(page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))

@@ -85,4 +85,5 @@ def test_errors_are_printable() -> None:
         "       \ufffd[1Agone",
         "       token=[masked]",
         "Remedy: --password [masked]",
+        "More: upgrader explain UpgraderError",
     ]

@@ -54,6 +54,7 @@ def test_an_error_says_what_and_what_to_do() -> None:
         "       [red]panic[/red]",
         "         at 0x0",
         "Remedy: Fix it.",
+        "More: upgrader explain StepFailed",
     ]
 
 

@@ -1,0 +1,54 @@
+"""The reference of errors, gates and exit codes, made from their code.
+
+`make docs` writes docs/reference/codes.md, and the table in docs/exit-codes.md.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from upgrader.app.explanations import all_codes
+from upgrader.model.exit_codes import EXIT_CODES
+
+__all__ = ["exit_codes_page", "render"]
+
+_EXIT_CODES = Path(__file__).parents[1] / "docs" / "exit-codes.md"
+_TABLE = re.compile(r"^\| code \|.*?\n\n", re.MULTILINE | re.DOTALL)
+_HEAD = """\
+# Codes
+
+What messages name, and `upgrader explain CODE` explains. Made from the code by `make docs`. The ids of checks are in
+[Checks](checks.md), exit codes in [Exit codes](../exit-codes.md).
+"""
+
+
+def render() -> str:
+    """docs/reference/codes.md."""
+    lines = [_HEAD, "## Errors\n", "| error | means | exit code |", "|---|---|---|"]
+    for each in all_codes():
+        if each.kind == "error":
+            code = re.search(r"exit code (\d+)", each.why)
+            assert code is not None
+            lines.append(f"| `{each.code}` | {each.means} | [{code[1]}](../exit-codes.md) |")
+    lines += [
+        "\n## Gates\n",
+        "[Gates](../concepts.md) are polled after each step.\n",
+        "| gate | holds when |",
+        "|---|---|",
+    ]
+    lines += [f"| `{each.code}` | {each.means} |" for each in all_codes() if each.kind == "gate"]
+    return "\n".join(lines) + "\n"
+
+
+def exit_codes_page(page: str) -> str:
+    """docs/exit-codes.md with its table as it should be."""
+    rows = [f"| {' | '.join((str(each.code), each.meaning, each.cluster, each.remedy))} |" for each in EXIT_CODES]
+    table = "\n".join(["| code | meaning | the cluster | what to do |", "|---|---|---|---|", *rows]) + "\n\n"
+    return _TABLE.sub(lambda _: table, page, count=1)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
+    _EXIT_CODES.write_text(exit_codes_page(_EXIT_CODES.read_text()))

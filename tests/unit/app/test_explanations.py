@@ -1,0 +1,65 @@
+"""`upgrader explain`: every code that a message may name is known, and each says something."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from upgrader import errors
+from upgrader.app.explanations import all_codes, explain
+from upgrader.cli.main import cli
+from upgrader.config.strange_folder import NotOpened
+from upgrader.errors import UpgraderError, UsageError, error_name
+from upgrader.model.check_ids import WORST_SEVERITY
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def test_every_code_is_explained() -> None:
+    """Checks' ids, errors, gates and exit codes: what it means, why it matters, and a page that exists."""
+    known = {each.code: each for each in all_codes()}
+    classes = [name for name in errors.__all__ if isinstance(getattr(errors, name), type)]
+    assert set(WORST_SEVERITY) <= set(known) and set(classes) <= set(known)
+    for each in known.values():
+        assert each.means and each.why, each
+        assert (REPOSITORY / each.page.partition("#")[0]).is_file(), each
+    assert not [each.code for each in known.values() if each.kind == "check" and each.means.startswith("found by")]
+
+
+def test_checks_say_what_their_code_says() -> None:
+    """Severity, whether it can be skipped, and the remedy."""
+    found = explain("access.missing")
+    assert "error; it can't be skipped" in found.why and "cluster-admin" in found.remedy
+    assert "`--skip` overrules it" in explain("helm.version").why
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [("4", "4"), ("exit-130", "130"), ("daemonset/kube-proxy", "daemonset/NAME"), (" nodes ", "nodes")],
+)
+def test_as_messages_write_it(given: str, code: str) -> None:
+    """A gate with its object's name, a number with or without words."""
+    assert explain(given).code == code
+
+
+def test_no_code() -> None:
+    """What is misspelt is answered with what is near."""
+    with pytest.raises(UsageError) as caught:
+        explain("charts.refusd")
+    assert "charts.refused" in caught.value.remedy
+
+
+def test_name_of_an_error() -> None:
+    """An error of a module's own is explained as the public one that it is a kind of."""
+    assert error_name(UpgraderError("x")) == "UpgraderError"
+    assert error_name(NotOpened(Path("x"), "a pipe")) == "ConfigError"
+
+
+def test_command() -> None:
+    """One code in full, or all in lines; neither needs a folder."""
+    one = CliRunner().invoke(cli, ["explain", "GateFailed"])
+    assert one.exit_code == 0 and "exit code 4" in one.output and "docs/reference/codes.md" in one.output
+    every = CliRunner().invoke(cli, ["explain"]).output.splitlines()
+    assert len(every) == len(all_codes()) and max(map(len, every)) < 150

@@ -1,0 +1,174 @@
+"""`upgrader explain`: what a check's id, a gate's name, an exit code or an error says, from the code that says it."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from upgrader import errors
+from upgrader.app.finding_texts import check_texts
+from upgrader.errors import UpgraderError, UsageError
+from upgrader.gates.apiserver_gate import ApiServerGate
+from upgrader.gates.availability_gate import AvailabilityGate
+from upgrader.gates.bake_gate import BakeGate
+from upgrader.gates.checkpoint_gate import CheckpointGate
+from upgrader.gates.continuity.clients_gate import ClientsGate
+from upgrader.gates.continuity.continuity_gate import ContinuityGate
+from upgrader.gates.continuity.workload_gate import WorkloadGate
+from upgrader.gates.critical_pods_gate import CriticalPodsGate
+from upgrader.gates.kubeadm_config_gate import KubeadmConfigGate
+from upgrader.gates.kubelet_config_gate import KubeletConfigGate
+from upgrader.gates.nodes_gate import NodesGate
+from upgrader.gates.rollout_gate import RolloutGate
+from upgrader.model.check_ids import READ_BY_CHECKS_ONLY, WORST_SEVERITY, may_be_overruled
+from upgrader.model.exit_codes import EXIT_CODES
+
+__all__ = ["Explanation", "all_codes", "explain"]
+
+Kind = Literal["check", "gate", "exit code", "error"]
+
+_GATES: Mapping[str, type] = {
+    "apiserver": ApiServerGate,
+    "availability": AvailabilityGate,
+    "bake": BakeGate,
+    "checkpoint": CheckpointGate,
+    "continuity": ContinuityGate,
+    "continuity/clients": ClientsGate,
+    "continuity/workload": WorkloadGate,
+    "critical-pods": CriticalPodsGate,
+    "daemonset/NAME": RolloutGate,
+    "deployment/NAME": RolloutGate,
+    "kubeadm-config": KubeadmConfigGate,
+    "kubelet-config": KubeletConfigGate,
+    "nodes": NodesGate,
+}
+_ROLLOUT = re.compile(r"(daemonset|deployment)/.+")
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)#]+)[^)]*\)")
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Text without markup but for backticks; what is not known of a code is ""."""
+
+    code: str
+    kind: Kind
+    means: str
+    why: str
+    """Why it matters."""
+    remedy: str
+    page: str
+    """In the documentation, such as `docs/exit-codes.md`."""
+
+
+def explain(code: str) -> Explanation:
+    """Raises UsageError for what is no code, with those that it may have been."""
+    name = code.strip()
+    known = _all()
+    found = known.get(name) or known.get(name.lower().removeprefix("exit-").removeprefix("exit code "))
+    rollout = _ROLLOUT.fullmatch(name)
+    if rollout:
+        found = known[f"{rollout[1]}/NAME"]
+    if found is None:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        raise UsageError(
+            f"{name!r} is no id of a check, no gate, no exit code and no error",
+            remedy=(f"Did you mean {' or '.join(near)}? " if near else "") + "`upgrader explain` lists all of them.",
+        )
+    return found
+
+
+def all_codes() -> tuple[Explanation, ...]:
+    """Every one: exit codes, errors, gates, checks."""
+    return tuple(_all().values())
+
+
+@cache
+def _all() -> Mapping[str, Explanation]:
+    every = (*_exit_codes(), *_errors(), *_gates(), *_checks())
+    return {each.code: each for each in every}
+
+
+def _exit_codes() -> list[Explanation]:
+    return [
+        Explanation(
+            str(each.code),
+            "exit code",
+            _plain(each.meaning),
+            f"the cluster: {_plain(each.cluster)}",
+            _plain(each.remedy),
+            "docs/exit-codes.md",
+        )
+        for each in EXIT_CODES
+    ]
+
+
+def _errors() -> list[Explanation]:
+    codes = {each.code: each for each in EXIT_CODES}
+    found = []
+    for name, error in vars(errors).items():
+        if not (isinstance(error, type) and issubclass(error, UpgraderError)):
+            continue
+        end = codes[error.exit_code]
+        cluster = _plain(end.cluster)
+        found.append(
+            Explanation(
+                name,
+                "error",
+                _paragraph(error),
+                f"it ends the command with exit code {end.code}: {_plain(end.meaning)}; the cluster: {cluster}",
+                f"what the message says, or else: {_plain(end.remedy)}",
+                "docs/reference/codes.md",
+            )
+        )
+    return found
+
+
+def _gates() -> list[Explanation]:
+    return [
+        Explanation(
+            name,
+            "gate",
+            _paragraph(gate),
+            "a step has passed once all its gates have, several times in a row; one that doesn't in time rolls it back",
+            "the verdict names the object and the cause; runs/RUN/report.html has what was seen",
+            "docs/concepts.md",
+        )
+        for name, gate in _GATES.items()
+    ]
+
+
+def _checks() -> list[Explanation]:
+    described = {finding.id: (texts, finding) for texts in check_texts() for finding in texts.findings}
+    found = []
+    for id_, worst in WORST_SEVERITY.items():
+        skip = "`--skip` overrules it" if may_be_overruled(id_) else "it can't be skipped"
+        why = f"{worst}; {skip}" if worst in ("error", "unknown") else worst
+        family, _, rest = id_.partition(".")
+        if id_ in described:
+            texts, finding = described[id_]
+            means, remedy, page = finding.title, finding.remedy, texts.heading.lower().replace(" ", "-")
+            remedy = remedy if remedy != "…" else "what the finding says"
+            why = f"{why}. What should hold: {texts.claim}"
+        elif rest == "unknown":
+            means, remedy, page = f"what `{family}` asks could not be answered", "what the finding says", ""
+        elif rest == "forbidden" and family in READ_BY_CHECKS_ONLY:
+            means, remedy, page = f"`{family}` lacks a right that only checks need", "allow what the finding names", ""
+        else:
+            means, remedy, page = f"found by `{family}`", "what the finding says", ""
+        where = f"docs/reference/checks.md{f'#{page}' if page else ''}"
+        found.append(Explanation(id_, "check", means, why, remedy, where))
+    return found
+
+
+def _paragraph(documented: type) -> str:
+    return (inspect.getdoc(documented) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def _plain(markdown: str) -> str:
+    """Links as a terminal shows them."""
+    return _LINK.sub(r"\1: docs/\2", markdown)

@@ -1,0 +1,40 @@
+"""`upgrader explain`: what a code on the screen means."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+from upgrader.app.explanations import all_codes
+from upgrader.app.explanations import explain as explained
+
+__all__ = ["explain"]
+
+_WIDTH = 100
+
+
+def _complete(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    return [CompletionItem(each.code, help=each.means) for each in all_codes() if each.code.startswith(begun)]
+
+
+@click.command()
+@click.argument("code", required=False, shell_complete=_complete)
+def explain(code: str | None) -> None:
+    """Explain CODE: a check's id, a gate, an exit code or an error, as messages name them. Without it, list all.
+
+    Needs no cluster and no folder. `…` stands for what is only known when it happens.
+    """
+    if code is None:
+        for each in all_codes():
+            click.echo(f"{each.code:<32} {each.kind:<10} {_shortened(each.means)}")
+        return
+    found = explained(code)
+    click.echo(f"{found.code} ({found.kind})")
+    lines = {"Means": found.means, "Matters": found.why, "To do": found.remedy, "More": found.page}
+    for name, text in lines.items():
+        if text:
+            click.echo(click.wrap_text(text, _WIDTH, f"  {name + ':':<9}", " " * 11))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

@@ -1,0 +1,70 @@
+"""The exit codes of all commands: what each means, what the cluster is like then, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["EXIT_CODES", "ExitCode"]
+
+
+@dataclass(frozen=True)
+class ExitCode:
+    """One of them, in Markdown; `docs/exit-codes.md` shows them as a table."""
+
+    code: int
+    meaning: str
+    cluster: str
+    remedy: str = ""
+
+
+EXIT_CODES = (
+    ExitCode(
+        0,
+        "done",
+        "at the target (`plan`, `check`: no check blocks a run; `check --offline`: not asked)",
+    ),
+    ExitCode(1, "a bug of `upgrader`", "unknown", "report it, with the run's folder"),
+    ExitCode(
+        2,
+        "the command line, a file or the environment is wrong",
+        "unchanged",
+        "fix what the message names: file, line, key",
+    ),
+    ExitCode(
+        3,
+        "a check blocks the run (`check --offline`: the folder is wrong, or can't be judged), or `run --plan`: the "
+        "saved plan isn't what would be run now",
+        "unchanged",
+        "fix the checks marked `error` or `unknown`, or what the message names, then `plan` again",
+    ),
+    ExitCode(
+        4,
+        "a step failed and was rolled back, or failed before anything was changed",
+        "the rollback's gates passed; or unchanged",
+        "read the cause, fix it, run again",
+    ),
+    ExitCode(
+        5,
+        "manual action required",
+        "check it first",
+        "the message; `runs/RUN/report.html`; [troubleshooting](troubleshooting.md)",
+    ),
+    ExitCode(
+        6,
+        "another run is active on this cluster",
+        "changing",
+        "wait; `upgrader status` shows what it is doing",
+    ),
+    ExitCode(
+        7,
+        "`plan --detailed-exitcode`: a run would change something",
+        "unchanged",
+        "`upgrader run`, when it suits",
+    ),
+    ExitCode(
+        130,
+        "interrupted, or a prompt was declined",
+        "see `upgrader status`",
+        "`upgrader resume` or `upgrader rollback` ([more](resume.md))",
+    ),
+)
