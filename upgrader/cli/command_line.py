@@ -28,6 +28,7 @@ __all__ = [
     "SKIP",
     "TAKE_OVER",
     "TARGET",
+    "VERSION",
     "YES",
     "conclude",
     "confirm",
@@ -66,12 +67,13 @@ class _Duration(click.ParamType[float]):
 
 
 DURATION = _Duration()
+VERSION = _Version()
 YES = click.option("--yes", "-y", is_flag=True, help="Don't ask before starting.")
 TARGET = click.option(
     "--to",
     "target",
     metavar="VERSION",
-    type=_Version(),
+    type=VERSION,
     help="Kubernetes version to upgrade to (default: kubernetesVersion in upgrader.yaml).",
 )
 RUN = click.option(

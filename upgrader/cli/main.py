@@ -22,6 +22,7 @@ __all__ = ["cli", "main"]
 
 _COMMANDS = {
     "init": ("upgrader.cli.init", "Write the folder of a cluster that runs already."),
+    "versions": ("upgrader.cli.versions", "Show what the cluster can be upgraded to, and in how many runs."),
     "check": ("upgrader.cli.check", "Check everything that could stop an upgrade; changes nothing."),
     "plan": ("upgrader.cli.plan", "Show what a run would change; changes nothing."),
     "run": ("upgrader.cli.run", "Upgrade the cluster, step by step; rolls back if a step fails."),

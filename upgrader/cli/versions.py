@@ -1,0 +1,87 @@
+"""`upgrader versions`: what can be upgraded to from here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+import yaml
+
+from upgrader.app.versions_on_offer import Here, OfferedVersion, offered_versions, read_versions, where_we_are
+from upgrader.app.wiring import system_clock
+from upgrader.cli.command_line import VERSION
+from upgrader.model.support_ends import support_ends
+from upgrader.model.version import KubernetesVersion
+from upgrader.redaction.printable import printable
+from upgrader.ui.versions import print_versions
+
+__all__ = ["versions"]
+
+
+@click.command()
+@click.option("--from", "chosen", metavar="VERSION", type=VERSION, help="From this version; no cluster is asked.")
+@click.option(
+    "--file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Offer the versions in this file, one on each line: the tags in a registry of yours, say.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="What is printed on standard output.",
+)
+@click.pass_obj
+def versions(
+    folder: Path, chosen: KubernetesVersion | None, file: Path | None, output: Literal["table", "json", "yaml"]
+) -> None:
+    """Show what this cluster can be upgraded to: the newest patch of each minor, in how many runs, and until when it
+    gets patches.
+
+    Without --file, these are the versions that this upgrader knows; any later patch of theirs can be upgraded to, too.
+    A kubelet may be three minors behind: those that would be older are named. Where the cluster doesn't answer, the
+    version is that of upgrader.yaml. Changes nothing.
+    """
+    here = where_we_are(folder, chosen)
+    offered = offered_versions(here, read_versions(file) if file else None)
+    if output == "table":
+        print_versions(here, offered, system_clock().now().date(), sys.stdout)
+        return
+    plain = _plain(here, offered)
+    if output == "json":
+        click.echo(json.dumps(plain, indent=2))
+    else:
+        click.echo(printable(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)), nl=False)
+
+
+def _plain(here: Here, offered: Sequence[OfferedVersion]) -> dict[str, Any]:
+    return {
+        "current": str(here.version),
+        "source": here.source,
+        "problem": here.problem,
+        "emulated": ".".join(map(str, here.emulated)) if here.emulated else None,
+        "supported_until": _iso(here.version),
+        "known_on": support_ends().made.isoformat(),
+        "versions": [
+            {
+                "version": str(each.version),
+                "hops": [str(hop) for hop in each.hops],
+                "supported_until": _iso(each.version),
+                "old_kubelets": list(each.old_kubelets),
+                "known": each.known,
+            }
+            for each in offered
+        ],
+    }
+
+
+def _iso(version: KubernetesVersion) -> str | None:
+    day = support_ends().of(version)
+    return day.isoformat() if day else None
