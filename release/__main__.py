@@ -8,7 +8,7 @@ from pathlib import Path
 
 from release.charts import pack_charts
 from release.checksums import write_checksums
-from release.images import write_images
+from release.images import write_checkpointer, write_runner
 from release.python_packages import build_packages, download_dependencies
 from release.sources import Sources
 from upgrader.model.first_few import first_few
@@ -27,8 +27,11 @@ def main(folder: Path) -> None:
     download_dependencies(sources, folder / "wheels")
     _say("charts")
     pack_charts(sources, folder / "charts")
-    _say("images of the pod-checkpointer, with their lists of contents")
-    write_images(folder / "images")
+    _say("image of the pod-checkpointer, with its lists of contents")
+    write_checkpointer(folder / "images")
+    _say("image for CI runners")
+    (wheel,) = folder.glob("*.whl")
+    write_runner(folder / "images", wheel, sources)
     write_checksums(folder, sources)
     _say(f"{folder / 'SHA256SUMS'}: {len((folder / 'SHA256SUMS').read_text().splitlines())} files")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from upgrader.errors import LabError
 from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
 from upgrader.lab.golang import Module, build_module, go_command
+from upgrader.lab.oci_archive import native_architecture
 from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["COREDNS", "ETCD", "HELM", "PAUSE", "Binaries", "built_kubernetes", "kubectl", "kubernetes", "version_flags"]
@@ -81,10 +82,15 @@ class Binaries:
 
     def helm(self) -> Path:
         """The helm program, also at `bin/helm-VERSION` in the cache."""
+        return _link(f"helm-{HELM}", self.helm_for("") / "helm")
+
+    def helm_for(self, architecture: str) -> Path:
+        """The folder with helm for machines like this one (empty), or for `arm64`, `amd64`."""
+        other = "" if architecture in ("", native_architecture()) else architecture
         stamp = f"-X helm.sh/helm/v4/internal/version.version={HELM}"
-        module = Module("Helm", "helm.sh/helm/v4", HELM, {"helm": "helm.sh/helm/v4/cmd/helm"}, ldflags=stamp)
-        folder = _built("helm", HELM, module, self._progress)
-        return _link(f"helm-{HELM}", folder / "helm")
+        programs = {"helm": "helm.sh/helm/v4/cmd/helm"}
+        module = Module("Helm", "helm.sh/helm/v4", HELM, programs, ldflags=stamp, architecture=other)
+        return _built("helm", f"{HELM}-{other}" if other else HELM, module, self._progress)
 
     def pause(self) -> Path:
         """The folder with pause."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tarfile
@@ -22,10 +23,11 @@ __all__ = [
     "package_version",
     "packages_layer",
     "private_namespace",
-    "python_layer",
+    "unpacked_layer",
 ]
 
 _RELEASE = "bookworm"
+_MERGED_USR = "/usr/share/mmdebstrap/hooks/merged-usr"
 _LIST_PACKAGES = """
 for deb in "$1"/var/cache/apt/archives/*.deb; do
   dpkg-deb --show --showformat \
@@ -33,6 +35,8 @@ for deb in "$1"/var/cache/apt/archives/*.deb; do
 done > "$1"/var/lib/dpkg/status
 """
 """dpkg's own list, which tells scanners what is in an image; packages that are only unpacked aren't in it."""
+_FORGET = 'rm -f "$1"/etc/resolv.conf "$1"/etc/hostname'
+"""This machine's, which mmdebstrap copies: they would be other bytes elsewhere, and tell of it."""
 
 
 def private_namespace(command: list[str]) -> list[str]:
@@ -110,22 +114,26 @@ def packages_layer(name: str, packages: Path, progress: LabProgress) -> Path:
     return built(cache_root() / "images" / f"{name}-{_RELEASE}-{content_hash([packages])}", build)
 
 
-def python_layer(progress: LabProgress, architecture: str) -> Path:
-    """The image layer, a tar file, with Python alone: packages that are unpacked, and of which no script runs.
+def unpacked_layer(name: str, progress: LabProgress, architecture: str) -> Path:
+    """An image layer, a tar file, with the packages of `images/NAME/packages.txt`; none of their scripts runs.
 
-    So it is made for any architecture on any other, and the same packages make the same bytes.
+    So it is made for any architecture on any other, and the same packages make the same bytes. What they need beyond
+    that is in `images/NAME/configure`, a script of /bin/sh; with it, the folders of /usr are merged as in an installed
+    Debian.
     """
-    packages = definitions() / "images" / "python" / "packages.txt"
+    packages, configure = (definitions() / "images" / name / file for file in ("packages.txt", "configure"))
+    options = [f"--architectures={architecture}", f"--extract-hook={_LIST_PACKAGES}", f"--customize-hook={_FORGET}"]
+    if configure.exists():
+        options += [f"--hook-dir={_MERGED_USR}", f'--extract-hook=LC_ALL=C sh {shlex.quote(str(configure))} "$1"']
 
     def build(target: Path) -> None:
-        with progress.task(f"Debian's Python for {architecture}", seconds=15):
+        with progress.task(f"Debian's {name} for {architecture}", seconds=20):
             with_suffix = target.with_suffix(".tar")
-            options = (f"--architectures={architecture}", f"--extract-hook={_LIST_PACKAGES}")
             _mmdebstrap("extract", _lines(packages), with_suffix, *options)
             with_suffix.rename(target)
 
-    key = content_hash([packages], architecture, _LIST_PACKAGES)
-    return built(cache_root() / "images" / f"python-{_RELEASE}-{architecture}-{key}", build)
+    key = content_hash([file for file in (packages, configure) if file.exists()], architecture, _LIST_PACKAGES, _FORGET)
+    return built(cache_root() / "images" / f"{name}-{_RELEASE}-{architecture}-{key}", build)
 
 
 def package_version(layer: Path, package: str) -> str:

@@ -31,7 +31,7 @@ class Module:
 
     `programs` maps the file name of each result to its package, `tests` those of test programs, as by `go test -c`.
     `staging` is for k8s.io/kubernetes, whose own go.mod replaces its staging modules by folders: they are replaced by
-    the releases of the same version instead.
+    the releases of the same version instead. `architecture` is that of another machine, as `arm64`.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Module:
     ldflags: str = ""
     staging: bool = False
     seconds: float = 180.0
+    architecture: str = ""
 
 
 def go_command(progress: LabProgress) -> Path:
@@ -84,6 +85,8 @@ def build_module(module: Module, target: Path, go: Path, progress: LabProgress) 
     if module.sources:
         shutil.copytree(module.sources, work, dirs_exist_ok=True)
     environment = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOTOOLCHAIN": "local", "GO111MODULE": "on"}
+    if module.architecture:
+        environment["GOARCH"] = module.architecture
     with progress.task(f"{module.name} {module.version}: downloading its modules", seconds=60):
         _write_go_mod(module, work, go, environment)
         _run([str(go), "mod", "tidy", "-e"], work, environment)

@@ -1,15 +1,17 @@
 """Container images, written as OCI archives without any registry or builder.
 
-Layers are plain tar files, uncompressed (they stay on this machine), and shared: all Debian images have one base layer,
-all components of one Kubernetes version one layer with their common program.
+Layers are plain tar files; those of a lab aren't compressed, as they stay on this machine. They are shared: all Debian
+images have one base layer, all components of one Kubernetes version one layer with their common program.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import platform
+import shutil
 import tarfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +20,9 @@ from pathlib import Path
 from upgrader.lab.build_cache import built, cache_root, content_hash
 
 __all__ = [
+    "Blob",
     "Image",
+    "compressed",
     "digest",
     "digest_of",
     "documents",
@@ -26,11 +30,13 @@ __all__ = [
     "layer_of_links",
     "native_architecture",
     "write_archive",
+    "write_artifact",
     "write_platforms",
 ]
 
 
 _OCI = "application/vnd.oci.image"
+_GZIP = ".gz"
 
 
 def native_architecture() -> str:
@@ -42,7 +48,8 @@ def native_architecture() -> str:
 class Image:
     """One image: its full name with tag, its layers (tar files, lowest first), what it runs, and on what machines.
 
-    `command` is what a container's `args` replace, `entrypoint` what its `command` does.
+    `command` is what a container's `args` replace, `entrypoint` what its `command` does. `user` is a user ID or a name
+    in the image's /etc/passwd; empty: root.
     """
 
     name: str
@@ -51,7 +58,16 @@ class Image:
     command: tuple[str, ...] = ()
     environment: tuple[str, ...] = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",)
     working_dir: str = "/"
+    user: str = ""
     architecture: str = field(default_factory=native_architecture)
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A part of an artifact, and its media type."""
+
+    kind: str
+    data: bytes
 
 
 def layer_of_files(key: str, files: Mapping[str, Path]) -> Path:
@@ -81,6 +97,20 @@ def layer_of_links(links: Mapping[str, str]) -> Path:
     return built(cache_root() / "images" / f"links-{content_hash([], text)}", build)
 
 
+def compressed(layer: Path) -> Path:
+    """The same layer as registries have it: gzip, without a time."""
+
+    def build(target: Path) -> None:
+        with (
+            layer.open("rb") as source,
+            target.open("wb") as file,
+            gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=6) as packed,
+        ):
+            shutil.copyfileobj(source, packed, 1 << 20)
+
+    return built(layer.with_name(f"{layer.name}{_GZIP}"), build)
+
+
 def digest(layer: Path) -> str:
     """`sha256:…` of a layer, computed once."""
 
@@ -98,7 +128,7 @@ def digest_of(content: bytes) -> str:
 
 def documents(image: Image) -> tuple[bytes, bytes]:
     """An image's configuration and manifest, as they are stored."""
-    layers = [_descriptor("layer.v1.tar", digest(layer), layer.stat().st_size) for layer in image.layers]
+    layers = [_descriptor(_kind(layer), digest(layer), layer.stat().st_size) for layer in image.layers]
     config = _json(_config(image))
     manifest = {
         "schemaVersion": 2,
@@ -138,6 +168,28 @@ def write_platforms(images: Sequence[Image], target: Path) -> str:
     return digest_of(index)
 
 
+def write_artifact(name: str, config: Blob, content: Blob, target: Path) -> str:
+    """Write an OCI archive with something that is no image, as a chart; `name` is `NAME:TAG`. Returns its digest."""
+    described = [
+        {"mediaType": each.kind, "digest": digest_of(each.data), "size": len(each.data)} for each in (config, content)
+    ]
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": f"{_OCI}.manifest.v1+json",
+        "config": described[0],
+        "layers": described[1:],
+    }
+    document = _json(manifest)
+    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+        for data in (config.data, content.data, document):
+            _add_bytes(archive, _blob(digest_of(data)), data)
+        names = {"org.opencontainers.image.ref.name": name.rpartition(":")[2]}
+        _add_layout(
+            archive, [{**_descriptor("manifest.v1+json", digest_of(document), len(document)), "annotations": names}]
+        )
+    return digest_of(document)
+
+
 def _add_blobs(
     archive: tarfile.TarFile, images: Sequence[Image], without: Collection[Path] = ()
 ) -> list[dict[str, object]]:
@@ -164,6 +216,15 @@ def _add_layout(archive: tarfile.TarFile, entries: Sequence[Mapping[str, object]
     _add_bytes(archive, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
 
 
+def _kind(layer: Path) -> str:
+    return "layer.v1.tar+gzip" if layer.name.endswith(_GZIP) else "layer.v1.tar"
+
+
+def _content(layer: Path) -> Path:
+    """The tar file of a layer, by whose digest an image's configuration names it."""
+    return layer.with_name(layer.name.removesuffix(_GZIP))
+
+
 def _blob(digest_text: str) -> str:
     return f"blobs/sha256/{digest_text.removeprefix('sha256:')}"
 
@@ -182,11 +243,13 @@ def _config(image: Image) -> dict[str, object]:
         settings["Entrypoint"] = list(image.entrypoint)
     if image.command:
         settings["Cmd"] = list(image.command)
+    if image.user:
+        settings["User"] = image.user
     return {
         "architecture": image.architecture,
         "os": "linux",
         "config": settings,
-        "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in image.layers]},
+        "rootfs": {"type": "layers", "diff_ids": [digest(_content(layer)) for layer in image.layers]},
         "history": [{"created_by": "upgrader"} for _ in image.layers],
     }
 
@@ -203,9 +266,10 @@ def _add_parents(archive: tarfile.TarFile, path: str) -> None:
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The same bytes on every machine: no owners, no times."""
+    """The same bytes on every machine: no owners, no times, no modes that come from a umask."""
     entry.uid = entry.gid = entry.mtime = 0
     entry.uname = entry.gname = ""
+    entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
     return entry
 
 

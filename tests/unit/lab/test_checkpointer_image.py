@@ -19,10 +19,10 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("checkpointer", "node", "recover"):
         shutil.copytree(Path(upgrader.__file__).parent / name, tmp_path / "upgrader" / name)
     monkeypatch.setattr(module, "__file__", str(tmp_path / "upgrader/lab/checkpointer_image.py"))
-    monkeypatch.setattr(module, "python_layer", lambda progress, architecture: Path(f"python-{architecture}"))
-    monkeypatch.setattr(module, "_wheels", lambda architecture, progress: Path("wheels"))
+    monkeypatch.setattr(module, "unpacked_layer", lambda name, progress, architecture: Path(f"{name}-{architecture}"))
+    monkeypatch.setattr(module, "installed_packages", lambda requirements, architecture, progress: Path("wheels"))
     monkeypatch.setattr(module, "layer_of_files", lambda key, files: Path(key))
-    monkeypatch.setattr(module, "_compiled", lambda key, folders, progress: Path(*sorted(folders)))
+    monkeypatch.setattr(module, "compiled", lambda key, folders, inside, progress: Path(*sorted(folders)))
     return tmp_path / "upgrader"
 
 
