@@ -1,4 +1,4 @@
-"""`upgrader images push`, with the real skopeo and a real registry that wants a login."""
+"""`upgrader images push`, with the real skopeo, the real Helm and a real registry that wants a login."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import os
+import shutil
 import socket
 import subprocess
 import tarfile
@@ -17,9 +18,12 @@ import bcrypt
 import pytest
 import yaml
 
+from release.charts import pack_charts
+from release.sources import Sources
 from testkit.command import upgrader
 from testkit.lab_cluster import until
 from upgrader import __version__
+from upgrader.adapters.helm import find_helm
 from upgrader.lab import oci_archive
 from upgrader.lab.oci_archive import Image, write_platforms
 from upgrader.lab.private_registry import registry_program
@@ -65,7 +69,7 @@ def cluster(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
-    """A folder with an image for two architectures, and the digest that it has."""
+    """A release that has only an image for two architectures, and the digest of that."""
     monkeypatch.setattr(oci_archive, "built", lambda path, build: build(path) or path)
     images = []
     for architecture in ("amd64", "arm64"):
@@ -75,9 +79,9 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str]:
             entry.size = 3
             archive.addfile(entry, io.BytesIO(b"abc"))
         images.append(Image(f"pod-checkpointer:{__version__}", (layer,), architecture=architecture))
-    (tmp_path / "images").mkdir()
-    digest = write_platforms(images, tmp_path / f"images/pod-checkpointer-{__version__}.tar")
-    return tmp_path / "images", digest
+    (tmp_path / "dist/images").mkdir(parents=True)
+    digest = write_platforms(images, tmp_path / f"dist/images/pod-checkpointer-{__version__}.tar")
+    return tmp_path / "dist", digest
 
 
 def test_image_is_pushed_and_named(
@@ -98,7 +102,7 @@ def test_image_is_pushed_and_named(
     (tmp_path / "login.json").write_text(json.dumps({"auths": {registry: {"auth": LOGIN}}}))
     ended = upgrader(*push, environment=environment)
     assert ended.exit_code == 0, ended
-    assert ended.stdout.splitlines()[0] == f"{registry}/mine/pod-checkpointer@{digest}"
+    assert ended.stdout.splitlines() == [f"{registry}/mine/pod-checkpointer@{digest}"]
     assert yaml.safe_load(values.read_text()) == {
         "image": {"repository": f"{registry}/mine/pod-checkpointer", "digest": digest},
         "keep": 4,
@@ -116,6 +120,39 @@ def test_image_is_pushed_and_named(
 
     again = upgrader(*push, environment=environment)
     assert again.exit_code == 0 and again.stdout == ended.stdout, again
+
+
+def test_charts_are_pulled_by_helm(registry: str, cluster: Path, built: tuple[Path, str], tmp_path: Path) -> None:
+    """Helm pulls each chart by its version and by the digest that was printed, and gets the bytes of the release's
+    archive; packed and pushed again, the digests are the same."""
+    (tmp_path / "login.json").write_text(json.dumps({"auths": {registry: {"auth": LOGIN}}}))
+    login = {"REGISTRY_AUTH_FILE": str(tmp_path / "login.json"), "HELM_REGISTRY_CONFIG": str(tmp_path / "login.json")}
+    folder, _ = built
+    printed = []
+    for _ in range(2):
+        shutil.rmtree(folder / "charts", ignore_errors=True)
+        pack_charts(Sources.of_this_checkout(), folder / "charts")
+        ended = upgrader("-C", cluster, "images", "push", f"{registry}/mine", "--from", folder, environment=login)
+        assert ended.exit_code == 0, ended
+        printed.append(ended.stdout.splitlines())
+    assert printed[0] == printed[1]
+
+    charts = [line for line in printed[0] if "/charts/" in line]
+    assert [line.partition("@")[0].rpartition("/")[2] for line in charts] == [
+        "kube-apiserver",
+        "kubernetes",
+        "pod-checkpointer",
+    ]
+    for reference in charts:
+        repository = reference.partition("@")[0]
+        expected = folder / "charts" / f"{repository.rpartition('/')[2]}-{__version__}.tgz"
+        for words in ((f"oci://{repository}", "--version", __version__), (f"oci://{reference}",)):
+            target = tmp_path / f"pulled-{len(list(tmp_path.glob('pulled-*')))}"
+            pull = [str(find_helm()), "pull", *words, "--plain-http", "--destination", str(target)]
+            target.mkdir()
+            subprocess.run(pull, env={**os.environ, **login}, check=True, capture_output=True)
+            (pulled,) = target.iterdir()
+            assert pulled.read_bytes() == expected.read_bytes()
 
 
 def _answers(host: str) -> bool:

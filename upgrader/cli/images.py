@@ -17,32 +17,36 @@ _REGISTRY = re.compile(r"([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]+)?(/[a-z0-9]+([._-]
 
 @click.group()
 def images() -> None:
-    """Bring upgrader's own images into a registry of yours."""
+    """Bring upgrader's own images and charts into a registry of yours."""
 
 
 @images.command()
 @click.argument("registry", metavar="REGISTRY")
 @click.option(
     "--from",
-    "archives",
+    "release",
     metavar="DIR",
-    default=Path("dist/images"),
+    default=Path("dist"),
     show_default=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The folder with the images of `make dist`.",
+    help="The folder that `make dist` made.",
 )
 @click.pass_obj
-def push(folder: Path, registry: str, archives: Path) -> None:
-    """Push the pod-checkpointer's image, and write its repository and digest into the cluster folder's values.
+def push(folder: Path, registry: str, release: Path) -> None:
+    """Push upgrader's own images and charts, and write the pod-checkpointer's digest into the cluster folder's values.
 
-    REGISTRY is HOST[:PORT][/PATH], as in registry.example.com/upgrader. It needs skopeo, and a login (`skopeo login`)
-    where the registry wants one. Whoever can push to the repository has root's rights on every controller.
+    REGISTRY is HOST[:PORT][/PATH], as in registry.example.com/upgrader; charts go to REGISTRY/charts. It needs skopeo,
+    and a login (`skopeo login`) where the registry wants one. Whoever can push to the pod-checkpointer's repository has
+    root's rights on every controller.
+
+    Prints REPOSITORY@DIGEST of each. What is in DIR is pushed; only the pod-checkpointer's image has to be there.
 
     \b
     Exit codes: 0 done, 2 wrong usage or files, or the registry refuses it.
     """
     if not _REGISTRY.fullmatch(registry):
         raise click.BadParameter(f"{registry!r} isn't HOST[:PORT][/PATH], in lower case and without https://")
-    pushed = push_images(folder, archives, registry, lambda text: click.echo(text, err=True))
-    click.echo(f"{pushed.repository}@{pushed.digest}")
-    click.echo(f"{shown(pushed.values_file)}: image.repository and image.digest are set; commit it")
+    pushed = push_images(folder, release, registry, lambda text: click.echo(text, err=True))
+    for reference in pushed.references:
+        click.echo(reference)
+    click.echo(f"{shown(pushed.values_file)}: image.repository and image.digest are set; commit it", err=True)
