@@ -116,8 +116,8 @@ soak: build ## Upgrade and roll back repeatedly, under load; power cuts; killed 
 
 # --- to install it elsewhere ----------------------------------------------------------------------------------------
 
-dist: deps $(BIN)/helm ## Make what people install, in dist/: wheels, charts, images, checksums (root; two minutes).
-	@$(BIN)/python -m release dist
+dist: deps $(BIN)/helm ## Make what people install, in dist/: wheels, charts, images, checksums (root; ten minutes at first). REGISTRY=HOST/PATH: charts name the image there.
+	@$(BIN)/python -m release dist $(REGISTRY)
 
 # --- maintenance ----------------------------------------------------------------------------------------------------
 

@@ -1,10 +1,11 @@
-"""`python -m release FOLDER`: everything that a release consists of."""
+"""`python -m release FOLDER [REGISTRY]`: everything that a release consists of."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from release.charts import pack_charts
 from release.checksums import write_checksums
@@ -14,26 +15,34 @@ from release.sources import Sources
 from upgrader.model.first_few import first_few
 
 
-def main(folder: Path) -> None:
-    """Make the folder anew; it is complete when SHA256SUMS is there."""
+def main(folder: Path, registry: str = "") -> None:
+    """Make the folder anew; it is complete when SHA256SUMS is there.
+
+    With a registry, `HOST[:PORT][/PATH]`, the charts name the image of the pod-checkpointer there, by its digest.
+    """
     sources = Sources.of_this_checkout()
     if strangers := sources.strangers():
         sys.exit(f"release: these files are not in git, and would be packed: {first_few(strangers)}; add or move them")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    _say("image of the pod-checkpointer, with its lists of contents")
+    digest = write_checkpointer(folder / "images")
+    with TemporaryDirectory() as copy:
+        _make(sources.naming(registry, digest, Path(copy)) if registry else sources, folder)
+    _say(f"{folder / 'SHA256SUMS'}: {len((folder / 'SHA256SUMS').read_text().splitlines())} files")
+
+
+def _make(sources: Sources, folder: Path) -> None:
     _say("wheel and source archive")
     build_packages(sources, folder)
     _say("the packages that it needs, for this machine's Python")
     download_dependencies(sources, folder / "wheels")
     _say("charts")
     pack_charts(sources, folder / "charts")
-    _say("image of the pod-checkpointer, with its lists of contents")
-    write_checkpointer(folder / "images")
     _say("image for CI runners")
     (wheel,) = folder.glob("*.whl")
     write_runner(folder / "images", wheel, sources)
     write_checksums(folder, sources)
-    _say(f"{folder / 'SHA256SUMS'}: {len((folder / 'SHA256SUMS').read_text().splitlines())} files")
 
 
 def _say(what: str) -> None:
@@ -41,4 +50,4 @@ def _say(what: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    main(Path(sys.argv[1]).resolve(), *sys.argv[2:])

@@ -31,7 +31,11 @@ def _statement(folder: Path, files: list[Path], sources: Sources) -> dict[str, o
         "predicate": {
             "buildDefinition": {
                 "buildType": "make dist",
-                "externalParameters": {"version": __version__, "uncommittedChanges": sources.changed},
+                "externalParameters": {
+                    "version": __version__,
+                    "registry": sources.registry,
+                    "uncommittedChanges": sources.changed,
+                },
                 "internalParameters": {"python": platform.python_version()},
                 "resolvedDependencies": [material] if material else [],
             },

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
+
+from upgrader.config.yaml_editing import with_values
 
 __all__ = ["Sources"]
 
@@ -20,6 +23,8 @@ class Sources:
     """Empty outside a git repository."""
     changed: bool
     """Whether it has changes that are not committed."""
+    registry: str = ""
+    """The registry that the charts name; empty: none, and their users name one."""
 
     @classmethod
     def of_this_checkout(cls) -> Self:
@@ -27,6 +32,18 @@ class Sources:
         root = Path(__file__).resolve().parents[1]
         commit, status = (_git(root, *words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain")))
         return cls(root, commit, bool(status))
+
+    def naming(self, registry: str, digest: str, folder: Path) -> Self:
+        """A copy of all files that git has, in the new `folder`, whose chart names the pod-checkpointer's image."""
+        for name in _git(self.root, "ls-files", "-z").rstrip("\0").split("\0"):
+            if (self.root / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(self.root / name, folder / name, follow_symlinks=False)
+        values = folder / "charts/pod-checkpointer/values.yaml"
+        values.write_text(
+            with_values(values, "image", {"repository": f"{registry}/pod-checkpointer", "digest": digest})
+        )
+        return replace(self, root=folder, registry=registry)
 
     def strangers(self) -> list[str]:
         """Files that git doesn't have, and that the archives would.

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from release.__main__ import main
+from release.charts import pack_charts
 from release.sources import Sources
+from upgrader import __version__
+from upgrader.adapters.helm import find_helm
 
 
 @pytest.fixture
@@ -39,3 +42,39 @@ def test_what_git_has_or_the_root_ignores_is_no_stranger(checkout: Path) -> None
     (checkout / "dist").mkdir()
     (checkout / "dist" / "earlier.whl").touch()
     assert Sources.of_this_checkout().strangers() == []
+
+
+def rendered(chart: Path) -> str:
+    """What Helm renders of a packed chart without values, or says of it."""
+    done = subprocess.run([find_helm(), "template", chart], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def test_charts_of_a_release_name_its_own_image(tmp_path: Path) -> None:
+    """With a registry, the packed chart renders at once, by the digest of the image that was built with it; without
+    one, it asks for a repository. The checkout is as it was."""
+    sources = Sources.of_this_checkout()
+    before = (sources.root / "charts/pod-checkpointer/values.yaml").read_text()
+    digest = f"sha256:{'5' * 64}"
+    named = sources.naming("registry.example.com/upgrader", digest, tmp_path / "copy")
+    for folder, each in (("named", named), ("plain", sources)):
+        pack_charts(each, tmp_path / folder)
+    chart = f"pod-checkpointer-{__version__}.tgz"
+    assert f"image: registry.example.com/upgrader/pod-checkpointer@{digest}\n" in rendered(tmp_path / "named" / chart)
+    assert "image.repository is not set" in rendered(tmp_path / "plain" / chart)
+    assert (sources.root / "charts/pod-checkpointer/values.yaml").read_text() == before
+    assert (named.commit, named.registry) == (sources.commit, "registry.example.com/upgrader")
+
+
+def test_copy_has_what_git_has(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No other file gets into a release's copy, and none that git names but that was removed stops it."""
+    (checkout / "charts/pod-checkpointer").mkdir(parents=True)
+    (checkout / "charts/pod-checkpointer/values.yaml").write_text('image:\n  repository: ""\n')
+    (checkout / "gone").touch()
+    subprocess.run(["git", "add", "."], cwd=checkout, check=True)
+    (checkout / "gone").unlink()
+    (checkout / "stranger").touch()
+    copy = tmp_path_factory.mktemp("named") / "copy"
+    Sources.of_this_checkout().naming("registry.example.com", "sha256:1", copy)
+    found = {str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file()}
+    assert found == {".gitignore", "pyproject.toml", "charts/pod-checkpointer/values.yaml"}

@@ -1,0 +1,78 @@
+"""The release's workflow on GitHub: what the schema of workflows doesn't say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from upgrader import __version__
+
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / ".github/workflows/release.yml").read_text()
+JOBS: dict[str, Any] = yaml.safe_load(TEXT)["jobs"]
+
+
+def steps() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every step, with its job's name."""
+    for name, job in JOBS.items():
+        for step in job["steps"]:
+            yield name, step
+
+
+def test_actions_are_pinned_by_commit() -> None:
+    """A tag can be moved to other code, a commit can't; the comment says to which tag it belonged."""
+    used = re.findall(r"uses: (.*)", TEXT)
+    assert used and all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each) for each in used), used
+
+
+def test_jobs_have_only_the_rights_that_they_need() -> None:
+    """What is built can't write anything, what has the signing identity can't write the repository, and no job inherits
+    the repository's defaults."""
+    assert yaml.safe_load(TEXT)["permissions"] == {}
+    rights = {name: job["permissions"] for name, job in JOBS.items()}
+    assert rights["build"] == {"contents": "read"} and rights["compare"] == {}
+    assert [name for name, each in rights.items() if "id-token" in each] == ["publish"]
+    assert [name for name, each in rights.items() if each.get("contents") == "write"] == ["page"]
+
+
+def test_no_expression_is_put_into_a_script() -> None:
+    """GitHub writes expressions into the text of a script: the name of a tag would be run as one."""
+    assert [step for _, step in steps() if "${{" in step.get("run", "")] == []
+
+
+def test_nothing_is_pushed_that_was_not_built_twice() -> None:
+    """Two builds in folders of different names, compared before what can push begins."""
+    assert len(set(JOBS["build"]["strategy"]["matrix"]["folder"])) == 2
+    assert (JOBS["compare"]["needs"], JOBS["publish"]["needs"]) == ("build", "compare")
+
+
+@pytest.mark.parametrize(("changed", "exit_code"), [(False, 0), (True, 1)])
+def test_builds_that_differ_are_refused(tmp_path: Path, changed: bool, exit_code: int) -> None:
+    """The comparison itself, as it is in the workflow."""
+    (script,) = (step["run"] for name, step in steps() if name == "compare" and "run" in step)
+    for folder in ("one", "another"):
+        (tmp_path / f"dist-{folder}").mkdir()
+        (tmp_path / f"dist-{folder}/wheel").write_text(folder if changed else "same")
+        sums = subprocess.run(["sha256sum", "wheel"], cwd=tmp_path / f"dist-{folder}", capture_output=True, check=True)
+        (tmp_path / f"dist-{folder}/SHA256SUMS").write_bytes(sums.stdout)
+    ran = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, capture_output=True, check=False)
+    assert ran.returncode == exit_code
+
+
+@pytest.mark.parametrize(("tag", "exit_code"), [(f"v{__version__}", 0), ("v9.9.9", 1)])
+def test_tag_has_to_be_the_version(tmp_path: Path, tag: str, exit_code: int) -> None:
+    """A release can't be called otherwise than its wheel, charts and images are."""
+    (script,) = (step["run"] for _, step in steps() if step.get("name") == "The tag is the version")
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/python").symlink_to(ROOT / ".venv/bin/python")
+    (tmp_path / "upgrader").mkdir()
+    (tmp_path / "upgrader/__init__.py").write_text(f'__version__ = "{__version__}"\n')
+    environment = {"GITHUB_REF_NAME": tag, "PATH": "/usr/bin:/bin"}
+    ran = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environment, check=False)
+    assert ran.returncode == exit_code
