@@ -150,6 +150,7 @@ docs: venv ## Make the reference pages from the code.
 	$(BIN)/python -m scripts.codes_reference > docs/reference/codes.md
 	$(BIN)/python -m scripts.versions_reference > docs/reference/versions.md
 	$(BIN)/python scripts/chart_readme.py
+	$(BIN)/python -m bench.kinds
 
 screenshots: venv ## Make the pictures of docs/reports.md from example runs (needs chromium).
 	@$(BIN)/python -m scripts.screenshots docs/reports

@@ -6,17 +6,15 @@ Each makes a lab of its own and removes it: a quarter of an hour on two cores. W
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
-from pathlib import Path
 
 from bench.kinds.page import page
 from bench.kinds.record import read, recorded, write
-from testkit.command import REPOSITORY, upgrader
+from testkit.command import REPOSITORY
 from testkit.kinds.catalogue import KINDS, Kind
-from testkit.kinds.columns import PASSED, whole_way
-from testkit.lab_cluster import OLD, TARGET, LabCluster
+from testkit.kinds.clusters import cluster_of
+from testkit.kinds.columns import PASSED, REFUSED, whole_way
+from testkit.lab_cluster import OLD, TARGET
 
 _DATA = REPOSITORY / "docs" / "kinds.json"
 
@@ -35,20 +33,11 @@ def main() -> int:
 def _seen(kind: Kind) -> bool:
     """Whether nothing failed; each column is recorded as soon as it ends."""
     good = True
-    with tempfile.TemporaryDirectory() as home:
-        cluster = LabCluster(f"kinds-{kind.name}-{os.getpid()}", Path(home), Path(home) / "kept")
-        try:
-            cluster.lab("up", "--kubernetes", OLD, *kind.switches)
-            if kind.prepare:
-                kind.prepare(cluster)
-            for proof in kind.proofs:
-                proof(cluster)
-            for column, cell in whole_way(cluster, kind):
-                print(f"{kind.name}: {column}: {cell.result} in {cell.seconds:.0f} s {cell.words}", file=sys.stderr)
-                write(_DATA, recorded(read(_DATA), kind.name, column, cell))
-                good = good and cell.result in (PASSED, "refused")
-        finally:
-            upgrader("-C", home, "lab", "down", "--name", cluster.name)
+    with cluster_of(kind) as cluster:
+        for column, cell in whole_way(cluster, kind):
+            print(f"{kind.name}: {column}: {cell.result} in {cell.seconds:.0f} s {cell.words}", file=sys.stderr)
+            write(_DATA, recorded(read(_DATA), kind.name, column, cell))
+            good = good and cell.result in (PASSED, REFUSED)
     return good
 
 

@@ -16,6 +16,8 @@ ORDER = ("adopt", "run", "bad flag", "power cut", "recover")
 _INTRODUCTION = """\
 # Kinds of clusters
 
+<!-- Made by `python -m bench.kinds` from kinds.json. -->
+
 What becomes of kubeadm clusters that aren't plain ones. [adopt](kubeadm.md) comes first; the others are on the adopted
 cluster, from {old} to {new}:
 
@@ -27,8 +29,9 @@ cluster, from {old} to {new}:
 | power cut | the only controller loses power, and boots: the control plane comes back by itself |
 | recover | a bad flag by Helm alone, a power cut amid it, and `upgrader recover` |
 
-*Passed* is what a lab, or a test of the repository, has shown; with *test* only that values are derived right from such
-files, or that a part of it was done. *Refused* is before anything changes. *Not tried* is just that: it may work.
+*Passed* with a date: a lab has shown it then, with the command below. *Passed (lab test)*: so does a test of the
+repository that makes such a lab. *Derived*: unit tests show that `adopt` makes the right values from such files; no
+cluster of that kind was adopted. *Refused*: before anything changes, with these words. *Not tried* is just that.
 """
 
 
@@ -43,15 +46,18 @@ def page(rows: Sequence[Row], old: str, new: str) -> str:
 
 
 def _cells(row: Row) -> list[str]:
-    if row["cells"].get("adopt", {}).get("result") == "refused":
-        return ["refused", *("–" for _ in ORDER[1:])]
+    if row["cells"].get("adopt", {}).get("result") in ("refused", "rolled back"):
+        return [_short(row["cells"]["adopt"]), *("–" for _ in ORDER[1:])]
     return [_short(row["cells"].get(column)) for column in ORDER]
 
 
 def _short(cell: Mapping[str, Any] | None) -> str:
     if cell is None:
         return "not tried"
-    return f"{cell['result']} {cell['date']}" if "date" in cell else f"{cell['result']} (test)"
+    if "date" in cell:
+        return f"{cell['result']} {cell['date']}"
+    on_lab = cell["test"].startswith(("tests/e2e/", "tests/soak/"))
+    return f"{cell['result']} (lab test)" if on_lab else str(cell["result"])
 
 
 def _details(row: Row) -> list[str]:

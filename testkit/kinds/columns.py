@@ -15,7 +15,7 @@ from testkit.lab_cluster import OLD, TARGET, LabCluster, until
 from testkit.pushed_changes import BAD_FLAG, upgrade
 from testkit.recovery import assert_recovered
 
-__all__ = ["COLUMNS", "Cell", "whole_way"]
+__all__ = ["COLUMNS", "PASSED", "REFUSED", "Cell", "whole_way"]
 
 PASSED, REFUSED, FAILED = "passed", "refused", "failed"
 _REFUSED = 3

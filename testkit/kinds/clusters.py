@@ -1,0 +1,31 @@
+"""A lab of a kind, as kubeadm made it: the beginning of the whole way."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from testkit.command import upgrader
+from testkit.kinds.catalogue import Kind
+from testkit.lab_cluster import OLD, LabCluster
+
+__all__ = ["cluster_of"]
+
+
+@contextmanager
+def cluster_of(kind: Kind) -> Iterator[LabCluster]:
+    """A new lab that is of its kind, and not adopted; removed at the end. Raises AssertionError where it isn't."""
+    with tempfile.TemporaryDirectory() as home:
+        cluster = LabCluster(f"kinds-{kind.name}-{os.getpid()}", Path(home), Path(home) / "kept")
+        try:
+            cluster.lab("up", "--kubernetes", OLD, *kind.switches)
+            if kind.prepare:
+                kind.prepare(cluster)
+            for proof in kind.proofs:
+                proof(cluster)
+            yield cluster
+        finally:
+            upgrader("-C", home, "lab", "down", "--name", cluster.name)

@@ -1,0 +1,88 @@
+"""What docs/kinds.json says was seen, and the page that is made from it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.kinds.page import ORDER, page
+from bench.kinds.record import read, recorded
+from testkit.kinds.catalogue import KINDS
+from testkit.kinds.columns import COLUMNS, Cell
+from testkit.lab_cluster import OLD, TARGET
+
+REPOSITORY = Path(__file__).parents[3]
+ROWS = read(REPOSITORY / "docs" / "kinds.json")
+TESTS = sorted({cell["test"] for row in ROWS for cell in row["cells"].values() if "test" in cell})
+PASSED = Cell("passed", "2026-01-02", 12.34, 100)
+
+
+def _row(**cells: Any) -> dict[str, Any]:
+    return {"kind": "x", "title": "An x, or two", "what": "Words.", "cells": cells}
+
+
+def test_the_page_is_current() -> None:
+    """`python -m bench.kinds` makes it."""
+    assert (REPOSITORY / "docs" / "kinds.md").read_text() == page(ROWS, OLD, TARGET)
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_tests_that_it_names_are_there(test: str) -> None:
+    """A result that rests on a test goes when the test does."""
+    file, _, name = test.partition("::")
+    tree = ast.parse((REPOSITORY / file).read_text())
+    assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_kind_has_one_row_and_known_columns() -> None:
+    """A dozen kinds at least; what isn't known is no cell, so that it is shown as not tried."""
+    names = [row["kind"] for row in ROWS]
+    assert len(names) == len(set(names)) >= 12
+    assert set(ORDER) == set(COLUMNS) and all(set(row["cells"]) <= set(ORDER) for row in ROWS)
+    for row in ROWS:
+        for cell in row["cells"].values():
+            assert cell["result"] in ("passed", "derived", "refused", "rolled back", "failed")
+            assert ("test" in cell) != ("command" in cell) and ("words" in cell) == (
+                cell["result"] not in ("passed", "derived")
+            )
+
+
+def test_names_of_kinds_are_those_of_commands() -> None:
+    """Each can be asked for once, and is a part of a lab's name."""
+    names = [kind.name for kind in KINDS]
+    assert len(names) == len(set(names)) and all(len(f"kinds-{name}-1234567") <= 32 for name in names)
+
+
+def test_a_column_replaces_what_was_known_of_it() -> None:
+    """A new adoption is another cluster: what was seen of the last one's other columns goes."""
+    rows = [_row(adopt={"result": "refused"}, run={"result": "passed"}), {**_row(), "kind": "y"}]
+    after = recorded(rows, "x", "run", PASSED)
+    assert after[0]["cells"]["adopt"] == {"result": "refused"} and after[1] == rows[1]
+    assert after[0]["cells"]["run"]["command"] == "python -m bench.kinds --kind x"
+    assert list(recorded(after, "x", "adopt", PASSED)[0]["cells"]) == ["adopt"]
+
+
+def test_a_kind_without_a_row_gets_one() -> None:
+    """Its title and words are written by hand afterwards."""
+    assert recorded([], "z", "adopt", PASSED)[0]["cells"]["adopt"]["requests"] == 100
+
+
+def test_cells_say_how_it_is_known() -> None:
+    """By a lab on a day, by a test on a lab, by unit tests, not at all."""
+    cells = {
+        "adopt": {"result": "derived", "test": "tests/unit/a.py::b"},
+        "run": {"result": "passed", "test": "tests/e2e/a.py::b"},
+        "bad flag": {"result": "passed", "date": "2026-01-02", "command": "c", "seconds": 1.0, "requests": 1000},
+    }
+    text = page([_row(**cells)], OLD, TARGET)
+    assert "| derived | passed (lab test) | passed 2026-01-02 | not tried | not tried |" in text
+    assert "0 of 1,000 requests failed" in text and "(#an-x-or-two)" in text
+
+
+def test_what_is_refused_has_no_other_columns() -> None:
+    """Its words are there."""
+    text = page([_row(adopt={"result": "refused", "test": "tests/unit/a.py::b", "words": "no way"})], OLD, TARGET)
+    assert "| refused | – | – | – | – |" in text and '"no way"' in text
