@@ -55,8 +55,7 @@ class StaticPod:
     @property
     def container(self) -> dict[str, Any]:
         """The component's own container."""
-        found: dict[str, Any] = self.pod["spec"]["containers"][0]
-        return found
+        return _own(self.pod, self.component)
 
 
 @dataclass(frozen=True)
@@ -178,8 +177,14 @@ def _static_pods(hosts: Hosts, host: Host, folder: str) -> Mapping[str, StaticPo
 
 
 def _static_pod(component: str, content: bytes) -> StaticPod:
-    container = yaml.safe_load(content)["spec"]["containers"][0]
+    container = _own(yaml.safe_load(content), component)
     return StaticPod(component, content, flags_of(container), container["image"])
+
+
+def _own(pod: Mapping[str, Any], component: str) -> dict[str, Any]:
+    """The container of that name, or the first one."""
+    containers: list[dict[str, Any]] = pod["spec"]["containers"]
+    return next((each for each in containers if each.get("name") == component), containers[0])
 
 
 def at_version(image: str, version: KubernetesVersion) -> str:

@@ -87,9 +87,10 @@ def check_static_pods(facts: KubeadmFacts) -> None:
 def _unknown(static: StaticPod) -> Iterator[tuple[str, str]]:
     """Name of the field, and the words for what is in it."""
     spec = static.pod["spec"]
-    container, *more = spec["containers"]
-    for each in more:
-        yield "containers", f"another container, {each.get('name')}"
+    container = static.container
+    for each in spec["containers"]:
+        if each != container:
+            yield "containers", f"another container, {each.get('name')}"
     for key in sorted(spec.keys() - _POD):
         if spec[key]:
             names = [str(item["name"]) for item in spec[key] if "name" in item] if key == "initContainers" else []

@@ -24,6 +24,7 @@ def test_what_kubeadm_writes_is_all_known(component: str) -> None:
     ("spec", "words"),
     [
         ({"containers": [kubeadm_pod("kube-apiserver").container, _KMS]}, "another container, kms-plugin"),
+        ({"containers": [_KMS, kubeadm_pod("kube-apiserver").container]}, "another container, kms-plugin"),
         ({"initContainers": [{"name": "wait", "image": "busybox"}]}, r"`initContainers` \(wait\)"),
         ({"hostAliases": [{"ip": "10.0.0.7", "hostnames": ["idp.example.org"]}]}, "`hostAliases`"),
         ({"hostPID": True}, "`hostPID`"),
