@@ -30,6 +30,7 @@ __all__ = [
     "Kind",
     "Kube",
     "KubeObject",
+    "OwnMachine",
     "PlaybookResult",
     "Playbooks",
     "Prometheus",
@@ -193,6 +194,10 @@ class Kube(Protocol):
         """Use new connections from now on: where several API servers share an address, they may lead to another."""
         ...
 
+    def server_time(self) -> datetime:
+        """What time it is where the API server runs, in UTC, to the second."""
+        ...
+
     def request_token(self, service_account: str, namespace: str, *, seconds: int, bound_to: KubeObject) -> str:
         """A new token of a ServiceAccount for the API itself; it dies with the Secret `bound_to`.
 
@@ -327,6 +332,22 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
+        ...
+
+
+class OwnMachine(Protocol):
+    """The machine that upgrader runs on. Nothing of it is changed."""
+
+    def answer(self, *command: str) -> CommandResult | None:
+        """What a program says, within ten seconds; None where there is no such program, or it doesn't end."""
+        ...
+
+    def free_bytes(self, folder: Path) -> int | None:
+        """What this user may still write where the folder is, or will be; None where that can't be read."""
+        ...
+
+    def mode(self, file: Path) -> int | None:
+        """The permissions of what the path leads to, such as 0o600; None where that can't be read."""
         ...
 
 

@@ -7,7 +7,7 @@ import copy
 import json
 import uuid
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from upgrader.errors import ApiError, ApiUnavailable
@@ -44,6 +44,8 @@ class FakeKube:
         """What a dry run of a creation raises, as from admission."""
         self.lingering: set[str] = set()
         """Pods that don't end once they are evicted."""
+        self.ahead_seconds = 0.0
+        """How far the API server's clock is ahead of this machine's."""
         self._version = 0
         self._objects: dict[tuple[str, str, str, str], dict[str, Any]] = {}
         self._tokens: dict[str, tuple[tuple[str, str, str, str], str]] = {}
@@ -202,6 +204,10 @@ class FakeKube:
 
     def reconnect(self) -> None:
         """It has no connections."""
+
+    def server_time(self) -> datetime:
+        self._check("get /version")
+        return (datetime.now(UTC) + timedelta(seconds=self.ahead_seconds)).replace(microsecond=0)
 
     def raw(self, path: str, *, server: str = "", token: str = "") -> str:
         self._check(f"get {path}")

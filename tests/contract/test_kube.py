@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -425,3 +426,9 @@ def test_missing_kubeconfig_is_named(tmp_path: Path) -> None:
     """A missing kubeconfig is reported at the first request."""
     with pytest.raises(ConfigError, match="no-such-kubeconfig"):
         KubeAdapter(tmp_path / "no-such-kubeconfig").raw("/readyz")
+
+
+def test_time_of_the_server(kube: Kube) -> None:
+    """A lab's nodes have this machine's clock: to the second, it is the same."""
+    before = datetime.now(UTC)
+    assert before - timedelta(seconds=1) <= kube.server_time() <= datetime.now(UTC)

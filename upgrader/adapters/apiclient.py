@@ -71,6 +71,8 @@ class ApiAnswer:
     retry_after: float
     found: dict[str, Any] | None = None
     """The JSON object that the body is; None also where none was asked for."""
+    date: str = ""
+    """The server's own time, as HTTP writes it; "" where it says none."""
 
 
 class _Transient(Exception):
@@ -148,7 +150,9 @@ class ApiClient:
         with self._open(request, deadline - self._clock.monotonic()) as response:
             body = b"".join(self._chunks(response, deadline))
             found = _object(body) if request.wants_object and response.status < 300 else None
-            return ApiAnswer(response.status, body, _seconds(response.headers.get("Retry-After", "")), found)
+            headers = response.headers
+            pause = _seconds(headers.get("Retry-After", ""))
+            return ApiAnswer(response.status, body, pause, found, headers.get("Date", ""))
 
     def lines(self, request: ApiRequest, timeout_seconds: float) -> Iterator[bytes]:
         """The lines of an answer as they arrive, until the server ends it; nothing is retried."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -210,6 +212,14 @@ class KubeAdapter:
             return client.send(request).body.decode(errors="replace")
         finally:
             client.close()
+
+    def server_time(self) -> datetime:
+        what = "get /version"
+        date = self._client.send(self._request("GET", "/version", what)).date
+        try:
+            return parsedate_to_datetime(date).astimezone(UTC)
+        except ValueError as error:
+            raise ApiError(f"{what}: the answer has no date, but {date!r}") from error
 
     def request_token(self, service_account: str, namespace: str, *, seconds: int, bound_to: KubeObject) -> str:
         account = Kind("v1", "serviceaccounts")

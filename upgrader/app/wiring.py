@@ -19,6 +19,7 @@ from upgrader.adapters.host_keys import SshHostKeys
 from upgrader.adapters.hosts import SshHosts
 from upgrader.adapters.http_service import HttpClient
 from upgrader.adapters.kube import KubeAdapter
+from upgrader.adapters.own_machine import ThisMachine
 from upgrader.adapters.playbooks import AnsiblePlaybooks
 from upgrader.adapters.prometheus import PrometheusApi
 from upgrader.adapters.skopeo import copy_image, push_archive
@@ -52,7 +53,7 @@ from upgrader.observability.sinks import MetricSink, Pushgateway, Textfile
 from upgrader.observe_cluster import observe
 from upgrader.pipeline_builder import PipelineBuilder, with_every_step
 from upgrader.planner import IntendedRelease, IntendedStep, emulation_after, wanted_steps
-from upgrader.ports import Age, Clock, Helm, HostKeys, Kube, Recovery, Tools
+from upgrader.ports import Age, Clock, Helm, HostKeys, Kube, OwnMachine, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.facts.collect import examine_all
@@ -69,6 +70,7 @@ __all__ = [
     "open_renderer",
     "open_session",
     "open_stranger",
+    "own_machine",
     "push_archive",
     "system_clock",
     "wanted_releases",
@@ -286,6 +288,11 @@ def open_renderer() -> Iterator[Helm]:
 def age_files() -> Age:
     """What encrypts and decrypts backups."""
     return AgeFiles()
+
+
+def own_machine() -> OwnMachine:
+    """The machine that this process runs on."""
+    return ThisMachine()
 
 
 def system_clock() -> Clock:

@@ -43,6 +43,7 @@ _COMMANDS = {
     "probe": ("upgrader.cli.probe", "Count what clients of the API see, until Ctrl-C."),
     "images": ("upgrader.cli.images", "Bring upgrader's own images into a registry of yours."),
     "bundle": ("upgrader.cli.bundle", "Images and charts in one file, for sites without a registry."),
+    "doctor": ("upgrader.cli.doctor", "Look at this machine: programs, keys, clock, disk."),
     "config": ("upgrader.cli.config", "Show every setting, and where it comes from."),
     "explain": ("upgrader.cli.explain", "Explain a check's id, a gate, an exit code or an error."),
     "completion": ("upgrader.cli.completion", "Print the completion script of bash, zsh or fish."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TypeVar
 
 from upgrader.gates.kubernetes_kinds import PODS
@@ -97,6 +98,9 @@ class SharedReads:
         if path.partition("?")[0] in _NEVER_SHARED:
             return self.kube.raw(path, server=server, token=token)
         return self._shared(("raw", path, server, token), lambda: self.kube.raw(path, server=server, token=token))
+
+    def server_time(self) -> datetime:
+        return self.kube.server_time()
 
     def reconnect(self) -> None:
         self.memory.answers.clear()

@@ -1,0 +1,29 @@
+"""What `upgrader doctor` found, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich.text import Text
+
+from upgrader.app.doctor import Symptom
+from upgrader.redaction.printable import printable
+from upgrader.ui.terminal import console, show
+
+__all__ = ["print_symptoms"]
+
+_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
+
+
+def print_symptoms(symptoms: Sequence[Symptom], stream: TextIO | None = None) -> None:
+    """Print a line for each, and the remedy below those that have one."""
+    out = console(stream)
+    for each in symptoms:
+        state = Text(f"{each.state:<8}", style=_STYLES[each.state])
+        lines = each.text.splitlines() or [""]
+        show(out, Text.assemble(state, f"{each.name:<12} ", printable(lines[0])))
+        for line in lines[1:]:
+            show(out, Text(f"{'':<21}{printable(line)}"))
+        for line in each.remedy.splitlines():
+            show(out, Text(f"{'':<21}Remedy: {printable(line)}"))
