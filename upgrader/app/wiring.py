@@ -29,6 +29,7 @@ from upgrader.config.charts import charts_folder
 from upgrader.config.inventory import load_cluster
 from upgrader.config.kubeconfig_context import find_context
 from upgrader.config.load import Overrides, load_settings
+from upgrader.config.missing_files import refuse_missing
 from upgrader.config.refused_chart import with_files
 from upgrader.engine.history.journal_in_secrets import ClusterReplicas
 from upgrader.engine.history.journal_mirroring import JournalMirror
@@ -328,6 +329,7 @@ def open_session(folder: Path, target: KubernetesVersion | None = None) -> Itera
     Raises UsageError for whatever is wrong with the folder, before any connection.
     """
     settings = load_settings(folder, os.environ, Overrides(target=target))
+    refuse_missing(settings, os.environ)
     kubeconfig, context = find_context(settings, os.environ)
     settings = replace(settings, kubeconfig=kubeconfig)
     with ExitStack() as stack:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from upgrader.config.missing_files import no_cluster_folder
 from upgrader.config.nodes_section import nodes_settings
 from upgrader.config.nodes_yaml import NodesSection
 from upgrader.config.observability_yaml import observability_settings
@@ -102,7 +103,7 @@ def read_folder(
     """The same, as far as it goes: every problem is found at once. With a `guard`, only what that allows is opened."""
     folder = folder.absolute()
     try:
-        document = _read(folder, guard)
+        document = _read(folder, environ, guard)
     except ConfigError as error:
         return Reading(None, (error,), inventory_named=False)
     valid = validate(document, overrides.target)
@@ -187,16 +188,12 @@ def _nodes(
         return None, (error,)
 
 
-def _read(folder: Path, guard: StrangeFolder | None) -> Document:
+def _read(folder: Path, environ: Mapping[str, str], guard: StrangeFolder | None) -> Document:
     path = folder / "upgrader.yaml"
     if guard:
         guard.check(path)
     if not path.is_file():
-        raise ConfigError(
-            f"{shown(path)}: no such file",
-            remedy="Give the cluster's folder with `-C DIR` (a lab's is .lab/NAME), or have one written: "
-            "`upgrader -C DIR init` asks the cluster of your kubeconfig. " + _EXAMPLE,
-        )
+        raise no_cluster_folder(folder, environ)
     document = read_mapping(path)
     if not document.data:
         raise document.error((), "the file is empty", remedy=_EXAMPLE)

@@ -1,0 +1,48 @@
+"""What a folder lacks to be a cluster's: all of it at once, as nobody wants to learn of one file after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from upgrader.config.yaml_document import shown
+from upgrader.errors import ConfigError
+from upgrader.model.settings import Settings
+
+__all__ = ["no_cluster_folder", "refuse_missing"]
+
+_EXAMPLE = "Write at least the line `kubernetesVersion: v1.36.3`."
+
+
+def no_cluster_folder(folder: Path, environ: Mapping[str, str]) -> ConfigError:
+    """Of a folder without `upgrader.yaml`."""
+    others = [] if (folder / "hosts.yml").exists() else [_inventory(folder / "hosts.yml")]
+    if not environ.get("UPGRADER_KUBECONFIG") and not (folder / "kubeconfig").exists():
+        others.append(_kubeconfig(folder / "kubeconfig"))
+    path = shown(folder / "upgrader.yaml")
+    return _error("\n".join([f"{path}: no such file", *(others and ["missing, too:", *others])]), folder, _EXAMPLE)
+
+
+def refuse_missing(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Raise ConfigError where neither the inventory nor the kubeconfig is there; of one alone, its reader says more."""
+    anywhere = settings.kubeconfig.exists() or (environ.get("KUBECONFIG") and not settings.kubeconfig_named)
+    if not settings.inventory.exists() and not anywhere:
+        missing = [_inventory(settings.inventory), _kubeconfig(settings.kubeconfig)]
+        raise _error("\n".join(["the cluster's folder is not complete:", *missing]), settings.folder)
+
+
+def _error(message: str, folder: Path, last: str = "") -> ConfigError:
+    here = "" if folder == Path.cwd() else f"-C {shown(folder)} "
+    return ConfigError(
+        message,
+        remedy=f"Have what is missing written: `upgrader {here}init` asks the cluster of your kubeconfig. Or give the "
+        f"cluster's folder with `-C DIR` (a lab's is .lab/NAME). {last}".rstrip(),
+    )
+
+
+def _inventory(path: Path) -> str:
+    return f"{shown(path)}, the Ansible inventory"
+
+
+def _kubeconfig(path: Path) -> str:
+    return f"{shown(path)}, or another one that --kubeconfig or KUBECONFIG names"
