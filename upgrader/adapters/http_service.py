@@ -56,10 +56,11 @@ class HttpClient:
     def _asked(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer | ServiceError:
         deadline = time.monotonic() + self._seconds
         try:
+            url = self._url()
             request = urllib.request.Request(  # noqa: S310  # only http and https are valid in upgrader.yaml
-                self._endpoint.url + path, body or None, {**headers, **self._credentials()}, method=method
+                url + path, body or None, {**headers, **self._credentials()}, method=method
             )
-            with self._opener().open(request, timeout=self._seconds) as answer:
+            with self._opener(url).open(request, timeout=self._seconds) as answer:
                 content = b""
                 while piece := answer.read1(_PIECE_BYTES):
                     content += piece
@@ -69,11 +70,22 @@ class HttpClient:
         except (OSError, http.client.HTTPException, ValueError) as error:
             return self._error(str(getattr(error, "reason", "") or error) or type(error).__name__)
 
-    def _opener(self) -> urllib.request.OpenerDirector:
+    def _url(self) -> str:
+        """Raises OSError, and ValueError for a file that doesn't have one."""
+        file = self._endpoint.url_file
+        if file is None:
+            return self._endpoint.url
+        url = _secret(file)
+        KNOWN.learn([url, urlsplit(url).path.strip("/")])
+        if urlsplit(url).scheme != "https" or not urlsplit(url).hostname:
+            raise ValueError(f"{file} has no URL of the form https://HOST/…")
+        return url
+
+    def _opener(self, url: str) -> urllib.request.OpenerDirector:
         """Without the handlers of urllib that follow redirects, and raise for a status."""
         endpoint, opener = self._endpoint, urllib.request.OpenerDirector()
         # What is allowed without TLS because it stays on this machine must not go to a proxy.
-        opener.add_handler(urllib.request.ProxyHandler(None if endpoint.url.startswith("https:") else {}))
+        opener.add_handler(urllib.request.ProxyHandler(None if url.startswith("https:") else {}))
         opener.add_handler(urllib.request.HTTPHandler())
         opener.add_handler(
             urllib.request.HTTPSHandler(
@@ -97,7 +109,7 @@ class HttpClient:
 
     @property
     def _host(self) -> str:
-        return urlsplit(self._endpoint.url).netloc
+        return urlsplit(self._endpoint.url).netloc or f"the server of {self._endpoint.url_file}"
 
     def _error(self, why: str) -> ServiceError:
         return ServiceError(f"{self._host} could not be asked: {why}")

@@ -1,4 +1,4 @@
-"""Has the systems that watch over the cluster know of a run while it goes on."""
+"""Has the systems that watch over the cluster, and its people, know of a run while it goes on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from datetime import datetime
 
 from upgrader.app.wiring import Session
 from upgrader.engine.state.run_state import RunState
+from upgrader.observability.messages import TOPICS
 from upgrader.observability.metrics_publisher import MetricsPublisher
+from upgrader.observability.webhook import Webhook
 from upgrader.ports import Reporter
 
 __all__ = ["observing"]
@@ -16,31 +18,50 @@ __all__ = ["observing"]
 _LAST_SECONDS = 6.0
 """How long the end of a run waits for what is still to be told; a little longer than one request may take."""
 
+_Note = Callable[[str], None]
+
 
 @contextmanager
-def observing(
-    session: Session, earlier: RunState | None, note: Callable[[str], None]
-) -> Iterator[tuple[Reporter, ...]]:
+def observing(session: Session, earlier: RunState | None, note: _Note) -> Iterator[tuple[Reporter, ...]]:
     """Reporters that tell of the run while the context is open; none where upgrader.yaml names nobody to tell.
 
     `earlier` is the run so far, if another process began it. `note` takes messages for the operator.
     """
-    sinks = session.metric_sinks()
-    if not sinks:
-        yield ()
-        return
-    publisher = MetricsPublisher(
-        earlier or RunState(),
-        sinks,
-        cluster=session.settings.observability.cluster,
-        clock=session.tools.clock,
-        last_success=lambda state: _last_success(session, state),
-        note=note,
-    )
+    observers = tuple(_observers(session, earlier or RunState(), note))
+    clock = session.tools.clock
     try:
-        yield (publisher,)
+        yield observers
     finally:
-        publisher.close(_LAST_SECONDS)
+        for observer in observers:
+            observer.end()
+        deadline = clock.monotonic() + _LAST_SECONDS
+        for observer in observers:
+            observer.close(max(0.0, deadline - clock.monotonic()))
+
+
+def _observers(session: Session, state: RunState, note: _Note) -> Iterator[MetricsPublisher | Webhook]:
+    wanted, clock = session.settings.observability, session.tools.clock
+    sinks, service = session.metric_sinks(), session.webhook_service()
+    if sinks:
+        yield MetricsPublisher(
+            state,
+            sinks,
+            cluster=wanted.cluster,
+            clock=clock,
+            last_success=lambda now: _last_success(session, now),
+            note=note,
+        )
+    if wanted.webhook and service:
+        topics = tuple(topic for topic in TOPICS if topic in wanted.webhook.topics)
+        yield Webhook(
+            state,
+            service,
+            cluster=wanted.cluster,
+            topics=topics,
+            secret_file=wanted.webhook.secret_file,
+            clock=clock,
+            note=note,
+        )
 
 
 def _last_success(session: Session, now: RunState) -> datetime | None:

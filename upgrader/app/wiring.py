@@ -54,7 +54,7 @@ from upgrader.observability.sinks import MetricSink, Pushgateway, Textfile
 from upgrader.observe_cluster import observe
 from upgrader.pipeline_builder import PipelineBuilder, with_every_step
 from upgrader.planner import IntendedRelease, IntendedStep, emulation_after, wanted_steps
-from upgrader.ports import Age, Clock, Helm, HostKeys, Kube, OwnMachine, Recovery, Tools
+from upgrader.ports import Age, Clock, Helm, HostKeys, HttpService, Kube, OwnMachine, Recovery, Tools
 from upgrader.preflight.all_checks import CHECKS, PreflightContext, run_checks
 from upgrader.recover.diagnosis.examiner import Examiner
 from upgrader.recover.facts.collect import examine_all
@@ -225,6 +225,11 @@ class Session:
         if wanted.pushgateway:
             sinks.append(Pushgateway(HttpClient(wanted.pushgateway, _SERVICE_SECONDS), wanted.cluster))
         return tuple(sinks)
+
+    def webhook_service(self) -> HttpService | None:
+        """The server that messages for people go to; None where upgrader.yaml names none."""
+        wanted = self.settings.observability.webhook
+        return HttpClient(wanted.endpoint, _SERVICE_SECONDS) if wanted else None
 
     def _controllers(self) -> tuple[ControllerReplicas, ...]:
         return tuple(ControllerReplicas(self.tools.hosts, host) for host in self.cluster.controllers)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from upgrader.config.section import Section
-from upgrader.model.observability import HttpEndpoint, ObservabilitySettings
+from upgrader.model.observability import HttpEndpoint, ObservabilitySettings, WebhookSettings
 
-__all__ = ["BasicAuthSection", "HttpSection", "ObservabilitySection", "observability_settings"]
+__all__ = ["BasicAuthSection", "HttpSection", "ObservabilitySection", "WebhookSection", "observability_settings"]
 
 
 def _url(text: object) -> str:
@@ -73,6 +73,46 @@ class HttpSection(Section):
         )
 
 
+class WebhookSection(Section):
+    """Messages for people, as Slack's incoming webhooks and compatible ones (Mattermost, Rocket.Chat) read them."""
+
+    url: Url = Field(default="", description="Its address, as https://HOST/PATH.")
+    url_file: str = Field(
+        default="",
+        description="In place of `url`, a file with it, relative to `upgrader.yaml`: whoever knows the URL of a Slack "
+        "webhook can post there.",
+    )
+    secret_file: str = Field(
+        default="",
+        description="A file with the secret that each request is signed with, relative to `upgrader.yaml`. Empty: they "
+        "are not signed.",
+    )
+    ca_file: str = Field(default="", description="As in `pushgateway`.")
+    events: list[Literal["start", "approval", "failure", "rollback", "end"]] = Field(
+        default=["start", "approval", "failure", "rollback", "end"],
+        min_length=1,
+        description="What is told: that a run begins or is resumed, a step waits for an approval, a step fails or the "
+        "API is lost, the run goes back, and how it ended.",
+    )
+
+    @model_validator(mode="after")
+    def _one_address(self) -> WebhookSection:
+        if bool(self.url) == bool(self.url_file):
+            raise ValueError("name one address: either 'url' or 'urlFile'")
+        if self.url and not self.url.startswith("https:") and not _is_loopback(urlsplit(self.url).hostname or ""):
+            raise ValueError("messages about your cluster would travel in the clear: use https://")
+        return self
+
+    def at(self, folder: Path) -> WebhookSettings:
+        """With its files in this folder."""
+        endpoint = HttpEndpoint(
+            self.url,
+            ca_file=folder / self.ca_file if self.ca_file else None,
+            url_file=folder / self.url_file if self.url_file else None,
+        )
+        return WebhookSettings(endpoint, tuple(self.events), folder / self.secret_file if self.secret_file else None)
+
+
 class ObservabilitySection(Section):
     """Whom a run tells of itself, and whom it asks ([Observability](../observability.md))."""
 
@@ -91,6 +131,7 @@ class ObservabilitySection(Section):
         default=None,
         description="The server that metric gates ask: a Prometheus, or another with its HTTP API below this URL.",
     )
+    webhook: WebhookSection | None = Field(default=None, description="Whom to tell when a run needs people, or ends.")
 
 
 def observability_settings(section: ObservabilitySection, folder: Path) -> ObservabilitySettings:
@@ -100,6 +141,7 @@ def observability_settings(section: ObservabilitySection, folder: Path) -> Obser
         textfile_folder=folder / section.textfile_directory if section.textfile_directory else None,
         pushgateway=section.pushgateway.at(folder) if section.pushgateway else None,
         prometheus=section.prometheus.at(folder) if section.prometheus else None,
+        webhook=section.webhook.at(folder) if section.webhook else None,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["HttpAnswer", "HttpEndpoint", "ObservabilitySettings", "Series"]
+__all__ = ["HttpAnswer", "HttpEndpoint", "ObservabilitySettings", "Series", "WebhookSettings"]
 
 
 @dataclass(frozen=True)
@@ -14,13 +14,15 @@ class HttpEndpoint:
     """A service that is reached over HTTP, and the files with its credentials. All paths are absolute."""
 
     url: str
-    """Without credentials, and without a slash at its end."""
+    """Without credentials, and without a slash at its end; "" where it is in `url_file`."""
     username: str = ""
     password_file: Path | None = None
     token_file: Path | None = None
     """The file of a bearer token."""
     ca_file: Path | None = None
     """The CAs that sign its certificate; None: those of this machine."""
+    url_file: Path | None = None
+    """The file that has the URL, for one that is a secret itself."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,17 @@ class Series:
 
 
 @dataclass(frozen=True)
+class WebhookSettings:
+    """Where messages for people go."""
+
+    endpoint: HttpEndpoint
+    topics: tuple[str, ...]
+    """What is told of."""
+    secret_file: Path | None = None
+    """The file of the secret that requests are signed with; None: they are not."""
+
+
+@dataclass(frozen=True)
 class ObservabilitySettings:
     """Where the metrics of runs go, and which Prometheus metric gates ask."""
 
@@ -49,3 +62,4 @@ class ObservabilitySettings:
     """The folder that node_exporter's textfile collector reads; None: no file is written."""
     pushgateway: HttpEndpoint | None = None
     prometheus: HttpEndpoint | None = None
+    webhook: WebhookSettings | None = None

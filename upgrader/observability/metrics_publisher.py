@@ -51,13 +51,16 @@ class MetricsPublisher:
             self._at = now
             self._due.set()
 
-    def close(self, seconds: float) -> None:
-        """Publish the end. A sink that takes longer than this is left behind, and whatever it comes to is not told."""
+    def end(self) -> None:
+        """Nothing comes any more: publish the end."""
         self._over.set()
         self._due.set()
+
+    def close(self, seconds: float) -> None:
+        """Wait until that is done. A sink that takes longer is left behind, and whatever it comes to is not told."""
         self._thread.join(seconds)
         if self._thread.is_alive():
-            self._note(f"the last metrics of this run are not published yet after {seconds:g} s, and may be lost")
+            self._note("the last metrics of this run are not published yet, and may be lost")
             self._note = lambda _: None
 
     def _publish_all(self) -> None:

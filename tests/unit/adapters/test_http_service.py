@@ -147,3 +147,19 @@ def test_what_stays_on_this_machine_goes_to_no_proxy(server: HttpServer, monkeyp
     """Without TLS, credentials are allowed to this machine alone: a proxy would read them."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     assert HttpClient(HttpEndpoint(server.url), SECONDS).send("GET", "/").status == 200
+
+
+def test_url_that_is_a_secret(tmp_path: Path) -> None:
+    """It is read from its file, masked, and in no error; without TLS it isn't used."""
+    file = tmp_path / "url"
+    client = HttpClient(HttpEndpoint("", url_file=file), SECONDS)
+    for content, said in (
+        ("https://127.0.0.1:1/services/T0AAAA/B0BBBB", "refused"),
+        ("http://127.0.0.1:1/services/T0AAAA", "has no URL of the form https://HOST"),
+        ("", "has not one line"),
+    ):
+        file.write_text(content)
+        with pytest.raises(ServiceError) as caught:
+            client.send("POST", "")
+        assert said in caught.value.message and "T0AAAA" not in caught.value.message
+    assert "B0BBBB" not in mask_secrets("posting to services/T0AAAA/B0BBBB failed")

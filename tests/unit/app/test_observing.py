@@ -8,18 +8,21 @@ from typing import Any
 
 from testkit.example_runs import GOOD, ROLLED_BACK, journal_of, state_of
 from testkit.fakes.clock import FakeClock
+from testkit.fakes.http_service import FakeHttpService
 from upgrader.app.observing import observing
 from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import find_runs
+from upgrader.model.observability import HttpEndpoint, ObservabilitySettings, WebhookSettings
 from upgrader.observability.sinks import Textfile
 
 
-def session(folder: Path, *sinks: Any) -> Any:
+def session(folder: Path, *sinks: Any, webhook: WebhookSettings | None = None, service: Any = None) -> Any:
     """No more than observing a run needs."""
     return SimpleNamespace(
-        settings=SimpleNamespace(observability=SimpleNamespace(cluster="one")),
+        settings=SimpleNamespace(observability=ObservabilitySettings("one", webhook=webhook)),
         tools=SimpleNamespace(clock=FakeClock()),
         metric_sinks=lambda: sinks,
+        webhook_service=lambda: service,
         find_brief_runs=lambda: find_runs([LocalJournals(folder)]),
     )
 
@@ -44,3 +47,14 @@ def test_last_success_is_that_of_an_earlier_run(tmp_path: Path) -> None:
     ended = state_of(GOOD).updated
     assert ended is not None and notes == []
     assert f"}} {ended.timestamp()!r}\n" in file.read_text()
+
+
+def test_people_are_told_to_the_end(tmp_path: Path) -> None:
+    """What upgrader.yaml has people told of is sent before the run's process ends."""
+    service, wanted = FakeHttpService(), WebhookSettings(HttpEndpoint("https://h"), ("end",))
+    opened = session(tmp_path / "runs", webhook=wanted, service=service)
+    with observing(opened, None, lambda _: None) as (observer,):
+        for _, event in ROLLED_BACK:
+            observer.emit(event)
+    (sent,) = service.sent
+    assert b"rolled-back" in sent.body

@@ -8,7 +8,7 @@ import pytest
 
 from upgrader.config.load import load_settings
 from upgrader.errors import ConfigError
-from upgrader.model.observability import HttpEndpoint, ObservabilitySettings
+from upgrader.model.observability import HttpEndpoint, ObservabilitySettings, WebhookSettings
 from upgrader.model.settings import GatePolicy, MetricGateSettings, Settings, WorkloadGate
 
 
@@ -134,3 +134,29 @@ def test_approval(tmp_path: Path) -> None:
         lines += ["  - playbook: p.yml", *([f"    {text}"] if text else [])]
         (tmp_path / "upgrader.yaml").write_text("\n".join(lines))
         assert [item.approval_seconds for item in load_settings(tmp_path, {}).pipeline] == [expected, expected]
+
+
+def test_webhook(tmp_path: Path) -> None:
+    """A URL that is a secret is in a file; everything is told, unless `events` says what."""
+    found = load(tmp_path, "{webhook: {urlFile: slack, secretFile: key}}").observability.webhook
+    everything = ("start", "approval", "failure", "rollback", "end")
+    assert found == WebhookSettings(HttpEndpoint("", url_file=tmp_path / "slack"), everything, tmp_path / "key")
+    found = load(tmp_path, "{webhook: {url: 'https://hooks.example/x', events: [end]}}").observability.webhook
+    assert found == WebhookSettings(HttpEndpoint("https://hooks.example/x"), ("end",))
+
+
+@pytest.mark.parametrize(
+    ("webhook", "said"),
+    [
+        ("{}", "either 'url' or 'urlFile'"),
+        ("{url: 'https://h/x', urlFile: f}", "either 'url' or 'urlFile'"),
+        ("{url: 'http://h/x'}", "use https://"),
+        ("{urlFile: f, events: []}", "must not be empty"),
+        ("{urlFile: f, events: [begin]}", "must be one of"),
+    ],
+)
+def test_refused_webhooks(tmp_path: Path, webhook: str, said: str) -> None:
+    """A webhook that can't work, or would be read on its way, is an error of the file."""
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, f"{{webhook: {webhook}}}")
+    assert said in caught.value.message

@@ -68,6 +68,7 @@ def test_end_is_published() -> None:
     sinks = Sink(), Sink("another")
     publishing = publisher(*sinks)
     run(publishing)
+    publishing.end()
     publishing.close(60)
     for sink in sinks:
         assert 'outcome="succeeded"} 1.0' in sink.written[-1]
@@ -78,6 +79,7 @@ def test_interrupted_run_is_not_running_for_ever() -> None:
     sink = Sink()
     publishing = publisher(sink)
     run(publishing, EVENTS[:6])
+    publishing.end()
     publishing.close(60)
     assert 'outcome="interrupted"} 1.0' in sink.written[-1]
 
@@ -90,6 +92,7 @@ def test_slow_sink_holds_nothing_back() -> None:
     run(publishing)
     sink.entered.wait()
     run(publishing)
+    publishing.end()
     publishing.close(0.01)
     assert "not published yet" in notes[0]
     hold.set()
@@ -103,6 +106,7 @@ def test_failure_is_noted_once() -> None:
     run(publishing)
     good.entered.wait()
     run(publishing)
+    publishing.end()
     publishing.close(60)
     assert notes == ["metrics can't be written to the Pushgateway; the run goes on without: it answered 503"]
     assert len(bad.written) == len(good.written) > 1
@@ -117,6 +121,7 @@ def test_unknown_last_success() -> None:
     notes, sink = list[str](), Sink()
     publishing = publisher(sink, notes=notes, last_success=unreachable)
     run(publishing, EVENTS[:4])
+    publishing.end()
     publishing.close(60)
     assert "no route to host" in notes[0] and "upgrader_run_outcome" in sink.written[-1]
 
@@ -137,6 +142,7 @@ def test_checks_of_gates_are_not_all_published() -> None:
     assert not due(check)
     clock.sleep(EVERY_SECONDS)
     assert due(check)
+    publishing.end()
     publishing.close(60)
 
 

@@ -1,0 +1,118 @@
+"""Tells people of a run by a webhook, in a thread of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import queue
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from upgrader.engine.state.event_fold import follow
+from upgrader.engine.state.run_state import RunState
+from upgrader.errors import ServiceError, UpgraderError
+from upgrader.model.event import Event, RunEnded
+from upgrader.observability.messages import Message, Topic, ending, message_of, payload
+from upgrader.ports import Clock, HttpService
+from upgrader.redaction.known_secrets import KNOWN
+
+__all__ = ["SIGNATURE", "TIMESTAMP", "Webhook", "signature"]
+
+SIGNATURE, TIMESTAMP = "X-Upgrader-Signature", "X-Upgrader-Timestamp"
+_QUEUED = 50
+_ATTEMPTS = 2
+
+
+def signature(secret: bytes, timestamp: str, body: bytes) -> str:
+    """HMAC-SHA256 of `v1:TIMESTAMP:BODY`, as hexadecimal digits behind `v1=`."""
+    return "v1=" + hmac.new(secret, b"v1:" + timestamp.encode() + b":" + body, hashlib.sha256).hexdigest()
+
+
+class Webhook:
+    """A Reporter that never waits for the webhook's server. `note` is told once that it fails."""
+
+    def __init__(
+        self,
+        state: RunState,
+        service: HttpService,
+        *,
+        cluster: str,
+        topics: Collection[Topic],
+        secret_file: Path | None,
+        clock: Clock,
+        note: Callable[[str], None],
+    ) -> None:
+        """`state` is the run's so far. Without a `secret_file`, requests aren't signed."""
+        self._state, self._service, self._cluster, self._clock = state, service, cluster, clock
+        self._topics, self._secret_file, self._note = frozenset(topics), secret_file, note
+        self._messages: queue.Queue[Message | None] = queue.Queue(_QUEUED)
+        self._failed = self._ended = False
+        self._thread = threading.Thread(target=self._send_all, name="webhook", daemon=True)
+        self._thread.start()
+
+    def emit(self, event: Event) -> None:
+        """Queue what people are told of the event."""
+        before = self._state
+        self._state = follow(before, event, self._clock.now())
+        self._ended = isinstance(event, RunEnded) or (self._ended and self._state.outcome is not None)
+        message = message_of(event, before, self._state)
+        if message is not None:
+            self._put(message)
+
+    def end(self) -> None:
+        """Nothing comes any more. A run that has recorded no end was interrupted."""
+        if self._state.run and not self._ended:
+            self._put(ending(self._state))
+        self._put(None)
+
+    def close(self, seconds: float) -> None:
+        """Wait for what is still to be sent, for so long at most."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self._tell("not all messages could be sent in time")
+            self._note = lambda _: None
+
+    def _put(self, message: Message | None) -> None:
+        if message is not None and message.topic not in self._topics:
+            return
+        try:
+            self._messages.put_nowait(message)
+        except queue.Full:
+            self._tell("its server is too slow for all messages")
+
+    def _send_all(self) -> None:
+        while (message := self._messages.get()) is not None:
+            try:
+                self._send(message)
+            except (UpgraderError, OSError, ValueError) as error:
+                self._tell(str(error))
+
+    def _send(self, message: Message) -> None:
+        body = json.dumps(payload(message, self._cluster)).encode(errors="replace")
+        headers = {"Content-Type": "application/json", **self._signed(body)}
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                answer = self._service.send("POST", "", body, headers)
+                if 200 <= answer.status < 300:
+                    return
+                raise ServiceError(f"it answered {answer.status}")
+            except ServiceError:
+                if attempt == _ATTEMPTS:
+                    raise
+
+    def _signed(self, body: bytes) -> dict[str, str]:
+        if self._secret_file is None:
+            return {}
+        secret = self._secret_file.read_text(encoding="utf-8").strip()
+        if not secret:
+            raise ValueError(f"{self._secret_file} is empty")
+        KNOWN.learn([secret])
+        timestamp = str(int(self._clock.now().timestamp()))
+        return {TIMESTAMP: timestamp, SIGNATURE: signature(secret.encode(), timestamp, body)}
+
+    def _tell(self, why: str) -> None:
+        if not self._failed:
+            self._failed = True
+            self._note(f"messages can't be sent to the webhook; the run goes on without: {why}")
