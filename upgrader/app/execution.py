@@ -209,7 +209,7 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
     with (
         front_end.display() as display,
         stop_on_signals(stop, lambda text: display.emit(Note(text))),
-        observing(session, job.earlier, lambda text: display.emit(Note(text))) as observers,
+        observing(session, job.pipeline, job.earlier, lambda text: display.emit(Note(text))) as observers,
     ):
         if job.earlier:
             display.catch_up(job.earlier)

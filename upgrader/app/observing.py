@@ -10,7 +10,9 @@ from upgrader.app.wiring import Session
 from upgrader.engine.state.run_state import RunState
 from upgrader.observability.messages import TOPICS
 from upgrader.observability.metrics_publisher import MetricsPublisher
+from upgrader.observability.object_events import ObjectEvents, workloads_of
 from upgrader.observability.webhook import Webhook
+from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
 
 __all__ = ["observing"]
@@ -22,12 +24,14 @@ _Note = Callable[[str], None]
 
 
 @contextmanager
-def observing(session: Session, earlier: RunState | None, note: _Note) -> Iterator[tuple[Reporter, ...]]:
+def observing(
+    session: Session, pipeline: Pipeline, earlier: RunState | None, note: _Note
+) -> Iterator[tuple[Reporter, ...]]:
     """Reporters that tell of the run while the context is open; none where upgrader.yaml names nobody to tell.
 
     `earlier` is the run so far, if another process began it. `note` takes messages for the operator.
     """
-    observers = tuple(_observers(session, earlier or RunState(), note))
+    observers = tuple(_observers(session, pipeline, earlier or RunState(), note))
     clock = session.tools.clock
     try:
         yield observers
@@ -39,7 +43,9 @@ def observing(session: Session, earlier: RunState | None, note: _Note) -> Iterat
             observer.close(max(0.0, deadline - clock.monotonic()))
 
 
-def _observers(session: Session, state: RunState, note: _Note) -> Iterator[MetricsPublisher | Webhook]:
+def _observers(
+    session: Session, pipeline: Pipeline, state: RunState, note: _Note
+) -> Iterator[MetricsPublisher | Webhook | ObjectEvents]:
     wanted, clock = session.settings.observability, session.tools.clock
     sinks, service = session.metric_sinks(), session.webhook_service()
     if sinks:
@@ -51,6 +57,8 @@ def _observers(session: Session, state: RunState, note: _Note) -> Iterator[Metri
             last_success=lambda now: _last_success(session, now),
             note=note,
         )
+    if wanted.object_events:
+        yield ObjectEvents(state, session.brief_kube, workloads_of(pipeline), clock=clock, note=note)
     if wanted.webhook and service:
         topics = tuple(topic for topic in TOPICS if topic in wanted.webhook.topics)
         yield Webhook(

@@ -131,6 +131,10 @@ class ObservabilitySection(Section):
         default=None,
         description="The server that metric gates ask: a Prometheus, or another with its HTTP API below this URL.",
     )
+    kubernetes_events: bool = Field(
+        default=ObservabilitySettings.object_events,
+        description="Whether Events are written on the workloads and nodes that a run changes, for `kubectl describe`.",
+    )
     webhook: WebhookSection | None = Field(default=None, description="Whom to tell when a run needs people, or ends.")
 
 
@@ -142,6 +146,7 @@ def observability_settings(section: ObservabilitySection, folder: Path) -> Obser
         pushgateway=section.pushgateway.at(folder) if section.pushgateway else None,
         prometheus=section.prometheus.at(folder) if section.prometheus else None,
         webhook=section.webhook.at(folder) if section.webhook else None,
+        object_events=section.kubernetes_events,
     )
 
 

@@ -63,3 +63,5 @@ class ObservabilitySettings:
     pushgateway: HttpEndpoint | None = None
     prometheus: HttpEndpoint | None = None
     webhook: WebhookSettings | None = None
+    object_events: bool = False
+    """Whether Events are written on the objects that a run changes."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import queue
-import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from upgrader.engine.state.event_fold import follow
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import ServiceError, UpgraderError
+from upgrader.errors import ServiceError
 from upgrader.model.event import Event, RunEnded
+from upgrader.observability.delivery import Delivery
 from upgrader.observability.messages import Message, Topic, ending, message_of, payload
 from upgrader.ports import Clock, HttpService
 from upgrader.redaction.known_secrets import KNOWN
@@ -21,7 +20,6 @@ from upgrader.redaction.known_secrets import KNOWN
 __all__ = ["SIGNATURE", "TIMESTAMP", "Webhook", "signature"]
 
 SIGNATURE, TIMESTAMP = "X-Upgrader-Signature", "X-Upgrader-Timestamp"
-_QUEUED = 50
 _ATTEMPTS = 2
 
 
@@ -46,11 +44,9 @@ class Webhook:
     ) -> None:
         """`state` is the run's so far. Without a `secret_file`, requests aren't signed."""
         self._state, self._service, self._cluster, self._clock = state, service, cluster, clock
-        self._topics, self._secret_file, self._note = frozenset(topics), secret_file, note
-        self._messages: queue.Queue[Message | None] = queue.Queue(_QUEUED)
-        self._failed = self._ended = False
-        self._thread = threading.Thread(target=self._send_all, name="webhook", daemon=True)
-        self._thread.start()
+        self._topics, self._secret_file = frozenset(topics), secret_file
+        self._ended = False
+        self._delivery = Delivery("webhook", self._send, "messages can't be sent to the webhook", note)
 
     def emit(self, event: Event) -> None:
         """Queue what people are told of the event."""
@@ -65,29 +61,15 @@ class Webhook:
         """Nothing comes any more. A run that has recorded no end was interrupted."""
         if self._state.run and not self._ended:
             self._put(ending(self._state))
-        self._put(None)
+        self._delivery.end()
 
     def close(self, seconds: float) -> None:
         """Wait for what is still to be sent, for so long at most."""
-        self._thread.join(seconds)
-        if self._thread.is_alive():
-            self._tell("not all messages could be sent in time")
-            self._note = lambda _: None
+        self._delivery.close(seconds)
 
-    def _put(self, message: Message | None) -> None:
-        if message is not None and message.topic not in self._topics:
-            return
-        try:
-            self._messages.put_nowait(message)
-        except queue.Full:
-            self._tell("its server is too slow for all messages")
-
-    def _send_all(self) -> None:
-        while (message := self._messages.get()) is not None:
-            try:
-                self._send(message)
-            except (UpgraderError, OSError, ValueError) as error:
-                self._tell(str(error))
+    def _put(self, message: Message) -> None:
+        if message.topic in self._topics:
+            self._delivery.put(message)
 
     def _send(self, message: Message) -> None:
         body = json.dumps(payload(message, self._cluster)).encode(errors="replace")
@@ -111,8 +93,3 @@ class Webhook:
         KNOWN.learn([secret])
         timestamp = str(int(self._clock.now().timestamp()))
         return {TIMESTAMP: timestamp, SIGNATURE: signature(secret.encode(), timestamp, body)}
-
-    def _tell(self, why: str) -> None:
-        if not self._failed:
-            self._failed = True
-            self._note(f"messages can't be sent to the webhook; the run goes on without: {why}")

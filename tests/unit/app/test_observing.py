@@ -14,6 +14,7 @@ from upgrader.engine.history.journal_replicas import LocalJournals
 from upgrader.engine.history.run_discovery import find_runs
 from upgrader.model.observability import HttpEndpoint, ObservabilitySettings, WebhookSettings
 from upgrader.observability.sinks import Textfile
+from upgrader.pipeline import Pipeline
 
 
 def session(folder: Path, *sinks: Any, webhook: WebhookSettings | None = None, service: Any = None) -> Any:
@@ -29,7 +30,7 @@ def session(folder: Path, *sinks: Any, webhook: WebhookSettings | None = None, s
 
 def test_nobody_to_tell(tmp_path: Path) -> None:
     """A run of a folder without sinks has no observers, and no thread."""
-    with observing(session(tmp_path), None, lambda _: None) as observers:
+    with observing(session(tmp_path), Pipeline(()), None, lambda _: None) as observers:
         assert observers == ()
 
 
@@ -40,7 +41,9 @@ def test_last_success_is_that_of_an_earlier_run(tmp_path: Path) -> None:
     journal_of(GOOD, tmp_path, "20250101T000000-v1.37.1")
     journal_of(ROLLED_BACK, tmp_path, "20250102T000000-v1.37.1")
     notes: list[str] = []
-    with observing(session(tmp_path / "runs", Textfile(metrics, "one")), None, notes.append) as (observer,):
+    with observing(session(tmp_path / "runs", Textfile(metrics, "one")), Pipeline(()), None, notes.append) as (
+        observer,
+    ):
         for _, event in ROLLED_BACK:
             observer.emit(event)
     (file,) = metrics.iterdir()
@@ -53,7 +56,7 @@ def test_people_are_told_to_the_end(tmp_path: Path) -> None:
     """What upgrader.yaml has people told of is sent before the run's process ends."""
     service, wanted = FakeHttpService(), WebhookSettings(HttpEndpoint("https://h"), ("end",))
     opened = session(tmp_path / "runs", webhook=wanted, service=service)
-    with observing(opened, None, lambda _: None) as (observer,):
+    with observing(opened, Pipeline(()), None, lambda _: None) as (observer,):
         for _, event in ROLLED_BACK:
             observer.emit(event)
     (sent,) = service.sent

@@ -1,0 +1,60 @@
+"""Delivers what is to be told in a thread of its own, one after the other: whoever tells it never waits."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from upgrader.errors import UpgraderError
+
+__all__ = ["Delivery"]
+
+_Item = TypeVar("_Item")
+_QUEUED = 50
+
+
+class Delivery(Generic[_Item]):
+    """A queue and its thread. The first failure is noted, and none after it."""
+
+    def __init__(self, name: str, send: Callable[[_Item], None], failure: str, note: Callable[[str], None]) -> None:
+        """`send` raises UpgraderError, OSError or ValueError; `failure` is what a note of it begins with."""
+        self._send, self._failure, self._note = send, failure, note
+        self._items: queue.Queue[_Item | None] = queue.Queue(_QUEUED)
+        self._failed = False
+        self._thread = threading.Thread(target=self._send_all, name=name, daemon=True)
+        self._thread.start()
+
+    def put(self, item: _Item) -> None:
+        """Have it sent; what is too much is left out."""
+        self._put(item)
+
+    def end(self) -> None:
+        """Nothing comes any more."""
+        self._put(None)
+
+    def close(self, seconds: float) -> None:
+        """Wait for what is still to be sent, for so long at most; what comes of the rest is not told."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self._tell("not all was sent in time")
+            self._note = lambda _: None
+
+    def _put(self, item: _Item | None) -> None:
+        try:
+            self._items.put_nowait(item)
+        except queue.Full:
+            self._tell("too slow for all that is to be told")
+
+    def _send_all(self) -> None:
+        while (item := self._items.get()) is not None:
+            try:
+                self._send(item)
+            except (UpgraderError, OSError, ValueError) as error:
+                self._tell(str(error))
+
+    def _tell(self, why: str) -> None:
+        if not self._failed:
+            self._failed = True
+            self._note(f"{self._failure}; the run goes on without: {why}")
