@@ -1,0 +1,128 @@
+"""The alerts that we ship, and those of the documentation, judged by Prometheus' own tool."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testkit.checkpointer_series import BAD, GOOD, Series, series_of
+from testkit.debian_programs import debian_program
+
+pytestmark = pytest.mark.contract
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "charts/pod-checkpointer/files/rules.yaml"
+
+
+def promtool(*arguments: str | Path) -> str:
+    """What `promtool` says; fails with it where it finds something."""
+    command = [str(debian_program("prometheus", "promtool")), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def firing(folder: Path, series: Series, rules: Path = RULES) -> set[str]:
+    """The alerts that fire when these series have had these values for half an hour, by promtool's own evaluation."""
+    names = [rule["alert"] for group in yaml.safe_load(rules.read_text())["groups"] for rule in group["rules"]]
+    inputs = [{"series": name, "values": f"{value:g}x40"} for name, value in series.items()]
+    found = set()
+    for name in names:
+        # A test without expected alerts passes where the alert does not fire.
+        test: dict[str, Any] = {
+            "rule_files": [str(rules)],
+            "evaluation_interval": "1m",
+            "tests": [
+                {
+                    "interval": "1m",
+                    "input_series": inputs,
+                    "alert_rule_test": [{"eval_time": "30m", "alertname": name, "exp_alerts": []}],
+                }
+            ],
+        }
+        (folder / "test.yaml").write_text(json.dumps(test))
+        command = [str(debian_program("prometheus", "promtool")), "test", "rules", str(folder / "test.yaml")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        output = done.stdout + done.stderr
+        if done.returncode:
+            assert f"alertname: {name}" in output, output
+            assert "error" not in output.lower(), output
+            found.add(name)
+    return found
+
+
+def test_rules_are_valid() -> None:
+    """Every expression and every template of our alerts can be read."""
+    assert "SUCCESS: 11 rules found" in promtool("check", "rules", RULES)
+
+
+def test_nothing_fires_on_a_good_day(tmp_path: Path) -> None:
+    """A healthy pod-checkpointer, by what its own code exports, wakes nobody."""
+    assert firing(tmp_path, series_of(GOOD)) == set()
+
+
+def test_a_bad_day(tmp_path: Path) -> None:
+    """Each thing that can be wrong, by what its own code exports, fires its alert."""
+    series = series_of(BAD)
+    for name in ("failures_total", "invariant_violations_total"):
+        key = next(key for key in series if f"_{name}{{" in key)
+        del series[key]
+    assert firing(tmp_path, series) == {
+        "CheckpointDamaged",
+        "CheckpointFailedAsStandby",
+        "CheckpointLost",
+        "PodCheckpointerRuntimeUnknown",
+        "PodCheckpointerStuck",
+        "PodWithoutCheckpoint",
+        "StandbyPodActive",
+        "StandbyPodDown",
+    }
+
+
+def test_no_checkpointer_at_all(tmp_path: Path) -> None:
+    """Where nothing is scraped, that is the alert."""
+    assert firing(tmp_path, {}) == {"PodCheckpointerAbsent"}
+
+
+def test_counters(tmp_path: Path) -> None:
+    """Passes that go on failing, and a held-back change, are told of by how the counters grow."""
+    prefix, labels = "upgrader_checkpointer_", '{instance="10.0.0.1:10280"}'
+    rules = yaml.safe_load(RULES.read_text())
+    test = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": f"{prefix}failures_total{labels}", "values": "0+1x40"},
+                    {"series": f"{prefix}invariant_violations_total{labels}", "values": "0x20 1x20"},
+                ],
+                "promql_expr_test": [
+                    {
+                        "expr": f"count({rule['expr']})",
+                        "eval_time": "30m",
+                        "exp_samples": [{"labels": "{}", "value": 1}],
+                    }
+                    for group in rules["groups"]
+                    for rule in group["rules"]
+                    if rule["alert"] in ("PodCheckpointerFails", "PodCheckpointerInvariantViolated")
+                ],
+            }
+        ],
+    }
+    (tmp_path / "test.yaml").write_text(json.dumps(test))
+    assert "SUCCESS" in promtool("test", "rules", tmp_path / "test.yaml")
+
+
+def test_alerts_of_the_documentation(tmp_path: Path) -> None:
+    """What docs/observability.md offers to copy can be read."""
+    text = (ROOT / "docs/observability.md").read_text()
+    (alerts,) = re.findall(r"```yaml\n(- alert:.*?)```", text, re.DOTALL)
+    (tmp_path / "rules.yaml").write_text(json.dumps({"groups": [{"name": "runs", "rules": yaml.safe_load(alerts)}]}))
+    assert "SUCCESS: 3 rules found" in promtool("check", "rules", tmp_path / "rules.yaml")
