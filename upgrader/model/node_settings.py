@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from upgrader.model.health_before import ONE, Share
 from upgrader.model.node_configuration import NO_CONFIGURATION, NodeConfiguration
+from upgrader.model.surge import Surge
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
@@ -48,11 +49,23 @@ class NodePool:
     max_failed: int = 0
     """How many of its nodes may fail, and stay at their old version, without failing the run."""
     drain: DrainPolicy = DrainPolicy()
+    surge: Surge | None = None
+    """The nodes that it has beside its own while it is upgraded; None: no more than its own."""
 
     @property
     def step(self) -> str:
         """The name of its step."""
         return f"nodes-{self.name}"
+
+    @property
+    def surge_steps(self) -> tuple[str, str]:
+        """The names of the steps around it that add its surge nodes, and remove them: none is another pool's."""
+        return f"surge-{self.name}", f"end-surge-{self.name}"
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The names of all steps that it has."""
+        return (self.step,) if self.surge is None else (self.surge_steps[0], self.step, self.surge_steps[1])
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ class RestorePoint:
     For a release, its last good revision; None when it did not exist: a rollback uninstalls it then.
     For a playbook (`release` ""), the name of the playbook that undoes it; "" when there was none.
     For a pool of nodes, the `nodes` that change. For ConfigMap `kubeadm-config`, the version in it; for
-    `kubelet-config`, the digest of its text. For a restart, what the Deployments had.
+    `kubelet-config`, the digest of its text. For a restart, what the Deployments had. For a surge, its pool.
     """
 
     release: str = ""
@@ -141,6 +141,8 @@ class RestorePoint:
     restarted: tuple[RestartedBefore, ...] = ()
     kubelet: str = ""
     """The digest of the text in ConfigMap `kubelet-config`, which an annotation there keeps."""
+    surge: str = ""
+    """The pool whose surge nodes are removed."""
 
     def __str__(self) -> str:
         if self.nodes:
@@ -151,6 +153,8 @@ class RestorePoint:
             return "the pods before"
         if self.kubelet:
             return "kubelet-config"
+        if self.surge:
+            return "no surge nodes"
         if not self.release:
             return self.playbook or "the previous state"
         return f"revision {self.revision}" if self.revision is not None else "not installed"

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
-from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.model.node_configuration import CONFIGURED, configured_with
 from upgrader.model.node_mark import MARK, NodeMark, Phase
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Clock, Kube, KubeObject
 from upgrader.steps.nodes.kinds import NODES
-from upgrader.wait_and_retry import retry
+from upgrader.steps.nodes.patience import patiently
 
 __all__ = ["Cordons", "NodeNow"]
-
-T = TypeVar("T")
-
-_CONFLICT = 409
-_PAUSE_SECONDS = 1.0
-_SECONDS = 120.0
-"""How long an API that doesn't answer is tried again: it may be the kubelet of its own controller that is replaced."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +54,7 @@ class Cordons:
 
     def read(self, name: str) -> NodeNow | None:
         """A node; None where the cluster has no such node any more."""
-        found = self._patiently(lambda: self.kube.get(NODES, name))
+        found = patiently(self.clock, lambda: self.kube.get(NODES, name))
         return NodeNow.of(found) if found is not None else None
 
     def cordon(self, name: str, phase: Phase, why: str = "") -> None:
@@ -97,16 +89,7 @@ class Cordons:
             self.kube.patch(NODES, name, _patch(found, decide(now)))
             return now
 
-        return self._patiently(change)
-
-    def _patiently(self, work: Callable[[], T]) -> T:
-        """Again where the API doesn't answer, or the node has changed since it was read."""
-
-        def pause(error: Exception) -> float | None:
-            passes = isinstance(error, ApiUnavailable) or (isinstance(error, ApiError) and error.status == _CONFLICT)
-            return _PAUSE_SECONDS if passes else None
-
-        return retry(self.clock, work, pause=pause, seconds=_SECONDS)
+        return patiently(self.clock, change)
 
 
 def _patch(read: KubeObject, change: _Change) -> Mapping[str, Any]:

@@ -1,0 +1,84 @@
+"""The steps of a plan that add nodes to a pool before its upgrade, and remove them afterwards. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from upgrader.model.first_few import first_few
+from upgrader.model.node_settings import NodePool
+from upgrader.model.observed import ObservedNode
+from upgrader.model.surge import Surge, surge_pool
+from upgrader.model.version import KubernetesVersion
+
+__all__ = ["PlannedSurge", "surge_steps"]
+
+
+@dataclass(frozen=True)
+class PlannedSurge:
+    """One end of a pool's surge: the step that adds its nodes, or the one that removes them."""
+
+    pool: NodePool
+    end: bool
+    """Whether it removes them."""
+    target: KubernetesVersion
+    """The version of kube-apiserver at that time."""
+    needed: bool
+    there: tuple[str, ...] = ()
+    """The surge nodes of the pool that are in the cluster already, by name."""
+    changes: tuple[()] = ()
+
+    @property
+    def surge(self) -> Surge:
+        """How the pool's nodes are added and removed."""
+        assert self.pool.surge is not None, "only pools with a surge have such steps"
+        return self.pool.surge
+
+    @property
+    def name(self) -> str:
+        return self.pool.surge_steps[1 if self.end else 0]
+
+    @property
+    def action(self) -> Literal["add", "remove", "unchanged"]:
+        return "unchanged" if not self.needed else "remove" if self.end else "add"
+
+    @property
+    def summary(self) -> str:
+        if not self.needed:
+            return "nothing to change"
+        there = f"; there already: {first_few(self.there)}" if self.there else ""
+        if self.end:
+            return f"drain and remove the surge nodes ({self.surge.remove.name}){there}"
+        count = self.surge.nodes
+        return (
+            f"{count} more node{'s' if count > 1 else ''} while {self.pool.step} works ({self.surge.add.name}){there}"
+        )
+
+
+def surge_steps(
+    pool: NodePool,
+    *,
+    upgraded: bool,
+    target: KubernetesVersion,
+    nodes: Mapping[str, ObservedNode],
+    listed: Collection[str],
+) -> tuple[PlannedSurge, ...]:
+    """The two steps of a pool, () for one without a surge; `upgraded`: whether any of its nodes is.
+
+    They are there also where they have nothing to do: a run that is resumed has the same steps. What an earlier run has
+    left is removed even where no node is upgraded.
+    """
+    if pool.surge is None:
+        return ()
+    there = tuple(_surge_nodes(pool.name, nodes.items(), listed))
+    return (
+        PlannedSurge(pool, False, target, upgraded, there),
+        PlannedSurge(pool, True, target, upgraded or bool(there), there),
+    )
+
+
+def _surge_nodes(pool: str, nodes: Iterable[tuple[str, ObservedNode]], listed: Collection[str]) -> Iterator[str]:
+    for name, node in sorted(nodes, key=lambda item: item[0]):
+        if surge_pool(name, node.labels, listed) == pool:
+            yield name
