@@ -19,7 +19,7 @@ from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_plan import NodePlanner
 from upgrader.model.node_settings import NodeSource, NodesSettings
 from upgrader.model.observed import Observed
-from upgrader.model.plan import NodeChange, Plan, PlannedKubeletConfig, PlannedNodes
+from upgrader.model.plan import NodeChange, Plan, PlannedNodes, PlannedStep
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import PipelineStep
 from upgrader.planner import plan_kubelet_config
@@ -32,6 +32,7 @@ from upgrader.steps.nodes.node_playbooks import NodePlaybooks
 from upgrader.steps.nodes.stage import StageNodesStep
 from upgrader.steps.nodes.step import NodesInspector, NodesStep
 from upgrader.steps.verify import VerifyStep
+from upgrader.surge_builder import SurgeBuilder
 
 __all__ = ["NodesBuilder"]
 
@@ -54,10 +55,19 @@ class NodesBuilder:
     patience_seconds: float
     """How long an API that doesn't answer is waited for between two batches."""
 
-    def plan(self, observed: Observed, target: KubernetesVersion) -> tuple[PlannedNodes | PlannedKubeletConfig, ...]:
-        """A step for each pool, and then, when every node has shown that it works, what nodes get that join later."""
-        pools = NodePlanner(self.settings, self._controllers, target, playbooks_folder()).plan(observed)
+    def plan(self, observed: Observed, target: KubernetesVersion) -> tuple[PlannedStep, ...]:
+        """A step for each pool, between those of its surge, and then, when every node has shown that it works, what
+        nodes get that join later.
+        """
+        workers = frozenset(host.name for host in self.cluster.workers)
+        planner = NodePlanner(self.settings, self._controllers, target, playbooks_folder(), workers)
+        pools = (step for pool in planner.plan(observed) for step in self.surges.around(pool, observed))
         return (*pools, *plan_kubelet_config(self.settings.configuration.kubelet, observed))
+
+    @property
+    def surges(self) -> SurgeBuilder:
+        """Builds the steps around those of pools with a surge."""
+        return SurgeBuilder(self.cluster, self.tools, self.gates)
 
     def replan(self, planned: PlannedNodes, begun: StepState | None) -> PlannedNodes:
         """The same step, of the nodes that it had when it began.

@@ -24,6 +24,7 @@ from upgrader.model.plan import (
     PlannedPlaybook,
     PlannedRelease,
     PlannedStep,
+    PlannedSurge,
 )
 from upgrader.model.settings import Settings
 from upgrader.model.version import KUBELET_MINORS, KubernetesVersion
@@ -152,7 +153,7 @@ class PipelineBuilder:
         """
         now = self.plan(intended, observed, emulated)
         # A hop that left the nodes to a later one leaves them where it is resumed, too; and a run keeps its steps.
-        own = (PlannedNodes, PlannedKubeadmConfig, PlannedKubeletConfig)
+        own = (PlannedNodes, PlannedSurge, PlannedKubeadmConfig, PlannedKubeletConfig)
         steps_now = self._with_kubelet_config(self._with_kubeadm_config(now.steps, state, observed), state)
         meant = (step for step in steps_now if not isinstance(step, own) or step.name in state.planned)
         steps = tuple(self._as_planned(step, state) for step in meant)
@@ -184,6 +185,8 @@ class PipelineBuilder:
             return step
         if isinstance(step, PlannedNodes):
             return self.steps.pools.replan(step, begun)
+        if isinstance(step, PlannedSurge):
+            return self.steps.pools.surges.replan(step, state)
         if isinstance(step, PlannedKubeadmConfig):
             if begun is None:
                 return step

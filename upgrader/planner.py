@@ -28,6 +28,7 @@ from upgrader.model.plan import (
     PlannedPlaybook,
     PlannedRelease,
     PlannedStep,
+    PlannedSurge,
 )
 from upgrader.model.release import ReleaseSpec, Revision, last_good
 from upgrader.model.settings import PlaybookSettings, Settings
@@ -186,7 +187,9 @@ def observed_after(plan: Plan, before: Observed) -> Observed:
             # A pending one is rolled back first, which is a revision of its own.
             deployed = Revision(newest + (2 if step.pending else 1), "deployed")
             releases[step.name] = ObservedRelease((*history, deployed), step.after)
-    nodes = {name: replace(node, mark=None) for name, node in before.nodes.items()}
+    removed = {name for step in plan.steps if isinstance(step, PlannedSurge) and step.end for name in step.there}
+    kubelets = {name: version for name, version in kubelets.items() if name not in removed}
+    nodes = {name: replace(node, mark=None) for name, node in before.nodes.items() if name not in removed}
     for step in plan.steps:
         if isinstance(step, PlannedNodes) and step.configuration.fingerprint:
             got = step.configuration.fingerprint

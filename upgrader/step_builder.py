@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from upgrader.engine.history.named_changes import check_named
+from upgrader.engine.history.named_changes import check_named, check_named_surge
 from upgrader.engine.state.run_state import StepState
 from upgrader.errors import UsageError
 from upgrader.gates.api_absence import ApiAbsence
@@ -25,6 +25,7 @@ from upgrader.model.plan import (
     PlannedPlaybook,
     PlannedRelease,
     PlannedStep,
+    PlannedSurge,
 )
 from upgrader.model.release import ReleaseSpec, RestorePoint
 from upgrader.model.rollout_time import rollout_seconds
@@ -117,6 +118,8 @@ class StepBuilder:
         if isinstance(step, PlannedNodes):
             pool = self.pools.forward(step)
             return replace(pool, gates=pool.gates + extra)
+        if isinstance(step, PlannedSurge):
+            return self.pools.surges.forward(step)
         if isinstance(step, PlannedKubeadmConfig):
             return self._kubeadm_config(step)
         if isinstance(step, PlannedKubeletConfig):
@@ -146,6 +149,9 @@ class StepBuilder:
         assert point is not None
         if point.nodes:
             return self._undo_nodes(step, target or self.settings.target)
+        if point.surge:
+            pool = check_named_surge(step, self.settings.nodes)
+            return self.pools.surges.undo(pool, target or self.settings.target)
         if step.name == KUBEADM_CONFIG and point.kubeadm is not None:
             return self._kubeadm_config(PlannedKubeadmConfig(point.kubeadm, target or self.settings.target))
         if step.name == KUBELET_CONFIG and point.kubelet:

@@ -28,6 +28,7 @@ from tests.unit.recover.host_facts_json import host_facts
 from upgrader.adapters.kube import KubeAdapter
 from upgrader.model.cluster import Host
 from upgrader.model.host_facts import Examined
+from upgrader.model.surge import SURGE
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import observe
 from upgrader.preflight.all_checks import run_checks
@@ -84,6 +85,13 @@ def test_node_that_is_cordoned_or_deleted(kube: KubeAdapter, made: Make, status:
         assert found(kube, check_nodes, name) == ["nodes.deleting"]
     finally:
         merge(kube, f"/api/v1/nodes/{name}", {"metadata": {"finalizers": None}})
+
+
+def test_surge_node_that_an_earlier_run_has_left(kube: KubeAdapter, made: Make, status: Status) -> None:
+    """By its label; one that the inventory lists is the cluster's own."""
+    name = fake_node(made, status, meta={"labels": {SURGE: "workers"}})
+    assert found(kube, check_nodes, name) == ["nodes.surge-left"]
+    assert "nodes.surge-listed" in ids(kube, check_nodes, controllers=[name])
 
 
 def test_inventory_and_nodes_that_differ(kube: KubeAdapter, made: Make, status: Status) -> None:

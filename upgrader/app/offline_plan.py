@@ -57,7 +57,7 @@ class OfflinePlan:
     removed: tuple[str, ...] = ()
     """Steps that only the other folder has. A run leaves their releases as they are."""
     unknown: tuple[str, ...] = _UNKNOWN
-    format_version: Literal["1.5"] = FORMAT_VERSION
+    format_version: Literal["1.6"] = FORMAT_VERSION
     offline: Literal[True] = True
 
 

@@ -22,7 +22,7 @@ from upgrader.errors import UsageError
 from upgrader.gates.kubernetes_kinds import SECRETS
 from upgrader.model.bundle_index import BundleIndex
 from upgrader.model.json_values import to_json
-from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook, PlannedRelease
+from upgrader.model.plan import Plan, PlannedNodes, PlannedPlaybook, PlannedRelease, PlannedSurge
 from upgrader.model.saved_plan import BoundInput, BoundRelease
 from upgrader.model.settings import Settings
 from upgrader.ports import Kube
@@ -142,6 +142,9 @@ def _named(settings: Settings, plan: Plan) -> Iterator[tuple[str, Path]]:
                 yield f"the undo of {step.name}", step.undo
         elif isinstance(step, PlannedNodes):
             yield f"the playbooks of {step.name}", step.playbooks
+        elif isinstance(step, PlannedSurge) and not step.end:
+            yield f"the playbook of {step.name}", step.surge.add
+            yield f"the undo of {step.name}", step.surge.remove
         elif isinstance(step, PlannedRelease):
             yield f"the chart of {step.name}", step.spec.chart
 

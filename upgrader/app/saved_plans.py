@@ -30,6 +30,7 @@ from upgrader.model.plan import (
     PlannedPlaybook,
     PlannedRelease,
     PlannedStep,
+    PlannedSurge,
 )
 from upgrader.model.plan_document import FORMAT_VERSION, PlanDocument
 from upgrader.model.release import last_good
@@ -126,7 +127,7 @@ def _described(step: PlannedStep | OwnStep) -> str:
     """A step, and of nodes which ones from which version to which."""
     if isinstance(step, PlannedNodes):
         return f"nodes {step.name}: {', '.join(map(str, step.nodes)) or 'none'}"
-    if isinstance(step, PlannedKubeadmConfig | PlannedKubeletConfig):
+    if isinstance(step, PlannedSurge | PlannedKubeadmConfig | PlannedKubeletConfig):
         return f"{step.name}: {step.summary}"
     if isinstance(step, OwnStep):
         return f"{step.kind} {step.name}: {step.summary}"

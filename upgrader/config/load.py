@@ -16,6 +16,7 @@ from upgrader.config.partial_validation import validate
 from upgrader.config.severity_policy import severity_problems
 from upgrader.config.step_gates import StepGates
 from upgrader.config.strange_folder import NotOpened, StrangeFolder
+from upgrader.config.surge_playbooks import surge_problems
 from upgrader.config.upgrader_yaml import (
     PlaybookSection,
     ReleaseSection,
@@ -120,7 +121,7 @@ def read_folder(
     nodes, unread = _nodes(file.nodes, folder, document, guard)
     gates = StepGates(document, policy, file.gates.metrics, prometheus=file.observability.prometheus is not None)
     pipeline = _Pipeline(folder, document, _Defaults(gates, limits), guard)
-    pipeline.read(valid.steps, OWN_STEPS | ({pool.step for pool in nodes.pools} if nodes else set()))
+    pipeline.read(valid.steps, OWN_STEPS | {name for pool in (nodes.pools if nodes else ()) for name in pool.steps})
     refused = tuple(severity_problems(document, file.checks.severities))
     settings = Settings(
         folder=folder,
@@ -167,7 +168,7 @@ def read_folder(
 def _nodes(
     section: NodesSection | None, folder: Path, document: Document, guard: StrangeFolder | None
 ) -> tuple[NodesSettings | None, tuple[ConfigError, ...]]:
-    """The settings of nodes, or what is wrong with a file that they name."""
+    """The settings of nodes, or what is wrong with the files that they name."""
     where: KeyPath = ("nodes", "containerRuntime", "config")
 
     def read(path: Path) -> bytes:
@@ -182,10 +183,12 @@ def _nodes(
         except OSError as error:
             raise document.error(where, f"{shown(path)} can't be read: {error.strerror}") from error
 
+    problems = tuple(surge_problems(section, folder, document, guard)) if section else ()
     try:
-        return nodes_settings(section, folder, read) if section else None, ()
+        settings = nodes_settings(section, folder, read) if section else None
     except ConfigError as error:
-        return None, (error,)
+        return None, (error, *problems)
+    return None if problems else settings, problems
 
 
 def _read(folder: Path, environ: Mapping[str, str], guard: StrangeFolder | None) -> Document:

@@ -24,6 +24,7 @@ from upgrader.model.node_settings import (
     NodeSource,
     NodesSettings,
 )
+from upgrader.model.surge import Surge
 
 __all__ = ["nodes_settings"]
 
@@ -38,7 +39,7 @@ def nodes_settings(section: NodesSection, folder: Path, read: Callable[[Path], b
         str(name): ArchitectureSource(_path(folder, each.path), each.url, _sums(each.sha256))
         for name, each in source.architectures.items()
     }
-    named = {pool.name: _pool(pool, section.drain) for pool in section.pools}
+    named = {pool.name: _pool(pool, section.drain, folder) for pool in section.pools}
     workers = named.pop(WORKERS, NodePool(WORKERS, drain=_drain(section.drain)))
     return NodesSettings(
         NodeSource(source.kind, _path(folder, source.path), source.url, _sums(source.sha256), own),
@@ -76,8 +77,11 @@ def _sums(sums: Mapping[str, Mapping[Any, str]]) -> Mapping[str, Mapping[str, st
     return {version: {str(name): sum_ for name, sum_ in each.items()} for version, each in sums.items()}
 
 
-def _pool(pool: NodePoolSection, drain: DrainSection) -> NodePool:
-    return NodePool(pool.name, pool.selector, pool.max_unavailable, pool.max_failed, _drain(pool.drain or drain))
+def _pool(pool: NodePoolSection, drain: DrainSection, folder: Path) -> NodePool:
+    made = NodePool(pool.name, pool.selector, pool.max_unavailable, pool.max_failed, _drain(pool.drain or drain))
+    if (own := pool.surge) is None:
+        return made
+    return replace(made, surge=Surge(own.nodes, folder / own.add, folder / own.remove, own.deadline))
 
 
 def _drain(section: DrainSection) -> DrainPolicy:

@@ -9,10 +9,11 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from upgrader.config.kubelet_fields import KubeletFields
 from upgrader.config.node_sources_yaml import ContainerRuntimeSection, NodeSourceSection
-from upgrader.config.section import Duration, NodeShare, Section
+from upgrader.config.section import Duration, NodeShare, Section, Text
 from upgrader.model.node_settings import CONTROLLERS, WORKERS, DrainPolicy, NodePool, NodesSettings, OnBlocked
+from upgrader.model.surge import Surge
 
-__all__ = ["DrainSection", "NodePoolSection", "NodesSection"]
+__all__ = ["DrainSection", "NodePoolSection", "NodesSection", "SurgeSection"]
 
 _POOL = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 
@@ -42,6 +43,22 @@ class DrainSection(Section):
     )
 
 
+class SurgeSection(Section):
+    """Nodes that a pool has beside its own while it is upgraded, so that a pool that is full can be drained."""
+
+    nodes: int = Field(ge=1, description="How many there are to be.", examples=[1])
+    add: Text = Field(
+        description="The playbook that adds them, relative to the folder of `upgrader.yaml`. It is told how many there "
+        "are to be, and with which labels."
+    )
+    remove: Text = Field(description="The playbook that removes all of them, once they are drained.")
+    deadline: Duration = Field(
+        default=Surge.deadline_seconds,
+        description="How long it may take until they are Ready, and until they are gone.",
+        examples=["15m"],
+    )
+
+
 class NodePoolSection(Section):
     """A pool of workers, which are upgraded in one step, after the pools before it."""
 
@@ -62,6 +79,10 @@ class NodePoolSection(Section):
         description="How many of its nodes may fail: they are put back to their old version, and the run goes on.",
     )
     drain: DrainSection | None = Field(default=None, description="As in `nodes.drain`, for this pool alone.")
+    surge: SurgeSection | None = Field(
+        default=None,
+        description="Nodes that it has beside its own while it is upgraded. Without it, it has no more than its own.",
+    )
 
     @model_validator(mode="after")
     def _has_a_selector(self) -> NodePoolSection:

@@ -197,6 +197,8 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "nodes.not-ready": "error",
     "nodes.pressure": "error",
     "nodes.source": "error",
+    "nodes.surge-left": "warning",
+    "nodes.surge-listed": "warning",
     "nodes.unknown": "unknown",
     "nodes.unlabelled": "error",
     "nodes.unlisted": "error",

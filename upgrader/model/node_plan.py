@@ -10,6 +10,7 @@ from upgrader.model.node_mark import NodeMark
 from upgrader.model.node_settings import CONTROLLERS, WORKERS, NodePool, NodesSettings
 from upgrader.model.observed import Observed, ObservedNode
 from upgrader.model.plan import NodeChange, PlannedNodes
+from upgrader.model.surge import surge_pool
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["NodePlanner"]
@@ -17,12 +18,15 @@ __all__ = ["NodePlanner"]
 
 @dataclass(frozen=True)
 class NodePlanner:
-    """Plans the steps of all pools. `controllers`: the inventory's; `playbooks`: the folder of the built-in ones."""
+    """Plans the steps of all pools. `controllers` and `workers`: the inventory's; `playbooks`: the folder of the
+    built-in ones.
+    """
 
     settings: NodesSettings
     controllers: Collection[str]
     target: KubernetesVersion
     playbooks: Path
+    workers: Collection[str] = frozenset()
 
     def plan(self, observed: Observed) -> tuple[PlannedNodes, ...]:
         """A step for each pool, also for one in which nothing changes: a run that is resumed has the same steps.
@@ -33,10 +37,12 @@ class NodePlanner:
         return tuple(self._step(pool, members[pool.name], observed) for pool in self.settings.pools)
 
     def _members(self, nodes: Mapping[str, ObservedNode]) -> Mapping[str, list[str]]:
-        """Pool → its nodes, by name; the first pool whose labels a node has is its own."""
+        """Pool → its nodes, by name; the first pool whose labels a node has is its own. Surge nodes are nobody's."""
         members: dict[str, list[str]] = {pool.name: [] for pool in self.settings.pools}
+        listed = {*self.controllers, *self.workers}
         for name, node in sorted(nodes.items()):
-            members[self._pool_of(name, node)].append(name)
+            if not surge_pool(name, node.labels, listed):
+                members[self._pool_of(name, node)].append(name)
         return members
 
     def _pool_of(self, name: str, node: ObservedNode) -> str:

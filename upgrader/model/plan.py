@@ -14,6 +14,7 @@ from upgrader.model.masked_manifest import masked_text
 from upgrader.model.node_configuration import NO_CONFIGURATION, NodeConfiguration
 from upgrader.model.node_settings import NodePool, NodeSource
 from upgrader.model.own_steps import KUBEADM_CONFIG, KUBELET_CONFIG
+from upgrader.model.planned_surge import PlannedSurge
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.redaction.patterns import mask_patterns
@@ -30,6 +31,7 @@ __all__ = [
     "PlannedPlaybook",
     "PlannedRelease",
     "PlannedStep",
+    "PlannedSurge",
 ]
 
 Action = Literal["install", "upgrade", "unchanged"]
@@ -194,7 +196,9 @@ def _at(fields: Mapping[str, Any], path: str) -> Any:
     return fields[first] if path == first else _at(fields[first], path[len(first) + 1 :])
 
 
-PlannedStep = PlannedRelease | PlannedPlaybook | PlannedNodes | PlannedKubeadmConfig | PlannedKubeletConfig
+PlannedStep = (
+    PlannedRelease | PlannedPlaybook | PlannedNodes | PlannedSurge | PlannedKubeadmConfig | PlannedKubeletConfig
+)
 
 
 @dataclass(frozen=True)
@@ -237,7 +241,7 @@ class Plan:
             parts.append(step.name)
             if isinstance(step, PlannedNodes):
                 parts += [*map(str, step.nodes), step.configuration.fingerprint]
-            elif isinstance(step, PlannedKubeadmConfig | PlannedKubeletConfig):
+            elif isinstance(step, PlannedSurge | PlannedKubeadmConfig | PlannedKubeletConfig):
                 parts.append(step.summary)
             elif isinstance(step, PlannedRelease):
                 parts += [masked_text(step.before), masked_text(step.after)]

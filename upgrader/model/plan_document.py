@@ -21,6 +21,7 @@ from upgrader.model.plan import (
     PlannedNodes,
     PlannedPlaybook,
     PlannedStep,
+    PlannedSurge,
 )
 from upgrader.model.version import KubernetesVersion
 
@@ -35,7 +36,7 @@ __all__ = [
     "Undo",
 ]
 
-FORMAT_VERSION: Literal["1.5"] = "1.5"
+FORMAT_VERSION: Literal["1.6"] = "1.6"
 """Of the JSON: the second number goes up when fields are added, the first when a reader would misunderstand them."""
 
 
@@ -43,7 +44,9 @@ FORMAT_VERSION: Literal["1.5"] = "1.5"
 class Undo:
     """What rolls a step back. `none`: nothing does, so the run can't get back to before it."""
 
-    how: Literal["rollback", "uninstall", "playbook", "nodes", "kubeadm-config", "kubelet-config", "none", "not-needed"]
+    how: Literal[
+        "rollback", "uninstall", "playbook", "nodes", "surge", "kubeadm-config", "kubelet-config", "none", "not-needed"
+    ]
     revision: int | None = None
     """The release's revision that a `rollback` returns to."""
     playbook: str | None = None
@@ -59,6 +62,9 @@ class Undo:
             return cls("not-needed")
         if isinstance(step, PlannedNodes):
             return cls("nodes")
+        if isinstance(step, PlannedSurge):
+            # What was removed isn't brought back: the nodes go back without a surge.
+            return cls("not-needed" if step.end else "surge")
         if isinstance(step, PlannedKubeadmConfig):
             return cls("kubeadm-config")
         if isinstance(step, PlannedKubeletConfig):
@@ -73,6 +79,8 @@ class Undo:
                 return f"playbook {self.playbook}"
             case "nodes":
                 return "each node gets back what it had"
+            case "surge":
+                return "the surge nodes are drained and removed"
             case "kubeadm-config":
                 return "the version before is written back"
             case "kubelet-config":
@@ -111,15 +119,18 @@ class StepDocument:
     """One step of a run. `usual_seconds` is its median in earlier runs of this folder; null where there are none.
 
     A `preparation` changes nothing that runs (a backup, the images on their nodes); `free` rolls a release back that an
-    interrupted Helm left pending; a `bake` holds all gates for a while;
-    `kubeadm-config` tells kubeadm which version runs, and `kubelet-config` what nodes that join later get.
+    interrupted Helm left pending; a `bake` holds all gates for a while; `kubeadm-config` tells kubeadm which version
+    runs, and `kubelet-config` what nodes that join later get. A `surge` adds nodes to a pool before it is upgraded, or
+    removes them afterwards.
 
     `hosts` is what a playbook would change, `nodes` which nodes of a pool are upgraded; null for other kinds.
     """
 
     name: str
-    kind: Literal["release", "playbook", "nodes", "kubeadm-config", "kubelet-config", "preparation", "free", "bake"]
-    action: Action | Literal["playbook", "prepare", "free", "bake"]
+    kind: Literal[
+        "release", "playbook", "nodes", "surge", "kubeadm-config", "kubelet-config", "preparation", "free", "bake"
+    ]
+    action: Action | Literal["playbook", "add", "remove", "prepare", "free", "bake"]
     summary: str
     undo: Undo
     usual_seconds: float | None
@@ -142,6 +153,8 @@ class StepDocument:
         seconds = usual_seconds if step.action != "unchanged" else None
         if isinstance(step, PlannedNodes):
             return cls(step.name, "nodes", step.action, step.summary, undo, seconds, (), (), nodes=step.nodes)
+        if isinstance(step, PlannedSurge):
+            return cls(step.name, "surge", step.action, step.summary, undo, seconds, (), ())
         if isinstance(step, PlannedKubeadmConfig):
             return cls(step.name, "kubeadm-config", step.action, step.summary, undo, seconds, (), step.changes)
         if isinstance(step, PlannedKubeletConfig):
@@ -236,7 +249,7 @@ class PlanDocument(HopDocument):
 
     ahead: tuple[HopDocument, ...] = ()
     """As far as they are known now: each is planned and checked again when it begins."""
-    format_version: Literal["1.5"] = FORMAT_VERSION
+    format_version: Literal["1.6"] = FORMAT_VERSION
     offline: Literal[False] = False
 
     @property

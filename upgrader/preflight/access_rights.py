@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from upgrader.errors import ApiError, UpgraderError
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
 from upgrader.model.finding import Finding
-from upgrader.model.plan import PlannedNodes, PlannedRelease
+from upgrader.model.plan import PlannedNodes, PlannedRelease, PlannedSurge
 from upgrader.model.planned_images import planned_pods
 from upgrader.ports import Kind
 from upgrader.preflight.context import SYSTEM, PreflightContext
@@ -80,13 +80,15 @@ _OF_NODES = (
     _Right("list", "poddisruptionbudgets", "policy", "", "drains"),
 )
 """Only where the plan upgrades nodes."""
+_OF_SURGES = (*_OF_NODES, _Right("delete", "nodes", namespace="", why="surge nodes whose machine is gone"))
+"""Only where the plan adds or removes surge nodes."""
 
 
 def check_access(context: PreflightContext) -> Iterator[Finding]:
     """Ask the API server itself; whoever may do everything is asked one question."""
     if _allowed(context, _EVERYTHING):
         return
-    needed = tuple(dict.fromkeys((*_NEEDED, *_of_plan(context), *(_OF_NODES if _upgrades_nodes(context) else ()))))
+    needed = tuple(dict.fromkeys((*_NEEDED, *_of_plan(context), *_of_nodes(context))))
     missing = [right for right in needed if not _allowed(context, right)]
     if missing:
         reasons = ", ".join(dict.fromkeys(right.why for right in missing))
@@ -117,9 +119,11 @@ def _of_plan(context: PreflightContext) -> Iterator[_Right]:
             yield from (_Right(verb, kind, namespace=namespace, why=_COPIES) for verb in ("list", *_OF_PREPARING))
 
 
-def _upgrades_nodes(context: PreflightContext) -> bool:
+def _of_nodes(context: PreflightContext) -> tuple[_Right, ...]:
     steps = context.plan.steps if context.plan else ()
-    return any(isinstance(step, PlannedNodes) and step.nodes for step in steps)
+    if any(isinstance(step, PlannedSurge) and step.needed for step in steps):
+        return _OF_SURGES
+    return _OF_NODES if any(isinstance(step, PlannedNodes) and step.nodes for step in steps) else ()
 
 
 def missing_right(family: str, error: UpgraderError) -> Finding | None:

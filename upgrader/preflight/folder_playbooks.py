@@ -10,7 +10,7 @@ from upgrader.config.inventory_text import is_vault
 from upgrader.config.yaml_document import read_any, shown
 from upgrader.errors import ConfigError
 from upgrader.model.finding import Finding
-from upgrader.model.settings import PlaybookSettings
+from upgrader.model.settings import PlaybookSettings, Settings
 from upgrader.preflight.folder_context import FolderContext, NotAsked
 from upgrader.preflight.folder_files import as_finding
 
@@ -20,10 +20,11 @@ _PLAYS = ("hosts", "import_playbook", "ansible.builtin.import_playbook", "ansibl
 
 
 def check_playbooks(context: FolderContext) -> Iterator[Finding | NotAsked]:
-    """Each playbook of the pipeline, and what undoes it; roles and files that these include are not looked for."""
-    steps = context.reading.settings.pipeline if context.reading.settings else ()
-    found = [step for step in steps if isinstance(step, PlaybookSettings)]
-    for path in dict.fromkeys(path for step in found for path in (step.playbook, step.undo) if path):
+    """Each playbook of the pipeline, what undoes it, and those of surges; roles and files that these include are not
+    looked for.
+    """
+    found = list(dict.fromkeys(_named(context.reading.settings))) if context.reading.settings else []
+    for path in found:
         try:
             if is_vault(path):
                 yield NotAsked("playbooks", f"{shown(path)}: it is encrypted, and no vault is opened")
@@ -33,6 +34,16 @@ def check_playbooks(context: FolderContext) -> Iterator[Finding | NotAsked]:
             yield as_finding(error)
     if found:
         yield NotAsked("playbooks", "what their tasks, roles and included files do: Ansible is not started")
+
+
+def _named(settings: Settings) -> Iterator[Path]:
+    for step in settings.pipeline:
+        if isinstance(step, PlaybookSettings):
+            yield step.playbook
+            yield from (step.undo,) if step.undo else ()
+    for pool in settings.nodes.pools if settings.nodes else ():
+        if pool.surge is not None:
+            yield from (pool.surge.add, pool.surge.remove)
 
 
 def _check_plays(path: Path, found: Any) -> None:

@@ -12,6 +12,7 @@ from upgrader.model.plan import PlannedNodes, PlannedRelease
 from upgrader.ports import KubeObject
 from upgrader.preflight.context import PreflightContext
 from upgrader.preflight.node_upgrades import check_node_upgrades
+from upgrader.preflight.surge_nodes import check_surge_nodes, surge_nodes
 
 __all__ = ["check_nodes"]
 
@@ -33,12 +34,15 @@ def check_nodes(context: PreflightContext) -> Iterator[Finding]:
                 "Name the controllers in the inventory as their nodes are named, or check the kubeconfig.",
             )
     controllers = {host.name for host in context.cluster.controllers}
+    surging = {name for names in surge_nodes(context).values() for name in names}
     yield from _labels(context, controllers)
     for name, node in sorted(nodes.items()):
         yield from _node(name, node, controller=name in controllers)
-        if node.get("spec", {}).get("unschedulable"):
+        # The cordon of a surge node's removal is told with the node itself.
+        if node.get("spec", {}).get("unschedulable") and not (name in surging and NodeMark.of(node)):
             yield _cordoned(context, name, node, controller=name in controllers)
     yield from check_node_upgrades(context)
+    yield from check_surge_nodes(context)
 
 
 def _labels(context: PreflightContext, controllers: set[str]) -> Iterator[Finding]:

@@ -21,6 +21,8 @@ _ACTIONS = {
     "upgrade": ("~ upgrade", "yellow"),
     "unchanged": ("= unchanged", "dim"),
     "playbook": ("> playbook", "cyan"),
+    "add": ("+ add", "green"),
+    "remove": ("- remove", "red"),
     "prepare": ("> prepare", "cyan"),
     "free": ("~ free", "yellow"),
     "bake": ("> bake", "cyan"),

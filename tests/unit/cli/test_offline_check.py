@@ -134,6 +134,19 @@ def test_playbook_that_is_none_is_an_error(at: Path) -> None:
     assert "play 1 of it has no key 'hosts'" in titles[0] and "a playbook is a list of plays" in titles[1]
 
 
+def test_playbooks_of_a_surge_are_read_as_those_of_the_pipeline(at: Path) -> None:
+    """What would fail in the middle of a run is found before."""
+    surge = "{nodes: 1, add: add.yml, remove: undo.yml}"
+    nodes = f"nodes: {{source: {{kind: packages}}, pools: [{{name: workers, surge: {surge}}}]}}\n"
+    (at / "upgrader.yaml").write_text(PIPELINE + nodes)
+    (at / "add.yml").write_text("- {tasks: []}\n")
+    (title,) = [title for _, _, title in findings(at)]
+    assert title.endswith("add.yml: play 1 of it has no key 'hosts' or 'import_playbook'")
+    (at / "add.yml").unlink()
+    (title,) = [title for _, _, title in findings(at)]
+    assert "upgrader.yaml:9: 'nodes.pools.surge.add' names no playbook: there is no file" in title
+
+
 @pytest.mark.parametrize(
     ("inventory", "problem"),
     [

@@ -94,7 +94,7 @@ def test_json_keeps_to_its_published_schema(monkeypatch: pytest.MonkeyPatch) -> 
     ended = invoke(monkeypatch, ("upgrade", "unchanged"), "-o", "json", findings=BLOCKS)
     found = json.loads(ended.stdout)
     assert [error.message for error in validator.iter_errors(found)] == []
-    assert (found["format_version"], found["blocked"]) == ("1.5", True)
+    assert (found["format_version"], found["blocked"]) == ("1.6", True)
     found["steps"][0]["action"] = "delete"
     assert not validator.is_valid(found), "a schema that anything fits would prove nothing"
 

@@ -12,6 +12,7 @@ from upgrader.errors import ConfigError
 from upgrader.model.health_before import Share
 from upgrader.model.node_configuration import NodeConfiguration
 from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource, NodesSettings
+from upgrader.model.surge import Surge
 from upgrader.model.version import KubernetesVersion
 
 SUM, OTHER = "a" * 64, "b" * 64
@@ -180,3 +181,69 @@ def test_architectures_have_sources_of_their_own(tmp_path: Path) -> None:
         "s390x": {"path": str(tmp_path / "c.tgz"), "sha256": OTHER},
     }
     assert found.configuration.runtime.archives == (str(tmp_path / "c.tgz"), str(tmp_path / "arm-2.tgz"))
+
+
+SURGE = "{nodes: 2, add: add.yml, remove: plays/remove.yml, deadline: 10m}"
+
+
+def _pool(surge: str) -> str:
+    return f"nodes: {{source: {{kind: packages}}, pools: [{{name: workers, surge: {surge}}}]}}\n"
+
+
+def test_surge_is_read(tmp_path: Path) -> None:
+    """Its playbooks are the folder's; the pool has steps around its own."""
+    (tmp_path / "plays").mkdir()
+    for name in ("add.yml", "plays/remove.yml"):
+        (tmp_path / name).write_text("[]\n")
+    found = load(tmp_path, _pool(SURGE))
+    assert found is not None
+    pool = found.pools[-1]
+    assert pool.surge == Surge(2, tmp_path / "add.yml", tmp_path / "plays/remove.yml", 600.0)
+    assert pool.steps == ("surge-workers", "nodes-workers", "end-surge-workers")
+    assert found.pools[0].steps == ("nodes-controllers",)
+
+
+@pytest.mark.parametrize(
+    ("surge", "told"),
+    [
+        ("{nodes: 0, add: a.yml, remove: a.yml}", "nodes.pools.surge.nodes"),
+        ("{nodes: 1, add: a.yml}", "key 'nodes.pools.surge.remove' is missing"),
+        ("{nodes: 1, remove: a.yml}", "key 'nodes.pools.surge.add' is missing"),
+        ("{nodes: 1, add: '', remove: a.yml}", "'nodes.pools.surge.add' must not be empty"),
+        ("{nodes: 1, add: missing.yml, remove: a.yml}", "'nodes.pools.surge.add' names no playbook: there is no file"),
+        (
+            "{nodes: 1, add: a.yml, remove: missing.yml}",
+            "'nodes.pools.surge.remove' names no playbook: there is no file",
+        ),
+    ],
+)
+def test_surge_that_can_not_work_is_told_with_its_line(tmp_path: Path, surge: str, told: str) -> None:
+    """Before anything of a run begins: with file, line and key."""
+    (tmp_path / "a.yml").write_text("[]\n")
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, _pool(surge))
+    assert told in caught.value.message
+    assert "upgrader.yaml:2" in caught.value.message
+
+
+def test_surge_playbook_of_a_stranger_is_only_looked_for_inside_the_folder(tmp_path: Path) -> None:
+    """A link out of the folder is not followed, and the rest of the section isn't judged by it."""
+    (tmp_path / "remove.yml").write_text("[]\n")
+    (tmp_path / "add.yml").symlink_to("/etc/passwd")
+    (tmp_path / "upgrader.yaml").write_text(
+        "kubernetesVersion: v1.37.1\n" + _pool("{nodes: 1, add: add.yml, remove: remove.yml}")
+    )
+    reading = read_folder(tmp_path, {}, guard=StrangeFolder(tmp_path))
+    assert reading.settings is not None and reading.settings.nodes is None
+    assert [problem.message for problem in reading.problems] == [
+        f"{tmp_path}/upgrader.yaml:2: {tmp_path}/add.yml is not opened: it leads out of the folder"
+    ]
+
+
+def test_step_of_a_surge_is_no_other_step(tmp_path: Path) -> None:
+    """A playbook of the pipeline with its name would be taken for it in a journal."""
+    for name in ("add.yml", "surge-workers.yml"):
+        (tmp_path / name).write_text("[]\n")
+    text = _pool("{nodes: 1, add: add.yml, remove: add.yml}") + "pipeline: [{playbook: surge-workers.yml}]\n"
+    with pytest.raises(ConfigError, match="a run has a step of its own named 'surge-workers'"):
+        load(tmp_path, text)

@@ -158,6 +158,10 @@ PROVEN: dict[str, tuple[str, ...]] = {
     "test_checks_of_nodes.py::test_node_under_pressure": ("nodes.pressure",),
     "test_checks_of_nodes.py::test_pods_with_addresses_of_another_network": ("pod-addresses.outside",),
     "test_checks_of_nodes.py::test_ports_that_services_may_take": ("ports.node-ports",),
+    "test_checks_of_nodes.py::test_surge_node_that_an_earlier_run_has_left": (
+        "nodes.surge-left",
+        "nodes.surge-listed",
+    ),
     "test_checks_of_nodes.py::test_target_that_is_older": ("version.downgrade",),
     "test_checks_of_plans.py::test_endpoint_that_is_there_for_good": ("control-plane.endpoints",),
     "test_checks_of_plans.py::test_kube_apiserver_that_is_planned": (

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from upgrader.engine.execution.input_files import canonical, file_digests
 from upgrader.model.event import StepInput
-from upgrader.model.plan import Plan, PlannedKubeadmConfig, PlannedKubeletConfig, PlannedNodes, PlannedPlaybook
+from upgrader.model.plan import (
+    Plan,
+    PlannedKubeadmConfig,
+    PlannedKubeletConfig,
+    PlannedNodes,
+    PlannedPlaybook,
+    PlannedSurge,
+)
 
 __all__ = ["changed_inputs", "step_inputs"]
 
@@ -36,7 +43,7 @@ _ROLE = ("tasks", "handlers", "defaults", "vars", "meta", "library")
 
 def step_inputs(plan: Plan) -> tuple[StepInput, ...]:
     """The input of each step: chart, namespace and values of a release; a playbook and what Ansible reads beside it;
-    what a pool's nodes get, and by which playbooks.
+    what a pool's nodes get, and by which playbooks; the playbook that adds its surge nodes, or removes them.
 
     The same on every machine with the same files, in whatever folder they are. Raises UsageError for what can't be
     read.
@@ -47,6 +54,9 @@ def step_inputs(plan: Plan) -> tuple[StepInput, ...]:
             continue  # its only input is the run's target
         if isinstance(step, PlannedPlaybook):
             parts = _of_playbook(step.playbook)
+        elif isinstance(step, PlannedSurge):
+            surge = step.surge
+            parts = {**_of_playbook(surge.remove if step.end else surge.add), "nodes": str(surge.nodes)}
         elif isinstance(step, PlannedKubeletConfig):
             parts = {"fields": canonical(step.fields)}
         elif isinstance(step, PlannedNodes):

@@ -15,7 +15,7 @@ from upgrader.model.cluster import Cluster
 from upgrader.model.node_settings import CONTROLLERS, NodePool, NodesSettings
 from upgrader.model.settings import BUILT_IN_CHARTS, PlaybookSettings, ReleaseSettings, StepSettings
 
-__all__ = ["check_named", "check_named_nodes"]
+__all__ = ["check_named", "check_named_nodes", "check_named_surge"]
 
 _NEVER_UNINSTALLED = BUILT_IN_CHARTS
 """A run upgrades them, with whatever chart; `adopt` installs them, and only `adopt --undo` removes them."""
@@ -70,6 +70,19 @@ def check_named_nodes(step: StepState, nodes: NodesSettings, cluster: Cluster) -
             f"the run's journal names a configuration in step {step.name!r} that is no fingerprint",
             remedy="No run wrote this: find out who changed the journal. Restore the nodes with "
             "playbooks/restore-node.yml.",
+        )
+    return pool
+
+
+def check_named_surge(step: StepState, nodes: NodesSettings | None) -> NodePool:
+    """The pool of `upgrader.yaml` whose surge nodes a journal's step removes. Raises UsageError where there is none."""
+    pools = nodes.pools if nodes is not None else ()
+    pool = next((item for item in pools if item.surge is not None and item.surge_steps[0] == step.name), None)
+    if pool is None:
+        raise UsageError(
+            f"the run's journal has surge nodes removed in step {step.name!r}, and upgrader.yaml has no pool with such "
+            "a `surge`",
+            remedy="Restore `surge` of that pool in upgrader.yaml, and repeat this.",
         )
     return pool
 
