@@ -14,7 +14,7 @@ from upgrader.lab.node_source import node_source
 from upgrader.lab.progress_port import Silent
 from upgrader.ports import Kind, Kube
 
-__all__ = ["FLOOR", "Floor", "kubelet_settings", "kubelets", "node_sources", "three_replicas"]
+__all__ = ["FLOOR", "Floor", "full_pool", "kubelet_settings", "kubelets", "node_sources", "three_replicas"]
 
 FLOOR = 2
 """How many pods of the workload its budget wants at any time."""
@@ -22,14 +22,14 @@ _NODES = Kind("v1", "nodes", namespaced=False)
 _PODS = Kind("v1", "pods")
 _DEPLOYMENTS = Kind("apps/v1", "deployments")
 _BUDGETS = Kind("policy/v1", "poddisruptionbudgets")
-_LABELS = {"app": "web"}
 
 
 class Floor:
-    """The fewest pods of the workload that were Ready at once, while it is watched."""
+    """The fewest pods of a workload that were Ready at once, while it is watched."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, app: str = "web") -> None:
         self.kube = kube
+        self.app = app
         self.lowest = 99
         self.unanswered = 0
         self._stop = threading.Event()
@@ -46,7 +46,7 @@ class Floor:
     def _watch(self) -> None:
         while not self._stop.wait(0.25):
             try:
-                self.lowest = min(self.lowest, _ready(self.kube))
+                self.lowest = min(self.lowest, _ready(self.kube, self.app))
             except ApiError:
                 self.unanswered += 1
 
@@ -72,39 +72,59 @@ def kubelet_settings(kube: Kube, field: str) -> Mapping[str, Any]:
 
 def three_replicas(kube: Kube) -> None:
     """Three replicas, of which two must be there at any time."""
-    pod = {
-        "metadata": {"labels": _LABELS},
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": [
-                {
-                    "name": "web",
-                    "image": f"upgrader.lab/tools:{IMAGE_VERSIONS['tools']}",
-                    "command": ["sleep", "86400"],
-                }
-            ],
-        },
+    _workload(kube, "web", {})
+    until("three pods of the workload to be Ready", lambda: _ready(kube, "web") == 3, timeout_seconds=60)
+
+
+def full_pool(kube: Kube, app: str) -> None:
+    """Three replicas, each on a node of its own, on two workers: its budget allows no eviction until there is a third.
+
+    Nothing else than more nodes helps: the two that run are what must be there at any time.
+    """
+    apart = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
+    anti_affinity = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+    _workload(kube, app, {"affinity": {"podAntiAffinity": anti_affinity}})
+    until("two pods of the workload to be Ready", lambda: _ready(kube, app) == FLOOR, timeout_seconds=60)
+    until("its budget to allow no eviction", lambda: _allowed(kube, app) == 0, timeout_seconds=30)
+
+
+def _workload(kube: Kube, app: str, spec: Mapping[str, Any]) -> None:
+    labels = {"app": app}
+    container = {
+        "name": app,
+        "image": f"upgrader.lab/tools:{IMAGE_VERSIONS['tools']}",
+        "command": ["sleep", "86400"],
     }
-    selector = {"matchLabels": _LABELS}
+    pod = {
+        "metadata": {"labels": labels},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [container], **spec},
+    }
+    selector = {"matchLabels": labels}
     deployment = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": "web", "namespace": "default"},
+        "metadata": {"name": app, "namespace": "default"},
         "spec": {"replicas": 3, "selector": selector, "template": pod},
     }
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "web", "namespace": "default"},
+        "metadata": {"name": app, "namespace": "default"},
         "spec": {"minAvailable": FLOOR, "selector": selector},
     }
     kube.apply(_DEPLOYMENTS, deployment, "default")
     kube.apply(_BUDGETS, budget, "default")
-    until("three pods of the workload to be Ready", lambda: _ready(kube) == 3, timeout_seconds=60)
 
 
-def _ready(kube: Kube) -> int:
-    pods = kube.list(_PODS, "default", labels="app=web")
+def _allowed(kube: Kube, app: str) -> int:
+    """The evictions that its budget allows now; -1 where it isn't counted yet."""
+    status = (kube.get(_BUDGETS, app, "default") or {}).get("status") or {}
+    counted = status.get("currentHealthy") == FLOOR and status.get("expectedPods") == 3
+    return int(status.get("disruptionsAllowed", 0)) if counted else -1
+
+
+def _ready(kube: Kube, app: str) -> int:
+    pods = kube.list(_PODS, "default", labels=f"app={app}")
     return sum(
         condition["type"] == "Ready" and condition["status"] == "True"
         for pod in pods

@@ -122,6 +122,27 @@ def join(folder: Path, node: str, name: str | None) -> None:
 
 
 @lab.command()
+@click.argument("node")
+@_name
+@click.pass_obj
+def leave(folder: Path, node: str, name: str | None) -> None:
+    """Have NODE, a worker, leave the cluster (kubeadm reset): it is a spare machine then. Drain it before."""
+    with progress() as display:
+        _find(folder, name, display).leave(node)
+    click.echo(f"{node} has left, and is a spare machine. Take it out of `workers` in hosts.yml.")
+
+
+@lab.command()
+@_name
+@click.pass_obj
+def connect(folder: Path, name: str | None) -> None:
+    """Connect the pods of nodes that a playbook of yours has let join: labs have no CNI plugin that does."""
+    with progress() as display:
+        _find(folder, name, display).connect()
+    click.echo("All nodes of the cluster reach each other's pods.")
+
+
+@lab.command()
 @click.argument("snapshot")
 @_name
 @click.pass_obj

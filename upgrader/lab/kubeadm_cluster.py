@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -70,21 +70,9 @@ class KubeadmCluster:
 
         Its images stay. What let nodes join when the lab was made has expired by now.
         """
-        others = (each for each in self._placement.nodes if each.role == "controller" and each is not node)
-        host = next(others, None)
-        if host is None:
-            raise LabError(f"{node.name} is the only controller: there is no cluster that it could join")
-        reset = "kubeadm reset --force --cri-socket=unix:///run/containerd/containerd.sock"
-        self.run(
-            node,
-            f"rm -f /etc/lab/kubeadm-done; {reset} >/var/log/kubeadm-reset.log 2>&1 || {{ tail -n 12 "
-            "/var/log/kubeadm-reset.log >&2; exit 1; }",
-            what="kubeadm reset",
-            timeout_seconds=240,
-        )
+        host = self.leave(node)
         config = init_config(self._placement, secrets, versions)
         invite = f"""
-kubectl --kubeconfig=/etc/kubernetes/admin.conf delete node {node.name} --ignore-not-found >/dev/null
 umask 077
 cat > /run/kubeadm.yaml <<'END'
 {config}
@@ -98,6 +86,27 @@ rm /run/kubeadm.yaml
         self.run(host, invite, what="letting a node join", timeout_seconds=120)
         self.join(node, secrets)
 
+    def leave(self, node: Node) -> Node:
+        """Make a node like a new machine, and delete its Node; returns the controller that did. Its images stay.
+
+        Nor does it keep its pod network: until it has one again, it isn't Ready.
+        """
+        others = (each for each in self._placement.nodes if each.role == "controller" and each is not node)
+        host = next(others, None)
+        if host is None:
+            raise LabError(f"{node.name} is the only controller: there is no cluster that it could leave")
+        reset = "kubeadm reset --force --cri-socket=unix:///run/containerd/containerd.sock"
+        self.run(
+            node,
+            f"rm -f /etc/lab/kubeadm-done; {reset} >/var/log/kubeadm-reset.log 2>&1 || {{ tail -n 12 "
+            "/var/log/kubeadm-reset.log >&2; exit 1; }; rm -f /etc/cni/net.d/10-lab.conflist",
+            what="kubeadm reset",
+            timeout_seconds=240,
+        )
+        delete = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf delete node {node.name} --ignore-not-found"
+        self.run(host, f"{delete} >/dev/null", what="kubectl delete node")
+        return host
+
     def apply(self, manifests: str) -> None:
         """Write objects, given as YAML or JSON, to the API; as kubeadm's administrator, on the first controller."""
         script = f"kubectl --kubeconfig=/etc/kubernetes/admin.conf apply --filename=- <<'END'\n{manifests}\nEND\n"
@@ -109,9 +118,12 @@ rm /run/kubeadm.yaml
         command = "kubectl --kubeconfig=/etc/kubernetes/admin.conf -n kube-system create token lab-operator"
         return self.run(self._first, f"{command} --duration=720h", what="token").strip()
 
-    def connect_pods(self, deadline_seconds: float = 240) -> None:
-        """Give every node, as soon as it has registered, its CNI configuration and the routes to the others' pods."""
-        wanted = {node.name for node in self._placement.nodes if node.kubernetes}
+    def connect_pods(self, names: Collection[str] = (), deadline_seconds: float = 240) -> None:
+        """Give every node, as soon as it has registered, its CNI configuration and the routes to the others' pods.
+
+        `names` are those that are waited for; (): all that the lab was made with.
+        """
+        wanted = set(names) or {node.name for node in self._placement.nodes if node.kubernetes}
         connected: dict[str, tuple[str, ...]] = {}
 
         def all_connected() -> bool:

@@ -11,7 +11,7 @@ from upgrader.lab.external_etcd import kubeadms_section
 from upgrader.lab.hardening import component_settings
 from upgrader.lab.spec import Node, Placement
 
-__all__ = ["Secrets", "init_config", "join_config", "patch_files"]
+__all__ = ["Secrets", "init_config", "join_config", "join_registration", "patch_files"]
 
 _API = "kubeadm.k8s.io/v1beta4"
 # Checks that a lab node can't pass: it has no kernel and no memory of its own.
@@ -43,7 +43,7 @@ def init_config(placement: Placement, secrets: Secrets, versions: dict[str, str]
             "bootstrapTokens": [{"token": secrets.token, "ttl": "1h0m0s", "usages": ["signing", "authentication"]}],
             "certificateKey": secrets.certificate_key,
             "localAPIEndpoint": {"advertiseAddress": first.address, "bindPort": placement.spec.port},
-            "nodeRegistration": _registration(placement, first),
+            "nodeRegistration": join_registration(placement, first),
             "patches": {"directory": _PATCHES},
         },
         {
@@ -119,7 +119,7 @@ def join_config(placement: Placement, node: Node, secrets: Secrets) -> str:
                 "caCertHashes": [secrets.ca_hash],
             }
         },
-        "nodeRegistration": _registration(placement, node),
+        "nodeRegistration": join_registration(placement, node),
     }
     if node.role == "controller":
         document["patches"] = {"directory": _PATCHES}
@@ -147,7 +147,8 @@ def patch_files() -> dict[str, tuple[str, int]]:
     }
 
 
-def _registration(placement: Placement, node: Node) -> dict[str, Any]:
+def join_registration(placement: Placement, node: Node) -> dict[str, Any]:
+    """`nodeRegistration` of a node: what a lab's machines need."""
     registration: dict[str, Any] = {
         "name": node.name,
         "criSocket": "unix:///run/containerd/containerd.sock",

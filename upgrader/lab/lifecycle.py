@@ -162,6 +162,19 @@ class Lab:
             self._cluster.connect_pods()
             self.wait_until_ready()
 
+    def leave(self, name: str) -> None:
+        """Have a worker leave the cluster: it is a spare machine then, with all that it needs to join again."""
+        node = self.placement.node(name)
+        if node.role != "worker":
+            raise UsageError(f"{name} is no worker: only workers leave", remedy="See: upgrader controllers remove")
+        with exclusive(self.placement.spec.name), self._progress.task(f"{name}: kubeadm reset", seconds=20):
+            self._cluster.leave(node)
+
+    def connect(self) -> None:
+        """Connect the pods of all nodes that are in the cluster now, whoever let them join."""
+        with exclusive(self.placement.spec.name), self._progress.task("pod network", seconds=5):
+            self._cluster.connect_pods(self._cluster.nodes().keys())
+
     def ssh(self, name: str) -> list[str]:
         """The ssh command for a node."""
         return ssh_command(self.placement, self.placement.node(name))
