@@ -33,7 +33,8 @@ __all__ = [
     "no_controllers",
 ]
 
-_GROUPS = ("controllers", "workers", "load_balancers")
+_GROUPS = ("controllers", "workers", "load_balancers", "surge")
+"""The machines of `surge` are in no cluster yet; their names and passwords are known all the same."""
 _TIMEOUT_SECONDS = 60.0
 _TRUE = ("true", "yes", "y", "on", "1", "t")
 _ALLOW = "If you trust its authors: `cluster.dynamicInventory: true` in upgrader.yaml."
@@ -57,7 +58,7 @@ def load_cluster(settings: Settings, context: str) -> Cluster:
 
 
 def load_hosts(inventory: Path, *, dynamic: bool = False) -> Mapping[str, tuple[Host, ...]]:
-    """The hosts of each of the groups `controllers`, `workers` and `load_balancers`. Raises ConfigError.
+    """The hosts of each of the groups `controllers`, `workers`, `load_balancers` and `surge`. Raises ConfigError.
 
     `dynamic`: whether it may run code: be a program or a plugin's configuration, or use lookups.
     """

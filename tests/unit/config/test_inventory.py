@@ -13,6 +13,7 @@ from upgrader.errors import ConfigError
 from upgrader.model.cluster import Host
 from upgrader.model.settings import Settings
 from upgrader.model.version import KubernetesVersion
+from upgrader.redaction.known_secrets import KNOWN
 
 INVENTORY = """\
 all:
@@ -48,6 +49,14 @@ def test_templates_groups_and_defaults(tmp_path: Path) -> None:
     assert groups["controllers"] == (Host("controller-1", "10.0.0.2", "admin", 22, key, known_hosts),)
     assert groups["workers"] == (Host("worker-1", "worker-1", "worker", 2222, key, known_hosts, become=True),)
     assert groups["load_balancers"] == ()
+
+
+def test_password_of_a_spare_machine_is_known(tmp_path: Path) -> None:
+    """A task of a surge's playbook that fails on it may quote it: it is masked, as those of all machines are."""
+    password = "hunter-of-a-spare-machine"
+    (tmp_path / "hosts").write_text(f"[controllers]\na\n[surge]\nb ansible_become_password={password}\n")
+    assert [host.name for host in load_hosts(tmp_path / "hosts")["surge"]] == ["b"]
+    assert password not in KNOWN.mask(f"sudo: {password}")
 
 
 def test_ini_inventories_work_too(tmp_path: Path) -> None:
@@ -138,7 +147,9 @@ def test_an_ansible_cfg_beside_it_is_not_read(tmp_path: Path, monkeypatch: pytes
 def test_names_alone_need_no_variables(tmp_path: Path) -> None:
     """For a plan without credentials the groups are enough: templates stay unread."""
     (tmp_path / "hosts.yml").write_text("controllers: {hosts: {a: {ansible_host: '{{ nope }}'}}}\n")
-    assert load_names(tmp_path / "hosts.yml") == {"controllers": ("a",), "workers": (), "load_balancers": ()}
+    none: tuple[str, ...] = ()
+    empty = dict.fromkeys(("workers", "load_balancers", "surge"), none)
+    assert load_names(tmp_path / "hosts.yml") == {"controllers": ("a",), **empty}
 
 
 @pytest.mark.parametrize("how", ["config", "plugins"])
