@@ -12,6 +12,7 @@ from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.cluster import Cluster
+from upgrader.model.etcd_plan import PlannedEtcd, plan_etcd
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.observed import Observed
 from upgrader.model.own_steps import BAKE, KUBEADM_CONFIG, KUBELET_CONFIG
@@ -135,6 +136,8 @@ class PipelineBuilder:
         """
         target = self.settings.target
         plan = plan_run(intended, observed, target, emulated)
+        # First, as kubeadm has it: a new kube-apiserver may want a newer etcd, and an old one works with it.
+        plan = replace(plan, steps=(*plan_etcd(self.settings.etcd, observed), *plan.steps))
         # Before the nodes: `kubeadm upgrade node` on one of them goes by it.
         plan = replace(plan, steps=(*plan.steps, *plan_kubeadm_config(plan, observed)))
         due = then is None or any(then.minors_after(each) > KUBELET_MINORS for each in observed.kubelets.values())
@@ -153,7 +156,7 @@ class PipelineBuilder:
         """
         now = self.plan(intended, observed, emulated)
         # A hop that left the nodes to a later one leaves them where it is resumed, too; and a run keeps its steps.
-        own = (PlannedNodes, PlannedSurge, PlannedKubeadmConfig, PlannedKubeletConfig)
+        own = (PlannedNodes, PlannedSurge, PlannedEtcd, PlannedKubeadmConfig, PlannedKubeletConfig)
         steps_now = self._with_kubelet_config(self._with_kubeadm_config(now.steps, state, observed), state)
         meant = (step for step in steps_now if not isinstance(step, own) or step.name in state.planned)
         steps = tuple(self._as_planned(step, state) for step in meant)
@@ -187,6 +190,8 @@ class PipelineBuilder:
             return self.steps.pools.replan(step, begun)
         if isinstance(step, PlannedSurge):
             return self.steps.pools.surges.replan(step, state)
+        if isinstance(step, PlannedEtcd):
+            return self.steps.etcd.replan(step, begun)
         if isinstance(step, PlannedKubeadmConfig):
             if begun is None:
                 return step

@@ -14,6 +14,7 @@ import yaml
 from upgrader.errors import UsageError
 from upgrader.model.api_lifecycle import Minor
 from upgrader.model.emulation import minor_of, minor_text
+from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.images import images_in
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.masked_manifest import masked
@@ -173,7 +174,7 @@ def _minors(manifest: str) -> Mapping[tuple[str, str], tuple[int, int]]:
 def observed_after(plan: Plan, before: Observed) -> Observed:
     """What would be observed once the plan was run."""
     releases, kubelets, kubeadm = dict(before.releases), dict(before.kubelets), before.kubeadm
-    kubelet = before.kubelet
+    kubelet, etcd = before.kubelet, dict(before.etcd)
     for step in plan.steps:
         if isinstance(step, PlannedNodes):
             kubelets |= {node.node: node.after for node in step.nodes}
@@ -181,6 +182,8 @@ def observed_after(plan: Plan, before: Observed) -> Observed:
             kubeadm = kubeadm.at(step.after) if kubeadm else None
         elif isinstance(step, PlannedKubeletConfig):
             kubelet = kubelet.having(step.fields) if kubelet else None
+        elif isinstance(step, PlannedEtcd):
+            etcd |= {member.node: step.settings.image for member in step.members}
         elif isinstance(step, PlannedRelease) and step.action != "unchanged":
             history = before.releases[step.name].history
             newest = history[-1].number if history else 0
@@ -194,7 +197,7 @@ def observed_after(plan: Plan, before: Observed) -> Observed:
         if isinstance(step, PlannedNodes) and step.configuration.fingerprint:
             got = step.configuration.fingerprint
             nodes |= {node.node: replace(nodes[node.node], configured=got) for node in step.nodes}
-    return Observed(plan.target, kubelets, releases, plan.emulated, nodes, kubeadm, kubelet)
+    return Observed(plan.target, kubelets, releases, plan.emulated, nodes, kubeadm, kubelet, etcd)
 
 
 def _plan_release(item: IntendedRelease, now: ObservedRelease) -> PlannedRelease:

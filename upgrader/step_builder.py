@@ -9,12 +9,14 @@ from pathlib import Path
 from upgrader.engine.history.named_changes import check_named, check_named_surge
 from upgrader.engine.state.run_state import StepState
 from upgrader.errors import UsageError
+from upgrader.etcd.builder import EtcdBuilder
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.release_gates import GateCatalog
 from upgrader.gates.shared_reads import SharedReads
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
+from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.own_steps import KUBEADM_CONFIG, KUBELET_CONFIG
 from upgrader.model.plan import (
@@ -77,6 +79,11 @@ class StepBuilder:
         return NodesBuilder(settings.nodes, self.cluster, self.tools, self.gates, patience)
 
     @property
+    def etcd(self) -> EtcdBuilder:
+        """Builds the step of etcd's members."""
+        return EtcdBuilder(self.settings.etcd, self.cluster, self.tools, self.gates)
+
+    @property
     def pools(self) -> NodesBuilder:
         """The same, where steps of nodes are known to be wanted."""
         assert self.nodes is not None, "only the section `nodes` makes such steps"
@@ -120,6 +127,9 @@ class StepBuilder:
             return replace(pool, gates=pool.gates + extra)
         if isinstance(step, PlannedSurge):
             return self.pools.surges.forward(step)
+        if isinstance(step, PlannedEtcd):
+            etcd = self.etcd.forward(step)
+            return replace(etcd, gates=etcd.gates + extra)
         if isinstance(step, PlannedKubeadmConfig):
             return self._kubeadm_config(step)
         if isinstance(step, PlannedKubeletConfig):
@@ -152,6 +162,8 @@ class StepBuilder:
         if point.surge:
             pool = check_named_surge(step, self.settings.nodes)
             return self.pools.surges.undo(pool, target or self.settings.target)
+        if point.etcd:
+            return self.etcd.undo(step)
         if step.name == KUBEADM_CONFIG and point.kubeadm is not None:
             return self._kubeadm_config(PlannedKubeadmConfig(point.kubeadm, target or self.settings.target))
         if step.name == KUBELET_CONFIG and point.kubelet:
@@ -249,4 +261,4 @@ def _disturbs(step: PlannedStep) -> bool:
     """Whether it may change what metrics say: a change of kubeadm's ConfigMaps doesn't."""
     if isinstance(step, PlannedPlaybook):
         return True
-    return isinstance(step, PlannedRelease | PlannedNodes) and step.action != "unchanged"
+    return isinstance(step, PlannedRelease | PlannedNodes | PlannedEtcd) and step.action != "unchanged"

@@ -19,6 +19,7 @@ from upgrader.app.wiring import Session
 from upgrader.bundle.reading import Bundle
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import Inhibited, StepFailed, UsageError
+from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.json_values import from_json, to_json
 from upgrader.model.observed import Observed
 from upgrader.model.plan import (
@@ -129,6 +130,8 @@ def _described(step: PlannedStep | OwnStep) -> str:
         return f"nodes {step.name}: {', '.join(map(str, step.nodes)) or 'none'}"
     if isinstance(step, PlannedSurge | PlannedKubeadmConfig | PlannedKubeletConfig):
         return f"{step.name}: {step.summary}"
+    if isinstance(step, PlannedEtcd):
+        return f"{step.name}: {step.settings.image} for {', '.join(map(str, step.members)) or 'none'}"
     if isinstance(step, OwnStep):
         return f"{step.kind} {step.name}: {step.summary}"
     return f"{'playbook' if isinstance(step, PlannedPlaybook) else 'release'} {step.name}"

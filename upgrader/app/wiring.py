@@ -145,7 +145,8 @@ class Session:
 
     def observe(self) -> Observed:
         """Read from the cluster what the pipeline needs to know."""
-        return observe(self.tools.kube, self.tools.helm, wanted_releases(self.settings))
+        etcd = self.settings.etcd is not None
+        return observe(self.tools.kube, self.tools.helm, wanted_releases(self.settings), etcd=etcd)
 
     def plan(self, observed: Observed, then: KubernetesVersion | None = None) -> Plan:
         """What a run would change. Raises HelmError for values that a chart's schema refuses.

@@ -7,20 +7,21 @@ from dataclasses import dataclass
 
 from upgrader.backup.take import BackupTaker
 from upgrader.model.own_steps import BACKUP
-from upgrader.model.plan import Plan
+from upgrader.model.plan import Plan, new_minor_of_etcd
 from upgrader.model.release import RestorePoint
 
 __all__ = ["BackupStep", "takes_backup"]
 
 
 def takes_backup(taker: BackupTaker, plan: Plan, planned: Collection[str] | None) -> bool:
-    """Whether a run begins with one: before another minor, where somebody can read it.
+    """Whether a run begins with one: before another minor, of etcd too, where somebody can read it.
 
     `planned` are the names of a run's steps that is resumed: it keeps what it began with.
     """
     if planned is not None:
         return BACKUP in planned
-    return bool(taker.settings.recipients) and plan.target.minors_after(plan.current) != 0
+    another_minor = plan.target.minors_after(plan.current) != 0 or new_minor_of_etcd(plan)
+    return bool(taker.settings.recipients) and another_minor
 
 
 @dataclass(frozen=True)

@@ -8,26 +8,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from upgrader.config.etcd_yaml import EtcdSection
 from upgrader.config.missing_files import no_cluster_folder
 from upgrader.config.nodes_section import nodes_settings
 from upgrader.config.nodes_yaml import NodesSection
 from upgrader.config.observability_yaml import observability_settings
 from upgrader.config.partial_validation import validate
+from upgrader.config.section import StepAvailabilitySection
 from upgrader.config.severity_policy import severity_problems
 from upgrader.config.step_gates import StepGates
 from upgrader.config.strange_folder import NotOpened, StrangeFolder
 from upgrader.config.surge_playbooks import surge_problems
-from upgrader.config.upgrader_yaml import (
-    PlaybookSection,
-    ReleaseSection,
-    StepAvailabilitySection,
-)
+from upgrader.config.upgrader_yaml import PlaybookSection, ReleaseSection
 from upgrader.config.values_file import load_values
 from upgrader.config.yaml_document import Document, KeyPath, read_mapping, shown
 from upgrader.errors import ConfigError
 from upgrader.model.availability import Limits
+from upgrader.model.etcd_settings import EtcdSettings
 from upgrader.model.node_settings import NodesSettings
-from upgrader.model.own_steps import OWN_STEPS
+from upgrader.model.own_steps import ETCD, OWN_STEPS
 from upgrader.model.settings import (
     BUILT_IN_CHARTS,
     AvailabilitySettings,
@@ -121,7 +120,9 @@ def read_folder(
     nodes, unread = _nodes(file.nodes, folder, document, guard)
     gates = StepGates(document, policy, file.gates.metrics, prometheus=file.observability.prometheus is not None)
     pipeline = _Pipeline(folder, document, _Defaults(gates, limits), guard)
-    pipeline.read(valid.steps, OWN_STEPS | {name for pool in (nodes.pools if nodes else ()) for name in pool.steps})
+    pools = nodes.pools if nodes else ()
+    own = {*OWN_STEPS, *(name for pool in pools for name in pool.steps), *((ETCD,) if file.etcd else ())}
+    pipeline.read(valid.steps, own)
     refused = tuple(severity_problems(document, file.checks.severities))
     settings = Settings(
         folder=folder,
@@ -159,6 +160,7 @@ def read_folder(
         severities={} if refused else dict(file.checks.severities),
         pipeline=tuple(pipeline.steps),
         nodes=nodes,
+        etcd=_etcd(file.etcd, limits) if file.etcd else None,
     )
     return Reading(
         settings, (*valid.problems, *refused, *unread, *gates.problems, *pipeline.problems), valid.cluster_valid
@@ -253,7 +255,7 @@ class _Pipeline:
             values=values,
             values_file=values_file,
             gates=self.defaults.gates.of_step(where, item.gates),
-            limits=_limits(item.availability, self.defaults),
+            limits=_limits(item.availability, self.defaults.limits),
             approval_seconds=item.approval.deadline if item.approval else None,
         )
 
@@ -283,7 +285,7 @@ class _Pipeline:
                     if not path.is_file():
                         raise self.document.error((*where, key), f"there is no playbook {shown(path)}")
         gates = self.defaults.gates.of_step(where, item.gates)
-        limits = _limits(item.availability, self.defaults)
+        limits = _limits(item.availability, self.defaults.limits)
         return PlaybookSettings(
             name=playbook.stem,
             playbook=playbook,
@@ -302,6 +304,11 @@ class _Pipeline:
             raise error.named_in(f"{shown(self.document.path)}:{self.document.line((*where, key))}") from error
 
 
-def _limits(section: StepAvailabilitySection, defaults: _Defaults) -> Limits:
+def _etcd(section: EtcdSection, defaults: Limits) -> EtcdSettings:
+    limits = _limits(section.availability, defaults)
+    return EtcdSettings(section.image, section.known_version, limits, section.ready_deadline)
+
+
+def _limits(section: StepAvailabilitySection, defaults: Limits) -> Limits:
     failed, gap = section.max_failed, section.max_gap
-    return Limits(defaults.limits.max_failed if failed is None else failed, gap or defaults.limits.max_gap_seconds)
+    return Limits(defaults.max_failed if failed is None else failed, gap or defaults.max_gap_seconds)

@@ -13,7 +13,7 @@ from upgrader.errors import UsageError
 from upgrader.model.health_before import Share
 from upgrader.model.version import KubernetesVersion
 
-__all__ = ["Duration", "NodeShare", "Section", "Text", "Version"]
+__all__ = ["Duration", "NodeShare", "Section", "StepAvailabilitySection", "Text", "Version"]
 
 
 def _version(text: object) -> KubernetesVersion:
@@ -51,3 +51,10 @@ class Section(BaseModel):
                 if key not in allowed:
                     raise PydanticCustomError("unknown_key", "unknown key", {"key": str(key), "allowed": allowed})
         return data
+
+
+class StepAvailabilitySection(Section):
+    """How much one step may disturb the API's clients."""
+
+    max_failed: int | None = Field(default=None, ge=0, description="As in `availability`.")
+    max_gap: Duration | None = Field(default=None, description="As in `availability`.")

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from upgrader.config.age_recipient import check_recipient
+from upgrader.config.etcd_yaml import EtcdSection
 from upgrader.config.gates_yaml import AnyGate, MetricGateSection
 from upgrader.config.nodes_yaml import NodesSection
 from upgrader.config.observability_yaml import ObservabilitySection
-from upgrader.config.section import Duration, NodeShare, Text, Version
+from upgrader.config.section import Duration, NodeShare, StepAvailabilitySection, Text, Version
 from upgrader.config.section import Section as _Model
 from upgrader.model.health_before import NONE, Share
 from upgrader.model.settings import (
@@ -44,7 +45,6 @@ __all__ = [
     "PolicySection",
     "RecoverySection",
     "ReleaseSection",
-    "StepAvailabilitySection",
 ]
 
 RELEASE_TAG, PLAYBOOK_TAG = "(release)", "(playbook)"
@@ -254,13 +254,6 @@ class ImagesSection(_Model):
         return value
 
 
-class StepAvailabilitySection(_Model):
-    """How much one step may disturb the API's clients."""
-
-    max_failed: int | None = Field(default=None, ge=0, description="As in `availability`.")
-    max_gap: Duration | None = Field(default=None, description="As in `availability`.")
-
-
 class ApprovalSection(_Model):
     """A person's [approval](../observability.md#approvals) before the step changes anything; `--yes` is none."""
 
@@ -343,6 +336,9 @@ class UpgraderYaml(_Model):
         default=None,
         min_length=1,
         description=_PIPELINE,
+    )
+    etcd: EtcdSection | None = Field(
+        default=None, description="Which image etcd's members get. Without this section, a run leaves etcd as it is."
     )
     nodes: NodesSection | None = Field(
         default=None, description="How nodes are upgraded. Without this section, a run leaves them as they are."

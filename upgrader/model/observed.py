@@ -65,6 +65,8 @@ class Observed:
     """None for a cluster that kubeadm didn't make."""
     kubelet: KubeletConfig | None = None
     """The same."""
+    etcd: Mapping[str, str] = field(default_factory=dict)
+    """Controller → the image of its member of etcd, where that is a static pod; read only where a run may change it."""
 
     @property
     def minor(self) -> Minor:

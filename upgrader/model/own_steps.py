@@ -1,4 +1,8 @@
-"""The names of the steps that a run has beside those of upgrader.yaml; those of pools of nodes are `NodePool.step`."""
+"""The names of the steps that a run has beside those of upgrader.yaml; those of pools of nodes are `NodePool.step`.
+
+`OWN_STEPS` are those that no step of upgrader.yaml may be called, whatever else is in there; `ETCD` is one of them only
+where there is a section `etcd`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ __all__ = [
     "BACKUP",
     "BAKE",
     "BUNDLE",
+    "ETCD",
     "IMAGES",
     "KUBEADM_CONFIG",
     "KUBELET_CONFIG",
@@ -16,6 +21,7 @@ __all__ = [
 
 BACKUP = "etcd backup"
 BUNDLE = "bundle"
+ETCD = "etcd"
 IMAGES = "images"
 TRIAL = "flags and files"
 STAGE_NODES = "stage-nodes"

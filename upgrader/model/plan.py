@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from upgrader.model.api_lifecycle import Minor
+from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.masked_manifest import masked_text
 from upgrader.model.node_configuration import NO_CONFIGURATION, NodeConfiguration
 from upgrader.model.node_settings import NodePool, NodeSource
@@ -32,6 +33,7 @@ __all__ = [
     "PlannedRelease",
     "PlannedStep",
     "PlannedSurge",
+    "new_minor_of_etcd",
 ]
 
 Action = Literal["install", "upgrade", "unchanged"]
@@ -197,7 +199,13 @@ def _at(fields: Mapping[str, Any], path: str) -> Any:
 
 
 PlannedStep = (
-    PlannedRelease | PlannedPlaybook | PlannedNodes | PlannedSurge | PlannedKubeadmConfig | PlannedKubeletConfig
+    PlannedRelease
+    | PlannedPlaybook
+    | PlannedNodes
+    | PlannedSurge
+    | PlannedEtcd
+    | PlannedKubeadmConfig
+    | PlannedKubeletConfig
 )
 
 
@@ -243,6 +251,13 @@ class Plan:
                 parts += [*map(str, step.nodes), step.configuration.fingerprint]
             elif isinstance(step, PlannedSurge | PlannedKubeadmConfig | PlannedKubeletConfig):
                 parts.append(step.summary)
+            elif isinstance(step, PlannedEtcd):
+                parts += [step.settings.image, *map(str, step.members)]
             elif isinstance(step, PlannedRelease):
                 parts += [masked_text(step.before), masked_text(step.after)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def new_minor_of_etcd(plan: Plan) -> bool:
+    """Whether etcd's members get another minor, whose data the older one can't read."""
+    return any(isinstance(step, PlannedEtcd) and step.members and step.new_minor for step in plan.steps)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Literal, Self
 
 from upgrader.model.emulation import minor_of, minor_text
+from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.finding import Finding
 from upgrader.model.images import ImageChange, image_changes
 from upgrader.model.plan import (
@@ -45,7 +46,16 @@ class Undo:
     """What rolls a step back. `none`: nothing does, so the run can't get back to before it."""
 
     how: Literal[
-        "rollback", "uninstall", "playbook", "nodes", "surge", "kubeadm-config", "kubelet-config", "none", "not-needed"
+        "rollback",
+        "uninstall",
+        "playbook",
+        "nodes",
+        "surge",
+        "etcd",
+        "kubeadm-config",
+        "kubelet-config",
+        "none",
+        "not-needed",
     ]
     revision: int | None = None
     """The release's revision that a `rollback` returns to."""
@@ -69,6 +79,8 @@ class Undo:
             return cls("kubeadm-config")
         if isinstance(step, PlannedKubeletConfig):
             return cls("kubelet-config")
+        if isinstance(step, PlannedEtcd):
+            return cls("none" if step.new_minor else "etcd")
         return cls("rollback", step.revision) if step.revision is not None else cls("uninstall")
 
     def __str__(self) -> str:
@@ -81,6 +93,8 @@ class Undo:
                 return "each node gets back what it had"
             case "surge":
                 return "the surge nodes are drained and removed"
+            case "etcd":
+                return "each member gets back the image that it had"
             case "kubeadm-config":
                 return "the version before is written back"
             case "kubelet-config":
@@ -121,14 +135,23 @@ class StepDocument:
     A `preparation` changes nothing that runs (a backup, the images on their nodes); `free` rolls a release back that an
     interrupted Helm left pending; a `bake` holds all gates for a while; `kubeadm-config` tells kubeadm which version
     runs, and `kubelet-config` what nodes that join later get. A `surge` adds nodes to a pool before it is upgraded, or
-    removes them afterwards.
+    removes them afterwards. `etcd` changes the image of etcd's members.
 
     `hosts` is what a playbook would change, `nodes` which nodes of a pool are upgraded; null for other kinds.
     """
 
     name: str
     kind: Literal[
-        "release", "playbook", "nodes", "surge", "kubeadm-config", "kubelet-config", "preparation", "free", "bake"
+        "release",
+        "playbook",
+        "nodes",
+        "surge",
+        "etcd",
+        "kubeadm-config",
+        "kubelet-config",
+        "preparation",
+        "free",
+        "bake",
     ]
     action: Action | Literal["playbook", "add", "remove", "prepare", "free", "bake"]
     summary: str
@@ -159,6 +182,8 @@ class StepDocument:
             return cls(step.name, "kubeadm-config", step.action, step.summary, undo, seconds, (), step.changes)
         if isinstance(step, PlannedKubeletConfig):
             return cls(step.name, "kubelet-config", step.action, step.summary, undo, seconds, (), step.changes)
+        if isinstance(step, PlannedEtcd):
+            return cls(step.name, "etcd", step.action, step.summary, undo, seconds, _etcd_images(step), ())
         images = image_changes(step.before, step.after)
         return cls(step.name, "release", step.action, step.summary, undo, seconds, images, step.changes)
 
@@ -166,6 +191,11 @@ class StepDocument:
     def to_do(self) -> bool:
         """Whether it changes something that runs."""
         return self.action not in ("unchanged", "prepare", "bake")
+
+
+def _etcd_images(step: PlannedEtcd) -> tuple[ImageChange, ...]:
+    after = step.settings.image
+    return tuple(ImageChange(f"Pod kube-system/etcd-{m.node}", "etcd", m.before, after) for m in step.members)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The images that the pods of a plan's releases need, and what their kubelets pull them with."""
+"""The images that the pods of a plan's releases, and etcd's members, need, and what their kubelets pull them with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.images import pod_spec_of
 from upgrader.model.manifest import Manifest, objects_in
 from upgrader.model.plan import Plan, PlannedRelease
@@ -42,7 +43,7 @@ class PlannedPods:
 
 
 def planned_pods(plan: Plan) -> tuple[PlannedPods, ...]:
-    """The pods of each workload that a run installs or changes, in the plan's order.
+    """The pods of each workload that a run installs or changes, in the plan's order; before them etcd's members.
 
     One whose spec stays as it is keeps its pods, and starts none: whatever its image is by now, this run needs it
     nowhere.
@@ -56,7 +57,20 @@ def planned_pods(plan: Plan) -> tuple[PlannedPods, ...]:
     ]
     accounts = {_place(item, home): _secrets(item) for home, item, _ in objects if item["kind"] == "ServiceAccount"}
     secrets = {_place(item, home) for home, item, _ in objects if item["kind"] == "Secret"}
-    return tuple(_pods([(home, item) for home, item, stays in objects if not stays], accounts, secrets))
+    members = (_members(step) for step in plan.steps if isinstance(step, PlannedEtcd) and step.members)
+    return (*members, *_pods([(home, item) for home, item, stays in objects if not stays], accounts, secrets))
+
+
+def _members(step: PlannedEtcd) -> PlannedPods:
+    """Static pods have no credentials: the kubelet pulls for them with those of the node alone."""
+    expression = {"key": "metadata.name", "operator": "In", "values": [member.node for member in step.members]}
+    required = {"nodeSelectorTerms": [{"matchFields": [expression]}]}
+    spec = {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
+        "tolerations": [{"operator": "Exists"}],
+    }
+    image = WantedImage(step.settings.image, "IfNotPresent")
+    return PlannedPods("static pods etcd", "kube-system", "default", (), True, "", (image,), spec)
 
 
 def _pods(

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
+    "EtcdBefore",
     "NodeBefore",
     "ReleaseSpec",
     "RestartedBefore",
@@ -110,6 +111,16 @@ class NodeBefore:
 
 
 @dataclass(frozen=True)
+class EtcdBefore:
+    """A controller, and what its member of etcd was before the step. The controller itself keeps what is put back."""
+
+    node: str
+    image: str
+    version: str
+    """As the member reported it, such as `3.6.6`; "" where it didn't."""
+
+
+@dataclass(frozen=True)
 class RestartedBefore:
     """A Deployment of kube-system, and when it was told to restart before the step, as its pods' annotation says."""
 
@@ -124,7 +135,8 @@ class RestorePoint:
     For a release, its last good revision; None when it did not exist: a rollback uninstalls it then.
     For a playbook (`release` ""), the name of the playbook that undoes it; "" when there was none.
     For a pool of nodes, the `nodes` that change. For ConfigMap `kubeadm-config`, the version in it; for
-    `kubelet-config`, the digest of its text. For a restart, what the Deployments had. For a surge, its pool.
+    `kubelet-config`, the digest of its text. For a restart, what the Deployments had. For a surge, its pool. For
+    `etcd`, its members.
     """
 
     release: str = ""
@@ -143,6 +155,9 @@ class RestorePoint:
     """The digest of the text in ConfigMap `kubelet-config`, which an annotation there keeps."""
     surge: str = ""
     """The pool whose surge nodes are removed."""
+    etcd: tuple[EtcdBefore, ...] = ()
+    image: str = ""
+    """The image that the members of `etcd` were to get."""
 
     def __str__(self) -> str:
         if self.nodes:
@@ -155,6 +170,8 @@ class RestorePoint:
             return "kubelet-config"
         if self.surge:
             return "no surge nodes"
+        if self.etcd:
+            return f"etcd {', '.join(sorted({member.image for member in self.etcd}))}"
         if not self.release:
             return self.playbook or "the previous state"
         return f"revision {self.revision}" if self.revision is not None else "not installed"

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from upgrader.model.availability import Limits
+from upgrader.model.etcd_settings import EtcdSettings
 from upgrader.model.finding import Severity
 from upgrader.model.health_before import Share
 from upgrader.model.node_settings import NodesSettings
 from upgrader.model.observability import ObservabilitySettings
+from upgrader.model.own_steps import ETCD
 from upgrader.model.version import KubernetesVersion
 
 __all__ = [
@@ -231,6 +233,8 @@ class Settings:
     backup: BackupSettings = BackupSettings()
     nodes: NodesSettings | None = None
     """How nodes are upgraded; None: they are not."""
+    etcd: EtcdSettings | None = None
+    """Which image etcd's members get; None: they keep theirs."""
     severities: Mapping[str, Severity] = field(default_factory=dict)
     """Severities of findings, by their ids, that replace the checks' own."""
     observability: ObservabilitySettings = field(default_factory=ObservabilitySettings)
@@ -250,4 +254,6 @@ class Settings:
 
     def limits(self, step: str) -> Limits:
         """The limits of a step, also of one that the pipeline doesn't name."""
+        if step == ETCD and self.etcd is not None:
+            return self.etcd.limits
         return next((item.limits for item in self.pipeline if item.name == step), self.availability.limits)

@@ -59,7 +59,9 @@ class Sandbox:
 
 @dataclass(frozen=True)
 class ContainerStatus:
-    """All that is kept of a container. Times in nanoseconds, 0 for never; `log`: path of its log file."""
+    """All that is kept of a container. Times in nanoseconds, 0 for never; `log`: path of its log file. `image_ref`: the
+    ID, or a digest, of the image that it really has.
+    """
 
     name: str
     attempt: int
@@ -72,6 +74,7 @@ class ContainerStatus:
     reason: str
     message: str
     log: str
+    image_ref: str = ""
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ class Runtime:
             reason=found.text(10, errors="replace"),
             message=found.text(11, errors="replace"),
             log=found.text(15),
+            image_ref=found.text(9),
         )
 
     def stop(self, sandbox: str) -> None:

@@ -21,6 +21,7 @@ from upgrader.preflight.controller_machines import check_clocks, check_disks, ch
 from upgrader.preflight.critical_pods import check_critical_pods
 from upgrader.preflight.custom_resources import check_custom_resources
 from upgrader.preflight.disruption_budgets import check_disruption_budgets
+from upgrader.preflight.etcd_image import check_etcd_image
 from upgrader.preflight.etcd_members import check_etcd_members
 from upgrader.preflight.feature_gates import check_feature_gates
 from upgrader.preflight.flags import check_flags
@@ -68,6 +69,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("kubeadm-config", check_kubeadm_config),
     ("critical-pods", check_critical_pods),
     ("etcd-members", check_etcd_members),
+    ("etcd-image", check_etcd_image),
     ("checkpointer", check_checkpointer),
     ("releases", check_releases),
     ("admission", check_admission),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from upgrader.model.finding import Finding
+from upgrader.model.plan import new_minor_of_etcd
 from upgrader.preflight.context import PreflightContext
 
 __all__ = ["check_backups"]
@@ -13,12 +14,15 @@ __all__ = ["check_backups"]
 def check_backups(context: PreflightContext) -> Iterator[Finding]:
     """Somebody is named who can read the backup that is taken before a minor upgrade."""
     server = context.observed.server
-    if context.takes_backups or server is None or context.target.minors_after(server) == 0:
+    etcd = context.plan is not None and new_minor_of_etcd(context.plan)
+    if context.takes_backups or server is None or (context.target.minors_after(server) == 0 and not etcd):
         return
     yield Finding(
         "backup.none",
         "warning",
-        "no backup is taken before this minor upgrade",
-        "A rollback of the releases doesn't bring back what the new minor has rewritten in etcd.",
+        f"no backup is taken before this minor upgrade{' of etcd' if etcd else ''}",
+        "An older etcd can't read what a new minor has written."
+        if etcd
+        else "A rollback of the releases doesn't bring back what the new minor has rewritten in etcd.",
         "Make a key pair with `age-keygen -o key.txt`, and name the public key in upgrader.yaml: backup.recipients.",
     )

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from upgrader.model.etcd_version import OLDEST_ETCD, EtcdVersion
 from upgrader.model.finding import Finding
 from upgrader.model.first_few import first_few
 from upgrader.model.host_facts import Etcd, EtcdServer, HostFacts, Member, Unknown
 from upgrader.preflight.context import PreflightContext
 
-__all__ = ["OLDEST", "check_etcd_members"]
-
-OLDEST = (3, 5, 24)
-"""The oldest etcd that kubeadm supports in the newest patches of v1.33 to v1.37 (`MinExternalEtcdVersion`)."""
+__all__ = ["check_etcd_members"]
 
 _DEFAULT_QUOTA = 2 << 30
 _NEARLY_FULL = 0.8
@@ -172,21 +170,15 @@ def _versions(servers: Mapping[str, EtcdServer]) -> Iterator[Finding]:
             f"{shown}. That is how it is in the middle of an upgrade of etcd only.",
             "Bring all members to one version before the control plane is upgraded.",
         )
-    old = sorted(name for name, version in versions.items() if _parsed(version) < OLDEST)
+    old = sorted(name for name, version in versions.items() if EtcdVersion.parse(version) < OLDEST_ETCD)
     if old:
-        oldest = ".".join(map(str, OLDEST))
         yield Finding(
             "etcd-members.old-version",
             "warning",
-            f"etcd on {first_few(old)} is older than {oldest}",
+            f"etcd on {first_few(old)} is older than {OLDEST_ETCD}",
             f"{shown}. Kubernetes' own tools support no older one, as it can return wrong data after some failures.",
-            f"Upgrade etcd to {oldest} or newer, one minor version at a time: https://etcd.io/docs/latest/upgrades/",
+            f"Upgrade etcd to {OLDEST_ETCD} or newer, one minor version at a time: https://etcd.io/docs/latest/upgrades/",
         )
-
-
-def _parsed(version: str) -> tuple[int, ...]:
-    numbers = version.partition("-")[0].split(".")
-    return tuple(int(number) for number in numbers if number.isdecimal())
 
 
 def _behind(servers: Mapping[str, EtcdServer]) -> Iterator[Finding]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 
 from upgrader.recover.onhost import etcd_facts
 from upgrader.recover.onhost.questions import Failed
-from upgrader.recover.onhost.tls import get
 
 _LIST, _REMOVE, _LEAD = "/v3/cluster/member/list", "/v3/cluster/member/remove", "/v3/maintenance/transfer-leadership"
 
@@ -26,22 +24,13 @@ def main(what: str, member: str, root: str = "") -> None:
 
 
 def _remove(root: str, member: str) -> str:
-    members = {format(int(each["ID"]), "x") for each in _ask(root, _LIST, {}).get("members", [])}
+    members = {format(int(each["ID"]), "x") for each in etcd_facts.asked(root, _LIST, {}).get("members", [])}
     if member not in members:
         return "it was no member any more"
-    _ask(root, _REMOVE, {"ID": str(int(member, 16))})
+    etcd_facts.asked(root, _REMOVE, {"ID": str(int(member, 16))})
     return "removed"
 
 
 def _lead(root: str, member: str) -> str:
-    _ask(root, _LEAD, {"targetID": str(int(member, 16))})
+    etcd_facts.asked(root, _LEAD, {"targetID": str(int(member, 16))})
     return "moved"
-
-
-def _ask(root: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    tls, address, port = etcd_facts.client(root)
-    status, text = get(tls, address, port, address, path, json.dumps(body))
-    if status != 200:
-        raise Failed(f"etcd refused {path} (HTTP {status}): {text.strip()[:300]}")
-    answer: dict[str, Any] = json.loads(text)
-    return answer

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from upgrader.engine.execution.input_files import canonical, file_digests
+from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.event import StepInput
 from upgrader.model.plan import (
     Plan,
@@ -59,6 +60,8 @@ def step_inputs(plan: Plan) -> tuple[StepInput, ...]:
             parts = {**_of_playbook(surge.remove if step.end else surge.add), "nodes": str(surge.nodes)}
         elif isinstance(step, PlannedKubeletConfig):
             parts = {"fields": canonical(step.fields)}
+        elif isinstance(step, PlannedEtcd):
+            parts = {"image": step.settings.image, "version": str(step.settings.version)}
         elif isinstance(step, PlannedNodes):
             parts = {**file_digests(step.playbooks, "playbooks"), "source": canonical(step.source.at(step.target))}
             if step.configuration.fingerprint:

@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from upgrader.engine.state.run_state import StepState
 from upgrader.errors import UsageError
 from upgrader.model.cluster import Cluster
+from upgrader.model.etcd_settings import EtcdSettings
 from upgrader.model.node_settings import CONTROLLERS, NodePool, NodesSettings
 from upgrader.model.settings import BUILT_IN_CHARTS, PlaybookSettings, ReleaseSettings, StepSettings
 
-__all__ = ["check_named", "check_named_nodes", "check_named_surge"]
+__all__ = ["check_named", "check_named_members", "check_named_nodes", "check_named_surge"]
 
 _NEVER_UNINSTALLED = BUILT_IN_CHARTS
 """A run upgrades them, with whatever chart; `adopt` installs them, and only `adopt --undo` removes them."""
@@ -85,6 +86,26 @@ def check_named_surge(step: StepState, nodes: NodesSettings | None) -> NodePool:
             remedy="Restore `surge` of that pool in upgrader.yaml, and repeat this.",
         )
     return pool
+
+
+def check_named_members(step: StepState, cluster: Cluster, settings: EtcdSettings | None) -> EtcdSettings:
+    """The section `etcd` of `upgrader.yaml`. Raises UsageError where there is none, or where the journal names what is
+    no controller of the inventory. Which image comes back isn't the journal's to say: each controller keeps it.
+    """
+    point = step.restore_point
+    assert point is not None, "asked of a step with something to undo"
+    if settings is None:
+        raise UsageError(
+            "the run's journal restores the image of etcd, and upgrader.yaml has no section `etcd`",
+            remedy="Restore the section, and repeat this.",
+        )
+    strangers = [item.node for item in point.etcd if item.node not in {host.name for host in cluster.controllers}]
+    if strangers:
+        raise UsageError(
+            f"the run's journal restores etcd on {', '.join(strangers)}, and the inventory lacks them",
+            remedy="Add them to the group `controllers` of the inventory, and repeat this.",
+        )
+    return settings
 
 
 def _by_hand(release: str) -> str:

@@ -31,7 +31,7 @@ from upgrader.model.host_facts import (
     Workload,
 )
 
-__all__ = ["decode"]
+__all__ = ["decode", "etcd_server"]
 
 T = TypeVar("T")
 Json = Mapping[str, Any]
@@ -130,7 +130,7 @@ def _identity(found: Json) -> Identity:
 
 
 def _etcd(found: Json, server: Json) -> Etcd:
-    answered = _known(server, _etcd_server)
+    answered = _known(server, etcd_server)
     if "unknown" in found:
         unknown = Unknown(str(found["unknown"]))
         return Etcd(manifest=unknown, data_dir="/var/lib/etcd", data=unknown, server=answered)
@@ -144,7 +144,8 @@ def _etcd(found: Json, server: Json) -> Etcd:
     )
 
 
-def _etcd_server(found: Json) -> EtcdServer:
+def etcd_server(found: Json) -> EtcdServer:
+    """What a member of etcd answers, from the answer of `onhost/etcd_facts.py`. Raises as `decode` does."""
     members = _known(found["members"], lambda listed: tuple(_member(m) for m in listed))
     alarms = tuple(Alarm(**alarm) for alarm in found["alarms"])
     has_cluster = _known(found["has_cluster"], bool)

@@ -76,6 +76,16 @@ def client(root: str) -> tuple[ssl.SSLContext, str, int]:
     return _client(root, _flags(root))
 
 
+def asked(root: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What the member on this host answers at a path of its gateway. Raises Failed where it refuses, or is silent."""
+    tls, address, port = client(root)
+    status, text = get(tls, address, port, address, path, None if body is None else json.dumps(body))
+    if status != 200:
+        raise Failed(f"etcd refused {path} (HTTP {status}): {text.strip()[:300]}")
+    answer: dict[str, Any] = json.loads(text)
+    return answer
+
+
 def _client(root: str, flags: dict[str, str]) -> tuple[ssl.SSLContext, str, int]:
     files = {
         "ca": flags.get("trusted-ca-file", _PKI + "/ca.crt"),

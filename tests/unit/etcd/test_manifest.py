@@ -1,0 +1,74 @@
+"""The image of etcd's container in a manifest: nothing else of the file changes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.unit.etcd.members import MANIFEST, NEW, OLD
+from upgrader.etcd.onhost.manifest import image_of, replace_file, with_image
+from upgrader.recover.onhost.questions import Failed
+
+SIDECAR = f"""metadata:
+  name: etcd
+spec:
+  initContainers:
+    - name: etcd
+      image: example.com/prepare:1
+  containers:
+    # the metrics
+    - image: example.com/exporter:2
+      name: exporter
+      env:
+        - name: etcd
+          value: "image: no"
+    - name: "etcd"
+      command:
+        - etcd
+        - --name=image
+      image: '{OLD}'  # pinned by us
+      volumeMounts:
+        - name: etcd
+  volumes: []
+"""
+
+
+@pytest.mark.parametrize("text", [MANIFEST, SIDECAR, MANIFEST.replace("\n", "\r\n"), MANIFEST + "# \udce4\n"])
+def test_only_the_image_changes(text: str) -> None:
+    """Comments, a pinned UID, quotes, line ends and other containers stay, byte for byte, there and back."""
+    assert image_of(text) == OLD
+    changed = with_image(text, NEW)
+    assert changed == text.replace(OLD, NEW)
+    assert with_image(changed, OLD) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '{"spec": {"containers": [{"name": "etcd", "image": "a:1"}]}}',
+        "spec: {containers: [{name: etcd, image: a:1}]}\n",
+        MANIFEST.replace("    name: etcd\n", "    name: other\n"),
+        MANIFEST.replace(f"    image: {OLD}\n", ""),
+        MANIFEST.replace(OLD, f"&image {OLD}"),
+        MANIFEST.replace(f"    image: {OLD}\n", f"    image: {OLD}\n    image: {NEW}\n"),
+        MANIFEST + "---\n" + MANIFEST,
+    ],
+)
+def test_another_form_is_refused(text: str) -> None:
+    """Where it isn't certain which text is the image, nothing is changed."""
+    with pytest.raises(Failed, match="isn't in kubeadm's form"):
+        with_image(text, NEW)
+
+
+def test_the_file_is_replaced_whole(tmp_path: Path) -> None:
+    """Its mode stays, what an interruption left beside it doesn't matter, and nothing is left beside it."""
+    file = tmp_path / "etcd.yaml"
+    file.write_text("old")
+    file.chmod(0o640)
+    (tmp_path / ".etcd.yaml.upgrader-new").write_text("half of")
+    replace_file(str(file), "new")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("new", 0o640)
+    assert os.listdir(tmp_path) == ["etcd.yaml"]

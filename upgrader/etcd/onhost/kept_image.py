@@ -1,0 +1,67 @@
+"""Which image this host's etcd had before a change: kept here, as nobody else may say what is put back."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+
+from upgrader.etcd.onhost.manifest import replace_file
+from upgrader.recover.onhost.questions import Failed
+
+__all__ = ["before", "keep", "locked"]
+
+_FILE = "image.json"
+
+
+@contextlib.contextmanager
+def locked(folder: str, seconds: float) -> Iterator[None]:
+    """Let nobody else change the image meanwhile: what was sent here may outlive its SSH connection.
+
+    Raises Failed where another one works on it for so long.
+    """
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise Failed(f"{folder} must be a folder that only root can write to: look at what is in it, then remove it")
+    until = time.monotonic() + seconds
+    with open(os.path.join(folder, "lock"), "ab") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise Failed("an earlier change of etcd's image still waits on this controller") from None
+            time.sleep(0.2)
+        yield
+
+
+def keep(folder: str, old: str, new: str) -> None:
+    """Keep the old image, on the disk, before the manifest gets the new one."""
+    path = os.path.join(folder, _FILE)
+    if not os.path.exists(path):
+        with open(path, "xb"):
+            os.chmod(path, 0o600)
+    replace_file(path, json.dumps({"before": old, "image": new}) + "\n")
+
+
+def before(folder: str, new: str) -> str:
+    """What was there before this image; "" where no change to it is kept. Raises Failed where it can't be read."""
+    path = os.path.join(folder, _FILE)
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except FileNotFoundError:
+        return ""
+    if not text:
+        return ""  # the power was cut before anything was changed
+    try:
+        kept = json.loads(text)
+        return str(kept["before"]) if kept["image"] == new else ""
+    except (ValueError, KeyError, TypeError) as error:
+        raise Failed(f"{path} can't be read: {error}") from error

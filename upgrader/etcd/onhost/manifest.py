@@ -1,0 +1,105 @@
+"""The image of etcd's container in a static pod manifest: one value of one line, and nothing else of the file.
+
+The file isn't parsed and written anew: comments, flags, the order of keys, and a UID that keeps the pod (`uid`), stay
+byte for byte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+
+from upgrader.recover.onhost.questions import Failed
+
+__all__ = ["image_of", "replace_file", "with_image"]
+
+_CONTAINER = "etcd"
+_KEY = re.compile(r"( *)(- +)?([A-Za-z]+): *(.*?) *")
+_VALUE = re.compile(r"""(["']?)([A-Za-z0-9][A-Za-z0-9._:/@-]*)\1( +#.*)?""")
+_BESIDE = ".upgrader-new"
+"""Behind a name that begins with a dot: the kubelet reads no such file."""
+
+
+def image_of(manifest: str) -> str:
+    """The image of the container `etcd`. Raises Failed where the manifest isn't of kubeadm's plain form."""
+    number, start, end = _place(manifest)
+    return manifest.splitlines(keepends=True)[number][start:end]
+
+
+def with_image(manifest: str, image: str) -> str:
+    """The same text with another image. Raises Failed."""
+    number, start, end = _place(manifest)
+    lines = manifest.splitlines(keepends=True)
+    lines[number] = lines[number][:start] + image + lines[number][end:]
+    return "".join(lines)
+
+
+def _place(manifest: str) -> tuple[int, int, int]:
+    """The line, and where in it the image's name begins and ends."""
+    found = []
+    for item in _containers(manifest.splitlines()):
+        names = [text for _, key, text, _ in item if key == "name"]
+        images = [(number, text, column) for number, key, text, column in item if key == "image"]
+        if [name.strip("\"'") for name in names] == [_CONTAINER]:
+            found += images
+    value = _VALUE.fullmatch(found[0][1]) if len(found) == 1 else None
+    if value is None:
+        raise Failed("etcd's manifest isn't in kubeadm's form: it must name one image of one container `etcd`")
+    number, _, column = found[0]
+    return number, column + value.start(2), column + value.end(2)
+
+
+def _containers(lines: list[str]) -> list[list[tuple[int, str, str, int]]]:
+    """The keys of each container: line, name, value and the value's column."""
+    begin = next((n for n, line in enumerate(lines) if re.fullmatch(r"  containers: *", line)), None)
+    if begin is None or any(re.fullmatch(r"--- *", line) for line in lines[1:]):
+        return []
+    items: list[list[tuple[int, str, str, int]]] = []
+    dash = -1
+    for number in range(begin + 1, len(lines)):
+        line = lines[number]
+        indent = len(line) - len(line.lstrip(" "))
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if dash < 0:
+            dash = indent
+        starts = line[indent : indent + 2] == "- "
+        if indent < dash or (indent == dash and not starts):
+            break
+        match = _KEY.fullmatch(line)
+        if indent == dash:
+            items.append([])
+        if match and (indent + len(match.group(2) or "")) == dash + 2 and (indent == dash or not starts):
+            items[-1].append((number, match.group(3), match.group(4), match.start(4)))
+    return items
+
+
+def replace_file(path: str, text: str) -> None:
+    """Put a text in the place of a file, with the same mode and owner: there is the old file or the new one, whole.
+
+    It is on the disk when this returns.
+    """
+    found = os.stat(path)
+    beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{_BESIDE}")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(beside)
+    number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+            os.fchown(file.fileno(), found.st_uid, found.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(found.st_mode))
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(beside, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+        raise
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,127 @@
+"""What a controller is asked, and told, about the image of its member of etcd.
+
+A change is waited for, and put back, here: a runner that is killed meanwhile leaves no member with an image that
+doesn't start.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from upgrader.etcd.onhost import kept_image
+from upgrader.etcd.onhost.manifest import image_of, replace_file, with_image
+from upgrader.etcd.onhost.running import Watch, container, runs_image
+from upgrader.node.cri import Runtime
+from upgrader.recover.onhost import container_facts, etcd_facts
+from upgrader.recover.onhost.questions import Failed, attempt
+
+__all__ = ["Member", "main"]
+
+MANIFEST = "/etc/kubernetes/manifests/etcd.yaml"
+FOLDER = "/var/lib/upgrader/etcd"
+_LEAD = "/v3/maintenance/transfer-leadership"
+
+
+class Member:
+    """The member of etcd on this host; `root` is "" but in tests."""
+
+    def __init__(self, root: str = "", runtime: Runtime | None = None) -> None:
+        self.root = root
+        self.manifest, self.folder = root + MANIFEST, root + FOLDER
+        self.runtime = runtime or container_facts.runtime(container_facts.socket_path(root))
+
+    def look(self) -> dict[str, Any]:
+        """`image` is that of the manifest, `runs` whether its container has it; or `absent`. Changes nothing."""
+        if not os.path.exists(self.manifest):
+            return {"absent": True}
+        image = image_of(self._read())
+        return {
+            "image": image,
+            "runs": attempt(lambda: self._runs(image)),
+            "server": attempt(lambda: etcd_facts.server(self.root, [])),
+            "cluster_version": attempt(lambda: str(etcd_facts.asked(self.root, "/version").get("etcdcluster", ""))),
+        }
+
+    def change(self, before: str, image: str, version: str, seconds: float) -> dict[str, Any]:
+        """Have the member run another image, if it has `before`, and wait until it is healthy.
+
+        `failed`: why it isn't; then the image before is back in the manifest, and `back` says whether the member is
+        healthy with it ("": it is).
+        """
+        with kept_image.locked(self.folder, 2 * seconds + 30):
+            now = image_of(self._read())
+            if now == before != image:
+                if self.runtime.image(image) is None:
+                    raise Failed(f"the image {image} is not on this node; nothing was changed")
+                kept_image.keep(self.folder, before, image)
+                self._write(image)
+            elif now != image:
+                raise Failed(f"{MANIFEST} has the image {now} by now; nothing was changed")
+            wrong = self._watch(image, version).wait(seconds)
+            if not wrong:
+                return {"image": image}
+            return {"wrong": wrong, **self._put_back(image, seconds)}
+
+    def put_back(self, image: str, seconds: float) -> dict[str, Any]:
+        """Put back the image that was there before this one. Nothing where the manifest doesn't have this one."""
+        with kept_image.locked(self.folder, 2 * seconds + 30):
+            return self._put_back(image, seconds)
+
+    def lead(self, member: str) -> dict[str, Any]:
+        """Have another member lead, by its hexadecimal ID, where this one does."""
+        etcd_facts.asked(self.root, _LEAD, {"targetID": str(int(member, 16))})
+        return {}
+
+    def _put_back(self, image: str, seconds: float) -> dict[str, Any]:
+        """`image`: what the manifest has now. `back`: why the member isn't healthy with it, "" where it is."""
+        now = image_of(self._read())
+        before = kept_image.before(self.folder, image)
+        if now == image:
+            if not before:
+                return {"image": now, "back": "this controller has not kept which image it had before"}
+            self._write(before)
+            now = before
+        elif not before:
+            return {"image": now, "back": ""}  # no change got this far
+        elif now != before:
+            return {"image": now, "back": "somebody else has changed the image since"}
+        return {"image": now, "back": self._watch(now, "").wait(seconds)}
+
+    def _watch(self, image: str, version: str) -> Watch:
+        return Watch(self.runtime, image, version, self.root)
+
+    def _runs(self, image: str) -> bool:
+        found = container(self.runtime)
+        return found is not None and found.state == "running" and runs_image(self.runtime, found, image)
+
+    def _read(self) -> str:
+        # Bytes that are no UTF-8 may be in a comment, and stay.
+        with open(self.manifest, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return file.read()
+
+    def _write(self, image: str) -> None:
+        replace_file(self.manifest, with_image(self._read(), image))
+
+
+def main(command: str, *words: str) -> None:
+    """Print the answer as JSON; `failed` is why there is none."""
+    os.umask(0o077)
+    try:
+        answer = _answer(Member(), command, words)
+    except (Failed, OSError, ValueError) as error:
+        answer = {"failed": str(error) or type(error).__name__}
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def _answer(member: Member, command: str, words: tuple[str, ...]) -> dict[str, Any]:
+    if command == "look":
+        return member.look()
+    if command == "lead":
+        return member.lead(*words)
+    if command == "put-back":
+        return member.put_back(words[0], float(words[1]))
+    before, image, version, seconds = words
+    return member.change(before, image, version, float(seconds))

@@ -1,0 +1,97 @@
+"""Whether etcd's container on this host has the image of its manifest, and whether its member is healthy with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from upgrader.node.cri import ContainerStatus, Runtime
+from upgrader.recover.onhost import container_facts, etcd_facts
+from upgrader.recover.onhost.questions import Failed
+
+__all__ = ["Watch", "container", "runs_image"]
+
+_POLL_SECONDS = 0.5
+_ENDED_TWICE = 2
+"""How often a container may end with an error: a first time may be a port that isn't free yet."""
+_LOG_BYTES = 16384
+_LINES = 5
+_CHARACTERS = 400
+
+
+def container(runtime: Runtime) -> ContainerStatus | None:
+    """The newest container of etcd's static pod; None where there is none. Raises Failed or ValueError."""
+    found = [
+        each
+        for pod in runtime.sandboxes()
+        if pod.from_file and pod.namespace == "kube-system" and pod.name.startswith("etcd-")
+        for each in pod.containers
+        if each.name == "etcd"
+    ]
+    newest = max(found, key=lambda each: each.created_at, default=None)
+    return runtime.status(newest.id) if newest is not None else None
+
+
+def runs_image(runtime: Runtime, status: ContainerStatus, image: str) -> bool:
+    """Whether a container has the image that this name means here. Raises Failed or ValueError."""
+    known = runtime.image(image)
+    return known is not None and bool({status.image, status.image_ref} & {known.id, *known.digests})
+
+
+@dataclass
+class Watch:
+    """Waits for a member to be healthy with an image. `version`: what it must report; "" for whatever it does."""
+
+    runtime: Runtime
+    image: str
+    version: str
+    root: str = ""
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+
+    def wait(self, seconds: float) -> str:
+        """Returns "", or what is wrong: when `seconds` have passed, or its container has ended with errors twice."""
+        until, ended = self.clock() + seconds, set[int]()
+        while True:
+            missing, status = self._missing()
+            if not missing:
+                return ""
+            if status is not None and status.state == "exited" and status.exit_code:
+                ended.add(status.created_at)
+            if len(ended) >= _ENDED_TWICE:
+                return missing
+            if self.clock() >= until:
+                return f"waited {seconds:.0f} s: {missing}"
+            self.pause(_POLL_SECONDS)
+
+    def _missing(self) -> tuple[str, ContainerStatus | None]:
+        """What is missing, and the container that has the image."""
+        try:
+            found = container(self.runtime)
+            if found is None or not runs_image(self.runtime, found, self.image):
+                absent = self.runtime.image(self.image) is None
+                why = "the image is not on this node" if absent else "the kubelet has not started it yet"
+                return f"no container of {self.image} runs: {why}", None
+        except (Failed, ValueError) as error:
+            return f"the container runtime does not answer: {error}", None
+        if found.state != "running":
+            return f"its container {self._ended(found)}", found
+        return self._unhealthy(), found
+
+    def _unhealthy(self) -> str:
+        try:
+            server = etcd_facts.server(self.root, [])
+        except (Failed, OSError, ValueError) as error:
+            return f"etcd doesn't answer: {error}"
+        if self.version and server["version"] and server["version"] != self.version:
+            return f"etcd reports version {server['version']}, and the image is to have {self.version}"
+        return "" if server["healthy"] else f"etcd is not healthy: {server['said']}"
+
+    def _ended(self, status: ContainerStatus) -> str:
+        said = " ".join(part for part in (status.reason, status.message[:_CHARACTERS]) if part)
+        lines = [line for line in container_facts.logged(self.root + status.log, _LOG_BYTES) if line.strip()]
+        text = f"is {status.state}" + (f" with code {status.exit_code}" if status.state == "exited" else "")
+        text += f" ({said})" if said else ""
+        shown = [line[:_CHARACTERS] for line in lines[-_LINES:]]
+        return text + ("; it wrote last:\n" + "\n".join(shown) if shown else "")

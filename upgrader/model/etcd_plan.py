@@ -1,0 +1,71 @@
+"""The members of etcd whose image a run changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from upgrader.model.etcd_settings import EtcdSettings
+from upgrader.model.etcd_version import EtcdVersion
+from upgrader.model.observed import Observed
+from upgrader.model.own_steps import ETCD
+
+__all__ = ["EtcdChange", "PlannedEtcd", "plan_etcd"]
+
+
+@dataclass(frozen=True)
+class EtcdChange:
+    """A controller, and the image of its member before the run."""
+
+    node: str
+    before: str
+
+    def __str__(self) -> str:
+        return f"{self.node} {self.before}"
+
+
+@dataclass(frozen=True)
+class PlannedEtcd:
+    """The members that change, one after the other."""
+
+    settings: EtcdSettings
+    members: tuple[EtcdChange, ...]
+    of: int = 0
+    """How many members there are on the controllers."""
+    name: str = ETCD
+    changes: tuple[()] = ()
+
+    @property
+    def action(self) -> Literal["upgrade", "unchanged"]:
+        return "upgrade" if self.members else "unchanged"
+
+    @property
+    def summary(self) -> str:
+        if not self.members:
+            return "nothing to change"
+        before = sorted({member.before for member in self.members})
+        repository, _, tag = self.settings.image.rpartition(":")
+        same = all(image.rpartition(":")[0] == repository for image in before)
+        shown = [image.rpartition(":")[2] for image in before] if same else before
+        count = len(self.members)
+        return (
+            f"{count} member{'s, one after the other' if count > 1 else ''}: "
+            f"{', '.join(shown)} → {tag if same else self.settings.image}"
+        )
+
+    @property
+    def new_minor(self) -> bool:
+        """Whether there is no way back once all members have it: the older minor can't read what it writes.
+
+        A version before that can't be told from its image is taken to be such a one.
+        """
+        before = [EtcdVersion.of_image(member.before) for member in self.members]
+        return any(each is None or self.settings.version.minors_after(each) > 0 for each in before)
+
+
+def plan_etcd(settings: EtcdSettings | None, observed: Observed) -> tuple[PlannedEtcd, ...]:
+    """The step of etcd's members; () where upgrader.yaml has no section `etcd`."""
+    if settings is None:
+        return ()
+    members = (EtcdChange(node, image) for node, image in observed.etcd.items() if image != settings.image)
+    return (PlannedEtcd(settings, tuple(members), len(observed.etcd)),)

@@ -1,0 +1,121 @@
+"""etcd's members can get the planned image: it is no older one, skips no minor, and each member can be done without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from upgrader.model.etcd_plan import PlannedEtcd
+from upgrader.model.etcd_version import OLDEST_ETCD, EtcdVersion
+from upgrader.model.finding import Finding
+from upgrader.model.first_few import first_few
+from upgrader.model.host_facts import EtcdServer, Member, Unknown
+from upgrader.preflight.context import PreflightContext
+
+__all__ = ["check_etcd_image"]
+
+_DOCS = "docs/etcd.md"
+
+
+def check_etcd_image(context: PreflightContext) -> Iterator[Finding]:
+    """Nothing where upgrader.yaml has no section `etcd`, or all members have the image."""
+    step = next((step for step in (context.plan.steps if context.plan else ()) if isinstance(step, PlannedEtcd)), None)
+    if step is None:
+        return
+    if not step.of:
+        yield _elsewhere()
+        return
+    if not step.members:
+        return
+    strangers = [m.node for m in step.members if m.node not in {host.name for host in context.cluster.controllers}]
+    if strangers:
+        yield _finding(
+            "unlisted",
+            f"{first_few(strangers)}: a member of etcd runs there, and the inventory's controllers lack it",
+            "Its manifest can't be changed, and nobody knows whether etcd can do without it.",
+            "Add it to the group `controllers` of the inventory, by the name of its node.",
+        )
+    # Why a controller can't be examined is another finding; so is a member that doesn't answer.
+    servers = {
+        name: facts.etcd.server
+        for name, facts in context.facts.items()
+        if facts.has_etcd and isinstance(facts.etcd.server, EtcdServer)
+    }
+    yield from _versions(step, servers)
+    yield from _spare(step, servers)
+    if step.new_minor:
+        yield Finding(
+            "etcd-image.no-return",
+            "info",
+            f"once all members run etcd {step.settings.version}, there is no way back to the minor before",
+            "The older etcd refuses the data then. A rollback leaves etcd as it is, and older kube-apiservers work "
+            "with it; only a backup brings the old one back.",
+            f"See {_DOCS}.",
+        )
+
+
+def _elsewhere() -> Finding:
+    return _finding(
+        "elsewhere",
+        "no member of etcd is a static pod of a controller, and upgrader.yaml has a section `etcd`",
+        "Only the image of members that kubeadm has made can be changed.",
+        "Remove the section, and upgrade etcd with its own tools: https://etcd.io/docs/latest/upgrades/",
+    )
+
+
+def _versions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[Finding]:
+    planned = step.settings.version
+    if planned < OLDEST_ETCD:
+        yield _finding(
+            "too-old",
+            f"etcd {planned} is older than {OLDEST_ETCD}, the oldest one that Kubernetes' own tools support",
+            "It can return wrong data after some failures.",
+            "Name a newer image in upgrader.yaml: etcd.image.",
+        )
+    found = {name: EtcdVersion.parse(server.version) for name, server in servers.items() if server.version}
+    newer = {name: version for name, version in found.items() if version > planned}
+    if newer:
+        yield _finding(
+            "older",
+            f"etcd {planned} is older than what runs: {_shown(newer)}",
+            "An older etcd may not be able to read the data.",
+            "Name a newer image in upgrader.yaml: etcd.image.",
+        )
+    behind = {name: version for name, version in found.items() if planned.minors_after(version) > 1}
+    if behind:
+        yield _finding(
+            "skips-minor",
+            f"etcd {planned} is more than one minor ahead of what runs: {_shown(behind)}",
+            "Members of etcd work together, and read the data, only across one minor.",
+            "Go through each minor in between, with a run of its own.",
+        )
+
+
+def _spare(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[Finding]:
+    lists = [server.members for server in servers.values() if not isinstance(server.members, Unknown)]
+    members: tuple[Member, ...] = max(lists, key=len, default=())
+    learners = [member.name or member.id for member in members if member.learner]
+    healthy = sum(any(s.healthy and s.id == member.id for s in servers.values()) for member in members)
+    if learners or (members and healthy < step.of):
+        what = f"{first_few(learners)} is still a learner" if learners else f"{healthy} of {step.of} are healthy"
+        yield _finding(
+            "not-ready",
+            f"etcd can't do without a member: {what}",
+            "Members are restarted one after the other, and only while all of them are well.",
+            "Repair etcd first, or wait until the learner is promoted: upgrader check",
+        )
+    if 0 < len(members) <= 2:
+        yield Finding(
+            "etcd-image.no-spare",
+            "info",
+            f"etcd has {len(members)} member{'s' * (len(members) > 1)}: the API waits while one restarts",
+            "For some seconds its requests wait, or fail. Pods run on.",
+            "With three members, clients don't notice.",
+        )
+
+
+def _shown(versions: Mapping[str, EtcdVersion]) -> str:
+    return first_few([f"{name} ({version})" for name, version in sorted(versions.items())])
+
+
+def _finding(id_: str, title: str, diagnosis: str, remedy: str) -> Finding:
+    return Finding(f"etcd-image.{id_}", "error", title, diagnosis, remedy)
