@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from upgrader.app.front_end import FrontEnd
@@ -230,7 +231,8 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
         )
         pipeline = job.pipeline
         if probe and job.enforce_availability:
-            pipeline = guarded(pipeline, probe.counts, settings.limits)
+            limits = partial(settings.limits, controllers=len(session.cluster.controllers))
+            pipeline = guarded(pipeline, probe.counts, limits)
         if compares:
             pipeline = compares.around(pipeline)
         pipeline = baked_together(pipeline, settings.bake_seconds, tools.clock)

@@ -39,7 +39,11 @@ class EtcdSection(Section):
         description="How long a member may take to be healthy with its new image before it gets back its old one.",
         examples=["3m"],
     )
-    availability: StepAvailabilitySection = StepAvailabilitySection()
+    availability: StepAvailabilitySection = Field(
+        default=StepAvailabilitySection(),
+        description="How much the step may disturb the API's clients. With one or two members, whose restart the API "
+        "waits for, 600 failed requests and 60 s unless it is set; else as in `availability`.",
+    )
 
     @model_validator(mode="after")
     def _version_known(self) -> EtcdSection:

@@ -160,11 +160,16 @@ def read_folder(
         severities={} if refused else dict(file.checks.severities),
         pipeline=tuple(pipeline.steps),
         nodes=nodes,
-        etcd=_etcd(file.etcd, limits) if file.etcd else None,
+        etcd=_etcd(file.etcd) if file.etcd else None,
     )
     return Reading(
         settings, (*valid.problems, *refused, *unread, *gates.problems, *pipeline.problems), valid.cluster_valid
     )
+
+
+def _etcd(section: EtcdSection) -> EtcdSettings:
+    own = section.availability
+    return EtcdSettings(section.image, section.known_version, section.ready_deadline, own.max_failed, own.max_gap)
 
 
 def _nodes(
@@ -302,11 +307,6 @@ class _Pipeline:
                 self.guard.check(path)
         except NotOpened as error:
             raise error.named_in(f"{shown(self.document.path)}:{self.document.line((*where, key))}") from error
-
-
-def _etcd(section: EtcdSection, defaults: Limits) -> EtcdSettings:
-    limits = _limits(section.availability, defaults)
-    return EtcdSettings(section.image, section.known_version, limits, section.ready_deadline)
 
 
 def _limits(section: StepAvailabilitySection, defaults: Limits) -> Limits:

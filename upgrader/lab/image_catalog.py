@@ -19,7 +19,7 @@ from upgrader.lab.debian import base_layer, node_root, package_version, private_
 from upgrader.lab.oci_archive import Image, digest, layer_of_files, layer_of_links, write_archive
 from upgrader.lab.progress_port import LabProgress
 
-__all__ = ["IMAGE_VERSIONS", "image_names", "images", "kubeadm_images", "link_store", "store"]
+__all__ = ["IMAGE_VERSIONS", "etcd_image", "image_names", "images", "kubeadm_images", "link_store", "store"]
 
 IMAGE_VERSIONS = {"etcd": f"{ETCD.removeprefix('v')}-0", "coredns": COREDNS, "pause": PAUSE, "tools": "1"}
 _COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
@@ -29,16 +29,9 @@ def images(progress: LabProgress) -> list[Image]:
     """Every image but the pod-checkpointer's, whose source changes often."""
     base = base_layer(progress)
     binaries = Binaries(progress)
-    etcd, coredns, pause = binaries.etcd(), binaries.coredns(), binaries.pause()
+    coredns, pause = binaries.coredns(), binaries.pause()
     found = [
-        Image(
-            f"registry.k8s.io/etcd:{IMAGE_VERSIONS['etcd']}",
-            (
-                layer_of_files(
-                    f"etcd-{ETCD}", {f"/usr/local/bin/{n}": etcd / n for n in ("etcd", "etcdctl", "etcdutl")}
-                ),
-            ),
-        ),
+        etcd_image(progress),
         Image(
             f"registry.k8s.io/coredns/coredns:{COREDNS}",
             (layer_of_files(f"coredns-{COREDNS}", {"/coredns": coredns / "coredns"}),),
@@ -60,6 +53,13 @@ def images(progress: LabProgress) -> list[Image]:
             link = layer_of_links({f"/usr/local/bin/{component}": "kubernetes"})
             found.append(Image(f"registry.k8s.io/{component}:{version}", (*under, layer, link)))
     return found
+
+
+def etcd_image(progress: LabProgress, version: str = ETCD) -> Image:
+    """That of the version that labs run, or of another one."""
+    folder = Binaries(progress).etcd(version)
+    files = {f"/usr/local/bin/{name}": folder / name for name in ("etcd", "etcdctl", "etcdutl")}
+    return Image(f"registry.k8s.io/etcd:{version.removeprefix('v')}-0", (layer_of_files(f"etcd-{version}", files),))
 
 
 def kubeadm_images(found: Sequence[Image], version: str) -> list[Image]:

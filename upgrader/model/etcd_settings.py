@@ -10,13 +10,26 @@ from upgrader.model.etcd_version import EtcdVersion
 __all__ = ["EtcdSettings"]
 
 
+_SPARE = 3
+"""With so many members, the others go on while one restarts."""
+_NO_SPARE = Limits(max_failed=600, max_gap_seconds=60.0)
+"""A minute at 10 requests a second: the API has no etcd while its only one restarts, and the plan says so."""
+
+
 @dataclass(frozen=True)
 class EtcdSettings:
     """The image, as the manifests are to have it, and the version of what is in it."""
 
     image: str
     version: EtcdVersion
-    limits: Limits
-    """How much the step may disturb the API's clients."""
     ready_seconds: float = 180.0
     """How long a member may take to be healthy with its new image."""
+    max_failed: int | None = None
+    max_gap_seconds: float | None = None
+    """How much the step may disturb the API's clients; None: as any step, but for one or two members."""
+
+    def limits(self, members: int, others: Limits) -> Limits:
+        """The limits of the step with so many members; `others` are those of other steps."""
+        usual = others if members >= _SPARE else _NO_SPARE
+        failed, gap = self.max_failed, self.max_gap_seconds
+        return Limits(usual.max_failed if failed is None else failed, gap or usual.max_gap_seconds)

@@ -252,8 +252,8 @@ class Settings:
         gates = (gate for item in self.pipeline for gate in item.gates)
         return (*(gate for gate in gates if isinstance(gate, MetricGateSettings)), *self.metric_gates)
 
-    def limits(self, step: str) -> Limits:
-        """The limits of a step, also of one that the pipeline doesn't name."""
+    def limits(self, step: str, controllers: int) -> Limits:
+        """The limits of a step, also of one that the pipeline doesn't name, on a cluster of so many controllers."""
         if step == ETCD and self.etcd is not None:
-            return self.etcd.limits
+            return self.etcd.limits(controllers, self.availability.limits)
         return next((item.limits for item in self.pipeline if item.name == step), self.availability.limits)

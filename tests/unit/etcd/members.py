@@ -11,7 +11,6 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.hosts import FakeHosts
 from upgrader.etcd.on_hosts import EtcdOnHosts
 from upgrader.etcd.step import EtcdStep
-from upgrader.model.availability import Limits
 from upgrader.model.cluster import Host
 from upgrader.model.etcd_plan import EtcdChange, PlannedEtcd
 from upgrader.model.etcd_settings import EtcdSettings
@@ -53,7 +52,7 @@ def settings(image: str = NEW) -> EtcdSettings:
     """The section `etcd` with this image."""
     version = EtcdVersion.of_image(image)
     assert version is not None
-    return EtcdSettings(image, version, Limits(max_failed=100, max_gap_seconds=10))
+    return EtcdSettings(image, version)
 
 
 def server(name: str, names: Sequence[str] = NAMES, **changes: Any) -> EtcdServer:

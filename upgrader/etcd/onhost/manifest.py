@@ -1,7 +1,11 @@
 """The image of etcd's container in a static pod manifest: one value of one line, and nothing else of the file.
 
-The file isn't parsed and written anew: comments, flags, the order of keys, and a UID that keeps the pod (`uid`), stay
-byte for byte.
+The file isn't parsed and written anew: comments, flags and the order of keys stay byte for byte.
+
+But a manifest without a UID gets that of the pod which runs. Its UID is a hash of the manifest otherwise, and the
+kubelet takes one with another image for another pod: before it starts that, it deletes the mirror pod of the one
+before, which takes an API. With a single member there is none then, and the kubelet gives up after 34 s. With a UID, it
+restarts the container of the same pod. A node's upgrade writes the same line.
 """
 
 from __future__ import annotations
@@ -13,11 +17,13 @@ import stat
 
 from upgrader.recover.onhost.questions import Failed
 
-__all__ = ["image_of", "replace_file", "with_image"]
+__all__ = ["image_of", "pinned", "replace_file", "with_image"]
 
 _CONTAINER = "etcd"
 _KEY = re.compile(r"( *)(- +)?([A-Za-z]+): *(.*?) *")
 _VALUE = re.compile(r"""(["']?)([A-Za-z0-9][A-Za-z0-9._:/@-]*)\1( +#.*)?""")
+_UID = re.compile("[0-9a-f-]{32,36}")
+_WHY = "# So that another kubelet doesn't restart this pod. Remove it when you change more than the image."
 _BESIDE = ".upgrader-new"
 """Behind a name that begins with a dot: the kubelet reads no such file."""
 
@@ -34,6 +40,16 @@ def with_image(manifest: str, image: str) -> str:
     lines = manifest.splitlines(keepends=True)
     lines[number] = lines[number][:start] + image + lines[number][end:]
     return "".join(lines)
+
+
+def pinned(manifest: str, uid: str) -> str:
+    """The same text, in which the pod has this UID; as it is where it has one, or where `uid` is none."""
+    has_one = re.search(r"^  uid:", manifest, re.MULTILINE)
+    if has_one or not _UID.fullmatch(uid):
+        return manifest
+    return re.sub(
+        r"^metadata: *(\r?\n)", rf"metadata:\1  {_WHY}\1  uid: {uid}\1", manifest, count=1, flags=re.MULTILINE
+    )
 
 
 def _place(manifest: str) -> tuple[int, int, int]:

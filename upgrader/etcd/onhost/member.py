@@ -12,8 +12,8 @@ import sys
 from typing import Any
 
 from upgrader.etcd.onhost import kept_image
-from upgrader.etcd.onhost.manifest import image_of, replace_file, with_image
-from upgrader.etcd.onhost.running import Watch, container, runs_image
+from upgrader.etcd.onhost.manifest import image_of, pinned, replace_file, with_image
+from upgrader.etcd.onhost.running import Watch, container, running_uid, runs_image
 from upgrader.node.cri import Runtime
 from upgrader.recover.onhost import container_facts, etcd_facts
 from upgrader.recover.onhost.questions import Failed, attempt
@@ -49,7 +49,7 @@ class Member:
         """Have the member run another image, if it has `before`, and wait until it is healthy.
 
         `failed`: why it isn't; then the image before is back in the manifest, and `back` says whether the member is
-        healthy with it ("": it is).
+        healthy with it ("": it is). A UID that keeps the pod stays there.
         """
         with kept_image.locked(self.folder, 2 * seconds + 30):
             now = image_of(self._read())
@@ -57,7 +57,7 @@ class Member:
                 if self.runtime.image(image) is None:
                     raise Failed(f"the image {image} is not on this node; nothing was changed")
                 kept_image.keep(self.folder, before, image)
-                self._write(image)
+                self._write(image, running_uid(self.runtime))
             elif now != image:
                 raise Failed(f"{MANIFEST} has the image {now} by now; nothing was changed")
             wrong = self._watch(image, version).wait(seconds)
@@ -102,8 +102,8 @@ class Member:
         with open(self.manifest, encoding="utf-8", errors="surrogateescape", newline="") as file:
             return file.read()
 
-    def _write(self, image: str) -> None:
-        replace_file(self.manifest, with_image(self._read(), image))
+    def _write(self, image: str, uid: str = "") -> None:
+        replace_file(self.manifest, pinned(with_image(self._read(), image), uid))
 
 
 def main(command: str, *words: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from upgrader.node.cri import ContainerStatus, Runtime
+from upgrader.node.cri import ContainerStatus, Runtime, Sandbox
 from upgrader.recover.onhost import container_facts, etcd_facts
 from upgrader.recover.onhost.questions import Failed
 
-__all__ = ["Watch", "container", "runs_image"]
+__all__ = ["Watch", "container", "running_uid", "runs_image"]
 
 _POLL_SECONDS = 0.5
 _ENDED_TWICE = 2
@@ -22,15 +21,20 @@ _CHARACTERS = 400
 
 def container(runtime: Runtime) -> ContainerStatus | None:
     """The newest container of etcd's static pod; None where there is none. Raises Failed or ValueError."""
-    found = [
-        each
-        for pod in runtime.sandboxes()
-        if pod.from_file and pod.namespace == "kube-system" and pod.name.startswith("etcd-")
-        for each in pod.containers
-        if each.name == "etcd"
-    ]
+    found = [each for pod in _pods(runtime) for each in pod.containers if each.name == "etcd"]
     newest = max(found, key=lambda each: each.created_at, default=None)
     return runtime.status(newest.id) if newest is not None else None
+
+
+def running_uid(runtime: Runtime) -> str:
+    """The UID of etcd's static pod; "" unless exactly one runs. Raises Failed or ValueError."""
+    pods = [pod for pod in _pods(runtime) if any(each.running and each.name == "etcd" for each in pod.containers)]
+    return pods[0].labels.get("io.kubernetes.pod.uid", "") if len(pods) == 1 else ""
+
+
+def _pods(runtime: Runtime) -> list[Sandbox]:
+    pods = (pod for pod in runtime.sandboxes() if pod.from_file and pod.namespace == "kube-system")
+    return [pod for pod in pods if pod.name.startswith("etcd-")]
 
 
 def runs_image(runtime: Runtime, status: ContainerStatus, image: str) -> bool:
@@ -47,12 +51,10 @@ class Watch:
     image: str
     version: str
     root: str = ""
-    clock: Callable[[], float] = time.monotonic
-    pause: Callable[[float], None] = time.sleep
 
     def wait(self, seconds: float) -> str:
         """Returns "", or what is wrong: when `seconds` have passed, or its container has ended with errors twice."""
-        until, ended = self.clock() + seconds, set[int]()
+        until, ended = time.monotonic() + seconds, set[int]()
         while True:
             missing, status = self._missing()
             if not missing:
@@ -61,9 +63,9 @@ class Watch:
                 ended.add(status.created_at)
             if len(ended) >= _ENDED_TWICE:
                 return missing
-            if self.clock() >= until:
+            if time.monotonic() >= until:
                 return f"waited {seconds:.0f} s: {missing}"
-            self.pause(_POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def _missing(self) -> tuple[str, ContainerStatus | None]:
         """What is missing, and the container that has the image."""

@@ -1,0 +1,239 @@
+"""What a controller does with the image of its etcd, with a kubelet that goes by the manifest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.etcd.members import MANIFEST, NEW, OLD
+from upgrader.etcd.onhost import kept_image, running
+from upgrader.etcd.onhost.manifest import image_of
+from upgrader.etcd.onhost.member import Member
+from upgrader.node.cri import Container, ContainerStatus, Image, Sandbox
+from upgrader.recover.onhost import etcd_facts
+from upgrader.recover.onhost.questions import Failed
+
+UID = "ab" * 16
+HEALTHY = {"healthy": True, "said": "", "version": "", "members": []}
+
+
+@dataclass
+class Kubelet:
+    """A container runtime, and the kubelet that starts what the manifest says each time somebody looks."""
+
+    manifest: Path
+    ends: set[str] = field(default_factory=set)
+    """Images whose container ends at once."""
+    absent: set[str] = field(default_factory=set)
+    """Images that aren't on the node."""
+    stuck: bool = False
+    """Whether it starts nothing more."""
+    silent: bool = False
+    image_now: str = OLD
+    attempt: int = 0
+
+    def sandboxes(self) -> list[Sandbox]:
+        """Those of etcd, and one of a backup."""
+        if self.silent:
+            raise Failed("no socket")
+        wanted = image_of(self.manifest.read_text())
+        if not self.stuck and (wanted != self.image_now or wanted in self.ends):
+            self.image_now, self.attempt = wanted, self.attempt + 1
+        container = Container(self.image_now, "s", "etcd", self._state(), self.attempt)
+        other = Container("backup", "b", "etcd", "running", 99)
+        return [
+            Sandbox(
+                "s",
+                "kube-system",
+                "etcd-controller-1",
+                ready=True,
+                from_file=True,
+                labels={"io.kubernetes.pod.uid": UID},
+                containers=(container,),
+            ),
+            Sandbox("b", "kube-system", "upgrader-etcd-1", ready=True, from_file=True, labels={}, containers=(other,)),
+        ]
+
+    def status(self, container: str) -> ContainerStatus:
+        """As the runtime tells of it."""
+        code = 1 if self._state() == "exited" else 0
+        ref = f"sha256:{container}"
+        return ContainerStatus(
+            "etcd", self.attempt, self._state(), ref, self.attempt, 0, 0, code, "Error", "", "/log/etcd", ref
+        )
+
+    def image(self, name: str) -> Image | None:
+        """By its name."""
+        return None if name in self.absent else Image(f"sha256:{name}", ())
+
+    def _state(self) -> str:
+        return "exited" if self.image_now in self.ends else "running"
+
+
+@dataclass
+class Controller:
+    """A controller whose etcd answers as told."""
+
+    root: Path
+    kubelet: Kubelet
+    answers: Callable[[], dict[str, Any]]
+
+    @property
+    def member(self) -> Member:
+        """What is sent there."""
+        return Member(str(self.root), self.kubelet)  # type: ignore[arg-type]
+
+    @property
+    def manifest(self) -> str:
+        """What is in it."""
+        return self.kubelet.manifest.read_text()
+
+
+@pytest.fixture
+def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
+    """A healthy one, on which waiting takes no time."""
+    path = tmp_path / "etc/kubernetes/manifests/etcd.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(MANIFEST)
+    log = tmp_path / "log/etcd"
+    log.parent.mkdir()
+    log.write_text("2026-01-01T00:00:00Z stderr F panic: no space left\n")
+    made = Controller(tmp_path, Kubelet(path), lambda: HEALTHY)
+    monkeypatch.setattr(etcd_facts, "server", lambda root, expected: made.answers())
+    monkeypatch.setattr(etcd_facts, "asked", lambda root, path, body=None: {"etcdcluster": "3.6.0"})
+    time = [0.0]
+
+    def sleep(seconds: float) -> None:
+        time[0] += seconds
+
+    monkeypatch.setattr(running, "time", SimpleNamespace(monotonic=lambda: time[0], sleep=sleep))
+    return made
+
+
+def test_a_change_and_its_way_back(controller: Controller) -> None:
+    """Only the image changes; put back, the manifest is what it was, byte for byte. Both may be repeated."""
+    member = controller.member
+    assert member.look() == {"image": OLD, "runs": True, "server": HEALTHY, "cluster_version": "3.6.0"}
+    for _ in range(2):
+        assert member.change(OLD, NEW, "3.6.8", 10) == {"image": NEW}
+        assert controller.manifest == MANIFEST.replace(OLD, NEW)
+    for _ in range(2):
+        assert member.put_back(NEW, 10) == {"image": OLD, "back": ""}
+        assert controller.manifest == MANIFEST
+    assert controller.kubelet.attempt == 2
+
+
+def test_a_container_that_ends_twice(controller: Controller) -> None:
+    """It isn't waited for until the deadline: a single member is an API that doesn't answer."""
+    controller.kubelet.ends = {NEW}
+    found = controller.member.change(OLD, NEW, "3.6.8", 600)
+    assert found["wrong"] == "its container is exited with code 1 (Error); it wrote last:\npanic: no space left"
+    assert (found["image"], found["back"], controller.manifest) == (OLD, "", MANIFEST)
+
+
+def test_one_that_never_starts(controller: Controller) -> None:
+    """The deadline ends it, and says what was waited for."""
+    controller.kubelet.stuck = True
+    found = controller.member.change(OLD, NEW, "3.6.8", 10)
+    words = f"waited 10 s: no container of {NEW} runs: the kubelet has not started it yet"
+    assert found["wrong"] == words and controller.manifest == MANIFEST
+
+
+def test_a_runtime_that_is_silent(controller: Controller) -> None:
+    """Nothing is changed where nobody could see what becomes of it; a wait says that it can't be seen."""
+    controller.kubelet.silent = True
+    with pytest.raises(Failed, match="no socket"):
+        controller.member.change(OLD, NEW, "3.6.8", 10)
+    assert controller.manifest == MANIFEST
+    assert controller.member.look()["runs"] == {"unknown": "no socket"}
+    wait = running.Watch(controller.kubelet, OLD, "").wait(10)  # type: ignore[arg-type]
+    assert wait == "waited 10 s: the container runtime does not answer: no socket"
+
+
+def test_a_pod_without_a_uid_keeps_its_own(controller: Controller) -> None:
+    """Else the kubelet would wait for the API to delete its mirror pod, and the API for this etcd. The line stays."""
+    plain = "".join(line for line in MANIFEST.splitlines(keepends=True) if "uid" not in line and "# So" not in line)
+    controller.kubelet.manifest.write_text(plain)
+    controller.member.change(OLD, NEW, "3.6.8", 10)
+    assert "metadata:\n  # So that" in controller.manifest and f"\n  uid: {UID}\n" in controller.manifest
+    assert image_of(controller.manifest) == NEW
+    controller.member.put_back(NEW, 10)
+    lines = controller.manifest.splitlines(keepends=True)
+    assert "".join(line for line in lines if not line.startswith(("  # So", "  uid:"))) == plain
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"healthy": False, "said": "RAFT NO LEADER"}, "etcd is not healthy: RAFT NO LEADER"),
+        ({"version": "3.6.5"}, "etcd reports version 3.6.5, and the image is to have 3.6.8"),
+    ],
+)
+def test_one_that_is_not_what_it_should_be(controller: Controller, answer: dict[str, Any], words: str) -> None:
+    """It runs, and isn't healthy, or isn't the version that was planned."""
+    controller.answers = lambda: {**HEALTHY, **(answer if controller.kubelet.image_now == NEW else {})}
+    found = controller.member.change(OLD, NEW, "3.6.8", 10)
+    assert found == {"wrong": f"waited 10 s: {words}", "image": OLD, "back": ""}
+
+
+def test_one_that_does_not_answer_even_with_its_old_image(controller: Controller) -> None:
+    """Both are said."""
+
+    def refused() -> dict[str, Any]:
+        raise Failed("connection refused")
+
+    controller.answers = refused
+    found = controller.member.change(OLD, NEW, "3.6.8", 10)
+    assert found["back"] == "waited 10 s: etcd doesn't answer: connection refused"
+
+
+def test_nothing_is_changed_where_the_image_is_missing_or_somebody_else_was_there(controller: Controller) -> None:
+    """A restart must not be a pull, and another's change stays."""
+    controller.kubelet.absent = {NEW}
+    with pytest.raises(Failed, match="is not on this node; nothing was changed"):
+        controller.member.change(OLD, NEW, "3.6.8", 10)
+    with pytest.raises(Failed, match=f"has the image {OLD} by now"):
+        controller.member.change("other:1", NEW, "3.6.8", 10)
+    assert controller.manifest == MANIFEST
+    assert controller.member.put_back(NEW, 10) == {"image": OLD, "back": ""}, "no change got this far"
+
+
+def test_what_is_put_back_is_what_this_controller_has_kept(controller: Controller) -> None:
+    """Not another image's, none that isn't known, and none over a later change of somebody else."""
+    controller.member.change(OLD, NEW, "3.6.8", 10)
+    controller.kubelet.manifest.write_text(MANIFEST.replace(OLD, "other:1"))
+    assert controller.member.put_back(NEW, 10) == {
+        "image": "other:1",
+        "back": "somebody else has changed the image since",
+    }
+    found = controller.member.put_back("other:1", 10)
+    assert found["back"] == "this controller has not kept which image it had before"
+    kept = controller.root / "var/lib/upgrader/etcd/image.json"
+    assert json.loads(kept.read_text()) == {"before": OLD, "image": NEW} and kept.stat().st_mode & 0o777 == 0o600
+    kept.write_text("{")
+    with pytest.raises(Failed, match="can't be read"):
+        controller.member.put_back(NEW, 10)
+    kept.write_text("")
+    assert kept_image.before(str(kept.parent), NEW) == ""
+
+
+def test_two_changes_at_once(controller: Controller) -> None:
+    """What was sent may outlive its connection: the next one waits for it, and not for ever."""
+    folder = str(controller.root / "var/lib/upgrader/etcd")
+    with kept_image.locked(folder, 1), pytest.raises(Failed, match="an earlier change"), kept_image.locked(folder, 0):
+        pass
+    Path(folder).chmod(0o777)
+    with pytest.raises(Failed, match="only root"), kept_image.locked(folder, 1):
+        pass
+
+
+def test_a_controller_without_etcd(controller: Controller) -> None:
+    """It says so."""
+    controller.kubelet.manifest.unlink()
+    assert controller.member.look() == {"absent": True}
