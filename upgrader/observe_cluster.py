@@ -22,16 +22,11 @@ __all__ = ["kubelet_versions", "observe", "observe_release"]
 API_SERVER = "kube-apiserver"
 NODES = Kind("v1", "nodes", namespaced=False)
 _CONFIG_MAPS = Kind("v1", "configmaps")
-_PODS = Kind("v1", "pods")
-_MIRROR = "kubernetes.io/config.mirror"
 _AT_ONCE = 500
 
 
-def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec], *, etcd: bool = False) -> Observed:
-    """Read versions, nodes and releases; `etcd`: the images of etcd's members, too.
-
-    Raises ApiUnavailable, ApiError or HelmError.
-    """
+def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec]) -> Observed:
+    """Read versions, nodes and releases. Raises ApiUnavailable, ApiError or HelmError."""
     with ThreadPoolExecutor(1) as pool:
         # In parallel: both mostly wait for other processes.
         versions = pool.submit(_versions, kube)
@@ -46,19 +41,7 @@ def observe(kube: Kube, helm: Helm, releases: Iterable[ReleaseSpec], *, etcd: bo
         nodes,
         KubeadmConfig.of(kubeadm) if kubeadm is not None else None,
         KubeletConfig.of(kubelet) if kubelet is not None else None,
-        _etcd_images(kube) if etcd else {},
     )
-
-
-def _etcd_images(kube: Kube) -> dict[str, str]:
-    """By node; of the mirror pods of static pods that kubeadm has labelled so."""
-    images = {}
-    for pod in kube.list(_PODS, "kube-system", labels="component=etcd"):
-        of_container = (each["image"] for each in pod["spec"]["containers"] if each["name"] == "etcd")
-        image = next(of_container, None)
-        if image is not None and _MIRROR in (pod["metadata"].get("annotations") or {}):
-            images[str(pod["spec"]["nodeName"])] = str(image)
-    return dict(sorted(images.items()))
 
 
 def _config_map(kube: Kube, name: str) -> KubeObject | None:

@@ -39,6 +39,7 @@ from upgrader.engine.history.run_discovery import DiscoveredRuns, find_runs
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.fenced_playbooks import FencedPlaybooks
 from upgrader.errors import ApiError, ChartRefused
+from upgrader.etcd.on_hosts import etcd_images
 from upgrader.gates.critical_workloads import read_health_before
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.model.api_lifecycle import Minor
@@ -145,8 +146,10 @@ class Session:
 
     def observe(self) -> Observed:
         """Read from the cluster what the pipeline needs to know."""
-        etcd = self.settings.etcd is not None
-        return observe(self.tools.kube, self.tools.helm, wanted_releases(self.settings), etcd=etcd)
+        found = observe(self.tools.kube, self.tools.helm, wanted_releases(self.settings))
+        if self.settings.etcd is None:
+            return found
+        return replace(found, etcd=etcd_images(self.tools.hosts, self.cluster.controllers))
 
     def plan(self, observed: Observed, then: KubernetesVersion | None = None) -> Plan:
         """What a run would change. Raises HelmError for values that a chart's schema refuses.

@@ -50,7 +50,9 @@ class EtcdBuilder:
         return self._step(PlannedEtcd(settings, ()))
 
     def _step(self, planned: PlannedEtcd) -> PipelineStep:
-        step = EtcdStep(planned, EtcdOnHosts(self.tools.hosts), self.cluster.controllers, self.tools.clock)
+        step = EtcdStep(
+            planned, EtcdOnHosts(self.tools.hosts), self.cluster.controllers, self.tools.clock, self.tools.kube
+        )
         inspector = EtcdInspector(step)
         gates, undo_gates = self.gates.of_cluster(), self.gates.of_controllers()
         # What undoes it needs no API, and may be what brings the API back.

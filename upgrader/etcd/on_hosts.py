@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +15,7 @@ from upgrader.ports import Hosts
 from upgrader.recover.facts.decoder import etcd_server
 from upgrader.recover.facts.shipped_program import program
 
-__all__ = ["Changed", "EtcdOnHosts", "MemberNow"]
+__all__ = ["Changed", "EtcdOnHosts", "MemberNow", "etcd_images"]
 
 _LOOK_SECONDS = 40.0
 _MARGIN_SECONDS = 60.0
@@ -107,6 +109,24 @@ class EtcdOnHosts:
             why = answer.get("failed") if isinstance(answer, dict) else last
             raise HostError(f"{host.name}: {why}", remedy="Look there: crictl ps -a --name etcd; and at its manifest.")
         return answer
+
+
+def etcd_images(hosts: Hosts, controllers: Sequence[Host]) -> dict[str, str]:
+    """Controller → the image in its manifest; without those that have none, or can't be asked: a check names these.
+
+    Not as the API has it: where a pod keeps its UID, its mirror pod keeps the old image in its spec.
+    """
+
+    def image(host: Host) -> str:
+        try:
+            found = EtcdOnHosts(hosts).look(host)
+        except HostError:
+            return ""
+        return found.image if found else ""
+
+    with ThreadPoolExecutor(max(1, len(controllers))) as pool:
+        found = zip(controllers, pool.map(image, controllers), strict=True)
+        return {host.name: each for host, each in found if each}
 
 
 def _unknown(found: Any) -> Unknown:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from upgrader.errors import HostError, HostUnreachable, Inhibited, RollbackFailed, StepFailed
+from upgrader.errors import ApiError, HostError, HostUnreachable, Inhibited, RollbackFailed, StepFailed
 from upgrader.etcd.on_hosts import Changed, EtcdOnHosts, MemberNow
 from upgrader.etcd.rules import cannot_go_back, next_member, not_settled, revision_of, successor
 from upgrader.model.cluster import Host
@@ -13,13 +14,14 @@ from upgrader.model.etcd_plan import PlannedEtcd
 from upgrader.model.host_facts import EtcdServer
 from upgrader.model.release import EtcdBefore, RestorePoint
 from upgrader.pipeline import Inspection
-from upgrader.ports import Clock
+from upgrader.ports import Clock, Kind, Kube
 from upgrader.wait_and_retry import retry, wait_until
 
 __all__ = ["EtcdInspector", "EtcdStep"]
 
 Note = Callable[[str], None]
 
+_PODS = Kind("v1", "pods")
 _POLL_SECONDS = 1.0
 _REMEDY = "Look at etcd's members: upgrader check; and on that controller: crictl logs of etcd."
 
@@ -33,6 +35,7 @@ class EtcdStep:
     hosts: Sequence[Host]
     """All controllers: a majority is counted of all members, those that have the image already, too."""
     clock: Clock
+    kube: Kube
 
     @property
     def name(self) -> str:
@@ -85,6 +88,7 @@ class EtcdStep:
             if changed.wrong:
                 raise _failed(name, changed)
             note(f"{name}: etcd {settings.version} is healthy")
+            self._show(name)
             members = self.look()
 
     def undo(self, point: RestorePoint, note: Note) -> None:
@@ -116,6 +120,7 @@ class EtcdStep:
                     remedy=_REMEDY,
                 )
             note(f"{chosen.name}: etcd runs {changed.image} again")
+            self._show(chosen.name)
             members = self.look()
 
     def look(self) -> tuple[MemberNow, ...]:
@@ -145,6 +150,14 @@ class EtcdStep:
                 note(f"{leaving.name}: another member of etcd leads now")
             except HostError as error:
                 note(f"{leaving.name}: another member elects itself when this one ends: {error.message}")
+
+    def _show(self, name: str) -> None:
+        """Have the kubelet write the mirror pod anew, which shows the image before as long as the pod keeps its UID.
+
+        It is only shown: where that fails, nothing else is wrong.
+        """
+        with suppress(ApiError):
+            self.kube.delete(_PODS, f"etcd-{name}", "kube-system")
 
     def _put_back_unhealthy(self, members: Sequence[MemberNow], changed: Collection[str], note: Note) -> None:
         """Those that an interrupted run left with an image that doesn't work."""

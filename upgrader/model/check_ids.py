@@ -143,6 +143,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "etcd-image.skips-minor": "error",
     "etcd-image.too-old": "error",
     "etcd-image.unlisted": "error",
+    "etcd-image.unread": "unknown",
     "etcd-members.astray": "warning",
     "etcd-members.behind": "warning",
     "etcd-members.elsewhere": "info",

@@ -66,7 +66,9 @@ class Observed:
     kubelet: KubeletConfig | None = None
     """The same."""
     etcd: Mapping[str, str] = field(default_factory=dict)
-    """Controller → the image of its member of etcd, where that is a static pod; read only where a run may change it."""
+    """Controller → the image in the manifest of its member of etcd, where that is a static pod; read only where a run
+    may change it.
+    """
 
     @property
     def minor(self) -> Minor:

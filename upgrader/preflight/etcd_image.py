@@ -21,9 +21,17 @@ def check_etcd_image(context: PreflightContext) -> Iterator[Finding]:
     step = next((step for step in (context.plan.steps if context.plan else ()) if isinstance(step, PlannedEtcd)), None)
     if step is None:
         return
-    if not step.of:
+    unread = [name for name, facts in context.facts.items() if facts.has_etcd and name not in context.observed.etcd]
+    if unread:
+        yield Finding(
+            "etcd-image.unread",
+            "unknown",
+            f"the image of etcd's manifest can't be read on {first_few(unread)}",
+            "It must be in kubeadm's form: one container `etcd` with one image, each on a line of its own.",
+            "Compare /etc/kubernetes/manifests/etcd.yaml there with what `kubeadm init phase etcd local` writes.",
+        )
+    if not step.of and not unread:
         yield _elsewhere()
-        return
     if not step.members:
         return
     strangers = [m.node for m in step.members if m.node not in {host.name for host in context.cluster.controllers}]

@@ -252,7 +252,7 @@ pipeline:
     settings = load_settings(folder, {})
     assert settings.availability.addresses == ("https://10.0.0.2:6443",)
     names = ("kube-apiserver", "reboot", "kubernetes", "unstick kubernetes")
-    assert [settings.limits(name) for name in names] == [
+    assert [settings.limits(name, 3) for name in names] == [
         Limits(0, 2.0),
         Limits(0, 120.0),
         Limits(0, 0.5),

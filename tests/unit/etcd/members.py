@@ -9,6 +9,7 @@ from typing import Any
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
 from upgrader.etcd.on_hosts import EtcdOnHosts
 from upgrader.etcd.step import EtcdStep
 from upgrader.model.cluster import Host
@@ -87,6 +88,7 @@ class Controllers:
     lost_after: str = ""
     """The connection to this controller breaks once it has been told to change."""
     hosts: FakeHosts = field(default_factory=FakeHosts)
+    kube: FakeKube = field(default_factory=FakeKube)
 
     def __post_init__(self) -> None:
         self.images = dict.fromkeys(self.names, OLD) | self.images
@@ -97,7 +99,9 @@ class Controllers:
         known = before or self.images
         members = tuple(EtcdChange(name, known[name]) for name in self.names if known[name] != image)
         hosts = tuple(Host(name, "") for name in (*self.names, *sorted(self.external)))
-        return EtcdStep(PlannedEtcd(settings(image), members, 3), EtcdOnHosts(self.hosts), hosts, FakeClock())
+        return EtcdStep(
+            PlannedEtcd(settings(image), members, 3), EtcdOnHosts(self.hosts), hosts, FakeClock(), self.kube
+        )
 
     def _run(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         verb, *words = command[3:]
