@@ -12,6 +12,7 @@ from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.cluster import Cluster
 from upgrader.model.etcd_plan import EtcdChange, PlannedEtcd
 from upgrader.model.etcd_settings import EtcdSettings
+from upgrader.model.outcome import VerdictKind
 from upgrader.pipeline import PipelineStep
 from upgrader.ports import Tools
 from upgrader.steps.verify import VerifyStep
@@ -49,10 +50,14 @@ class EtcdBuilder:
         settings = check_named_members(begun, self.cluster, self.settings)
         return self._step(PlannedEtcd(settings, ()))
 
+    def _unwell(self) -> str:
+        verdicts = (run.gate.check() for run in self.gates.of_controllers())
+        return next((verdict.reason for verdict in verdicts if verdict.kind is not VerdictKind.HOLDS), "")
+
     def _step(self, planned: PlannedEtcd) -> PipelineStep:
-        step = EtcdStep(
-            planned, EtcdOnHosts(self.tools.hosts), self.cluster.controllers, self.tools.clock, self.tools.kube
-        )
+        tools = self.tools
+        etcd, controllers = EtcdOnHosts(tools.hosts), self.cluster.controllers
+        step = EtcdStep(planned, etcd, controllers, tools.clock, tools.kube, self._unwell)
         inspector = EtcdInspector(step)
         gates, undo_gates = self.gates.of_cluster(), self.gates.of_controllers()
         # What undoes it needs no API, and may be what brings the API back.

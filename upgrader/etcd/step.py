@@ -36,6 +36,8 @@ class EtcdStep:
     """All controllers: a majority is counted of all members, those that have the image already, too."""
     clock: Clock
     kube: Kube
+    unwell: Callable[[], str]
+    """What on the controllers isn't well now; "" where all is."""
 
     @property
     def name(self) -> str:
@@ -80,6 +82,7 @@ class EtcdStep:
                 raise
             chosen = next_member(members, left)
             if chosen is None:
+                self._calm_down()
                 return
             self._hand_over(members, chosen, set(before) - left, note)
             name, old = chosen.name, before[chosen.name]
@@ -106,6 +109,7 @@ class EtcdStep:
             left = {each.name for each in members if each.name in names and each.image == point.image}
             chosen = next_member(members, left)
             if chosen is None:
+                self._calm_down()
                 return
             if isinstance(chosen.server, EtcdServer) and chosen.server.healthy:
                 try:
@@ -150,6 +154,12 @@ class EtcdStep:
                 note(f"{leaving.name}: another member of etcd leads now")
             except HostError as error:
                 note(f"{leaving.name}: another member elects itself when this one ends: {error.message}")
+
+    def _calm_down(self) -> None:
+        """While the API has no etcd, others lose their leases, end, and are started again with a pause: a gate would
+        call them broken. They get the time for that; after it, the gates judge.
+        """
+        wait_until(self.clock, self.unwell, seconds=self.planned.settings.ready_seconds, interval_seconds=_POLL_SECONDS)
 
     def _show(self, name: str) -> None:
         """Have the kubelet write the mirror pod anew, which shows the image before as long as the pod keeps its UID.

@@ -85,6 +85,8 @@ class Controllers:
     revision: int = 100
     told: list[str] = field(default_factory=list)
     """What each was told, but for questions."""
+    unwell: int = 0
+    """How many times the control plane is still found unwell."""
     lost_after: str = ""
     """The connection to this controller breaks once it has been told to change."""
     hosts: FakeHosts = field(default_factory=FakeHosts)
@@ -99,9 +101,12 @@ class Controllers:
         known = before or self.images
         members = tuple(EtcdChange(name, known[name]) for name in self.names if known[name] != image)
         hosts = tuple(Host(name, "") for name in (*self.names, *sorted(self.external)))
-        return EtcdStep(
-            PlannedEtcd(settings(image), members, 3), EtcdOnHosts(self.hosts), hosts, FakeClock(), self.kube
-        )
+        planned, etcd = PlannedEtcd(settings(image), members, 3), EtcdOnHosts(self.hosts)
+        return EtcdStep(planned, etcd, hosts, FakeClock(), self.kube, self._unwell)
+
+    def _unwell(self) -> str:
+        self.unwell = max(0, self.unwell - 1)
+        return "kube-scheduler has lost its lease" if self.unwell else ""
 
     def _run(self, host: Host, command: Sequence[str], stdin: bytes) -> CommandResult:
         verb, *words = command[3:]

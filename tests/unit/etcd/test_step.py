@@ -36,6 +36,19 @@ def test_a_single_member() -> None:
     assert changed(controllers) == ["1 change new"]
 
 
+def test_the_control_plane_gets_time_to_come_back() -> None:
+    """What lost its lease meanwhile ends, and is started again: no gate is to see that; for ever it isn't waited for."""
+    controllers = Controllers(("controller-1",), unwell=30)
+    step = controllers.step()
+    point = step.capture()
+    step.apply(lambda text: None)
+    assert 28 <= step.clock.monotonic() < 40
+    controllers.unwell = 10_000
+    back = controllers.step(before={"controller-1": OLD})
+    back.undo(point, lambda text: None)
+    assert 179 <= back.clock.monotonic() < 200
+
+
 def test_only_what_is_left_is_changed_and_other_controllers_are_left_alone() -> None:
     """Of an interrupted run one member has the image; a controller without etcd is none of its business."""
     controllers = Controllers(images={"controller-2": NEW}, external={"controller-9"})
