@@ -129,12 +129,28 @@ def test_a_change_and_its_way_back(controller: Controller) -> None:
     assert controller.kubelet.attempt == 2
 
 
-def test_a_container_that_ends_twice(controller: Controller) -> None:
+def test_a_container_that_ends(controller: Controller) -> None:
     """It isn't waited for until the deadline: a single member is an API that doesn't answer."""
     controller.kubelet.ends = {NEW}
     found = controller.member.change(OLD, NEW, "3.6.8", 600)
     assert found["wrong"] == "its container is exited with code 1 (Error); it wrote last:\npanic: no space left"
     assert (found["image"], found["back"], controller.manifest) == (OLD, "", MANIFEST)
+    assert controller.kubelet.attempt == 2
+
+
+def test_a_port_that_is_not_free_yet(controller: Controller) -> None:
+    """The container of the pod before may still have it: once isn't the end."""
+    (controller.root / "log/etcd").write_text("2026-01-01T00:00:00Z stderr F bind: address already in use\n")
+    controller.kubelet.ends = {NEW}
+    found = controller.member.change(OLD, NEW, "3.6.8", 600)
+    assert "address already in use" in found["wrong"] and controller.kubelet.attempt > 2
+
+
+def test_the_old_image_may_end_once_more(controller: Controller) -> None:
+    """On the way back nothing is left but to wait until the deadline."""
+    controller.member.change(OLD, NEW, "3.6.8", 10)
+    controller.kubelet.ends = {OLD}
+    assert controller.member.put_back(NEW, 10)["back"].startswith("waited 10 s: its container is exited with code 1")
 
 
 def test_one_that_never_starts(controller: Controller) -> None:

@@ -37,7 +37,7 @@ def test_a_single_member() -> None:
 
 
 def test_the_control_plane_gets_time_to_come_back() -> None:
-    """What lost its lease meanwhile ends, and is started again: no gate is to see that; for ever it isn't waited for."""
+    """What lost its lease meanwhile ends, and is started again: no gate is to see that, but for ever isn't waited."""
     controllers = Controllers(("controller-1",), unwell=30)
     step = controllers.step()
     point = step.capture()

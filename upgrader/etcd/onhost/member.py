@@ -88,7 +88,7 @@ class Member:
             return {"image": now, "back": ""}  # no change got this far
         elif now != before:
             return {"image": now, "back": "somebody else has changed the image since"}
-        return {"image": now, "back": self._watch(now, "").wait(seconds)}
+        return {"image": now, "back": self._watch(now, "").wait(seconds, ends=False)}
 
     def _watch(self, image: str, version: str) -> Watch:
         return Watch(self.runtime, image, version, self.root)

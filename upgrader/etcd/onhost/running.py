@@ -12,8 +12,8 @@ from upgrader.recover.onhost.questions import Failed
 __all__ = ["Watch", "container", "running_uid", "runs_image"]
 
 _POLL_SECONDS = 0.5
-_ENDED_TWICE = 2
-"""How often a container may end with an error: a first time may be a port that isn't free yet."""
+_PORT_TAKEN = "address already in use"
+"""What a container may end with once: that of the pod before may not have ended yet."""
 _LOG_BYTES = 16384
 _LINES = 5
 _CHARACTERS = 400
@@ -52,8 +52,11 @@ class Watch:
     version: str
     root: str = ""
 
-    def wait(self, seconds: float) -> str:
-        """Returns "", or what is wrong: when `seconds` have passed, or its container has ended with errors twice."""
+    def wait(self, seconds: float, *, ends: bool = True) -> str:
+        """Returns "", or what is wrong once `seconds` have passed.
+
+        `ends`: also as soon as its container has ended with an error. A single member is an API that doesn't answer.
+        """
         until, ended = time.monotonic() + seconds, set[int]()
         while True:
             missing, status = self._missing()
@@ -61,7 +64,7 @@ class Watch:
                 return ""
             if status is not None and status.state == "exited" and status.exit_code:
                 ended.add(status.created_at)
-            if len(ended) >= _ENDED_TWICE:
+            if ends and len(ended) > (_PORT_TAKEN in missing):
                 return missing
             if time.monotonic() >= until:
                 return f"waited {seconds:.0f} s: {missing}"
