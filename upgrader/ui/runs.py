@@ -67,6 +67,8 @@ def _goal(step: StepState) -> str:
     was = f" (the change was: {step.summary})" if step.summary else ""
     if point is not None and point.nodes:
         return f"return its nodes to {point}{was}"
+    if point is not None and point.etcd:
+        return f"return its members to {point}, unless all have agreed on another minor by now{was}"
     if point is not None and (point.kubeadm is not None or point.kubelet):
         return f"write {point} back{was}"
     if point is None or (not point.release and not point.playbook):

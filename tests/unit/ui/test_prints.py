@@ -16,7 +16,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.outcome import RunOutcome
 from upgrader.model.plan import ObjectChange, Plan, PlannedPlaybook, PlannedRelease
 from upgrader.model.plan_document import PlanDocument
-from upgrader.model.release import NodeBefore, ReleaseSpec, RestorePoint
+from upgrader.model.release import EtcdBefore, NodeBefore, ReleaseSpec, RestorePoint
 from upgrader.model.version import KubernetesVersion
 from upgrader.ui.errors import print_error
 from upgrader.ui.findings import draw_findings
@@ -160,3 +160,12 @@ def test_rollback_of_nodes_says_to_which_version_they_return() -> None:
     stream = io.StringIO()
     print_rollback_order([step], stream)
     assert "nodes-workers  return its nodes to kubelet v1.36.3" in stream.getvalue()
+
+
+def test_rollback_of_etcd_says_to_which_image_its_members_return() -> None:
+    """And that a minor that all have stays."""
+    point = RestorePoint(etcd=(EtcdBefore("controller-1", "example.com/etcd:3.6.5-0", "3.6.5"),), image="x")
+    stream = io.StringIO()
+    print_rollback_order([StepState("etcd", "passed", restore_point=point)], stream)
+    shown = " ".join(stream.getvalue().split())
+    assert "return its members to etcd example.com/etcd:3.6.5-0, unless all have agreed on another minor" in shown

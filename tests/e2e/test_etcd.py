@@ -1,0 +1,62 @@
+"""etcd's image on one controller: another patch and back, and an image whose etcd ends at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from testkit.api_load import ApiLoad
+from testkit.etcd_images import OTHER_ETCD, WORDS, broken_etcd, import_images, other_etcd
+from testkit.lab_cluster import OLD, LabCluster
+from upgrader.lab.image_catalog import IMAGE_VERSIONS
+from upgrader.ports import Kind
+
+_PODS = Kind("v1", "pods")
+_MANIFEST = "/etc/kubernetes/manifests/etcd.yaml"
+
+
+def test_another_patch_and_an_image_that_ends(cluster: LabCluster, tmp_path: Path) -> None:
+    """A bad image is put back by itself; another patch comes and goes with no failed request. In the manifest, only the
+    image changes, beside the UID that keeps the pod.
+    """
+    first, other, broken = f"registry.k8s.io/etcd:{IMAGE_VERSIONS['etcd']}", other_etcd(), broken_etcd(tmp_path)
+    import_images(cluster.name, ("controller-1",), (other, broken), tmp_path)
+    before = _unpinned(cluster)
+    assert f"image: {first}\n" in before
+
+    cluster.change_settings({"etcd": {"image": broken.name}})
+    failed = cluster.run(OLD)
+    assert failed.exit_code == 4 and WORDS in failed.stderr, failed
+    assert f"It runs {first} again, and is healthy." in " ".join(failed.stderr.split()), failed
+    assert _unpinned(cluster) == before
+    cluster.wait_until_settled(OLD)
+
+    cluster.change_settings({"etcd": {"image": other.name}})
+    with ApiLoad(cluster.folder / "kubeconfig") as load:
+        ended = cluster.run(OLD)
+        assert ended.exit_code == 0, ended
+        assert _unpinned(cluster) == before.replace(first, other.name)
+        assert _runs(cluster) == OTHER_ETCD.removeprefix("v")
+        back = cluster.upgrader("rollback", "--yes")
+        seen = load.stop()
+    assert back.exit_code == 0, back
+    assert (seen.failed, seen.lost_writes) == (0, 0), seen
+    assert _unpinned(cluster) == before and _runs(cluster) == IMAGE_VERSIONS["etcd"].partition("-")[0]
+    (pod,) = cluster.kube.list(_PODS, "kube-system", labels="component=etcd")
+    assert pod["spec"]["containers"][0]["image"] == first, "the API shows what runs"
+
+
+def _unpinned(cluster: LabCluster) -> str:
+    """The manifest, without the line that keeps the pod and the comment before it."""
+    lines = cluster.on_controller("cat", _MANIFEST).splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(("  uid:", "  # So that another kubelet")))
+
+
+def _runs(cluster: LabCluster) -> str:
+    """The version that etcd itself reports."""
+    files = [f"--{flag}=/etc/kubernetes/pki/etcd/{name}" for flag, name in _CLIENT.items()]
+    (answer,) = json.loads(cluster.on_controller("etcdctl", *files, "endpoint", "status", "--write-out=json"))
+    return str(answer["Status"]["version"])
+
+
+_CLIENT = {"cacert": "ca.crt", "cert": "healthcheck-client.crt", "key": "healthcheck-client.key"}
