@@ -13,7 +13,8 @@ import upgrader
 
 ROOT = Path(upgrader.__file__).parent
 SHARED = sorted((ROOT / "node").rglob("*.py"))
-SENT = [*SHARED, *sorted((ROOT / "recover/onhost").rglob("*.py"))]
+OF_ETCD = sorted((ROOT / "etcd/onhost").rglob("*.py"))
+SENT = [*SHARED, *sorted((ROOT / "recover/onhost").rglob("*.py")), *OF_ETCD]
 IN_IMAGE = [*SHARED, *sorted((ROOT / "checkpointer").rglob("*.py"))]
 USERS = [p for folder in ("checkpointer", "recover") for p in sorted((ROOT / folder).rglob("*.py"))]
 
@@ -36,7 +37,9 @@ def imports(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("path", SENT, ids=name_of)
 def test_only_the_standard_library(path: Path) -> None:
     """`upgrader.node` imports itself and the standard library; what is sent to a host with it also imports itself."""
-    ours = ("upgrader.node",) if path in SHARED else ("upgrader.node", "upgrader.recover.onhost")
+    ours: tuple[str, ...] = ("upgrader.node",)
+    if path not in SHARED:
+        ours += ("upgrader.recover.onhost", *(("upgrader.etcd.onhost",) if path in OF_ETCD else ()))
     for module in imports(path):
         assert module.split(".")[0] in sys.stdlib_module_names or module.startswith(ours), module
 

@@ -57,7 +57,8 @@ class Watch:
 
         `ends`: also as soon as its container has ended with an error. A single member is an API that doesn't answer.
         """
-        until, ended = time.monotonic() + seconds, set[int]()
+        until = time.monotonic() + seconds
+        ended: set[int] = set()
         while True:
             missing, status = self._missing()
             if not missing:
