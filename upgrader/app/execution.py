@@ -178,7 +178,7 @@ def _continuity(session: Session, removed: Collection[str], health_before: Healt
     return Continuity(
         SharedReads(session.tools.kube, clock, session.memory.reads, session.settings.shortest_interval_seconds),
         clock,
-        instances=len(session.cluster.controllers),
+        controllers=tuple(host.name for host in session.cluster.controllers),
         removed=removed,
         policy=session.builder.since(health_before).gates.paced,
     )

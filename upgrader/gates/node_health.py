@@ -28,7 +28,7 @@ _STALE_SECONDS = 40.0
 _WORKERS_SECONDS = 5.0
 """How old a reading of the workers may be: there may be thousands."""
 
-_AT_ONCE, _LEASES_AT_ONCE = 500, 2_500
+_AT_ONCE, _LEASES_AT_ONCE = 500, 1_250
 """Nodes, and Leases, in one answer: none of them is kept. A Lease is a kilobyte, a node with its images ten of them."""
 
 _GLANCE_SECONDS = 10.0

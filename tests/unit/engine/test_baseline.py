@@ -48,7 +48,7 @@ FULL = Baseline(
 def continuity(bench: Bench) -> Continuity:
     """Continuity on a bench whose API has its version and nothing else."""
     bench.kube.raw_answers["/version"] = '{"gitVersion": "v1.36.3"}'
-    return Continuity(bench.kube, bench.clock, 1, (), policy=GatePolicy())
+    return Continuity(bench.kube, bench.clock, ("controller-1",), (), policy=GatePolicy())
 
 
 def runner(bench: Bench, continuity: Continuity) -> Runner:

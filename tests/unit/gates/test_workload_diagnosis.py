@@ -20,6 +20,7 @@ from tests.unit.gates.builders import (
 from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import WORKLOADS
 from upgrader.gates.workload_diagnosis import diagnose_workload
+from upgrader.gates.workload_reading import find_workload
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.workload import CHECKPOINT_OF, WorkloadRef
 from upgrader.node.labels import CONDITION
@@ -405,3 +406,23 @@ def test_pod_that_has_no_checkpoint_says_why(kube: FakeKube) -> None:
     status = {**pod["status"], "conditions": [*pod["status"].get("conditions", []), condition]}
     kube.put(Kind("v1", "pods"), {**pod, "status": status}, "kube-system")
     assert f"no checkpoint: {why}" in look(kube).details
+
+
+def test_a_namespace_of_the_users_is_not_listed(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kube-system has few workloads, which several gates read; another namespace may have thousands."""
+    lists: list[str] = []
+    every = kube.list
+
+    def noted(kind: Kind, *more: Any, **some: Any) -> Any:
+        lists.append(kind.plural)
+        return every(kind, *more, **some)
+
+    monkeypatch.setattr(kube, "list", noted)
+    kube.put(WORKLOADS["Deployment"], {"metadata": {"name": "web", "namespace": "shop"}})
+    assert find_workload(kube, WorkloadRef("Deployment", "shop", "web")) is not None
+    assert find_workload(kube, WorkloadRef("Deployment", "shop", "gone")) is None
+    assert lists == []
+    add_deployment(kube, "web")
+    assert find_workload(kube, WorkloadRef("Deployment", "kube-system", "web")) is not None
+    assert find_workload(kube, WorkloadRef("Deployment", "kube-system", "gone")) is None
+    assert lists == ["deployments"] * 2

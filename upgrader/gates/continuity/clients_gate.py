@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from math import inf
 
@@ -52,10 +52,12 @@ class ClientsGate:
 
     name = "continuity/clients"
 
-    def __init__(self, kube: Kube, clock: Clock, baseline: Callable[[], Baseline]) -> None:
+    def __init__(
+        self, kube: Kube, clock: Clock, baseline: Callable[[], Baseline], controllers: Collection[str]
+    ) -> None:
         self._kube, self._clock, self._baseline = kube, clock, baseline
         self._seen: dict[str, _Instance] = {}
-        self._followed = FollowedInstances(kube)
+        self._followed = FollowedInstances(kube, controllers)
 
     def check(self) -> Verdict:
         """Read the instance whose turn it is, if one's is, and judge them all."""

@@ -51,8 +51,8 @@ class Continuity:
 
     kube: Kube
     clock: Clock
-    instances: int
-    """How many of kube-apiserver there should be."""
+    controllers: tuple[str, ...]
+    """The names of their nodes: each should have an instance of kube-apiserver."""
     removed: Collection[str]
     """The group versions of the API that the run removes."""
     policy: GatePolicy
@@ -120,11 +120,10 @@ class Continuity:
 
     def _compared(self, wrap: Callable[[Gate], Gate] = lambda gate: gate) -> GateRun:
         def gate() -> Gate:
-            return wrap(
-                ContinuityGate(self.kube, self.clock, baseline=self._known, taken=self._since, removed=self.removed)
-            )
+            made = ContinuityGate(self.kube, self.clock, self._known, self._since, self.removed, self.controllers)
+            return wrap(made)
 
-        often = max(self.policy.consecutive, LEAST_CHECKS, self.instances)
+        often = max(self.policy.consecutive, LEAST_CHECKS, len(self.controllers))
         return GateRun(gate(), replace(self.policy, consecutive=often), gate)
 
     def _workload(self) -> GateRun:
@@ -135,7 +134,7 @@ class Continuity:
 
     def _clients(self) -> GateRun:
         def gate() -> Gate:
-            return ClientsGate(self.kube, self.clock, self._known)
+            return ClientsGate(self.kube, self.clock, self._known, self.controllers)
 
         return GateRun(gate(), replace(self.policy, consecutive=1), gate)
 

@@ -43,12 +43,13 @@ class ContinuityGate:
         baseline: Callable[[], Baseline],
         taken: Callable[[], datetime],
         removed: Collection[str],
+        controllers: Collection[str],
     ) -> None:
-        """`removed`: the group versions that the plan removes."""
+        """`removed`: the group versions that the plan removes. `controllers`: the names of their nodes."""
         self._kube, self._clock, self._removed = kube, clock, removed
         self._baseline, self._taken = baseline, taken
         self._leases = LeaseWatch()
-        self._followed = FollowedInstances(kube)
+        self._followed = FollowedInstances(kube, controllers)
         self._deleted: frozenset[str] = frozenset()
         """The group versions that were deleted during the run, by others."""
         self._instance = 0

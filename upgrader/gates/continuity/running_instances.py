@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from upgrader.gates.apiserver_instance import API_SERVER, instance_address, secure_port
 from upgrader.gates.continuity.bait import NAMESPACE
 from upgrader.gates.kubernetes_kinds import PODS
 from upgrader.model.workload import Pod
-from upgrader.ports import Kube
+from upgrader.ports import Kube, KubeObject
 
 __all__ = ["FollowedInstances", "running_instances"]
 
 
 def running_instances(kube: Kube) -> tuple[str, ...]:
     """Each as `https://HOST:PORT`. Raises ApiUnavailable or ApiError."""
-    return tuple(sorted(set(_addresses(kube))))
+    return _addresses(kube.list(PODS, NAMESPACE))
 
 
 class FollowedInstances:
     """Where the instances that a baseline knows answer now: a run may change their port."""
 
-    def __init__(self, kube: Kube) -> None:
-        self._kube = kube
+    def __init__(self, kube: Kube, controllers: Collection[str]) -> None:
+        """`controllers` are the names of their nodes."""
+        self._kube, self._controllers = kube, controllers
         self._found: tuple[str, ...] = ()
 
     def now(self, known: Collection[str]) -> tuple[str, ...]:
@@ -34,9 +35,17 @@ class FollowedInstances:
         if not hosts:  # this machine reaches only whichever answers at the kubeconfig's address
             return ("",)
         if hosts.keys() - set(map(_host, self._found)):
+            self._found = self._on_controllers(hosts)
+        if hosts.keys() - set(map(_host, self._found)):
+            # Rarely: one is between two pods, or isn't where the inventory has it.
             self._found = tuple(server for server in running_instances(self._kube) if _host(server) in hosts)
         missing = hosts.keys() - set(map(_host, self._found))
         return (*self._found, *(hosts[host] for host in sorted(missing)))
+
+    def _on_controllers(self, hosts: Collection[str]) -> tuple[str, ...]:
+        """Without the pods of all nodes, of which kube-system may have thousands."""
+        on_each = (self._kube.list(PODS, NAMESPACE, fields=f"spec.nodeName={name}") for name in self._controllers)
+        return tuple(server for server in _addresses(pod for pods in on_each for pod in pods) if _host(server) in hosts)
 
     def forget(self) -> None:
         """They may be elsewhere by now."""
@@ -47,8 +56,12 @@ def _host(server: str) -> str:
     return server.rpartition(":")[0]
 
 
-def _addresses(kube: Kube) -> Iterator[str]:
-    for item in kube.list(PODS, NAMESPACE):
+def _addresses(pods: Iterable[KubeObject]) -> tuple[str, ...]:
+    return tuple(sorted(set(_serving(pods))))
+
+
+def _serving(pods: Iterable[KubeObject]) -> Iterator[str]:
+    for item in pods:
         pod = Pod.parse(item)
         serves = any(container["name"] == API_SERVER for container in item["spec"].get("containers") or ())
         if serves and pod.ready and not pod.deleting and pod.node_address:

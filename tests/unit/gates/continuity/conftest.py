@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testkit.fakes.clock import FakeClock
-from tests.unit.gates.continuity.living_cluster import LivingKube
+from tests.unit.gates.continuity.living_cluster import CONTROLLERS, LivingKube
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.model.settings import GatePolicy
 
@@ -19,6 +19,6 @@ def kube() -> LivingKube:
 @pytest.fixture
 def continuity(kube: LivingKube, clock: FakeClock) -> Continuity:
     """Its continuity, with the baseline taken."""
-    made = Continuity(kube, clock, instances=2, removed=(), policy=GatePolicy())
+    made = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
     made.compare_with(made.take(lambda text: None, begun=False), clock.now())
     return made

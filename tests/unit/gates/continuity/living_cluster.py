@@ -21,8 +21,9 @@ from upgrader.gates.kubernetes_kinds import (
 )
 from upgrader.ports import Kind, KubeObject
 
-__all__ = ["SERVERS", "LivingKube", "metrics", "refusal"]
+__all__ = ["CONTROLLERS", "SERVERS", "LivingKube", "metrics", "refusal"]
 
+CONTROLLERS = ("controller-1", "controller-2")
 SERVERS = ("https://10.0.0.11:6443", "https://10.0.0.12:6443")
 GROUPS = ("apps/v1", "apiregistration.k8s.io/v1", "autoscaling/v2", "metrics.k8s.io/v1beta1", "widgets.example.com/v1")
 

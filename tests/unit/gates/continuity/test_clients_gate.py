@@ -8,7 +8,7 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
-from tests.unit.gates.continuity.living_cluster import SERVERS, LivingKube, metrics, refusal
+from tests.unit.gates.continuity.living_cluster import CONTROLLERS, SERVERS, LivingKube, metrics, refusal
 from upgrader.gates.continuity.clients_gate import ClientsGate
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.server_metrics import Counters, parse, percentile99, since, summarize
@@ -23,7 +23,7 @@ def watch(*scrapes: str, before: str = BEFORE) -> list[Verdict]:
     """The gate's verdicts, with a scrape in each check."""
     kube, clock = FakeKube(), FakeClock()
     baseline = Baseline("v1.36.3", clients=summarize({"": parse(before)}, {}))
-    gate = ClientsGate(kube, clock, lambda: baseline)
+    gate = ClientsGate(kube, clock, lambda: baseline, CONTROLLERS)
     seen = []
     for scrape in scrapes:
         kube.raw_answers["/metrics"] = scrape
@@ -90,7 +90,7 @@ def test_unreadable_metrics_are_unknown() -> None:
     kube = FakeKube()
     kube.raw_answers["/metrics"] = refusal(403)
     baseline = Baseline("v1.36.3", clients=summarize({"": parse(BEFORE)}, {}))
-    assert ClientsGate(kube, FakeClock(), lambda: baseline).check().kind is VerdictKind.UNKNOWN
+    assert ClientsGate(kube, FakeClock(), lambda: baseline, CONTROLLERS).check().kind is VerdictKind.UNKNOWN
 
 
 def test_large_metrics_are_read_seldom() -> None:
@@ -98,7 +98,9 @@ def test_large_metrics_are_read_seldom() -> None:
     kube, clock = FakeKube(), FakeClock()
     answers = iter([metrics(), metrics(requests=1100)])
     kube.raw_answers["/metrics"] = answers
-    gate = ClientsGate(kube, clock, lambda: Baseline("v1.36.3", clients=summarize({"": parse(BEFORE)}, {})))
+    gate = ClientsGate(
+        kube, clock, lambda: Baseline("v1.36.3", clients=summarize({"": parse(BEFORE)}, {})), CONTROLLERS
+    )
     for _ in range(5):
         gate.check()
         clock.sleep(1)
@@ -120,11 +122,11 @@ def test_what_began_lately_is_in_the_baseline(clock: FakeClock) -> None:
     kube = LivingKube()
     for server in SERVERS:
         kube.raw_answers[f"{server}/metrics"] = Growing(clock, requests=130_000_000, c403=170_000)
-    continuity = Continuity(kube, clock, 2, (), policy=GatePolicy())
+    continuity = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
     baseline = continuity.take(lambda text: None, begun=False)
     for server in SERVERS:
         kube.raw_answers[f"{server}/metrics"] = Growing(clock, start="1.8e9")
-    gate = ClientsGate(kube, clock, lambda: baseline)
+    gate = ClientsGate(kube, clock, lambda: baseline, CONTROLLERS)
     assert held_within(gate, clock, 30).kind is VerdictKind.HOLDS
 
 
@@ -135,7 +137,7 @@ def test_refused_client_may_move() -> None:
     before = dict.fromkeys(servers[1:], quiet) | {servers[0]: parse(metrics(requests=10_000, c403=870))}
     kube, clock = FakeKube(), FakeClock()
     baseline = Baseline("v1.36.3", clients=summarize(before, {}))
-    gate = ClientsGate(kube, clock, lambda: baseline)
+    gate = ClientsGate(kube, clock, lambda: baseline, CONTROLLERS)
     for server in servers:
         kube.raw_answers[f"{server}/metrics"] = Growing(clock, refused_per_second=2 * (server == servers[1]))
     assert held_within(gate, clock, 40).kind is VerdictKind.HOLDS
@@ -153,7 +155,7 @@ def test_all_instances_together_may_be_worse() -> None:
     servers = ("https://10.0.0.1:6443", "https://10.0.0.2:6443", "https://10.0.0.3:6443")
     kube, clock = FakeKube(), FakeClock()
     baseline = Baseline("v1.36.3", clients=summarize(dict.fromkeys(servers, parse(metrics(c403=20))), {}))
-    gate = ClientsGate(kube, clock, lambda: baseline)
+    gate = ClientsGate(kube, clock, lambda: baseline, CONTROLLERS)
     for server in servers:
         kube.raw_answers[f"{server}/metrics"] = Growing(clock, refused_per_second=3)
     found = held_within(gate, clock, 60)

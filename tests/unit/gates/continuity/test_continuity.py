@@ -9,12 +9,12 @@ import pytest
 
 from testkit.fakes.clock import FakeClock
 from tests.unit.gates.builders import NAMESPACE, add_pod
-from tests.unit.gates.continuity.living_cluster import SERVERS, LivingKube, refusal
+from tests.unit.gates.continuity.living_cluster import CONTROLLERS, SERVERS, LivingKube, refusal
 from upgrader.errors import ApiUnavailable
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.leader_leases import held_leases
 from upgrader.gates.continuity.object_counts import fell
-from upgrader.gates.continuity.running_instances import running_instances
+from upgrader.gates.continuity.running_instances import FollowedInstances, running_instances
 from upgrader.gates.continuity.take_baseline import take_baseline
 from upgrader.gates.kubernetes_kinds import (
     API_SERVICES,
@@ -85,6 +85,21 @@ def test_instances_are_found_by_their_pods(kube: LivingKube) -> None:
     kube.instance("fd00::1")
     kube.instance("")
     assert running_instances(kube) == ("https://10.0.0.11:6443", "https://10.0.0.12:7443", "https://[fd00::1]:6443")
+
+
+def test_instances_are_looked_for_on_the_controllers_first(kube: LivingKube) -> None:
+    """With a kube-proxy on each of thousands of nodes, all pods are read only where one isn't found there."""
+    real = kube.list
+
+    def listing(kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "") -> tuple[KubeObject, ...]:
+        kube.refused = {} if fields else {"list pods": refusal(500, "all of them")}
+        return real(kind, namespace, labels=labels, fields=fields)
+
+    kube.list = listing  # type: ignore[method-assign]
+    assert FollowedInstances(kube, CONTROLLERS).now(SERVERS) == SERVERS
+    kube.list = real  # type: ignore[method-assign]
+    kube.refused = {}
+    assert FollowedInstances(kube, ("elsewhere",)).now(SERVERS) == SERVERS
 
 
 def test_instances_may_move_to_another_port(continuity: Continuity, kube: LivingKube, clock: FakeClock) -> None:
@@ -375,7 +390,7 @@ def test_no_answer_is_unknown(continuity: Continuity, kube: LivingKube, clock: F
 def test_expected_removals_are_no_loss(kube: LivingKube, clock: FakeClock) -> None:
     """What the plan removes may go, its APIService with it."""
     removed = ("widgets.example.com/v1", "metrics.k8s.io/v1beta1")
-    continuity = Continuity(kube, clock, 2, removed, policy=GatePolicy())
+    continuity = Continuity(kube, clock, CONTROLLERS, removed, policy=GatePolicy())
     continuity.compare_with(continuity.take(lambda text: None, begun=False), clock.now())
     kube.serve(without=removed)
     kube.delete(API_SERVICES, "v1beta1.metrics.k8s.io")
@@ -385,7 +400,7 @@ def test_expected_removals_are_no_loss(kube: LivingKube, clock: FakeClock) -> No
 def test_api_service_of_a_built_in_version_goes_with_it(kube: LivingKube, clock: FakeClock) -> None:
     """Whether Kubernetes may stop serving a version of its own is judged by the groups, which know the versions."""
     kube.api_service("v1alpha1.storage.k8s.io", available=True)
-    continuity = Continuity(kube, clock, 2, (), policy=GatePolicy())
+    continuity = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
     continuity.compare_with(continuity.take(lambda text: None, begun=False), clock.now())
     kube.delete(API_SERVICES, "v1alpha1.storage.k8s.io")
     assert {verdict.kind for verdict in check(continuity, clock)} == {VerdictKind.HOLDS}
@@ -467,7 +482,7 @@ def test_what_did_not_work_is_not_compared(clock: FakeClock) -> None:
     kube.raw_answers[f"{SERVERS[1]}/readyz"] = ApiUnavailable("refused")
     kube.raw_answers[f"{SERVERS[0]}/metrics"] = "nothing here"
     notes: list[str] = []
-    continuity = Continuity(kube, clock, 2, (), policy=GatePolicy())
+    continuity = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
     baseline = continuity.take(notes.append, begun=False)
     continuity.compare_with(baseline, clock.now())
     missing = {item.what: item.why for item in baseline.not_compared}
@@ -495,7 +510,7 @@ def test_bait_that_never_worked_is_not_compared(clock: FakeClock, change: Callab
     """A token that is refused from the start, or a Secret that can't be read, is held against no step."""
     kube = LivingKube()
     change(kube)
-    continuity = Continuity(kube, clock, 2, (), policy=GatePolicy())
+    continuity = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
     continuity.compare_with(continuity.take(lambda text: None, begun=False), clock.now())
     assert continuity.baseline is not None and continuity.baseline.not_compared
     assert {verdict.kind for verdict in check(continuity, clock)} == {VerdictKind.HOLDS}
@@ -505,7 +520,7 @@ def test_nothing_works(clock: FakeClock) -> None:
     """With no API at all a baseline is taken, too: a run may be meant to fix it."""
     kube = LivingKube()
     kube.unavailable = True
-    continuity = Continuity(kube, clock, 2, (), policy=GatePolicy())
+    continuity = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
     baseline = continuity.take(lambda text: None, begun=False)
     continuity.compare_with(baseline, clock.now())
     assert baseline.groups == () and baseline.not_compared
@@ -515,7 +530,7 @@ def test_nothing_works(clock: FakeClock) -> None:
 
 def test_baseline_of_a_run_that_has_begun_has_only_kubernetes_own(kube: LivingKube, clock: FakeClock) -> None:
     """What the run itself installed may go with its rollback."""
-    continuity = Continuity(kube, clock, 2, (), policy=GatePolicy())
+    continuity = Continuity(kube, clock, CONTROLLERS, (), policy=GatePolicy())
     kube.api_service("v1.widgets.example.com", available=True)
     found = continuity.take(lambda text: None, begun=True)
     assert "widgets.example.com/v1" not in found.groups and "apps/v1" in found.groups

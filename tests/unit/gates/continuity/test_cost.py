@@ -102,7 +102,7 @@ def gates_of(kube: SharedReads, clock: FakeClock, cluster: Cluster) -> tuple[Gat
     before = HealthBefore(tuple(f"worker-{number:04}" for number in range(WORKERS)))
     cluster = replace(cluster, controllers=cluster.controllers[:1])
     catalog = GateCatalog(kube, clock, cluster, GatePolicy(), before)
-    continuity = Continuity(kube, clock, instances=1, removed=(), policy=catalog.paced)
+    continuity = Continuity(kube, clock, controllers=("controller-1",), removed=(), policy=catalog.paced)
     continuity.compare_with(continuity.take(lambda _: None, begun=False), clock.now())
     for _ in range(2):  # as beside Helm: each kubelet is known to live
         catalog.health.glance()
@@ -127,4 +127,4 @@ def test_gates_of_a_step_on_a_thousand_nodes(kube: LargeKube, clock: FakeClock, 
     assert [kube.asked[f"list {kind}"] for kind in ("namespaces", "configmaps", "servicecidrs", "apiservices")] == [
         1
     ] * 4
-    assert sum(kube.asked.values()) <= 115, kube.asked.most_common()
+    assert sum(kube.asked.values()) <= 110, kube.asked.most_common()
