@@ -89,11 +89,20 @@ def is_in_the_other_etcd(cluster: LabCluster) -> None:
     assert "no etcd" in cluster.on_controller("sh", "-c", "pidof etcd || echo no etcd")
 
 
+def has_another_host_name(cluster: LabCluster) -> None:
+    """The machine's isn't the node's, and the API knows the node's alone."""
+    name = cluster.on_controller("cat", "/proc/sys/kernel/hostname").strip()
+    assert name not in ("", "controller-1"), name
+    nodes = cluster.kube.list(ApiKind("v1", "nodes", namespaced=False))
+    assert [node["metadata"]["name"] for node in nodes] == ["controller-1"]
+
+
 KINDS = (
     Kind("plain"),
     Kind("hardened", ("--hardened",), proofs=(audits_to_a_file, encrypts_secrets)),
     Kind("dual-stack", ("--dual-stack",)),
     Kind("keepalived", ("--vip",), check_script, (answers_the_check_script,)),
     Kind("external-etcd", ("--external-etcd",), proofs=(is_in_the_other_etcd,)),
+    Kind("host-names", ("--host-names",), proofs=(has_another_host_name,)),
     Kind("private-registry", ("--registry",)),
 )

@@ -51,6 +51,7 @@ def lab() -> None:
 @click.option("--dual-stack", is_flag=True, help="IPv6 as well, for nodes, pods and Services.")
 @click.option("--hardened", is_flag=True, help="Audit log, encryption at rest and flags as benchmarks ask for.")
 @click.option("--external-etcd", is_flag=True, help="etcd as a service on a node of its own.")
+@click.option("--host-names", is_flag=True, help="Host names that aren't the nodes' names.")
 @click.pass_obj
 def up(folder: Path, /, name: str, controllers: int, workers: int, version: str, **switches: Any) -> None:
     """Create a lab, or start a stopped one; its cluster folder is .lab/NAME.

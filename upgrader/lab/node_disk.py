@@ -40,7 +40,7 @@ def make_disk(
         else:
             (disk / "containerd").mkdir()
         files = {
-            "/etc/hostname": (f"{node.name}\n", 0o644),
+            "/etc/hostname": (f"{node.host_name}\n", 0o644),
             "/etc/hosts": (_hosts(placement), 0o644),
             "/etc/machine-id": (f"{uuid.uuid4().hex}\n", 0o444),
             # No server listens there: names outside the cluster fail at once instead of after a timeout.
@@ -75,7 +75,8 @@ def _hosts(placement: Placement) -> str:
     lines = ["127.0.0.1 localhost", "::1 localhost", f"{placement.endpoint_address} {placement.endpoint_name}"]
     for node in placement.nodes:
         also = f" {placement.registry_host.partition(':')[0]}" if node.role == "registry" else ""
-        lines.append(f"{node.address} {node.name}{also}")
+        names = dict.fromkeys((node.name, node.host_name))
+        lines.append(f"{node.address} {' '.join(names)}{also}")
     return "\n".join(lines) + "\n"
 
 

@@ -111,7 +111,7 @@ class NspawnMachine:
             "--keep-unit",
             "--console=read-only",
             f"--machine={self.node.machine}",
-            f"--hostname={self.node.name}",
+            f"--hostname={self.node.host_name}",
             f"--network-bridge={self.bridge}",
             "--capability=all",
             "--system-call-filter=@raw-io @keyring bpf",

@@ -44,6 +44,8 @@ class Node:
     ssh_address: str
     """Where sshd listens, and the inventory's `ansible_host`; the same, unless the lab has SSH addresses."""
     machine: str
+    host_name: str
+    """As the machine knows itself; the node's name, unless the lab has other host names."""
 
     @property
     def kubernetes(self) -> bool:
@@ -76,6 +78,9 @@ class LabSpec:
 
     external_etcd: bool = False
     """etcd is a service on a node of its own, and no static pod of the controllers."""
+
+    host_names: bool = False
+    """Machines have other host names than the nodes that they are."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
@@ -178,6 +183,7 @@ class Placement:
                 address=f"10.{128 + self.index}.0.{_ROLES[role][1] + number}",
                 ssh_address=f"10.{128 + self.index}.{ssh_network}.{_ROLES[role][1] + number}",
                 machine=f"{self.prefix}-{role[0]}{number + 1}",
+                host_name=f"host-{role[0]}{number + 1}" if self.spec.host_names else f"{_ROLES[role][0]}-{number + 1}",
             )
             for role, count in counts.items()
             for number in range(count)

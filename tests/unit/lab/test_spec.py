@@ -132,3 +132,11 @@ def test_ipv6_networks_of_a_lab_do_not_overlap() -> None:
     assert not any(a.overlaps(b) for a in inner for b in inner if a is not b)
     assert placement.addresses(placement.node("worker-1")) == ("10.132.0.31/24", "fd00:7570:84::31/64")
     assert placement.gateways == ("10.132.0.1", "fd00:7570:84::1")
+
+
+def test_host_names_are_the_nodes_unless_told_otherwise() -> None:
+    """With the switch none is, and kubeadm's names, the inventory's, stay."""
+    plain, other = (Placement(LabSpec("x", 3, 1, host_names=on), 4, Path("/nowhere")) for on in (False, True))
+    assert [node.name for node in plain.nodes] == [node.host_name for node in plain.nodes]
+    assert [node.name for node in other.nodes] == [node.name for node in plain.nodes]
+    assert not {node.host_name for node in other.nodes} & {node.name for node in other.nodes}
