@@ -228,6 +228,19 @@ def test_retried_job_of_another_target(site: Site, planned: list[bool]) -> None:
     assert len(site.done) == 1 and not planned
 
 
+@pytest.mark.parametrize(("saved", "code"), [(TO, 0), (KubernetesVersion(1, 38, 0), 1)])
+def test_retried_job_with_the_plan_that_was_approved(
+    site: Site, planned: list[bool], monkeypatch: pytest.MonkeyPatch, saved: KubernetesVersion, code: int
+) -> None:
+    """The saved plan is stale once the run was resumed: done if that was to the same version, refused if not."""
+    file = site.folder / "plan.json"
+    file.write_text("{}")
+    monkeypatch.setattr(interrupted_upgrade, "read_plan", lambda _: SimpleNamespace(target=saved))
+    site.run(OLDER, BEGUN)
+    ended = site.invoke("run", "--resume", "--plan", str(file), "--yes")
+    assert ended.exit_code == code and len(site.done) == 1 and not planned
+
+
 def test_run_that_goes_back_needs_only_its_journal_and_the_steps_names(site: Site) -> None:
     """With other values and another pipeline, which still names the step, its restore point is used."""
     site.run(OLDER, BEGUN, StepEnded("a", "failed", 1.0, "bad flag"))
