@@ -80,11 +80,12 @@ class Etcd:
                 "--client-cert-auth",
                 *flags,
             ]
-            self._launch(name, self.programs)
+            self.launch(name, self.programs)
         for name in names:
             until(f"{name} to be healthy", partial(self._healthy, name), timeout_seconds=60)
 
-    def _launch(self, name: str, programs: Path) -> None:
+    def launch(self, name: str, programs: Path) -> None:
+        """Start a member with these programs, on the data that it has."""
         command = [*self.ahead.get(name, ()), str(programs / "etcd"), *self.commands[name]]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.members[name] = subprocess.Popen(command, stdout=log, stderr=log)
@@ -93,7 +94,7 @@ class Etcd:
         """Start a member again, with other programs on the same data."""
         self.members[name].terminate()
         self.members[name].wait()
-        self._launch(name, programs)
+        self.launch(name, programs)
         until(f"{name} to be healthy", partial(self._healthy, name), timeout_seconds=60)
 
     def _disk(self, name: str) -> None:

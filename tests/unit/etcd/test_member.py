@@ -231,7 +231,10 @@ def test_what_is_put_back_is_what_this_controller_has_kept(controller: Controlle
     found = controller.member.put_back("other:1", 10)
     assert found["back"] == "this controller has not kept which image it had before"
     kept = controller.root / "var/lib/upgrader/etcd/image.json"
-    assert json.loads(kept.read_text()) == {"before": OLD, "image": NEW} and kept.stat().st_mode & 0o777 == 0o600
+    assert json.loads(kept.read_text()) == {"before": {NEW: OLD}} and kept.stat().st_mode & 0o777 == 0o600
+    for number in range(9):
+        kept_image.keep(str(kept.parent), NEW, f"later:{number}")
+    assert kept_image.before(str(kept.parent), NEW) == "" and kept_image.before(str(kept.parent), "later:8") == NEW
     kept.write_text("{")
     with pytest.raises(Failed, match="can't be read"):
         controller.member.put_back(NEW, 10)

@@ -16,6 +16,8 @@ from upgrader.recover.onhost.questions import Failed
 __all__ = ["before", "keep", "locked"]
 
 _FILE = "image.json"
+_MOST = 8
+"""How many images are kept: an earlier run may be undone after a later one has failed."""
 
 
 @contextlib.contextmanager
@@ -47,21 +49,26 @@ def keep(folder: str, old: str, new: str) -> None:
     if not os.path.exists(path):
         with open(path, "xb"):
             os.chmod(path, 0o600)
-    replace_file(path, json.dumps({"before": old, "image": new}) + "\n")
+    kept = {**_read(path), new: old}
+    newest = list(kept.items())[-_MOST:]
+    replace_file(path, json.dumps({"before": dict(newest)}, indent=1) + "\n")
 
 
 def before(folder: str, new: str) -> str:
     """What was there before this image; "" where no change to it is kept. Raises Failed where it can't be read."""
-    path = os.path.join(folder, _FILE)
+    return _read(os.path.join(folder, _FILE)).get(new, "")
+
+
+def _read(path: str) -> dict[str, str]:
+    """Image → the one before."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except FileNotFoundError:
-        return ""
+        return {}
     if not text:
-        return ""  # the power was cut before anything was changed
+        return {}  # the power was cut before anything was changed
     try:
-        kept = json.loads(text)
-        return str(kept["before"]) if kept["image"] == new else ""
-    except (ValueError, KeyError, TypeError) as error:
-        raise Failed(f"{path} can't be read: {error}") from error
+        return {str(image): str(old) for image, old in json.loads(text)["before"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Failed(f"{path} can't be read: {error}; look at it, then remove it") from error
