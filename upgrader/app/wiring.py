@@ -196,6 +196,9 @@ class Session:
             ask_etcd=partial(ask_etcd, self.tools.hosts),
             takes_backups=bool(self.settings.backup.recipients),
             pulls_images=self.settings.images.pull,
+            approvals={
+                item.name: item.approval_seconds for item in self.settings.pipeline if item.approval_seconds is not None
+            },
             prometheus=self.tools.prometheus,
             metric_gates=self.settings.all_metric_gates,
         )

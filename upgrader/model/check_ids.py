@@ -70,6 +70,7 @@ READ_BY_CHECKS_ONLY = frozenset(
 _FAMILIES = (
     *sorted(SKIPPABLE),
     "access",
+    "approvals",
     "checkpointer",
     "control-plane",
     "disks",
@@ -94,6 +95,7 @@ WORST_SEVERITY: Mapping[str, Severity] = {
     "apis.requested-removed": "warning",
     "apis.requests-unknown": "warning",
     "apis.unavailable": "warning",
+    "approvals.needed": "info",
     "autoscalers.reset": "warning",
     "backup.none": "warning",
     "binaries.refused": "error",

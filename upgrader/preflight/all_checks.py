@@ -8,6 +8,7 @@ from upgrader.errors import ApiError, HelmError, HostError, UpgraderError
 from upgrader.model.finding import Finding
 from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.admission import check_admission
+from upgrader.preflight.approvals import check_approvals
 from upgrader.preflight.autoscalers import check_autoscalers
 from upgrader.preflight.backups import check_backups
 from upgrader.preflight.certificates import check_certificates
@@ -97,6 +98,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("signing-requests", check_signing_requests),
     ("tokens", check_tokens),
     ("metrics", check_metric_gates),
+    ("approvals", check_approvals),
 )
 
 

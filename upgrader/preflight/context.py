@@ -60,6 +60,8 @@ class PreflightContext:
     """Asks etcd's servers from a controller: why each isn't healthy, "" for one that is. None: it lacks the files."""
     takes_backups: bool = False
     """Whether a minor upgrade begins with a backup."""
+    approvals: Mapping[str, float] = field(default_factory=dict)
+    """For how many seconds a step waits for a person's approval, by its name."""
     prometheus: Prometheus | None = None
     """What metric gates ask; None: there are none."""
     metric_gates: tuple[MetricGateSettings, ...] = ()

@@ -1,0 +1,24 @@
+"""Where a run will wait for a person is shown before it begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.unit.preflight.conftest import World
+from upgrader.model.plan import Plan, PlannedPlaybook, PlannedRelease
+from upgrader.model.release import ReleaseSpec
+from upgrader.preflight.approvals import check_approvals
+
+
+def test_approvals(world: World) -> None:
+    """A step that changes something is named, with how long it waits; one that changes nothing won't wait."""
+    context = world.context()
+    same = PlannedRelease(ReleaseSpec("kubernetes", "kube-system", Path("/c")), "unchanged", "", "", "", ())
+    steps = (PlannedPlaybook(Path("/p/extra.yml"), None), same)
+    context = replace(context, plan=Plan(context.observed.server, context.target, steps))
+    assert list(check_approvals(context)) == []
+    waits = replace(context, approvals={"extra": 7200.0, "kubernetes": 60.0})
+    (found,) = check_approvals(waits)
+    assert (found.id, found.severity, found.inhibits) == ("approvals.needed", "info", False)
+    assert "before the step extra" in found.title and "120 min" in found.diagnosis and "approve extra" in found.remedy

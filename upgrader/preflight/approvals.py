@@ -1,0 +1,26 @@
+"""Whoever starts a run knows beforehand where it will wait for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from upgrader.model.finding import Finding
+from upgrader.model.plan import PlannedPlaybook, PlannedRelease
+from upgrader.preflight.context import PreflightContext
+
+__all__ = ["check_approvals"]
+
+
+def check_approvals(context: PreflightContext) -> Iterator[Finding]:
+    """Each step that changes something and has an approval before it."""
+    for step in context.plan.steps if context.plan else ():
+        seconds = context.approvals.get(step.name)
+        changes = isinstance(step, PlannedPlaybook) or (isinstance(step, PlannedRelease) and step.action != "unchanged")
+        if seconds is not None and changes:
+            yield Finding(
+                "approvals.needed",
+                "info",
+                f"the run waits for an approval before the step {step.name}",
+                f"For {seconds / 60:.0f} min; then it ends, with that step not begun and the ones before it in place.",
+                f"Have somebody ready who runs `upgrader approve {step.name} --reason WHY`.",
+            )
