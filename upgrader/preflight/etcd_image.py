@@ -36,8 +36,9 @@ def check_etcd_image(context: PreflightContext) -> Iterator[Finding]:
         return
     strangers = [m.node for m in step.members if m.node not in {host.name for host in context.cluster.controllers}]
     if strangers:
-        yield _finding(
-            "unlisted",
+        yield Finding(
+            "etcd-image.unlisted",
+            "error",
             f"{first_few(strangers)}: a member of etcd runs there, and the inventory's controllers lack it",
             "Its manifest can't be changed, and nobody knows whether etcd can do without it.",
             "Add it to the group `controllers` of the inventory, by the name of its node.",
@@ -62,8 +63,9 @@ def check_etcd_image(context: PreflightContext) -> Iterator[Finding]:
 
 
 def _elsewhere() -> Finding:
-    return _finding(
-        "elsewhere",
+    return Finding(
+        "etcd-image.elsewhere",
+        "error",
         "no member of etcd is a static pod of a controller, and upgrader.yaml has a section `etcd`",
         "Only the image of members that kubeadm has made can be changed.",
         "Remove the section, and upgrade etcd with its own tools: https://etcd.io/docs/latest/upgrades/",
@@ -73,8 +75,9 @@ def _elsewhere() -> Finding:
 def _versions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[Finding]:
     planned = step.settings.version
     if planned < OLDEST_ETCD:
-        yield _finding(
-            "too-old",
+        yield Finding(
+            "etcd-image.too-old",
+            "error",
             f"etcd {planned} is older than {OLDEST_ETCD}, the oldest one that Kubernetes' own tools support",
             "It can return wrong data after some failures.",
             "Name a newer image in upgrader.yaml: etcd.image.",
@@ -82,16 +85,18 @@ def _versions(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[
     found = {name: EtcdVersion.parse(server.version) for name, server in servers.items() if server.version}
     newer = {name: version for name, version in found.items() if version > planned}
     if newer:
-        yield _finding(
-            "older",
+        yield Finding(
+            "etcd-image.older",
+            "error",
             f"etcd {planned} is older than what runs: {_shown(newer)}",
             "An older etcd may not be able to read the data.",
             "Name a newer image in upgrader.yaml: etcd.image.",
         )
     behind = {name: version for name, version in found.items() if planned.minors_after(version) > 1}
     if behind:
-        yield _finding(
-            "skips-minor",
+        yield Finding(
+            "etcd-image.skips-minor",
+            "error",
             f"etcd {planned} is more than one minor ahead of what runs: {_shown(behind)}",
             "Members of etcd work together, and read the data, only across one minor.",
             "Go through each minor in between, with a run of its own.",
@@ -105,8 +110,9 @@ def _spare(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[Fin
     healthy = sum(any(s.healthy and s.id == member.id for s in servers.values()) for member in members)
     if learners or (members and healthy < step.of):
         what = f"{first_few(learners)} is still a learner" if learners else f"{healthy} of {step.of} are healthy"
-        yield _finding(
-            "not-ready",
+        yield Finding(
+            "etcd-image.not-ready",
+            "error",
             f"etcd can't do without a member: {what}",
             "Members are restarted one after the other, and only while all of them are well.",
             "Repair etcd first, or wait until the learner is promoted: upgrader check",
@@ -123,7 +129,3 @@ def _spare(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[Fin
 
 def _shown(versions: Mapping[str, EtcdVersion]) -> str:
     return first_few([f"{name} ({version})" for name, version in sorted(versions.items())])
-
-
-def _finding(id_: str, title: str, diagnosis: str, remedy: str) -> Finding:
-    return Finding(f"etcd-image.{id_}", "error", title, diagnosis, remedy)
