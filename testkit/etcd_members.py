@@ -17,6 +17,9 @@ from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
 from testkit.lab_cluster import until
 from upgrader.model.cluster import Cluster, Host
+from upgrader.model.etcd_plan import plan_etcd
+from upgrader.model.etcd_settings import EtcdSettings
+from upgrader.model.etcd_version import EtcdVersion
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
@@ -136,18 +139,26 @@ class Etcd:
         done = subprocess.run([*python, *words], input=stdin, capture_output=True, check=False, timeout=60)
         return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def ids(self, check: Check, *controllers: str, manifest: str = "") -> list[str]:
-        """What a check finds where these are the controllers."""
+    def ids(
+        self, check: Check, *controllers: str, manifest: str = "", image: str = "", read: Sequence[str] | None = None
+    ) -> list[str]:
+        """What a check finds where these are the controllers.
+
+        `manifest`: that of kube-apiserver's release; `image`: what etcd's members are to get; `read`: the controllers
+        whose manifest of etcd could be read (all).
+        """
         hosts = FakeHosts()
         hosts.commands["python3"] = self.run
         cluster = Cluster(Path(), Path(), "", Path(), tuple(Host(name, "127.0.0.1") for name in controllers))
         steps = (PlannedRelease(ReleaseSpec("kube-apiserver", "kube-system", Path()), "upgrade", "", "", manifest, ()),)
-        context = PreflightContext(
-            FakeKube(), hosts, FakeHelm(), FakeClock(), cluster, VERSION, Observed(VERSION, {}, {}), 300.0
-        )
+        names = controllers if read is None else read
+        observed = Observed(VERSION, {}, {}, etcd=dict.fromkeys(names, "example.com/etcd:before"))
+        version = EtcdVersion.of_image(image)
+        planned = plan_etcd(EtcdSettings(image, version), observed) if version else ()
+        context = PreflightContext(FakeKube(), hosts, FakeHelm(), FakeClock(), cluster, VERSION, observed, 300.0)
         context = replace(
             context,
-            plan=Plan(VERSION, VERSION, steps if manifest else ()),
+            plan=Plan(VERSION, VERSION, (*planned, *(steps if manifest else ()))),
             examine=partial(examine_all, hosts, cluster),
             ask_etcd=partial(ask_etcd, hosts),
         )

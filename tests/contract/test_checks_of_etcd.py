@@ -13,6 +13,7 @@ from testkit.etcd_members import NAMES, Etcd, free_port, new_members
 from testkit.lab_cluster import until
 from upgrader.lab.binaries import Binaries
 from upgrader.lab.progress_port import Silent
+from upgrader.preflight.etcd_image import check_etcd_image
 from upgrader.preflight.etcd_members import check_etcd_members
 from upgrader.preflight.planned_etcd import check_planned_etcd
 
@@ -41,6 +42,38 @@ def test_members_that_are_the_controllers(new_etcd: Callable[..., Etcd]) -> None
     (etcd.folder / "controller-4").mkdir()
     assert etcd.ids(check_etcd_members, *NAMES, "controller-4") == ["etcd-members.missing"]
     assert etcd.ids(check_etcd_members, "controller-4") == ["etcd-members.elsewhere"]
+
+
+def test_image_that_members_get(new_etcd: Callable[..., Etcd]) -> None:
+    """A later patch of three healthy members is no finding; what they can't get is, and so is where they can't."""
+    etcd = new_etcd(*NAMES)
+
+    def found(version: str, *controllers: str, read: Sequence[str] = NAMES) -> list[str]:
+        image = f"example.com/etcd:{version}-0"
+        ids = etcd.ids(check_etcd_image, *(controllers or NAMES), image=image, read=read)
+        # What is before can't be told from its name here, and so is taken for another minor.
+        return [each for each in ids if each != "etcd-image.no-return" or version == "3.7.2"]
+
+    assert found("3.6.14") == []
+    assert found("3.7.2") == ["etcd-image.no-return"]
+    assert found("3.6.4") == ["etcd-image.older"]
+    assert found("3.5.9") == ["etcd-image.older", "etcd-image.too-old"]
+    assert found("3.8.0") == ["etcd-image.skips-minor"]
+    assert found("3.6.14", read=NAMES[:2]) == ["etcd-image.unread"]
+    assert found("3.6.14", *NAMES[:2]) == ["etcd-image.not-ready", "etcd-image.unlisted"]
+    (etcd.folder / "controller-4").mkdir()
+    assert found("3.6.14", "controller-4", read=()) == ["etcd-image.elsewhere"]
+    etcd.members[NAMES[2]].kill()
+    etcd.members[NAMES[2]].wait()
+    assert found("3.6.14") == ["etcd-image.not-ready"]
+
+
+def test_image_of_a_single_member(new_etcd: Callable[..., Etcd]) -> None:
+    """The API waits while it restarts."""
+    etcd = new_etcd(NAMES[0])
+    assert etcd.ids(check_etcd_image, NAMES[0]) == []
+    found = etcd.ids(check_etcd_image, NAMES[0], image="example.com/etcd:3.6.14-0")
+    assert "etcd-image.no-spare" in found
 
 
 def test_member_that_is_down(new_etcd: Callable[..., Etcd]) -> None:

@@ -98,6 +98,17 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "etcd-members.missing",
     ),
     "test_checks_of_etcd.py::test_planned_addresses": ("planned-etcd.unanswered", "planned-etcd.unread"),
+    "test_checks_of_etcd.py::test_image_of_a_single_member": ("etcd-image.no-spare",),
+    "test_checks_of_etcd.py::test_image_that_members_get": (
+        "etcd-image.elsewhere",
+        "etcd-image.no-return",
+        "etcd-image.not-ready",
+        "etcd-image.older",
+        "etcd-image.skips-minor",
+        "etcd-image.too-old",
+        "etcd-image.unlisted",
+        "etcd-image.unread",
+    ),
     "test_checks_of_folders.py::test_folder_with_what_the_target_does_not_know": (
         "backup.none",
         "feature-gates.deprecated",
