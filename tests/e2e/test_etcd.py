@@ -7,7 +7,7 @@ from pathlib import Path
 
 from testkit.api_load import ApiLoad
 from testkit.etcd_images import OTHER_ETCD, WORDS, broken_etcd, import_images, other_etcd
-from testkit.lab_cluster import OLD, LabCluster
+from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
 
@@ -42,8 +42,12 @@ def test_another_patch_and_an_image_that_ends(cluster: LabCluster, tmp_path: Pat
     assert back.exit_code == 0, back
     assert (seen.failed, seen.lost_writes) == (0, 0), seen
     assert _unpinned(cluster) == before and _runs(cluster) == IMAGE_VERSIONS["etcd"].partition("-")[0]
-    (pod,) = cluster.kube.list(_PODS, "kube-system", labels="component=etcd")
-    assert pod["spec"]["containers"][0]["image"] == first, "the API shows what runs"
+    until("the API to show the image that runs", lambda: _shown(cluster) == [first], timeout_seconds=60)
+
+
+def _shown(cluster: LabCluster) -> list[str]:
+    pods = cluster.kube.list(_PODS, "kube-system", labels="component=etcd")
+    return [str(pod["spec"]["containers"][0]["image"]) for pod in pods]
 
 
 def _unpinned(cluster: LabCluster) -> str:

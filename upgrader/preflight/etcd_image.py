@@ -123,7 +123,7 @@ def _spare(step: PlannedEtcd, servers: Mapping[str, EtcdServer]) -> Iterator[Fin
             "info",
             f"etcd has {len(members)} member{'s' * (len(members) > 1)}: the API waits while one restarts",
             "For some seconds its requests wait, or fail. Pods run on.",
-            "With three members, clients don't notice.",
+            "With three members, the API of the other controllers goes on.",
         )
 
 
