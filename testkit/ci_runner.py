@@ -89,12 +89,23 @@ class _Runner:
             yield process
         finally:
             self.kill(process)
+            assert process.stdout is not None
+            process.stdout.close()
 
     def kill(self, process: subprocess.Popen[str]) -> None:
         """End the script and all that it started, as a runner does with a job that has no time left."""
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        self._end_agents()
+
+    def _end_agents(self) -> None:
+        """An agent has a session of its own; a runner finds what a job has left by its environment."""
+        mine = f"HOME={self.home / 'user'}\0".encode()
+        for each in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended, or isn't ours to read
+                if (each / "comm").read_text() == "ssh-agent\n" and mine in (each / "environ").read_bytes():
+                    os.kill(int(each.name), signal.SIGKILL)
 
     def _run(self, script: str, variables: Mapping[str, str], seconds: float) -> JobEnded:
         with self.begun(script, variables) as process:

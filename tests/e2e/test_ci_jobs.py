@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,8 @@ def test_change_that_is_merged(cluster: LabCluster, project: Project) -> None:
     """A merge request is checked and planned without credentials. After the merge the plan is made, and run by a job
     that is killed in the middle of kube-apiserver's step; a second job is turned away meanwhile; and a runner that has
     never seen the run resumes it, by the other service's script, to its end. Nothing that is left has a secret."""
-    commit = project.change("in a pipeline")
+    mark = f"in a pipeline {uuid.uuid4().hex[:6]}"
+    commit = project.change(mark)
 
     asked = GitHubRunner(project.scratch / "merge-request")
     for name, each in {"head": commit, "base": project.base}.items():
@@ -120,27 +122,34 @@ def test_change_that_is_merged(cluster: LabCluster, project: Project) -> None:
     check = asked.jobs(asked.workspace / "head" / _GITHUB)["check"]
     ended = asked.run(check, "Check the folder, and show what changes", seconds=120)
     assert ended.exit_code == 0, ended.output
-    assert "in a pipeline" in asked.summary and "coredns" not in asked.summary.lower(), "only what changes is shown"
+    assert mark in asked.summary and "coredns" not in asked.summary.lower(), "only what changes is shown"
 
     planned = project.github("plan", commit)
     ended = project.run(planned, "plan")
     assert ended.exit_code == 0 and planned.outputs == {"changes": "true"}, ended.output
     plan = planned.workspace / "plan"
-    assert "in a pipeline" in (plan / "plan.md").read_text()
+    assert mark in (plan / "plan.md").read_text()
 
     first, second = (project.github(name, commit, plan) for name in ("run", "at-once"))
     job = first.jobs(first.workspace / _GITHUB)["run"]
     with first.begun(*first.script(job, "Upgrade", project.secrets)) as process:
         folder = first.workspace / "clusters" / "prod"
 
-        def reached() -> bool:
+        def going_on(held: bool) -> bool:
             assert process.poll() is None, process.communicate()[0]
-            return in_the_middle(cluster, folder)
+            return held
 
-        until("kube-apiserver's step", reached, timeout_seconds=180, interval_seconds=0.1)
+        until("a run that has begun", lambda: going_on(bool(records(folder))), timeout_seconds=180)
         ended = project.run(second, "run")
         assert ended.exit_code == 6, ended.output
+        until(
+            "kube-apiserver's step",
+            lambda: going_on(in_the_middle(cluster, folder)),
+            timeout_seconds=180,
+            interval_seconds=0.1,
+        )
         first.kill(process)
+    assert not [each for each in records(folder) if each["type"] == "StepEnded" and each["data"]["step"] == _STEP]
     ended = first.run(job, "Report", seconds=60)
     assert ended.exit_code == 0, ended.output
     reports = first.workspace / "reports"
@@ -159,7 +168,7 @@ def test_change_that_is_merged(cluster: LabCluster, project: Project) -> None:
     assert list(fresh.workspace.glob("reports/*/junit.xml"))
     cluster.wait_healthy(OLD)
     pods = cluster.kube.get(_DEPLOYMENTS, _STEP, "kube-system") or {}
-    assert pods["spec"]["template"]["metadata"]["annotations"]["example.com/changed"] == "in a pipeline"
+    assert pods["spec"]["template"]["metadata"]["annotations"]["example.com/changed"] == mark
     for runner in (planned, first, second, fresh):
         project.no_secret_in(runner.home)
 

@@ -35,6 +35,7 @@ class Here:
     kubelets: Mapping[str, KubernetesVersion]
     """By node; empty where no cluster was asked."""
     emulated: Minor | None = None
+    """An older minor, whose emulation has to be ended before the next one; None where there is none."""
     problem: str = ""
     """Why the cluster wasn't asked."""
 
@@ -72,7 +73,9 @@ def ask(kube: Kube) -> Here:
         str(node["metadata"]["name"]): KubernetesVersion.parse(str(node["status"]["nodeInfo"]["kubeletVersion"]))
         for node in kube.each(_NODES)
     }
-    return Here(server.binary, "cluster", kubelets, server.emulated)
+    # An API server that emulates nothing reports its own minor.
+    emulated = server.emulated if server.serves_as != server.binary else None
+    return Here(server.binary, "cluster", kubelets, emulated)
 
 
 def read_versions(file: Path) -> tuple[KubernetesVersion, ...]:

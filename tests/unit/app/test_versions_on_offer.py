@@ -64,6 +64,8 @@ def test_cluster_is_asked() -> None:
     kube.put(NODES, {"metadata": {"name": "c1"}, "status": {"nodeInfo": {"kubeletVersion": "v1.36.3"}}})
     here = ask(kube)
     assert (here.version, here.kubelets, here.emulated) == (v("v1.37.1"), {"c1": v("v1.36.3")}, (1, 36))
+    kube.raw_answers["/version"] = json.dumps({**answer, "emulationMinor": "37"})
+    assert ask(kube).emulated is None, "its own minor is no emulation"
 
 
 def test_cluster_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
