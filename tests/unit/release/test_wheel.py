@@ -47,6 +47,21 @@ def test_charts_and_playbooks_come_with_it(built: Path, tmp_path: Path) -> None:
     assert len(refused) == 3 and "image.repository" in checked.stdout, checked  # all were found, and want values
 
 
+def test_every_file_that_it_needs_is_in_it(built: Path) -> None:
+    """Templates, tables, charts with their schemas, playbooks and what the lab is made of: all that git has of them."""
+    root = Sources.of_this_checkout().root
+    places = {"upgrader": "upgrader", "charts": "upgrader/built_in_charts", "playbooks": "upgrader/built_in_playbooks"}
+    places["lab"] = "upgrader/built_in_lab"
+    listed = subprocess.run(["git", "ls-files", "--", *places], cwd=root, capture_output=True, text=True, check=True)
+    missing = []
+    for name in listed.stdout.splitlines():
+        top, _, rest = name.partition("/")
+        if (root / name).is_file() and not (built / "installed" / places[top] / rest).is_file():
+            missing.append(name)
+    assert missing == []
+    assert any((built / "installed/upgrader/templates").rglob("hosts.yml.j2"))
+
+
 def test_the_same_sources_make_the_same_bytes(built: Path, tmp_path: Path) -> None:
     """Wheel and source archive are equal when they are built again."""
     build_packages(Sources.of_this_checkout(), tmp_path)
