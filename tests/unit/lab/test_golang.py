@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from upgrader.lab.build_cache import definitions
 from upgrader.lab.golang import Module, build_module, install_command
 from upgrader.lab.progress_port import Silent
@@ -42,3 +44,20 @@ def test_test_programs_are_compiled_beside_the_others(tmp_path: Path) -> None:
     assert {file.name for file in (tmp_path / "result").iterdir()} == {"tool", "e2e.test"}
     calls = (tmp_path / "calls").read_text().splitlines()
     assert "build -v" in calls and "test -c" in calls
+
+
+@pytest.mark.parametrize(("architecture", "compiled_for"), [("", "this machine"), ("arm64", "arm64")])
+def test_programs_are_compiled_for_the_architecture_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, compiled_for: str
+) -> None:
+    """An image for other machines has programs of theirs; none named is this machine's own."""
+    monkeypatch.delenv("GOARCH", raising=False)
+    go = tmp_path / "go"
+    go.write_text(
+        '#!/bin/sh\n[ "$1" != build ] || echo "${GOARCH:-this machine}" > ../arch\n'
+        'while [ $# -gt 0 ]; do [ "$1" = -o ] && echo > "$2"; shift; done\n'
+    )
+    go.chmod(0o755)
+    module = Module("tool", "", "v1", {"tool": "./tool"}, architecture=architecture)
+    build_module(module, tmp_path / "result", go, Silent())
+    assert (tmp_path / "arch").read_text().strip() == compiled_for
