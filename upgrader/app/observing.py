@@ -11,6 +11,7 @@ from upgrader.engine.state.run_state import RunState
 from upgrader.observability.messages import TOPICS
 from upgrader.observability.metrics_publisher import MetricsPublisher
 from upgrader.observability.object_events import ObjectEvents, workloads_of
+from upgrader.observability.trace import Trace
 from upgrader.observability.webhook import Webhook
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
@@ -45,7 +46,7 @@ def observing(
 
 def _observers(
     session: Session, pipeline: Pipeline, state: RunState, note: _Note
-) -> Iterator[MetricsPublisher | Webhook | ObjectEvents]:
+) -> Iterator[MetricsPublisher | Webhook | ObjectEvents | Trace]:
     wanted, clock = session.settings.observability, session.tools.clock
     sinks, service = session.metric_sinks(), session.webhook_service()
     if sinks:
@@ -59,6 +60,9 @@ def _observers(
         )
     if wanted.object_events:
         yield ObjectEvents(state, session.brief_kube, workloads_of(pipeline), clock=clock, note=note)
+    collector = session.trace_service()
+    if collector:
+        yield Trace(state, collector, cluster=wanted.cluster, clock=clock, note=note)
     if wanted.webhook and service:
         topics = tuple(topic for topic in TOPICS if topic in wanted.webhook.topics)
         yield Webhook(

@@ -238,6 +238,11 @@ class Session:
         wanted = self.settings.observability.webhook
         return HttpClient(wanted.endpoint, _SERVICE_SECONDS) if wanted else None
 
+    def trace_service(self) -> HttpService | None:
+        """The collector that traces go to; None where upgrader.yaml names none."""
+        wanted = self.settings.observability.otlp
+        return HttpClient(wanted, _SERVICE_SECONDS) if wanted else None
+
     def _controllers(self) -> tuple[ControllerReplicas, ...]:
         return tuple(ControllerReplicas(self.tools.hosts, host) for host in self.cluster.controllers)
 

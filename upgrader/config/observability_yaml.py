@@ -131,6 +131,11 @@ class ObservabilitySection(Section):
         default=None,
         description="The server that metric gates ask: a Prometheus, or another with its HTTP API below this URL.",
     )
+    otlp: HttpSection | None = Field(
+        default=None,
+        description="The OpenTelemetry collector that a run's trace is sent to (OTLP over HTTP, `/v1/traces` below the "
+        "URL).",
+    )
     kubernetes_events: bool = Field(
         default=ObservabilitySettings.object_events,
         description="Whether Events are written on the workloads and nodes that a run changes, for `kubectl describe`.",
@@ -146,6 +151,7 @@ def observability_settings(section: ObservabilitySection, folder: Path) -> Obser
         pushgateway=section.pushgateway.at(folder) if section.pushgateway else None,
         prometheus=section.prometheus.at(folder) if section.prometheus else None,
         webhook=section.webhook.at(folder) if section.webhook else None,
+        otlp=section.otlp.at(folder) if section.otlp else None,
         object_events=section.kubernetes_events,
     )
 

@@ -63,5 +63,7 @@ class ObservabilitySettings:
     pushgateway: HttpEndpoint | None = None
     prometheus: HttpEndpoint | None = None
     webhook: WebhookSettings | None = None
+    otlp: HttpEndpoint | None = None
+    """The collector that a run's trace goes to."""
     object_events: bool = False
     """Whether Events are written on the objects that a run changes."""

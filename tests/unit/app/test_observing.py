@@ -17,13 +17,20 @@ from upgrader.observability.sinks import Textfile
 from upgrader.pipeline import Pipeline
 
 
-def session(folder: Path, *sinks: Any, webhook: WebhookSettings | None = None, service: Any = None) -> Any:
+def session(
+    folder: Path,
+    *sinks: Any,
+    webhook: WebhookSettings | None = None,
+    service: Any = None,
+    collector: Any = None,
+) -> Any:
     """No more than observing a run needs."""
     return SimpleNamespace(
         settings=SimpleNamespace(observability=ObservabilitySettings("one", webhook=webhook)),
         tools=SimpleNamespace(clock=FakeClock()),
         metric_sinks=lambda: sinks,
         webhook_service=lambda: service,
+        trace_service=lambda: collector,
         find_brief_runs=lambda: find_runs([LocalJournals(folder)]),
     )
 
@@ -61,3 +68,14 @@ def test_people_are_told_to_the_end(tmp_path: Path) -> None:
             observer.emit(event)
     (sent,) = service.sent
     assert b"rolled-back" in sent.body
+
+
+def test_trace_is_sent_at_the_end(tmp_path: Path) -> None:
+    """A collector gets the whole run in one request."""
+    collector = FakeHttpService()
+    opened = session(tmp_path / "runs", collector=collector)
+    with observing(opened, Pipeline(()), None, lambda _: None) as (observer,):
+        for _, event in ROLLED_BACK:
+            observer.emit(event)
+        assert collector.sent == []
+    assert [sent.path for sent in collector.sent] == ["/v1/traces"]

@@ -160,3 +160,9 @@ def test_refused_webhooks(tmp_path: Path, webhook: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, f"{{webhook: {webhook}}}")
     assert said in caught.value.message
+
+
+def test_collector_and_events(tmp_path: Path) -> None:
+    """Traces go where `otlp` says, and Events are written where they are wanted."""
+    found = load(tmp_path, "{otlp: {url: 'http://localhost:4318'}, kubernetesEvents: true}").observability
+    assert (found.otlp, found.object_events) == (HttpEndpoint("http://localhost:4318"), True)
