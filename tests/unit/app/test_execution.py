@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,14 +12,29 @@ from typing import Any
 import pytest
 
 from testkit.fakes.clock import FakeClock
+from testkit.fakes.helm import FakeHelm
+from testkit.fakes.hosts import FakeHosts
+from testkit.fakes.kube import FakeKube
+from testkit.fakes.playbooks import FakePlaybooks
 from upgrader.app import execution
 from upgrader.app.execution import execute_run
 from upgrader.app.front_end import FrontEnd
+from upgrader.app.wiring import Session
 from upgrader.engine.execution.runner import RunResult
+from upgrader.engine.locks.fence import Fence
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.errors import JournalError
+from upgrader.gates.kubernetes_kinds import EVENTS, WORKLOADS
+from upgrader.gates.rollout_gate import RolloutGate
+from upgrader.model.cluster import Cluster
+from upgrader.model.observability import ObservabilitySettings
+from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
-from upgrader.pipeline import Pipeline
+from upgrader.model.settings import AvailabilitySettings, GatePolicy, Settings
+from upgrader.model.version import KubernetesVersion
+from upgrader.model.workload import WorkloadRef
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep
+from upgrader.ports import Tools
 from upgrader.report import formats
 
 
@@ -61,3 +77,49 @@ def test_run_that_changed_nothing_says_so() -> None:
 
 
 CHANGED = StepState("kube-apiserver", "undone")
+
+
+class WebStep:
+    """A step that changes the release `web`, and succeeds."""
+
+    name = "web"
+
+    def summary(self) -> str:
+        return "change"
+
+    def capture(self) -> RestorePoint:
+        return RestorePoint("web", "apps", 1)
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        note("changed")
+
+    def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
+        raise AssertionError("nothing has failed")
+
+
+def test_run_is_told_to_whom_the_folder_names(tmp_path: Path) -> None:
+    """From the first event to the outcome, through everything that a run is made of: metrics and Events are there."""
+    metrics, kube, clock = tmp_path / "metrics", FakeKube(), FakeClock()
+    metrics.mkdir()
+    kube.raw_answers["/readyz"] = "ok"
+    kube.put(WORKLOADS["Deployment"], {"metadata": {"name": "web", "namespace": "apps"}}, "apps")
+    wanted = ObservabilitySettings("one", textfile_folder=metrics, object_events=True)
+    settings = Settings(
+        tmp_path,
+        KubernetesVersion(1, 37, 1),
+        tmp_path / "kubeconfig",
+        tmp_path / "hosts.yml",
+        (),
+        availability=AvailabilitySettings(0.0),
+        observability=wanted,
+    )
+    cluster = Cluster(tmp_path, tmp_path / "kubeconfig", "demo", tmp_path / "hosts.yml", ())
+    tools = Tools(FakeHelm(), kube, FakePlaybooks(), clock, FakeHosts())
+    opened = Session(settings, cluster, tools, kube, Fence(tools.hosts, (), clock))
+    web = RolloutGate(kube, WorkloadRef("Deployment", "apps", "web"))
+    step = PipelineStep(WebStep(), (), (GateRun(web, GatePolicy()),))
+    finished = execute_run(opened, FrontEnd(), Pipeline((step,)), kind=RunKind.ADOPT, held=None)
+    assert finished.error is None and finished.state.outcome == "succeeded"
+    (file,) = metrics.iterdir()
+    assert 'kind="adopt",outcome="succeeded"} 1.0' in file.read_text()
+    assert {event["reason"] for event in kube.list(EVENTS)} == {"UpgradeStarted", "UpgradePassed"}

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
-from tests.unit.test_pipeline_builder import assembled
 from upgrader.engine.state.run_state import RunState
 from upgrader.gates.kubernetes_kinds import EVENTS, NODES, WORKLOADS
+from upgrader.gates.rollout_gate import RolloutGate
 from upgrader.model.event import Event, StepEnded, StepStarted, UndoEnded, UndoStarted
 from upgrader.model.release import NodeBefore, RestorePoint
+from upgrader.model.settings import GatePolicy
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadRef
 from upgrader.observability.object_events import ObjectEvents, workloads_of
+from upgrader.pipeline import GateRun, Pipeline, PipelineStep
+from upgrader.steps.verify import VerifyStep
 
 API = WorkloadRef("Deployment", "kube-system", "kube-apiserver")
 POINT = RestorePoint("kube-apiserver", "kube-system", 1)
@@ -110,6 +114,16 @@ def test_text_of_others_is_cut() -> None:
 
 
 def test_workloads_of_a_pipeline() -> None:
-    """Each step's own, and none of a step that changes nothing."""
-    found = workloads_of(assembled("unchanged", "upgrade", "upgrade"))
-    assert found["pod-checkpointer"] == () and found["kube-apiserver"] == (API,)
+    """Those that a step's undo brings back; of a new release, what it installs; none of a step that changes nothing."""
+    kube = cluster()
+    old, new = (GateRun(RolloutGate(kube, replace(API, name=name)), GatePolicy()) for name in ("old", "new"))
+    steps = (
+        PipelineStep(VerifyStep("changed"), (old, new), (old,)),
+        PipelineStep(VerifyStep("installed"), (new,), ()),
+        PipelineStep(VerifyStep("unchanged"), (new,), (old,), changes=False),
+    )
+    assert workloads_of(Pipeline(steps)) == {
+        "changed": (replace(API, name="old"),),
+        "installed": (replace(API, name="new"),),
+        "unchanged": (),
+    }
