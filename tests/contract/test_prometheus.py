@@ -116,7 +116,7 @@ def test_lost_data(tmp_path: Path) -> None:
     """
     server = Server(tmp_path)
     settings = MetricGateSettings(
-        "up", 'min(up{job="self"}) # all of them', GatePolicy(1, 0.0, 60.0), minimum=1, window_seconds=6
+        "up", 'min(up{job="self"}) # all of them', GatePolicy(1, 0.0, 60.0), minimum=1, window_seconds=12
     )
     gate = MetricGate(server.api, SystemClock(), settings)
     for _ in server.run():
@@ -131,7 +131,7 @@ def test_lost_data(tmp_path: Path) -> None:
 
 
 def _wait_for(gate: MetricGate, kind: VerdictKind, text: str = "") -> Verdict:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while (verdict := gate.check()).kind is not kind or text not in verdict.reason:
         assert time.monotonic() < deadline, verdict
         time.sleep(0.2)
