@@ -24,7 +24,7 @@ from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.release import ReleaseSpec
 from upgrader.model.version import KubernetesVersion
 from upgrader.observe_cluster import kubelet_versions
-from upgrader.ports import Kind
+from upgrader.ports import Kind, Kube
 from upgrader.preflight.all_checks import Check, run_checks
 from upgrader.preflight.context import NODES, PODS, PreflightContext
 
@@ -51,7 +51,7 @@ Status = Callable[[Kind, str, str, Mapping[str, Any]], None]
 
 
 def checked(
-    kube: KubeAdapter,
+    kube: Kube,
     *,
     later: timedelta = timedelta(),
     controllers: Sequence[str] | None = None,

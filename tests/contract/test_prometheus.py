@@ -6,13 +6,16 @@ import math
 import shutil
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from testkit.debian_programs import debian_program
+from testkit.fakes.kube import FakeKube
 from testkit.fakes.prometheus import FakePrometheus
 from testkit.local_service import free_port, local_service
+from tests.contract.checking import checked
 from upgrader.adapters.clock import SystemClock
 from upgrader.adapters.http_service import HttpClient
 from upgrader.adapters.prometheus import PrometheusApi
@@ -22,6 +25,7 @@ from upgrader.model.observability import HttpEndpoint
 from upgrader.model.outcome import Verdict, VerdictKind
 from upgrader.model.settings import GatePolicy, MetricGateSettings
 from upgrader.ports import Prometheus
+from upgrader.preflight.metric_gates import check_metric_gates
 
 pytestmark = pytest.mark.contract
 
@@ -107,6 +111,20 @@ def test_refused_query(prometheus: Prometheus) -> None:
     """A query that can't be read is an error with the server's words, not an empty answer."""
     with pytest.raises(ServiceError, match=r"refused the query: .*parse error"):
         prometheus.values("sum(", points=1, step_seconds=1)
+
+
+def test_gates_before_a_run(prometheus: Prometheus) -> None:
+    """The check finds what could not pass, and nothing where the value is within the limits."""
+
+    def found(query: str, maximum: float = 1.0) -> list[str]:
+        gate = MetricGateSettings("g", query, GatePolicy(), maximum=maximum)
+        context = replace(checked(FakeKube()), prometheus=prometheus, metric_gates=(gate,))
+        return [finding.id for finding in check_metric_gates(context)]
+
+    assert found("vector(1)") == []
+    assert found("vector(1)", 0.5) == ["metrics.outside"]
+    for query in ("vector(0) / 0", 'up{job="nobody"}', TWO, "sum("):
+        assert found(query) == ["metrics.unanswered"]
 
 
 def test_lost_data(tmp_path: Path) -> None:

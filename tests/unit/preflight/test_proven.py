@@ -202,11 +202,13 @@ PROVEN: dict[str, tuple[str, ...]] = {
         "os-support.not-known",
     ),
     "test_emulation.py::test_next_minor_while_another_one_is_emulated": ("version.emulating",),
+    "test_prometheus.py::test_gates_before_a_run": ("metrics.outside", "metrics.unanswered"),
 }
 """A test in tests/contract, or of another folder of tests → the findings that it makes fire, and silent."""
 
 _OF_FILES = "`check --offline` finds it: it reads the folder, and asks no cluster."
 UNIT_TESTS_ONLY: dict[str, str] = {
+    "approvals.needed": "It reads upgrader.yaml and the plan.",
     "mounted-files.unread": "It needs a container that ends between two questions.",
     "binaries.unknown": "It needs a kubelet that can't start a pod which the API admits.",
     **dict.fromkeys(("charts.dependency", "charts.refused", "charts.remote", "files.invalid"), _OF_FILES),
