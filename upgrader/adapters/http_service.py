@@ -48,7 +48,7 @@ class HttpClient:
         try:
             answer = answers.get(timeout=self._seconds)
         except queue.Empty:
-            raise self._error(f"no answer within {self._seconds:g} s") from None
+            raise self._late() from None
         if isinstance(answer, ServiceError):
             raise answer
         return answer
@@ -68,7 +68,9 @@ class HttpClient:
                         return self._error(f"its answer has more than {_MOST_BYTES} bytes, or takes too long")
                 return HttpAnswer(answer.status, content)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            return self._error(str(getattr(error, "reason", "") or error) or type(error).__name__)
+            why = getattr(error, "reason", "") or error
+            # The socket's own timeout and the one above end at the same time: either may be first.
+            return self._late() if isinstance(why, TimeoutError) else self._error(str(why) or type(error).__name__)
 
     def _url(self) -> str:
         """Raises OSError, and ValueError for a file that doesn't have one."""
@@ -110,6 +112,9 @@ class HttpClient:
     @property
     def _host(self) -> str:
         return urlsplit(self._endpoint.url).netloc or f"the server of {self._endpoint.url_file}"
+
+    def _late(self) -> ServiceError:
+        return self._error(f"no answer within {self._seconds:g} s")
 
     def _error(self, why: str) -> ServiceError:
         return ServiceError(f"{self._host} could not be asked: {why}")
