@@ -55,7 +55,8 @@ _NAMES = frozenset(
 _CONTROL = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters that JSON doesn't escape."""
 
-_CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{64})"\}\Z')
+_CHECKSUM = re.compile(rb',"checksum":"([0-9a-f]{64})"\}')
+_CHECKSUM_BYTES = len(',"checksum":""}') + 64
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
         )
     if fields.get("seq") != seq:
         raise ValueError(f"it is record {fields.get('seq')} where record {seq} should be: lines were lost or moved")
-    found = _CHECKSUM.search(line)
+    found = _CHECKSUM.fullmatch(line, max(0, len(line) - _CHECKSUM_BYTES))
     if found is None:
         raise ValueError("it has no checksum at its end")
     checksum = found[1].decode()
