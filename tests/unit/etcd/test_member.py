@@ -35,6 +35,8 @@ class Kubelet:
     stuck: bool = False
     """Whether it starts nothing more."""
     silent: bool = False
+    recovers: bool = False
+    """Whether a container that ended is followed by one that runs on."""
     image_now: str = OLD
     attempt: int = 0
 
@@ -44,6 +46,8 @@ class Kubelet:
             raise Failed("no socket")
         wanted = image_of(self.manifest.read_text())
         if not self.stuck and (wanted != self.image_now or wanted in self.ends):
+            if self.recovers and wanted == self.image_now:
+                self.ends.discard(wanted)
             self.image_now, self.attempt = wanted, self.attempt + 1
         container = Container(self.image_now, "s", "etcd", self._state(), self.attempt)
         other = Container("backup", "b", "etcd", "running", 99)
@@ -144,6 +148,15 @@ def test_a_port_that_is_not_free_yet(controller: Controller) -> None:
     controller.kubelet.ends = {NEW}
     found = controller.member.change(OLD, NEW, "3.6.8", 600)
     assert "address already in use" in found["wrong"] and controller.kubelet.attempt > 2
+
+
+def test_a_port_that_is_free_for_the_next_container(controller: Controller) -> None:
+    """The one after it is given the time that a member needs until it answers."""
+    (controller.root / "log/etcd").write_text("2026-01-01T00:00:00Z stderr F bind: address already in use\n")
+    controller.kubelet.ends, controller.kubelet.recovers = {NEW}, True
+    answers = iter([{**HEALTHY, "healthy": False, "said": "no leader yet"}] * 9)
+    controller.answers = lambda: next(answers, HEALTHY)
+    assert controller.member.change(OLD, NEW, "3.6.8", 600) == {"image": NEW}
 
 
 def test_the_old_image_may_end_once_more(controller: Controller) -> None:

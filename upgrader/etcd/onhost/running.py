@@ -59,13 +59,16 @@ class Watch:
         """
         until = time.monotonic() + seconds
         ended: set[int] = set()
+        excused: set[int] = set()
         while True:
             missing, status = self._missing()
             if not missing:
                 return ""
             if status is not None and status.state == "exited" and status.exit_code:
                 ended.add(status.created_at)
-            if ends and len(ended) > (_PORT_TAKEN in missing):
+                if _PORT_TAKEN in missing and not excused:
+                    excused.add(status.created_at)
+            if ends and ended - excused:
                 return missing
             if time.monotonic() >= until:
                 return f"waited {seconds:.0f} s: {missing}"
