@@ -89,7 +89,7 @@ class EtcdStep:
             note(f"{name}: {old} → {settings.image}")
             changed = self.etcd.change(chosen.host, old, settings.image, str(settings.version), settings.ready_seconds)
             if changed.wrong:
-                raise _failed(name, changed)
+                raise _failed(name, old, changed)
             note(f"{name}: etcd {settings.version} is healthy")
             self._show(name)
             members = self.look()
@@ -119,8 +119,9 @@ class EtcdStep:
                 self._hand_over(members, chosen, names - left, note)
             changed = self.etcd.put_back(chosen.host, point.image, self.planned.settings.ready_seconds)
             if changed.back:
+                what = "is not healthy with the image before" if changed.image != point.image else "keeps its image"
                 raise RollbackFailed(
-                    f"{chosen.name}: etcd is not healthy with the image before, {changed.image}: {changed.back}",
+                    f"{chosen.name}: etcd {what}, {changed.image}: {changed.back}",
                     remedy=_REMEDY,
                 )
             note(f"{chosen.name}: etcd runs {changed.image} again")
@@ -176,8 +177,9 @@ class EtcdStep:
             good = isinstance(each.server, EtcdServer) and each.server.healthy and each.runs is True
             if each.name in changed and not good:
                 back = self.etcd.put_back(each.host, settings.image, settings.ready_seconds)
-                why = f", and is not healthy with it: {back.back}" if back.back else ""
-                note(f"{each.name}: it has the image {back.image} again{why}")
+                had = "keeps the image" if back.image == settings.image else "has again the image"
+                why = f", and is not healthy: {back.back}" if back.back else ""
+                note(f"{each.name}: it {had} {back.image}{why}")
 
 
 @dataclass
@@ -225,8 +227,10 @@ def _members(etcd: EtcdOnHosts, hosts: Sequence[Host]) -> tuple[MemberNow, ...]:
     return tuple(each for each in found if each is not None)
 
 
-def _failed(name: str, changed: Changed) -> StepFailed:
-    if changed.back:
+def _failed(name: str, before: str, changed: Changed) -> StepFailed:
+    if changed.back and changed.image != before:
+        then = f"Its manifest has the image {changed.image}: {changed.back}"
+    elif changed.back:
         then = f"The image before, {changed.image}, is in its manifest, and etcd is not healthy with it: {changed.back}"
     else:
         then = f"It runs {changed.image} again, and is healthy."

@@ -80,6 +80,12 @@ class Controllers:
     healthy: dict[str, bool] = field(default_factory=dict)
     behind: dict[str, int] = field(default_factory=dict)
     """Member → how many times it is still found behind the others."""
+    late: dict[str, int] = field(default_factory=dict)
+    """Member → how many times it is still found without an answer."""
+    agree_late: bool = False
+    """Whether they haven't agreed on a minor yet that all of them have."""
+    refuses: str = ""
+    """Why a controller doesn't put an image back."""
     external: set[str] = field(default_factory=set)
     leader: str = NAMES[0]
     revision: int = 100
@@ -131,6 +137,9 @@ class Controllers:
             self._start(name, image)
             if self.healthy[name]:
                 return {"image": image}
+        if self.refuses:
+            refused = {"image": self.images[name], "back": self.refuses}
+            return {**refused, "wrong": "its container is exited with code 1"} if verb == "change" else refused
         self._start(name, self.kept[name])
         back = "" if self.healthy[name] else "etcd is not healthy: no leader"
         answer = {"image": self.images[name], "back": back}
@@ -145,9 +154,12 @@ class Controllers:
         self.revision += 5
         late = self.behind.get(name, 0)
         self.behind[name] = max(0, late - 1)
-        healthy = self.healthy.get(name, True)
+        waits = self.late.get(name, 0)
+        self.late[name] = max(0, waits - 1)
+        healthy = self.healthy.get(name, True) and not waits
         version = self.images[name].rpartition(":")[2].partition("-")[0]
         minors = {self.images[each].rpartition(":")[2][:3] for each in self.names}
+        agreed = OLD.rpartition(":")[2][:3] if self.agree_late else min(minors)
         asked = {
             **vars(server(name, self.names, version=version, leader=self.leader, healthy=healthy)),
             "revision": 7 if late else self.revision,
@@ -160,5 +172,5 @@ class Controllers:
             "image": self.images[name],
             "runs": healthy,
             "server": asked if healthy else down,
-            "cluster_version": f"{min(minors)}.0" if healthy else down,
+            "cluster_version": f"{agreed}.0" if healthy else down,
         }

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.etcd.members import MANIFEST, NEW, OLD
+from tests.unit.etcd.members import MANIFEST, NEW, NEXT, OLD
 from upgrader.etcd.onhost import kept_image, running
 from upgrader.etcd.onhost.manifest import image_of
 from upgrader.etcd.onhost.member import Member
@@ -28,6 +28,8 @@ class Kubelet:
     """A container runtime, and the kubelet that starts what the manifest says each time somebody looks."""
 
     manifest: Path
+    agreed: str = "3.6.0"
+    """On which version all members have agreed, once it has started the next one."""
     ends: set[str] = field(default_factory=set)
     """Images whose container ends at once."""
     absent: set[str] = field(default_factory=set)
@@ -94,6 +96,11 @@ class Controller:
         return Member(str(self.root), self.kubelet)  # type: ignore[arg-type]
 
     @property
+    def agreed(self) -> str:
+        """On which version all members have agreed."""
+        return self.kubelet.agreed if self.kubelet.attempt else "3.6.0"
+
+    @property
     def manifest(self) -> str:
         """What is in it."""
         return self.kubelet.manifest.read_text()
@@ -110,7 +117,7 @@ def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
     log.write_text("2026-01-01T00:00:00Z stderr F panic: no space left\n")
     made = Controller(tmp_path, Kubelet(path), lambda: HEALTHY)
     monkeypatch.setattr(etcd_facts, "server", lambda root, expected: made.answers())
-    monkeypatch.setattr(etcd_facts, "asked", lambda root, path, body=None: {"etcdcluster": "3.6.0"})
+    monkeypatch.setattr(etcd_facts, "asked", lambda root, path, body=None: {"etcdcluster": made.agreed})
     time = [0.0]
 
     def sleep(seconds: float) -> None:
@@ -211,6 +218,17 @@ def test_one_that_is_not_what_it_should_be(controller: Controller, answer: dict[
     assert found == {"wrong": f"waited 10 s: {words}", "image": OLD, "back": ""}
 
 
+def test_an_older_minor_is_not_started_on_newer_data(controller: Controller) -> None:
+    """A single member has raised its data's version by itself; it isn't what was planned, but the old one would end."""
+    controller.kubelet.agreed = "3.7.0"
+    controller.answers = lambda: {**HEALTHY, "version": "3.7.3"}
+    found = controller.member.change(OLD, NEXT, "3.7.2", 10)
+    assert found["image"] == NEXT and "all members have agreed on etcd 3.7.0" in found["back"]
+    assert controller.manifest == MANIFEST.replace(OLD, NEXT)
+    assert controller.member.put_back(NEXT, 10)["image"] == NEXT, "nor later"
+    assert controller.kubelet.attempt == 1
+
+
 def test_one_that_does_not_answer_even_with_its_old_image(controller: Controller) -> None:
     """Both are said."""
 
@@ -244,9 +262,10 @@ def test_what_is_put_back_is_what_this_controller_has_kept(controller: Controlle
     found = controller.member.put_back("other:1", 10)
     assert found["back"] == "this controller has not kept which image it had before"
     kept = controller.root / "var/lib/upgrader/etcd/image.json"
-    assert json.loads(kept.read_text()) == {"before": {NEW: OLD}} and kept.stat().st_mode & 0o777 == 0o600
+    assert json.loads(kept.read_text()) == {"before": {NEW: OLD}, "agreed": {NEW: "3.6.0"}}
+    assert kept.stat().st_mode & 0o777 == 0o600
     for number in range(9):
-        kept_image.keep(str(kept.parent), NEW, f"later:{number}")
+        kept_image.keep(str(kept.parent), NEW, f"later:{number}", "")
     assert kept_image.before(str(kept.parent), NEW) == "" and kept_image.before(str(kept.parent), "later:8") == NEW
     kept.write_text("{")
     with pytest.raises(Failed, match="can't be read"):

@@ -89,7 +89,7 @@ def test_a_bad_image_that_an_interrupted_run_left_is_put_back() -> None:
     notes = list[str]()
     with pytest.raises(StepFailed, match="controller-2: etcd doesn't answer: connection refused"):
         controllers.step(before=dict.fromkeys(NAMES, OLD)).apply(notes.append)
-    assert notes == [f"controller-2: it has the image {OLD} again"]
+    assert notes == [f"controller-2: it has again the image {OLD}"]
     assert set(controllers.images.values()) == {OLD}
 
 
@@ -147,6 +147,17 @@ def test_no_way_back_from_a_minor_that_all_have() -> None:
     mixed = Controllers(images={"controller-2": NEXT, "controller-3": NEXT}, kept=dict.fromkeys(NAMES, OLD))
     mixed.step(NEXT, before=dict.fromkeys(NAMES, OLD)).undo(point, notes.append)
     assert set(mixed.images.values()) == {OLD}
+
+
+def test_a_member_that_stays_with_its_new_minor() -> None:
+    """Where its controller refuses to put the older one back, what is said isn't that it was."""
+    controllers = Controllers(("controller-1",), bad={NEXT}, refuses="all members have agreed on etcd 3.7.0")
+    point = captured(controllers, NEXT)
+    step = controllers.step(NEXT)
+    with pytest.raises(StepFailed, match=f"Its manifest has the image {NEXT}: all members have agreed on etcd 3.7.0"):
+        step.apply(lambda text: None)
+    with pytest.raises(RollbackFailed, match=f"controller-1: etcd keeps its image, {NEXT}: all members have agreed"):
+        controllers.step(NEXT, before={"controller-1": OLD}).undo(point, lambda text: None)
 
 
 def test_a_manifest_that_somebody_else_has_changed() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from upgrader.etcd.onhost.manifest import replace_file
 from upgrader.recover.onhost.questions import Failed
 
-__all__ = ["before", "keep", "locked"]
+__all__ = ["agreed", "before", "keep", "locked"]
 
 _FILE = "image.json"
 _MOST = 8
@@ -43,24 +43,34 @@ def locked(folder: str, seconds: float) -> Iterator[None]:
         yield
 
 
-def keep(folder: str, old: str, new: str) -> None:
-    """Keep the old image, on the disk, before the manifest gets the new one."""
+def keep(folder: str, old: str, new: str, version: str) -> None:
+    """Keep the old image, on the disk, before the manifest gets the new one.
+
+    `version`: on which one all members have agreed by now, such as `3.6.0`; "" where that isn't known.
+    """
     path = os.path.join(folder, _FILE)
     if not os.path.exists(path):
         with open(path, "xb"):
             os.chmod(path, 0o600)
-    kept = {**_read(path), new: old}
-    newest = list(kept.items())[-_MOST:]
-    replace_file(path, json.dumps({"before": dict(newest)}, indent=1) + "\n")
+    images, versions = _read(path, "before"), _read(path, "agreed")
+    images.pop(new, None)  # so that it is the newest
+    kept = dict([*images.items(), (new, old)][-_MOST:])
+    versions = {image: each for image, each in {**versions, new: version}.items() if image in kept}
+    replace_file(path, json.dumps({"before": kept, "agreed": versions}, indent=1) + "\n")
 
 
 def before(folder: str, new: str) -> str:
     """What was there before this image; "" where no change to it is kept. Raises Failed where it can't be read."""
-    return _read(os.path.join(folder, _FILE)).get(new, "")
+    return _read(os.path.join(folder, _FILE), "before").get(new, "")
 
 
-def _read(path: str) -> dict[str, str]:
-    """Image → the one before."""
+def agreed(folder: str, new: str) -> str:
+    """On which version all members had agreed before this image; "" where that isn't kept. Raises Failed."""
+    return _read(os.path.join(folder, _FILE), "agreed").get(new, "")
+
+
+def _read(path: str, key: str) -> dict[str, str]:
+    """Image → what is kept of it."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -69,6 +79,6 @@ def _read(path: str) -> dict[str, str]:
     if not text:
         return {}  # the power was cut before anything was changed
     try:
-        return {str(image): str(old) for image, old in json.loads(text)["before"].items()}
+        return {str(image): str(kept) for image, kept in json.loads(text)[key].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Failed(f"{path} can't be read: {error}; look at it, then remove it") from error

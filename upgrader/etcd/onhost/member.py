@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = ["Member", "main"]
 MANIFEST = "/etc/kubernetes/manifests/etcd.yaml"
 FOLDER = "/var/lib/upgrader/etcd"
 _LEAD = "/v3/maintenance/transfer-leadership"
+_VERSION = re.compile(r"\d{1,4}\.\d{1,4}\.")
 
 
 class Member:
@@ -42,21 +44,22 @@ class Member:
             "image": image,
             "runs": attempt(lambda: self._runs(image)),
             "server": attempt(lambda: etcd_facts.server(self.root, [])),
-            "cluster_version": attempt(lambda: str(etcd_facts.asked(self.root, "/version").get("etcdcluster", ""))),
+            "cluster_version": attempt(self._agreed),
         }
 
     def change(self, before: str, image: str, version: str, seconds: float) -> dict[str, Any]:
         """Have the member run another image, if it has `before`, and wait until it is healthy.
 
         `failed`: why it isn't; then the image before is back in the manifest, and `back` says whether the member is
-        healthy with it ("": it is). A UID that keeps the pod stays there.
+        healthy with it ("": it is). A UID that keeps the pod stays there. The new image stays where the one before
+        can't read etcd's data any more: `back` says so.
         """
         with kept_image.locked(self.folder, 2 * seconds + 30):
             now = image_of(self._read())
             if now == before != image:
                 if self.runtime.image(image) is None:
                     raise Failed(f"the image {image} is not on this node; nothing was changed")
-                kept_image.keep(self.folder, before, image)
+                kept_image.keep(self.folder, before, image, self._known_agreed())
                 self._write(image, running_uid(self.runtime))
             elif now != image:
                 raise Failed(f"{MANIFEST} has the image {now} by now; nothing was changed")
@@ -82,6 +85,8 @@ class Member:
         if now == image:
             if not before:
                 return {"image": now, "back": "this controller has not kept which image it had before"}
+            if why := self._unreadable(image):
+                return {"image": now, "back": why}
             self._write(before)
             now = before
         elif not before:
@@ -89,6 +94,27 @@ class Member:
         elif now != before:
             return {"image": now, "back": "somebody else has changed the image since"}
         return {"image": now, "back": self._watch(now, "").wait(seconds, ends=False)}
+
+    def _unreadable(self, image: str) -> str:
+        """Why what was there before this image can't read etcd's data any more; "" where it can, or nothing is known.
+
+        An older minor ends at once on data whose version the members have raised, whatever made the new one unwell.
+        """
+        then, now = kept_image.agreed(self.folder, image), self._known_agreed()
+        if not then or not now or _minor(now) <= _minor(then):
+            return ""
+        return f"all members have agreed on etcd {now}, whose data the image before can't read; this one stays"
+
+    def _known_agreed(self) -> str:
+        try:
+            return self._agreed()
+        except (Failed, OSError, ValueError):
+            return ""
+
+    def _agreed(self) -> str:
+        """On which version all members have agreed, such as `3.6.0`. Raises Failed, OSError or ValueError."""
+        found = str(etcd_facts.asked(self.root, "/version").get("etcdcluster", ""))
+        return found if _VERSION.match(found) else ""
 
     def _watch(self, image: str, version: str) -> Watch:
         return Watch(self.runtime, image, version, self.root)
@@ -104,6 +130,10 @@ class Member:
 
     def _write(self, image: str, uid: str = "") -> None:
         replace_file(self.manifest, pinned(with_image(self._read(), image), uid))
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def main(command: str, *words: str) -> None:
