@@ -96,9 +96,14 @@ def successor(members: Iterable[MemberNow], leaving: MemberNow, done: Collection
 def cannot_go_back(members: Iterable[MemberNow], versions: Iterable[str]) -> str:
     """The version that etcd's data is of by now, where one of these older `versions` can't read it; else "".
 
-    Etcd raises it once all members have a new minor.
+    Etcd raises it some seconds after all members have a new minor: a member that was put back in between would never
+    start. So that all have it, and are healthy, is enough.
     """
+    members = tuple(members)
     agreed = [EtcdVersion.parse(each.cluster_version) for each in members if each.cluster_version]
+    servers = [each.server for each in members if isinstance(each.server, EtcdServer)]
+    if servers and len(servers) == len(_listed(members)) and all(each.healthy and each.version for each in servers):
+        agreed.append(min(EtcdVersion.parse(each.version) for each in servers))
     newest = max(agreed, default=None)
     before = [EtcdVersion.parse(version) for version in versions if version]
     if newest is not None and any(newest.minors_after(each) > 0 for each in before):

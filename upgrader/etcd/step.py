@@ -98,14 +98,7 @@ class EtcdStep:
         """Where all members have agreed on a new minor, the older one can't read the data: they stay as they are."""
         names = {before.node for before in point.etcd}
         members = self.look()
-        agreed = cannot_go_back(members, (before.version for before in point.etcd))
-        if agreed:
-            note(
-                f"etcd stays at {agreed}: all its members have agreed on it, and the older one can't read its data any "
-                f"more. kube-apiserver works with it. The way back is the backup: docs/backup.md"
-            )
-            return
-        while True:
+        while not self._stays(members, point, note):
             left = {each.name for each in members if each.name in names and each.image == point.image}
             chosen = next_member(members, left)
             if chosen is None:
@@ -116,6 +109,8 @@ class EtcdStep:
                     members = self._settled()
                 except StepFailed as error:
                     raise RollbackFailed(error.message, remedy=error.remedy) from error
+                if self._stays(members, point, note):  # they may have agreed while they were waited for
+                    return
                 self._hand_over(members, chosen, names - left, note)
             changed = self.etcd.put_back(chosen.host, point.image, self.planned.settings.ready_seconds)
             if changed.back:
@@ -127,6 +122,15 @@ class EtcdStep:
             note(f"{chosen.name}: etcd runs {changed.image} again")
             self._show(chosen.name)
             members = self.look()
+
+    def _stays(self, members: Sequence[MemberNow], point: RestorePoint, note: Note) -> bool:
+        agreed = cannot_go_back(members, (before.version for before in point.etcd))
+        if agreed:
+            note(
+                f"etcd stays at {agreed}: all its members have agreed on it, and the older one can't read its data any "
+                f"more. kube-apiserver works with it. The way back is the backup: docs/backup.md"
+            )
+        return bool(agreed)
 
     def look(self) -> tuple[MemberNow, ...]:
         """All members. A controller that can't be reached, after a power cut say, is waited for. Raises HostError."""

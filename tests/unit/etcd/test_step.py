@@ -149,6 +149,27 @@ def test_no_way_back_from_a_minor_that_all_have() -> None:
     assert set(mixed.images.values()) == {OLD}
 
 
+def test_no_way_back_from_a_minor_that_all_have_before_they_agree() -> None:
+    """They do so within seconds, and one that was put back just before would never start again."""
+    controllers, notes = Controllers(agree_late=True), list[str]()
+    point = captured(controllers, NEXT)
+    controllers.step(NEXT).apply(lambda text: None)
+    controllers.told.clear()
+    controllers.step(NEXT, before=dict.fromkeys(NAMES, OLD)).undo(point, notes.append)
+    assert controllers.told == [] and notes[0].startswith("etcd stays at 3.7")
+
+
+def test_no_way_back_from_a_minor_that_was_agreed_on_while_members_were_waited_for() -> None:
+    """One that an earlier run had changed wasn't healthy yet when they were asked first."""
+    controllers, notes = Controllers(images={"controller-3": NEXT}, agree_late=True), list[str]()
+    point = captured(controllers, NEXT)
+    controllers.step(NEXT).apply(lambda text: None)
+    controllers.told.clear()
+    controllers.late = {"controller-3": 2}
+    controllers.step(NEXT, before={**dict.fromkeys(NAMES, OLD), "controller-3": NEXT}).undo(point, notes.append)
+    assert controllers.told == [] and notes[0].startswith("etcd stays at 3.7")
+
+
 def test_a_member_that_stays_with_its_new_minor() -> None:
     """Where its controller refuses to put the older one back, what is said isn't that it was."""
     controllers = Controllers(("controller-1",), bad={NEXT}, refuses="all members have agreed on etcd 3.7.0")
