@@ -37,17 +37,24 @@ class Kubelet:
     stuck: bool = False
     """Whether it starts nothing more."""
     silent: bool = False
+    slow: int = 0
+    """How many times it is asked before it does what a changed manifest says."""
+    one_image: bool = False
+    """Whether all names mean the same image."""
     recovers: bool = False
     """Whether a container that ended is followed by one that runs on."""
     image_now: str = OLD
     attempt: int = 0
+    waited: int = 0
 
     def sandboxes(self) -> list[Sandbox]:
         """Those of etcd, and one of a backup."""
         if self.silent:
             raise Failed("no socket")
         wanted = image_of(self.manifest.read_text())
-        if not self.stuck and (wanted != self.image_now or wanted in self.ends):
+        changed = wanted != self.image_now
+        waits, self.waited = changed and self.waited < self.slow, (self.waited + 1) * changed
+        if not self.stuck and not waits and (wanted != self.image_now or wanted in self.ends):
             if self.recovers and wanted == self.image_now:
                 self.ends.discard(wanted)
             self.image_now, self.attempt = wanted, self.attempt + 1
@@ -69,14 +76,17 @@ class Kubelet:
     def status(self, container: str) -> ContainerStatus:
         """As the runtime tells of it."""
         code = 1 if self._state() == "exited" else 0
-        ref = f"sha256:{container}"
+        ref = self._ref(container)
         return ContainerStatus(
             "etcd", self.attempt, self._state(), ref, self.attempt, 0, 0, code, "Error", "", "/log/etcd", ref
         )
 
     def image(self, name: str) -> Image | None:
         """By its name."""
-        return None if name in self.absent else Image(f"sha256:{name}", ())
+        return None if name in self.absent else Image(self._ref(name), ())
+
+    def _ref(self, name: str) -> str:
+        return f"sha256:{'one' if self.one_image else name}"
 
     def _state(self) -> str:
         return "exited" if self.image_now in self.ends else "running"
@@ -147,6 +157,19 @@ def test_a_container_that_ends(controller: Controller) -> None:
     assert found["wrong"] == "its container is exited with code 1 (Error); it wrote last:\npanic: no space left"
     assert (found["image"], found["back"], controller.manifest) == (OLD, "", MANIFEST)
     assert controller.kubelet.attempt == 2
+
+
+def test_the_same_image_by_another_name(controller: Controller) -> None:
+    """As after a move to another registry: what runs already is no proof; the kubelet is about to restart it."""
+    controller.kubelet.one_image, controller.kubelet.slow = True, 8
+    moved = "mirror.example.com/etcd:3.6.5-0"
+    assert controller.member.change(OLD, moved, "3.6.5", 60) == {"image": moved}
+    assert (controller.kubelet.image_now, controller.kubelet.attempt) == (moved, 1)
+    assert controller.member.put_back(moved, 60) == {"image": OLD, "back": ""}
+    assert (controller.kubelet.image_now, controller.kubelet.attempt) == (OLD, 2)
+    controller.kubelet.stuck = True
+    found = controller.member.change(OLD, moved, "3.6.5", 10)
+    assert "the kubelet has not started it yet" in found["wrong"] and found["back"] == "", "it was never restarted"
 
 
 def test_a_port_that_is_not_free_yet(controller: Controller) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from upgrader.etcd.onhost import kept_image
 from upgrader.etcd.onhost.manifest import image_of, pinned, replace_file, with_image
-from upgrader.etcd.onhost.running import Watch, container, running_uid, runs_image
+from upgrader.etcd.onhost.running import Watch, container, of_same_image, running_uid, runs_image
 from upgrader.node.cri import Runtime
 from upgrader.recover.onhost import container_facts, etcd_facts
 from upgrader.recover.onhost.questions import Failed, attempt
@@ -55,18 +55,19 @@ class Member:
         can't read etcd's data any more: `back` says so.
         """
         with kept_image.locked(self.folder, 2 * seconds + 30):
-            now = image_of(self._read())
+            now, ending = image_of(self._read()), 0
             if now == before != image:
                 if self.runtime.image(image) is None:
                     raise Failed(f"the image {image} is not on this node; nothing was changed")
                 kept_image.keep(self.folder, before, image, self._known_agreed())
+                ending = of_same_image(self.runtime, before, image)
                 self._write(image, running_uid(self.runtime))
             elif now != image:
                 raise Failed(f"{MANIFEST} has the image {now} by now; nothing was changed")
-            wrong = self._watch(image, version).wait(seconds)
+            wrong = self._watch(image, version, ending).wait(seconds)
             if not wrong:
                 return {"image": image}
-            return {"wrong": wrong, **self._put_back(image, seconds)}
+            return {"wrong": wrong, **self._put_back(image, seconds, started_before=ending)}
 
     def put_back(self, image: str, seconds: float) -> dict[str, Any]:
         """Put back the image that was there before this one. Nothing where the manifest doesn't have this one."""
@@ -78,22 +79,27 @@ class Member:
         etcd_facts.asked(self.root, _LEAD, {"targetID": str(int(member, 16))})
         return {}
 
-    def _put_back(self, image: str, seconds: float) -> dict[str, Any]:
-        """`image`: what the manifest has now. `back`: why the member isn't healthy with it, "" where it is."""
-        now = image_of(self._read())
+    def _put_back(self, image: str, seconds: float, started_before: int = 0) -> dict[str, Any]:
+        """`image`: what the manifest has now. `back`: why the member isn't healthy with it, "" where it is.
+
+        `started_before`: `of_same_image` as this image came; where no other container was started since, none will be.
+        """
+        now, ending = image_of(self._read()), 0
         before = kept_image.before(self.folder, image)
         if now == image:
             if not before:
                 return {"image": now, "back": "this controller has not kept which image it had before"}
             if why := self._unreadable(image):
                 return {"image": now, "back": why}
+            ending = of_same_image(self.runtime, image, before)
             self._write(before)
             now = before
         elif not before:
             return {"image": now, "back": ""}  # no change got this far
         elif now != before:
             return {"image": now, "back": "somebody else has changed the image since"}
-        return {"image": now, "back": self._watch(now, "").wait(seconds, ends=False)}
+        watch = self._watch(now, "", ending if ending != started_before else 0)
+        return {"image": now, "back": watch.wait(seconds, ends=False)}
 
     def _unreadable(self, image: str) -> str:
         """Why what was there before this image can't read etcd's data any more; "" where it can, or nothing is known.
@@ -116,8 +122,8 @@ class Member:
         found = str(etcd_facts.asked(self.root, "/version").get("etcdcluster", ""))
         return found if _VERSION.match(found) else ""
 
-    def _watch(self, image: str, version: str) -> Watch:
-        return Watch(self.runtime, image, version, self.root)
+    def _watch(self, image: str, version: str, ending: int) -> Watch:
+        return Watch(self.runtime, image, version, self.root, ending)
 
     def _runs(self, image: str) -> bool:
         found = container(self.runtime)

@@ -9,7 +9,7 @@ from upgrader.node.cri import ContainerStatus, Runtime, Sandbox
 from upgrader.recover.onhost import container_facts, etcd_facts
 from upgrader.recover.onhost.questions import Failed
 
-__all__ = ["Watch", "container", "running_uid", "runs_image"]
+__all__ = ["Watch", "container", "of_same_image", "running_uid", "runs_image"]
 
 _POLL_SECONDS = 0.5
 _PORT_TAKEN = "address already in use"
@@ -24,6 +24,20 @@ def container(runtime: Runtime) -> ContainerStatus | None:
     found = [each for pod in _pods(runtime) for each in pod.containers if each.name == "etcd"]
     newest = max(found, key=lambda each: each.created_at, default=None)
     return runtime.status(newest.id) if newest is not None else None
+
+
+def of_same_image(runtime: Runtime, now: str, then: str) -> int:
+    """When the newest container was created, in nanoseconds, where both names mean one image; 0 otherwise, or unknown.
+
+    So it is after a move to another registry: what still runs is then no proof that the kubelet has restarted it, and
+    the next member would be stopped beside this one.
+    """
+    try:
+        first, second = runtime.image(now), runtime.image(then)
+        found = container(runtime) if first and second and first.id == second.id else None
+    except (Failed, ValueError):
+        return 0
+    return found.created_at if found is not None else 0
 
 
 def running_uid(runtime: Runtime) -> str:
@@ -45,12 +59,16 @@ def runs_image(runtime: Runtime, status: ContainerStatus, image: str) -> bool:
 
 @dataclass
 class Watch:
-    """Waits for a member to be healthy with an image. `version`: what it must report; "" for whatever it does."""
+    """Waits for a member to be healthy with an image. `version`: what it must report; "" for whatever it does.
+
+    `ending`: when the container was created that the kubelet is about to restart; 0 where its image tells it apart.
+    """
 
     runtime: Runtime
     image: str
     version: str
     root: str = ""
+    ending: int = 0
 
     def wait(self, seconds: float, *, ends: bool = True) -> str:
         """Returns "", or what is wrong once `seconds` have passed.
@@ -78,7 +96,8 @@ class Watch:
         """What is missing, and the container that has the image."""
         try:
             found = container(self.runtime)
-            if found is None or not runs_image(self.runtime, found, self.image):
+            old = found is not None and found.created_at == self.ending
+            if found is None or old or not runs_image(self.runtime, found, self.image):
                 absent = self.runtime.image(self.image) is None
                 why = "the image is not on this node" if absent else "the kubelet has not started it yet"
                 return f"no container of {self.image} runs: {why}", None
