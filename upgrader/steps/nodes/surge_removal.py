@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from upgrader.errors import PlaybookError
@@ -44,7 +44,7 @@ class SurgeRemoval:
         except PlaybookError as error:
             there = f"; still there, drained and cordoned: {', '.join(names)}" if names else ""
             return f"{error.message}{there}"
-        return self._gone(note)
+        return self._gone(names, note)
 
     def _drained(self, names: Sequence[str], note: Note) -> str:
         """Cordon and drain; "" when that is done. Where one can't be drained, all of them take pods again."""
@@ -56,19 +56,22 @@ class SurgeRemoval:
             self.cordons.release(name)
         return "; ".join(f"{name}: {why}; it is uncordoned again" for name, why in blocked.items())
 
-    def _gone(self, note: Note) -> str:
+    def _gone(self, drained: Collection[str], note: Note) -> str:
         """Wait until no Node is left. One whose machine has ended, and that nobody has deleted, is deleted."""
 
         def missing() -> str:
             self.drain.check()
-            return "; ".join(filter(None, (self._left(node, note) for node in self.nodes.now())))
+            return "; ".join(filter(None, (self._left(node, drained, note) for node in self.nodes.now())))
 
         seconds = self.nodes.planned.surge.deadline_seconds
         left = wait_until(self.drain.clock, missing, seconds=seconds, interval_seconds=_POLL_SECONDS)
         playbook = self.nodes.planned.surge.remove.name
         return f"{left}, {seconds:.0f} s after {playbook} had ended" if left else ""
 
-    def _left(self, node: SurgeNode, note: Note) -> str:
+    def _left(self, node: SurgeNode, drained: Collection[str], note: Note) -> str:
+        if node.name not in drained:
+            # It may have pods: without its Node, they would be started elsewhere while they run on here.
+            return f"{node.name} has joined meanwhile, and was not drained"
         if node.ready:
             return f"{node.name} is still Ready"
         patiently(self.drain.clock, lambda: self.drain.kube.delete(NODES, node.name))

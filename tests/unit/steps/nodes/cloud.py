@@ -58,6 +58,8 @@ class Cloud:
         """Whether `remove` leaves the Nodes of its machines, as `kubeadm reset` does."""
         self.keeps_machines = False
         """Whether `remove` does nothing at all."""
+        self.joins_late = ""
+        """A machine that joins, and isn't Ready, when `remove` has looked for what there is to end."""
         self.version: KubernetesVersion = NEW
         self.labels: Mapping[str, str] | None = None
         """What machines are labelled with, whatever the playbook is told."""
@@ -145,6 +147,8 @@ class Cloud:
         elif not self.keeps_machines:
             for name in sorted(self.machines):
                 self._end(name)
+            if self.joins_late:
+                self.join(self.joins_late, variables["surge_labels"], ready=False)
         self.kube._check("Ansible's end")
         if playbook.name in self.fails:
             raise PlaybookError(f"playbook {playbook.name} failed on 1 of the hosts: quota exceeded")

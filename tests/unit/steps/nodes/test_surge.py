@@ -112,6 +112,23 @@ def test_node_whose_machine_is_gone_is_deleted() -> None:
     assert "gpu-surge-1: its kubelet has ended; its Node is deleted" in cloud.notes
 
 
+def test_node_that_joins_while_the_others_are_removed_is_not_deleted() -> None:
+    """It wasn't drained: without its Node, its pods would be started elsewhere while they run on. Another run does."""
+    cloud = Cloud()
+    cloud.run_add()
+    cloud.joins_late = "gpu-surge-2"
+    cloud.run_remove()
+    assert cloud.nodes() == {"gpu-surge-2": ""}
+    assert "gpu-surge-2 has joined meanwhile, and was not drained" in cloud.notes[-1]
+    cloud.machines = set()
+    cloud.kube._objects.pop(("v1", "nodes", "", "gpu-surge-2"))
+    with pytest.raises(RollbackFailed, match="gpu-surge-2 has joined meanwhile"):
+        cloud.undo()
+    cloud.joins_late = ""
+    cloud.run_remove()
+    assert cloud.nodes() == {}
+
+
 def test_machine_that_stays_is_told_of_and_does_not_fail_the_run() -> None:
     """The pool is upgraded: that isn't taken back for a node too many. Its Node stays as long as its kubelet runs."""
     cloud = Cloud()
