@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.unit.etcd.members import MANIFEST, NEW, OLD
-from upgrader.etcd.onhost.manifest import image_of, replace_file, with_image
+from upgrader.etcd.onhost.manifest import image_of, pinned, replace_file, with_image
 from upgrader.recover.onhost.questions import Failed
 
 SIDECAR = f"""metadata:
@@ -61,6 +62,18 @@ def test_another_form_is_refused(text: str) -> None:
     """Where it isn't certain which text is the image, nothing is changed."""
     with pytest.raises(Failed, match="isn't in kubeadm's form"):
         with_image(text, NEW)
+
+
+@pytest.mark.parametrize("begin", ["metadata:\n", "metadata:\r\n", "metadata:\n\n  # ours\n", "metadata: # ours\n"])
+@pytest.mark.parametrize("indent", ["  ", "    "])
+def test_a_pinned_uid_leaves_a_manifest_that_can_be_read(begin: str, indent: str) -> None:
+    """The keys of somebody's `metadata` may stand further in than kubeadm's: the new one is at their place."""
+    text = f"{begin}{indent}name: etcd\n{indent}labels: {{uid: x}}\nspec: {{}}\n"
+    written = pinned(text, "ab" * 16)
+    metadata = yaml.safe_load(written)["metadata"]
+    assert metadata == {"name": "etcd", "labels": {"uid": "x"}, **({"uid": "ab" * 16} if "uid: ab" in written else {})}
+    assert ("uid: ab" in written) == (begin != "metadata: # ours\n"), "as it is where the form isn't known"
+    assert pinned(written, "cd" * 16) == written
 
 
 def test_the_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ __all__ = ["image_of", "pinned", "replace_file", "with_image"]
 _CONTAINER = "etcd"
 _KEY = re.compile(r"( *)(- +)?([A-Za-z]+): *(.*?) *")
 _VALUE = re.compile(r"""(["']?)([A-Za-z0-9][A-Za-z0-9._:/@-]*)\1( +#.*)?""")
+_METADATA = re.compile(r"^metadata: *(\r?\n)(?: *(?:#[^\n]*)?\r?\n)*( +)[^\s#]", re.MULTILINE)
+"""The end of its line, and how far in its first key is."""
 _UID = re.compile("[0-9a-f-]{32,36}")
 _WHY = "# So that another kubelet doesn't restart this pod. Remove it when you change more than the image."
 _BESIDE = ".upgrader-new"
@@ -44,12 +46,11 @@ def with_image(manifest: str, image: str) -> str:
 
 def pinned(manifest: str, uid: str) -> str:
     """The same text, in which the pod has this UID; as it is where it has one, or where `uid` is none."""
-    has_one = re.search(r"^  uid:", manifest, re.MULTILINE)
-    if has_one or not _UID.fullmatch(uid):
+    found = _METADATA.search(manifest)
+    if not found or not _UID.fullmatch(uid) or re.search(rf"^{found.group(2)}uid:", manifest, re.MULTILINE):
         return manifest
-    return re.sub(
-        r"^metadata: *(\r?\n)", rf"metadata:\1  {_WHY}\1  uid: {uid}\1", manifest, count=1, flags=re.MULTILINE
-    )
+    (end, indent), at = found.groups(), found.end(1)
+    return f"{manifest[:at]}{indent}{_WHY}{end}{indent}uid: {uid}{end}{manifest[at:]}"
 
 
 def _place(manifest: str) -> tuple[int, int, int]:
