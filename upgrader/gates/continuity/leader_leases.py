@@ -82,11 +82,10 @@ def _holder_problem(kube: Kube, name: str, lease: KubeObject) -> str:
     if not holder:
         return "nobody holds it"
     host = holder.rpartition("_")[0] or holder
-    if _running(name, kube.list(PODS, _NAMESPACE, fields=f"spec.nodeName={host}")):
-        return ""
-    alone = kube.get(PODS, host, _NAMESPACE)
-    if alone is not None and _running(name, [alone]):
-        return ""
+    # Listed by its name, too: the checks have asked for the right to list pods, not to get them.
+    for field in ("spec.nodeName", "metadata.name"):
+        if _running(name, kube.list(PODS, _NAMESPACE, fields=f"{field}={host}")):
+            return ""
     others = _running(name, kube.list(PODS, _NAMESPACE))
     return f"its holder {holder} is none of the pods that run ({', '.join(others) or 'none'})"
 

@@ -311,6 +311,21 @@ def test_holder_of_a_lease_is_found_without_the_pods_of_all_nodes(kube: LivingKu
     assert {pod["spec"]["nodeName"] for pod in read} == {"controller-1"}
 
 
+def test_pods_are_listed_only(kube: LivingKube) -> None:
+    """The checks ask whether the user may list pods, as the gates do; `get` may be missing where they are limited."""
+    kube.renews = False
+    spec = {"holderIdentity": "controller-1.example.com_8d2f", "renewTime": "now"}
+    kube.put(LEASES, {"metadata": {"name": "kube-scheduler", "namespace": "kube-system"}, "spec": spec})
+    real = kube.get
+
+    def limited(kind: Kind, name: str, namespace: str = "") -> KubeObject | None:
+        assert kind != PODS, "get pods: Forbidden"
+        return real(kind, name, namespace)
+
+    kube.get = limited  # type: ignore[method-assign]
+    assert "is none of the pods that run" in held_leases(kube)[1]["kube-scheduler"]
+
+
 def test_lease_that_nobody_renews_is_not_compared(clock: FakeClock) -> None:
     """With leader election off, the Lease of former times still names this node: no run would ever pass."""
     kube = LivingKube()
