@@ -178,8 +178,10 @@ class EtcdStep:
         """Those that an interrupted run left with an image that doesn't work."""
         settings = self.planned.settings
         for each in members:
-            good = isinstance(each.server, EtcdServer) and each.server.healthy and each.runs is True
-            if each.name in changed and not good:
+            if each.name not in changed:
+                continue
+            now = self.etcd.look(each.host)  # it may have got healthy while all were waited for
+            if now is not None and not (isinstance(now.server, EtcdServer) and now.server.healthy and now.runs is True):
                 back = self.etcd.put_back(each.host, settings.image, settings.ready_seconds)
                 had = "keeps the image" if back.image == settings.image else "has again the image"
                 why = f", and is not healthy: {back.back}" if back.back else ""

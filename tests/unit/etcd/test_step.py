@@ -93,6 +93,15 @@ def test_a_bad_image_that_an_interrupted_run_left_is_put_back() -> None:
     assert set(controllers.images.values()) == {OLD}
 
 
+def test_a_changed_member_that_is_healthy_by_now_is_not_restarted_beside_one_that_is_down() -> None:
+    """It didn't answer when they were asked first; with the other one down, two of three would be gone."""
+    controllers = Controllers(images={"controller-2": NEW}, late={"controller-2": 1}, healthy={"controller-3": False})
+    controllers.kept["controller-2"] = OLD
+    with pytest.raises(StepFailed, match="controller-3: etcd doesn't answer"):
+        controllers.step(before=dict.fromkeys(NAMES, OLD)).apply(lambda text: None)
+    assert controllers.told == []
+
+
 def test_a_member_that_is_down_for_another_reason_is_left_as_it_is() -> None:
     """It isn't this step's: nothing is changed anywhere."""
     controllers = Controllers(healthy={"controller-3": False})
