@@ -10,8 +10,9 @@ from upgrader.redaction.patterns import mask_patterns
 __all__ = ["mask_secrets", "printable", "without_commands"]
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""C0 and C1 without tab and newline, and what reverses the direction of text."""
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""C0 and C1 without tab and newline, what reverses the direction of text, and halves of characters, which no stream
+takes: JSON may have them."""
 _WORKFLOW_COMMAND = re.compile(r"(?m)^([ \t]*):(?=:[A-Za-z].*::)")
 """`::error::`, `::set-env name=…::`, which GitHub Actions obeys at the start of a line."""
 _LOGGING_COMMAND = re.compile(r"##(?=(?:vso|teamcity)?\[)")

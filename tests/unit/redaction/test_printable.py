@@ -16,6 +16,7 @@ from upgrader.redaction.printable import printable
         ("a\x9b31mb\x7f", "a\ufffd31mb\ufffd"),
         ("one\r\ntwo\rthree", "one\ntwo\ufffdthree"),
         ("left\u202eright", "left\ufffdright"),
+        ("half\ud83dof", "half\ufffdof"),
         ("a\tb\nc", "a\tb\nc"),
         ("::error file=x::pwned", ": :error file=x::pwned"),
         ("log\n   ::set-env name=PATH::/evil", "log\n   : :set-env name=PATH::/evil"),
