@@ -30,20 +30,20 @@ class PrometheusApi:
         answer = self._service.send("GET", f"/api/v1/query?{urlencode({'query': window})}")
         try:
             content = json.loads(answer.body)
-            if not isinstance(content, dict):
-                raise ValueError("no object")
+            if not isinstance(content, dict) or not isinstance(content.get("warnings") or [], list):
+                raise ValueError("not what the API answers")
         except (ValueError, RecursionError):
             raise ServiceError(f"it answered {answer.status}, and no JSON: {_short(answer.body)}") from None
         if answer.status != 200 or content.get("status") != "success":
             said = content.get("error") or f"status {answer.status}"
             raise ServiceError(f"it refused the query: {str(said)[:_SHOWN]}")
-        lacking = [text for text in content.get("warnings") or () if not str(text).startswith(_OWN_REMARK)]
+        lacking = [text for text in content.get("warnings") or [] if not str(text).startswith(_OWN_REMARK)]
         if lacking:
             raise ServiceError(f"its answer is not complete: {str(lacking[0])[:_SHOWN]}")
         try:
             # A range that doesn't begin after its start, but with it, has one value more.
             return tuple(_series(each, points) for each in content["data"]["result"])
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise ServiceError(f"it answered what is no matrix: {_short(answer.body)}") from None
 
 

@@ -15,6 +15,8 @@ __all__ = ["MetricGate", "judge", "resolution_seconds"]
 _POINTS = 30
 """In how many values a window is looked at; a shorter one has a value each second."""
 _SHOWN = 3
+_MOST_CHARACTERS = 300
+"""Of a series' labels: they are journaled with each answer."""
 
 
 class MetricGate:
@@ -118,4 +120,5 @@ def _limits(settings: MetricGateSettings) -> str:
 
 
 def _labels(series: Series) -> str:
-    return "{" + ", ".join(f'{name}="{value}"' for name, value in series.labels.items()) + "}"
+    text = ", ".join(f'{name}="{value}"' for name, value in series.labels.items())
+    return "{" + (text if len(text) <= _MOST_CHARACTERS else text[:_MOST_CHARACTERS] + " …") + "}"

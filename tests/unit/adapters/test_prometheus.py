@@ -56,6 +56,8 @@ def test_remark_on_the_query() -> None:
         (answer(400, status="error", error="parse error: x"), "it refused the query: parse error: x"),
         (answer(401, message="who are you"), "it refused the query: status 401"),
         (answer(200, status="error", error="query timed out"), "it refused the query: query timed out"),
+        (matrix(warnings=5), "no JSON"),
+        (matrix({"metric": {}, "values": [[1, 10**400]]}), "no matrix"),
         (matrix(warnings=["store a is not reachable"]), "its answer is not complete: store a is not reachable"),
         (answer(200, status="success", data={"resultType": "scalar", "result": [1, "1"]}), "no matrix"),
         (answer(200, status="success"), "no matrix"),

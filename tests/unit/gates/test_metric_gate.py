@@ -135,3 +135,11 @@ def test_many_series_are_named() -> None:
     world = World()
     world.set(*[0.1] * 5)
     assert world.after(0).details == ('{pod="p0"}', '{pod="p1"}', '{pod="p2"}')
+
+
+def test_long_labels_are_cut() -> None:
+    """A server's megabytes of labels aren't journaled with each of its answers."""
+    world = World()
+    world.prometheus.series[QUERY] = (({"a": "x" * 1_000_000}, 0.1), ({"a": "y"}, 0.1))
+    long, short = world.after(0).details
+    assert len(long) < 400 and long.endswith("x …}") and short == '{a="y"}'
