@@ -78,9 +78,9 @@ class HttpClient:
         if file is None:
             return self._endpoint.url
         url = _secret(file)
-        KNOWN.learn([url, urlsplit(url).path.strip("/")])
-        if urlsplit(url).scheme != "https" or not urlsplit(url).hostname:
+        if not _is_usable(url):
             raise ValueError(f"{file} has no URL of the form https://HOST/…")
+        KNOWN.learn([url, urlsplit(url).path.strip("/"), urlsplit(url).query])
         return url
 
     def _opener(self, url: str) -> urllib.request.OpenerDirector:
@@ -126,3 +126,13 @@ def _secret(path: Path) -> str:
     if not text or "\n" in text or "\r" in text:
         raise ValueError(f"{path} has not one line, which is the secret")
     return text
+
+
+def _is_usable(url: str) -> bool:
+    """Not what Python's errors would quote; nor what it doesn't tell from the host, and would ask a name server for."""
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme == "https" and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+    return whole and parts.username is None and all(char.isprintable() and not char.isspace() for char in url)

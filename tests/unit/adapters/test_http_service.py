@@ -163,3 +163,22 @@ def test_url_that_is_a_secret(tmp_path: Path) -> None:
             client.send("POST", "")
         assert said in caught.value.message and "T0AAAA" not in caught.value.message
     assert "B0BBBB" not in mask_secrets("posting to services/T0AAAA/B0BBBB failed")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://ann:hunter2hunter@127.0.0.1:1/",  # would be looked up as a host's name
+        "https://hunter2hunter@127.0.0.1:1/",
+        "https://127.0.0.1:hunter2hunter/",
+        "https://127.0.0.1:1/?k=hunter2hunter x",
+        "https://[hunter2hunter/",
+        "https://hunter2hunter\u2100/",
+    ],
+)
+def test_url_that_would_be_quoted(tmp_path: Path, url: str) -> None:
+    """A secret URL that can't be used is told of by its file's name alone, and nothing is sent to anybody."""
+    (tmp_path / "url").write_text(url)
+    with pytest.raises(ServiceError, match="has no URL of the form") as caught:
+        HttpClient(HttpEndpoint("", url_file=tmp_path / "url"), SECONDS).send("POST", "")
+    assert "hunter2" not in caught.value.message
