@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from math import isfinite
+from math import isfinite, nan
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
@@ -24,9 +24,13 @@ def _workload(text: object) -> str:
 
 
 def _limit(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise ValueError(f"{value!r} is no number that a value can be compared with")
-    return float(value)
+    try:
+        found = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else nan
+    except OverflowError:  # an integer of more than 300 digits
+        found = nan
+    if not isfinite(found):
+        raise ValueError(f"{str(value)[:20]!r} is no number that a value can be compared with")
+    return found
 
 
 Workload = Annotated[str, BeforeValidator(_workload)]

@@ -99,6 +99,8 @@ def test_metric_gates(tmp_path: Path) -> None:
         ("{metric: A b, query: up, max: 1}", "metric"),
         ("{metric: a, query: up, max: .nan}", "is no number that a value can be compared with"),
         ("{metric: a, query: up, max: '1'}", "is no number"),
+        (f"{{metric: a, query: up, max: 1{'0' * 400}}}", "is no number"),
+        (f"{{metric: a, query: up, max: 1, window: {'9' * 400}s}}", "is longer than a hundred years"),
         ("{metric: a, query: up, min: 2, max: 1}", "no value is at least 2 and at most 1"),
         ("{metric: a, query: up, max: 1, window: 5m, deadline: 5m}", "it could never pass"),
         ("{metric: a, query: up, max: 1, consecutive: 3}", "unknown key 'consecutive'"),
