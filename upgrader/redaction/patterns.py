@@ -54,6 +54,13 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         MASK,
     ),
+    # Whoever knows such a URL can post there.
+    (
+        re.compile(
+            r"\b(hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/)[\w/-]{8,}"
+        ),
+        rf"\1{MASK}",
+    ),
     # A password may have a slash or an @; but `registry:5000/image@sha256:…` has a port.
     (re.compile(rf"(://[^/\s:@\"']*:)(?!\d+/)[^\s\"']{{1,{_FAR}}}@"), rf"\1{MASK}@"),
     (re.compile(r"(://)[^/\s:@\"']{20,}@"), rf"\1{MASK}@"),

@@ -37,6 +37,8 @@ KEY = "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEow\n-----END RSA " + "PRIVATE K
         ("('AGE-SECRET-KEY-1" + "QZ7" * 19 + "A',)", "('[masked]',)"),
         ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG", "aws_secret_access_key = [masked]"),
         ("glpat-" + "x9" * 10, "[masked]"),
+        ("url: https://hooks.slack.com/" + "services/T0A/B0B/x9", "url: https://hooks.slack.com/services/[masked]"),
+        ("https://discord.com/" + "api/webhooks/12/x9-_z now", "https://discord.com/api/webhooks/[masked] now"),
         ("clone https://bot:p/w@git.example/x", "clone https://bot:[masked]@git.example/x"),
         ("clone https://0123456789abcdef0123@git.example", "clone https://[masked]@git.example"),
         ("Proxy-Authorization: Basic dXNlcjpwYXNz", "Proxy-Authorization: Basic [masked]"),
