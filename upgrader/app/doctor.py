@@ -72,6 +72,7 @@ class Doctor:
             return
         yield Symptom("folder", "ok", str(self.folder))
         yield self._kubeconfig(settings)
+        yield from map(self._secret, settings.observability.secret_files)
         yield self._clock_of_the_api()
         yield from self._controllers(settings)
 
@@ -126,6 +127,15 @@ class Doctor:
         if mode & _OTHERS:
             return Symptom("kubeconfig", "warning", f"others may read {path} ({mode:o})", f"chmod 600 {path}")
         return Symptom("kubeconfig", "ok", f"{path} ({mode:o})")
+
+    def _secret(self, file: Path) -> Symptom:
+        mode = self.machine.mode(file)
+        if mode is None:
+            remedy = "Write it, or correct the section observability of upgrader.yaml."
+            return Symptom("credentials", "error", f"{file} can't be read", remedy)
+        if mode & _OTHERS:
+            return Symptom("credentials", "warning", f"others may read {file} ({mode:o})", f"chmod 600 {file}")
+        return Symptom("credentials", "ok", f"{file} ({mode:o})")
 
     def _clock_of_the_api(self) -> Symptom:
         try:

@@ -67,3 +67,13 @@ class ObservabilitySettings:
     """The collector that a run's trace goes to."""
     object_events: bool = False
     """Whether Events are written on the objects that a run changes."""
+
+    @property
+    def secret_files(self) -> tuple[Path, ...]:
+        """The files with credentials, each once."""
+        hook = self.webhook
+        services = [self.pushgateway, self.prometheus, self.otlp, hook.endpoint if hook else None]
+        files = [hook.secret_file if hook else None]
+        for each in services:
+            files += [each.password_file, each.token_file, each.url_file] if each else []
+        return tuple(dict.fromkeys(file for file in files if file is not None))

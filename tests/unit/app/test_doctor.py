@@ -131,6 +131,24 @@ def test_files_that_others_may_read(site: Site) -> None:
     assert site.found()["kubeconfig"].state == "error"
 
 
+def test_credentials_of_services(site: Site) -> None:
+    """Each file that the section observability names: others must not read it, and a run must."""
+    with (site.folder / "upgrader.yaml").open("a") as file:
+        file.write(
+            "observability:\n  webhook: {urlFile: url, secretFile: key-of-hook}\n"
+            "  prometheus: {url: 'https://p', bearerTokenFile: token, caFile: ca.crt}\n"
+            "  pushgateway: {url: 'https://g', basicAuth: {username: ann, passwordFile: url}}\n"
+        )
+    site.machine.modes |= {site.folder / "url": 0o600, site.folder / "token": 0o640}
+    found = [each for each in site.doctor().examine({}) if each.name == "credentials"]
+    assert [(each.state, each.text.split("/")[-1]) for each in found] == [
+        ("error", "key-of-hook can't be read"),
+        ("ok", "url (600)"),
+        ("warning", "token (640)"),
+    ]
+    assert found[2].remedy == f"chmod 600 {site.folder / 'token'}"
+
+
 @pytest.mark.parametrize(("ahead", "state"), [(60.0, "warning"), (-60.0, "warning"), (2.0, "ok")])
 def test_clock_that_is_off(site: Site, ahead: float, state: str) -> None:
     """In either direction; a few seconds are HTTP's own imprecision."""
