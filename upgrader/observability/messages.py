@@ -34,7 +34,10 @@ _OUTCOMES: dict[str, str] = {
     "interrupted": "warning",
 }
 _MOST_CHARACTERS = 1500
-_MENTION = re.compile(r"@(?=(?:all|channel|everyone|here)\b)", re.IGNORECASE)
+_MENTION = re.compile(r"(?<![a-z0-9.-])@(?=\w)|@(?=(?:all|channel|everyone|here)\b)", re.IGNORECASE)
+"""Of everybody, and of one person; not the `@` in `user@host` and `image@sha256:…`."""
+_LINK = re.compile(r"\](?=[(\[:])")
+"""The middle of Markdown's links and images, which Mattermost and Rocket.Chat make; Slack's have `<…>`."""
 _FORMATS = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -115,4 +118,4 @@ def _goes_back(state: RunState) -> bool:
 def _safe(text: str) -> str:
     shown = printable(text)
     cut = shown if len(shown) <= _MOST_CHARACTERS else shown[:_MOST_CHARACTERS] + " …"
-    return _MENTION.sub("@\u200b", cut).translate(_FORMATS)
+    return _LINK.sub("]\u200b", _MENTION.sub("@\u200b", cut)).translate(_FORMATS)

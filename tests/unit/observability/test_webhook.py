@@ -178,3 +178,11 @@ def test_slow_server_holds_nothing_back() -> None:
     webhook.close(0.01)
     assert len(notes) == 1 and "too slow for all" in notes[0]
     hold.set()
+
+
+def test_log_makes_no_link_and_calls_nobody() -> None:
+    """Mattermost and Rocket.Chat read Markdown: a link could pose as upgrader's, an image tells who reads it."""
+    log = "[approve](https://evil) ![](https://evil/x) [a][b] [b]: https://evil @ann _@here_ root@c1 r/i@sha256:ab"
+    text = failing(log)["text"]
+    assert not any(mark in text for mark in ("](", "][", "]:", "@ann", "@here"))
+    assert "root@c1 r/i@sha256:ab" in text
