@@ -85,3 +85,10 @@ def test_the_file_is_replaced_whole(tmp_path: Path) -> None:
     replace_file(str(file), "new")
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("new", 0o640)
     assert os.listdir(tmp_path) == ["etcd.yaml"]
+
+
+@pytest.mark.parametrize("image", ["", "a:1\n  hostPID: true", "a:1 # b", "a: 1", "-a:1", "a:1\n"])
+def test_nothing_but_an_image_is_written(image: str) -> None:
+    """Root's program on the controller doesn't rely on what the machine of the operator has checked."""
+    with pytest.raises(Failed, match="is no image's name; nothing was changed"):
+        with_image(MANIFEST, image)

@@ -80,5 +80,5 @@ def _read(path: str, key: str) -> dict[str, str]:
         return {}  # the power was cut before anything was changed
     try:
         return {str(image): str(kept) for image, kept in json.loads(text)[key].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Failed(f"{path} can't be read: {error}; look at it, then remove it") from error

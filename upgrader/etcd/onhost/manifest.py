@@ -21,7 +21,8 @@ __all__ = ["image_of", "pinned", "replace_file", "with_image"]
 
 _CONTAINER = "etcd"
 _KEY = re.compile(r"( *)(- +)?([A-Za-z]+): *(.*?) *")
-_VALUE = re.compile(r"""(["']?)([A-Za-z0-9][A-Za-z0-9._:/@-]*)\1( +#.*)?""")
+_IMAGE = re.compile("[A-Za-z0-9][A-Za-z0-9._:/@-]*")
+_VALUE = re.compile(rf"""(["']?)({_IMAGE.pattern})\1( +#.*)?""")
 _METADATA = re.compile(r"^metadata: *(\r?\n)(?: *(?:#[^\n]*)?\r?\n)*( +)[^\s#]", re.MULTILINE)
 """The end of its line, and how far in its first key is."""
 _UID = re.compile("[0-9a-f-]{32,36}")
@@ -37,7 +38,9 @@ def image_of(manifest: str) -> str:
 
 
 def with_image(manifest: str, image: str) -> str:
-    """The same text with another image. Raises Failed."""
+    """The same text with another image, which can be nothing but one. Raises Failed."""
+    if not _IMAGE.fullmatch(image):
+        raise Failed(f"{image!r} is no image's name; nothing was changed")
     number, start, end = _place(manifest)
     lines = manifest.splitlines(keepends=True)
     lines[number] = lines[number][:start] + image + lines[number][end:]
