@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,12 +12,14 @@ from upgrader.model.cluster import Host
 from upgrader.model.host_facts import EtcdServer, Unknown
 from upgrader.ports import Hosts
 from upgrader.recover.facts.decoder import etcd_server
-from upgrader.recover.facts.shipped_program import program
+from upgrader.recover.facts.sent_program import SentProgram
 
 __all__ = ["Changed", "EtcdOnHosts", "MemberNow", "etcd_images"]
 
 _LOOK_SECONDS = 40.0
 _MARGIN_SECONDS = 60.0
+_REMEDY = "Look there: crictl ps -a --name etcd; and at its manifest."
+_MEMBER = SentProgram("member", "etcd", "its etcd", _REMEDY)
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class EtcdOnHosts:
 
     def look(self, host: Host) -> MemberNow | None:
         """None where etcd is no static pod of this controller. Changes nothing."""
-        answer = self._ask(host, "look", seconds=_LOOK_SECONDS)
+        answer = _MEMBER.answer(self.hosts, host, "look", seconds=_LOOK_SECONDS)
         if answer.get("absent"):
             return None
         try:
@@ -86,29 +87,12 @@ class EtcdOnHosts:
 
     def lead(self, host: Host, member: str) -> None:
         """Have the member on this host, which leads, hand over to another one, by its ID."""
-        self._ask(host, "lead", member, seconds=_LOOK_SECONDS)
+        _MEMBER.answer(self.hosts, host, "lead", member, seconds=_LOOK_SECONDS)
 
     def _changed(self, host: Host, *words: str, seconds: float) -> Changed:
         # It may wait for an earlier one, then for the new image, and then for the old one.
-        answer = self._ask(host, *words, seconds=4 * seconds + 30 + _MARGIN_SECONDS)
+        answer = _MEMBER.answer(self.hosts, host, *words, seconds=4 * seconds + 30 + _MARGIN_SECONDS)
         return Changed(str(answer.get("image", "")), str(answer.get("wrong", "")), str(answer.get("back", "")))
-
-    def _ask(self, host: Host, *words: str, seconds: float) -> dict[str, Any]:
-        command = ["python3", "-I", "-", *words]
-        done = self.hosts.run(host, command, stdin=program("member", "etcd"), timeout_seconds=seconds, check=False)
-        last = done.stdout.strip().rpartition("\n")[2]  # a login shell may greet before it
-        try:
-            answer = json.loads(last)
-        except ValueError:
-            said = done.stderr.strip().rpartition("\n")[2] or last or "no output"
-            raise HostError(
-                f"{host.name}: its etcd could not be asked ({done.exit_status}): {said}",
-                remedy="Python 3.8 or newer is needed there, as Ansible needs it.",
-            ) from None
-        if not isinstance(answer, dict) or "failed" in answer:
-            why = answer.get("failed") if isinstance(answer, dict) else last
-            raise HostError(f"{host.name}: {why}", remedy="Look there: crictl ps -a --name etcd; and at its manifest.")
-        return answer
 
 
 def etcd_images(hosts: Hosts, controllers: Sequence[Host]) -> dict[str, str]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
 from upgrader.errors import HostError
 from upgrader.model.cluster import Host
 from upgrader.model.renewable import ControllerCertificates
 from upgrader.ports import Hosts
-from upgrader.recover.facts.shipped_program import program
+from upgrader.recover.facts.sent_program import SentProgram
 
 __all__ = ["KubeadmOnHost"]
 
-_LOOK_SECONDS = 240.0
+_LOOK_SECONDS, _SERVED_SECONDS = 240.0, 60.0
 _RENEW_SECONDS = 900.0
 """About a dozen certificates. Each kubeadm has two minutes: it may ask an API that doesn't answer."""
 _REMEDY = "Look there: kubeadm certs check-expiration"
+_CONTROLLER = SentProgram("controller", "renewal", "its kubeadm", _REMEDY)
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class KubeadmOnHost:
 
     def look(self, host: Host) -> ControllerCertificates:
         """What kubeadm there knows. Changes nothing."""
-        answer = self._ask(host, "look", self.certificates, seconds=_LOOK_SECONDS)
+        answer = _CONTROLLER.answer(self.hosts, host, "look", self.certificates, seconds=_LOOK_SECONDS)
         try:
             return ControllerCertificates.parse(host, str(answer["kubeadm"]))
         except (ValueError, KeyError, TypeError) as error:
@@ -51,26 +50,8 @@ class KubeadmOnHost:
 
     def others(self, host: Host, address: str, port: int, certificate: str) -> tuple[str, ...]:
         """What doesn't serve what its file has: kube-apiserver at this address, and etcd. One line each."""
-        return tuple(map(str, self._ask(host, "served", address, str(port), certificate, seconds=60.0)["others"]))
+        words = ("served", address, str(port), certificate)
+        return tuple(map(str, _CONTROLLER.answer(self.hosts, host, *words, seconds=_SERVED_SECONDS)["others"]))
 
     def _changed(self, host: Host, *arguments: str) -> tuple[str, ...]:
-        return tuple(map(str, self._ask(host, *arguments, seconds=_RENEW_SECONDS)["changed"]))
-
-    def _ask(self, host: Host, *arguments: str, seconds: float) -> dict[str, Any]:
-        sent = program("controller", "renewal")
-        command = ["python3", "-I", "-", *arguments]
-        done = self.hosts.run(host, command, stdin=sent, timeout_seconds=seconds, check=False)
-        # What a login shell prints comes before it.
-        last = done.stdout.strip().rpartition("\n")[2]
-        try:
-            answer = json.loads(last)
-        except ValueError:
-            words = done.stderr.strip().rpartition("\n")[2] or last or "no output"
-            raise HostError(
-                f"{host.name}: its certificates could not be asked for ({done.exit_status}): {words}",
-                remedy="Python 3.8 or newer is needed there, as Ansible needs it.",
-            ) from None
-        if not isinstance(answer, dict) or "failed" in answer:
-            why = answer.get("failed") if isinstance(answer, dict) else last
-            raise HostError(f"{host.name}: {why}", remedy=_REMEDY)
-        return answer
+        return tuple(map(str, _CONTROLLER.answer(self.hosts, host, *arguments, seconds=_RENEW_SECONDS)["changed"]))

@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.unit.preflight.pki import CertificateAuthority
+from upgrader.recover.onhost.private_folder import locked
 from upgrader.recover.onhost.questions import Failed
 from upgrader.renewal.onhost import kept_files
-from upgrader.renewal.onhost.kept_files import keep, locked, mend, put_back
+from upgrader.renewal.onhost.kept_files import keep, mend, put_back
 from upgrader.renewal.onhost.places import fault, files_of
 from upgrader.renewal.onhost.staged import forget_copy, renew
 
@@ -79,7 +80,7 @@ class Controller:
 
     def renew(self, run: Callable[[str, Sequence[str]], None] | None = None, renewal: str = "one") -> list[str]:
         """All of them."""
-        with locked(self.kept):
+        with locked(self.kept, 1, "busy"):
             return renew(self.kept, renewal, str(self.kubernetes), str(self.pki), NAMES, run or self.kubeadm)
 
 
@@ -158,12 +159,12 @@ def test_power_cut_between_files(controller: Controller, written: int, monkeypat
         patch.setattr(kept_files, "_overwrite", cut)
         with pytest.raises(KeyboardInterrupt):
             controller.renew()
-    with locked(controller.kept):
+    with locked(controller.kept, 1, "busy"):
         mended = mend(controller.kept)
     assert mended == {1: ["apiserver"], 3: ["etcd-server"]}.get(written, [])
     places = [files_of(name, str(controller.kubernetes), str(controller.pki)) for name in NAMES]
     assert [fault(files) for files in places] == ["", "", ""]
-    with locked(controller.kept):
+    with locked(controller.kept, 1, "busy"):
         assert mend(controller.kept) == []
     controller.renew(renewal="two")
     now = controller.content()
@@ -265,7 +266,7 @@ def test_deleted_file_is_put_back(controller: Controller) -> None:
 
 def test_folder_that_is_elsewhere(controller: Controller, tmp_path: Path) -> None:
     """Of it kubeadm would see no copy."""
-    with locked(controller.kept), pytest.raises(Failed, match="is no folder below"):
+    with locked(controller.kept, 1, "busy"), pytest.raises(Failed, match="is no folder below"):
         renew(controller.kept, "one", str(controller.kubernetes), str(tmp_path), NAMES, controller.kubeadm)
 
 

@@ -67,7 +67,7 @@ def test_answer_of_a_controller() -> None:
     with pytest.raises(HostError, match="controller-1: there is no kubeadm on this host"):
         KubeadmOnHost(hosts).renew(HOST, "r", ("apiserver",))
     hosts.commands["python3"] = CommandResult(1, "", "SyntaxError: invalid syntax")
-    with pytest.raises(HostError, match=r"could not be asked for \(1\): SyntaxError"):
+    with pytest.raises(HostError, match=r"could not be asked \(1\): SyntaxError"):
         KubeadmOnHost(hosts).renew(HOST, "r", ("apiserver",))
     hosts.commands["python3"] = CommandResult(0, "[]", "")
     with pytest.raises(HostError):

@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-import stat
-import time
-from collections.abc import Iterator
 
 from upgrader.etcd.onhost.manifest import replace_file
 from upgrader.recover.onhost.questions import Failed
 
-__all__ = ["agreed", "before", "keep", "locked"]
+__all__ = ["agreed", "before", "keep"]
 
 _FILE = "image.json"
 _MOST = 8
 """How many images are kept: an earlier run may be undone after a later one has failed."""
-
-
-@contextlib.contextmanager
-def locked(folder: str, seconds: float) -> Iterator[None]:
-    """Let nobody else change the image meanwhile: what was sent here may outlive its SSH connection.
-
-    Raises Failed where another one works on it for so long.
-    """
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise Failed(f"{folder} must be a folder that only root can write to: look at what is in it, then remove it")
-    until = time.monotonic() + seconds
-    with open(os.path.join(folder, "lock"), "ab") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise Failed("an earlier change of etcd's image still waits on this controller") from None
-            time.sleep(0.2)
-        yield
 
 
 def keep(folder: str, old: str, new: str, version: str) -> None:

@@ -17,12 +17,14 @@ from upgrader.etcd.onhost.manifest import image_of, pinned, replace_file, with_i
 from upgrader.etcd.onhost.running import Watch, container, of_same_image, running_uid, runs_image
 from upgrader.node.cri import Runtime
 from upgrader.recover.onhost import container_facts, etcd_facts
+from upgrader.recover.onhost.private_folder import locked
 from upgrader.recover.onhost.questions import Failed, attempt
 
 __all__ = ["Member", "main"]
 
 MANIFEST = "/etc/kubernetes/manifests/etcd.yaml"
 FOLDER = "/var/lib/upgrader/etcd"
+_BUSY = "an earlier change of etcd's image still waits on this controller"
 _LEAD = "/v3/maintenance/transfer-leadership"
 _VERSION = re.compile(r"\d{1,4}\.\d{1,4}\.")
 
@@ -54,7 +56,7 @@ class Member:
         healthy with it ("": it is). A UID that keeps the pod stays there. The new image stays where the one before
         can't read etcd's data any more: `back` says so.
         """
-        with kept_image.locked(self.folder, 2 * seconds + 30):
+        with locked(self.folder, 2 * seconds + 30, _BUSY):
             now, ending = image_of(self._read()), 0
             if now == before != image:
                 if self.runtime.image(image) is None:
@@ -71,7 +73,7 @@ class Member:
 
     def put_back(self, image: str, seconds: float) -> dict[str, Any]:
         """Put back the image that was there before this one. Nothing where the manifest doesn't have this one."""
-        with kept_image.locked(self.folder, 2 * seconds + 30):
+        with locked(self.folder, 2 * seconds + 30, _BUSY):
             return self._put_back(image, seconds)
 
     def lead(self, member: str) -> dict[str, Any]:

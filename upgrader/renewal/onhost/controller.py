@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from upgrader.recover.onhost.private_folder import locked
 from upgrader.recover.onhost.questions import Failed
-from upgrader.renewal.onhost.kept_files import locked, mend, put_back
+from upgrader.renewal.onhost.kept_files import mend, put_back
 from upgrader.renewal.onhost.served import served
 from upgrader.renewal.onhost.staged import check_inside, forget_copy, kubeadm, renew, run_in_namespace
 
@@ -17,6 +18,8 @@ __all__ = ["main"]
 
 KUBERNETES = "/etc/kubernetes"
 FOLDER = "/var/lib/upgrader/certificates"
+_WAIT_SECONDS = 60.0
+_BUSY = "another renewal works on this controller's certificates"
 
 
 def look(certificates: str) -> dict[str, Any]:
@@ -30,21 +33,21 @@ def mended() -> dict[str, Any]:
     """Put back what an interrupted renewal had left unusable."""
     if not os.path.isdir(FOLDER):
         return {"changed": []}
-    with locked(FOLDER):
+    with locked(FOLDER, _WAIT_SECONDS, _BUSY):
         forget_copy(FOLDER)
         return {"changed": mend(FOLDER)}
 
 
 def renewed(renewal: str, certificates: str, *names: str) -> dict[str, Any]:
     """Renew these."""
-    with locked(FOLDER):
+    with locked(FOLDER, _WAIT_SECONDS, _BUSY):
         mend(FOLDER)
         return {"changed": renew(FOLDER, renewal, KUBERNETES, certificates, names, run_in_namespace(KUBERNETES))}
 
 
 def restored(renewal: str) -> dict[str, Any]:
     """Put back what that renewal has changed."""
-    with locked(FOLDER):
+    with locked(FOLDER, _WAIT_SECONDS, _BUSY):
         return {"changed": put_back(FOLDER, renewal)}
 
 

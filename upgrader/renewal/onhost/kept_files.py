@@ -14,52 +14,21 @@ The states of a point, each on the disk before what follows from it:
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import stat
-import time
-from collections.abc import Iterator
 from typing import Any
 
+from upgrader.recover.onhost.private_folder import make_private
 from upgrader.recover.onhost.questions import Failed
 from upgrader.renewal.onhost.places import fault
 
-__all__ = ["DONE", "RENEWING", "RESTORED", "install", "keep", "locked", "make_private", "mark", "mend", "put_back"]
+__all__ = ["DONE", "RENEWING", "RESTORED", "install", "keep", "mark", "mend", "put_back"]
 
 RENEWING, DONE, RESTORED = "renewing", "done", "restored"
 _FORMAT = 1
 _BESIDE = ".upgrader-new"
-_WAIT_SECONDS = 60.0
-
-
-@contextlib.contextmanager
-def locked(folder: str) -> Iterator[None]:
-    """Let nobody else work on this controller's certificates: what was sent here may outlive its SSH connection.
-
-    Raises Failed where another one works on them for a minute.
-    """
-    make_private(folder)
-    until = time.monotonic() + _WAIT_SECONDS
-    with open(os.path.join(folder, "lock"), "ab") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    raise Failed("another renewal works on this controller's certificates") from None
-            time.sleep(0.2)
-        yield
-
-
-def make_private(folder: str) -> None:
-    """Make a folder that only root may enter. Raises Failed where it is anybody else's."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    found = os.lstat(folder)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise Failed(f"{folder} must be a folder that only root can read: look at what is in it, then remove it")
 
 
 def keep(folder: str, renewal: str, names: dict[str, list[str]]) -> None:

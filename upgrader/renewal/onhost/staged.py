@@ -12,8 +12,9 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 
+from upgrader.recover.onhost.private_folder import make_private
 from upgrader.recover.onhost.questions import Failed
-from upgrader.renewal.onhost.kept_files import DONE, install, keep, make_private, mark
+from upgrader.renewal.onhost.kept_files import DONE, install, keep, mark
 from upgrader.renewal.onhost.places import fault, files_of
 
 __all__ = ["KUBEADM_PATH", "RunKubeadm", "check_inside", "forget_copy", "kubeadm", "renew", "run_in_namespace"]
