@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
 
 import click
-import yaml
 
 from upgrader.app.certificate_renewal import ProposedRenewal, propose_renewal
 from upgrader.app.certificates import ShownCertificates, show_certificates
 from upgrader.cli.command_line import DURATION, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
-from upgrader.redaction.printable import printable
+from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.ui.certificates import print_certificates, print_renewable
 from upgrader.ui.proposed_steps import print_steps
 
@@ -27,16 +24,9 @@ def certs() -> None:
 
 
 @certs.command()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="What is printed on standard output.",
-)
+@OUTPUT
 @click.pass_obj
-def show(folder: Path, output: Literal["table", "json", "yaml"]) -> None:
+def show(folder: Path, output: Output) -> None:
     """Show when each certificate of each controller ends, those that end first before the others.
 
     Reads /etc/kubernetes over SSH, kubeconfigs included, and the kubelet's own certificate; keys never leave the
@@ -47,12 +37,10 @@ def show(folder: Path, output: Literal["table", "json", "yaml"]) -> None:
     reached, or a file could not be read: what could be is shown.
     """
     shown = show_certificates(folder)
-    if output == "json":
-        click.echo(json.dumps(_described(shown), indent=2))
-    elif output == "yaml":
-        click.echo(printable(yaml.safe_dump(_described(shown), sort_keys=False, allow_unicode=True)), nl=False)
-    else:
+    if output == "table":
         print_certificates(shown, sys.stdout)
+    else:
+        print_plain(_described(shown), output)
     shown.refuse_if_incomplete()
 
 

@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
 
 import click
-import yaml
 
 from upgrader.app.offline_check import CheckedFolder, check_offline
 from upgrader.app.tried_check import check_and_try
 from upgrader.app.upgrade import CheckedPlan, check_upgrade
 from upgrader.cli.command_line import FRONT_END, REASON, SKIP, TARGET, mention_needless
+from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.errors import UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.plan import Plan
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.skipping import Skips
-from upgrader.redaction.printable import printable
 from upgrader.ui.findings import print_findings
 from upgrader.ui.offline_check import print_folder
 
 __all__ = ["check"]
 
-Output = Literal["table", "json", "yaml"]
-
 
 @click.command()
 @TARGET
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="What is printed on standard output.",
-)
+@OUTPUT
 @click.option(
     "--offline",
     is_flag=True,
@@ -84,10 +72,8 @@ def check(
     else:
         checked = check_upgrade(folder, target, skips)
     mention_needless(skips, checked.findings if isinstance(checked, CheckedFolder) else checked.all_findings)
-    if output == "json":
-        click.echo(json.dumps(_described(checked), indent=2))
-    elif output == "yaml":
-        click.echo(printable(yaml.safe_dump(_described(checked), sort_keys=False, allow_unicode=True)), nl=False)
+    if output != "table":
+        print_plain(_described(checked), output)
     elif isinstance(checked, CheckedFolder):
         print_folder(checked, sys.stdout)
     else:

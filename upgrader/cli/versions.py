@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
-import yaml
 
 from upgrader.app.versions_on_offer import Here, OfferedVersion, offered_versions, read_versions, where_we_are
 from upgrader.app.wiring import system_clock
 from upgrader.cli.command_line import VERSION
+from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.model.support_ends import support_ends
 from upgrader.model.version import KubernetesVersion
-from upgrader.redaction.printable import printable
 from upgrader.ui.versions import print_versions
 
 __all__ = ["versions"]
@@ -30,18 +28,9 @@ __all__ = ["versions"]
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Offer the versions in this file, one on each line: the tags in a registry of yours, say.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="What is printed on standard output.",
-)
+@OUTPUT
 @click.pass_obj
-def versions(
-    folder: Path, chosen: KubernetesVersion | None, file: Path | None, output: Literal["table", "json", "yaml"]
-) -> None:
+def versions(folder: Path, chosen: KubernetesVersion | None, file: Path | None, output: Output) -> None:
     """Show what this cluster can be upgraded to: the newest patch of each minor, in how many runs, and until when it
     gets patches.
 
@@ -53,12 +42,8 @@ def versions(
     offered = offered_versions(here, read_versions(file) if file else None)
     if output == "table":
         print_versions(here, offered, system_clock().now().date(), sys.stdout)
-        return
-    plain = _plain(here, offered)
-    if output == "json":
-        click.echo(json.dumps(plain, indent=2))
     else:
-        click.echo(printable(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)), nl=False)
+        print_plain(_plain(here, offered), output)
 
 
 def _plain(here: Here, offered: Sequence[OfferedVersion]) -> dict[str, Any]:

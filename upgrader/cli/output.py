@@ -1,0 +1,33 @@
+"""`-o table|json|yaml`: the same option, and the same form, for every command that shows something."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import click
+import yaml
+
+from upgrader.redaction.printable import printable
+
+__all__ = ["OUTPUT", "Output", "PlainOutput", "print_plain"]
+
+PlainOutput = Literal["json", "yaml"]
+Output = Literal["table"] | PlainOutput
+
+OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="What is printed on standard output.",
+)
+
+
+def print_plain(value: Any, output: PlainOutput) -> None:
+    """Print JSON values for programs; secrets in them are masked."""
+    if output == "json":
+        click.echo(printable(json.dumps(value, indent=2)))
+    else:
+        click.echo(printable(yaml.safe_dump(value, sort_keys=False, allow_unicode=True)), nl=False)
