@@ -17,7 +17,7 @@ from upgrader.lab import Lab
 NAMES = ("controller-1", "controller-2", "controller-3")
 NEXT_ETCD = "v3.7.2"
 MOST_LATE = 0.002
-"""A kube-apiserver asks the member on its own controller only: some requests may wait longer than a client does (10 s)."""
+"""A kube-apiserver asks the member on its own controller only: some requests may wait longer than a client (10 s)."""
 _IMAGE = "sed -n 's/^    image: //p' /etc/kubernetes/manifests/etcd.yaml"
 
 
@@ -31,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabCluster]:
 
 
 def test_a_patch_with_a_runner_that_is_killed(cluster: LabCluster) -> None:
-    """Killed after the first member, resumed, rolled back: every member follows, and the API's clients hardly notice."""
+    """Killed after the first member, resumed, rolled back: every member follows, and clients hardly notice."""
     first, other = images(cluster)["controller-1"], other_etcd().name
     cluster.change_settings({"etcd": {"image": other}})
     with ApiLoad(cluster.folder / "kubeconfig") as load:
