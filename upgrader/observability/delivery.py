@@ -53,6 +53,8 @@ class Delivery(Generic[_Item]):
                 self._send(item)
             except (UpgraderError, OSError, ValueError) as error:
                 self._tell(str(error))
+            except Exception as error:  # noqa: BLE001  # a fault of ours must not end the thread: the rest is to be sent
+                self._tell(f"{type(error).__name__}: {error}")
 
     def _tell(self, why: str) -> None:
         if not self._failed:
