@@ -13,7 +13,7 @@ from upgrader.etcd.builder import EtcdBuilder
 from upgrader.gates.api_absence import ApiAbsence
 from upgrader.gates.gate_memory import GateMemory
 from upgrader.gates.release_gates import GateCatalog
-from upgrader.gates.shared_reads import SharedReads
+from upgrader.gates.shared_reads import ReadMemory, SharedReads
 from upgrader.gates.workload_watcher import watch_workloads
 from upgrader.model.cluster import Cluster
 from upgrader.model.etcd_plan import PlannedEtcd
@@ -64,10 +64,12 @@ class StepBuilder:
     @property
     def gates(self) -> GateCatalog:
         """The gates of this cluster."""
-        clock, settings = self.tools.clock, self.settings
-        kube = SharedReads(self.tools.kube, clock, self.memory.reads, settings.shortest_interval_seconds)
+        kube, settings = self._shared(self.memory.reads), self.settings
         spare = settings.unhealthy_workers
-        return GateCatalog(kube, clock, self.cluster, settings.gates, self.health_before, spare, self.memory)
+        return GateCatalog(kube, self.tools.clock, self.cluster, settings.gates, self.health_before, spare, self.memory)
+
+    def _shared(self, memory: ReadMemory) -> SharedReads:
+        return SharedReads(self.tools.kube, self.tools.clock, memory, self.settings.shortest_interval_seconds)
 
     @property
     def nodes(self) -> NodesBuilder | None:
@@ -196,17 +198,19 @@ class StepBuilder:
     def _chart(self, spec: ReleaseSpec, change: str, after: str, timeout_seconds: float) -> ChartStep:
         """`after` is the manifest whose workloads are watched while Helm waits for them."""
         clock, patience, gates = self.tools.clock, self.settings.recovery.patience_seconds, self.gates
+        # What is read beside Helm may be from before its last change: no gate behind the step gets that for an answer.
+        beside = self._shared(ReadMemory())
         return ChartStep(
             spec=spec,
             change=change,
             helm=self.tools.helm,
             timeout_seconds=timeout_seconds,
             watcher=lambda: watch_workloads(
-                gates.kube,
+                beside,
                 after,
                 clock=clock,
                 namespace=spec.namespace,
-                absence=ApiAbsence(gates.kube, clock, patience),
+                absence=ApiAbsence(beside, clock, patience),
                 glance=gates.health.glance,
                 every_seconds=gates.paced.interval_seconds,
             ),
