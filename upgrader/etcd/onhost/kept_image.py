@@ -24,7 +24,8 @@ def keep(folder: str, old: str, new: str, version: str) -> None:
     if not os.path.exists(path):
         with open(path, "xb"):
             os.chmod(path, 0o600)
-    images, versions = _read(path, "before"), _read(path, "agreed")
+    known = _read(path)
+    images, versions = known["before"], known["agreed"]
     images.pop(new, None)  # so that it is the newest
     kept = dict([*images.items(), (new, old)][-_MOST:])
     versions = {image: each for image, each in {**versions, new: version}.items() if image in kept}
@@ -33,24 +34,26 @@ def keep(folder: str, old: str, new: str, version: str) -> None:
 
 def before(folder: str, new: str) -> str:
     """What was there before this image; "" where no change to it is kept. Raises Failed where it can't be read."""
-    return _read(os.path.join(folder, _FILE), "before").get(new, "")
+    return _read(os.path.join(folder, _FILE))["before"].get(new, "")
 
 
 def agreed(folder: str, new: str) -> str:
     """On which version all members had agreed before this image; "" where that isn't kept. Raises Failed."""
-    return _read(os.path.join(folder, _FILE), "agreed").get(new, "")
+    return _read(os.path.join(folder, _FILE))["agreed"].get(new, "")
 
 
-def _read(path: str, key: str) -> dict[str, str]:
-    """Image → what is kept of it."""
+def _read(path: str) -> dict[str, dict[str, str]]:
+    """`before` and `agreed`: image → what is kept of it."""
+    nothing: dict[str, dict[str, str]] = {"before": {}, "agreed": {}}
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except FileNotFoundError:
-        return {}
+        return nothing
     if not text:
-        return {}  # the power was cut before anything was changed
+        return nothing  # the power was cut before anything was changed
     try:
-        return {str(image): str(kept) for image, kept in json.loads(text)[key].items()}
+        found = json.loads(text)
+        return {key: {str(image): str(kept) for image, kept in found[key].items()} for key in nothing}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Failed(f"{path} can't be read: {error}; look at it, then remove it") from error
