@@ -90,6 +90,11 @@ class MetricsPublisher:
         try:
             sink.write(kind, content)
         except (UpgraderError, OSError) as error:
-            if sink.name not in self._failed:
-                self._failed.add(sink.name)
-                self._note(f"metrics can't be written to {sink.name}; the run goes on without: {error}")
+            self._tell(sink, str(error))
+        except Exception as error:  # noqa: BLE001  # a fault of ours must not end the thread: other sinks go on
+            self._tell(sink, f"{type(error).__name__}: {error}")
+
+    def _tell(self, sink: MetricSink, why: str) -> None:
+        if sink.name not in self._failed:
+            self._failed.add(sink.name)
+            self._note(f"metrics can't be written to {sink.name}; the run goes on without: {why}")

@@ -171,3 +171,15 @@ def test_pushgateway_that_refuses() -> None:
     with pytest.raises(ServiceError, match="it answered 400: pushed metrics are invalid") as caught:
         Pushgateway(service, "one").write("upgrade", b"")
     assert len(caught.value.message) < 300
+
+
+def test_fault_of_ours_keeps_no_other_sink_from_its_metrics() -> None:
+    """It is noted by its name, and the thread goes on."""
+    notes: list[str] = []
+    broken, good = Sink(error=KeyError("x")), Sink("another")
+    publishing = publisher(broken, good, notes=notes)
+    run(publishing)
+    publishing.end()
+    publishing.close(60)
+    assert 'outcome="succeeded"} 1.0' in good.written[-1]
+    assert notes == ["metrics can't be written to the sink; the run goes on without: KeyError: 'x'"]
