@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +14,7 @@ from release.runner_image import runner_image
 from release.sources import Sources
 from testkit.container import Container, unpacked
 from upgrader import __version__
-from upgrader.lab.build_cache import cache_root
-from upgrader.lab.oci_archive import Image, digest, native_architecture, write_platforms
+from upgrader.lab.oci_archive import Image, native_architecture, write_platforms
 from upgrader.lab.progress_port import Silent
 
 _PURLS = r"""
@@ -84,16 +82,3 @@ def test_bill_of_materials_is_what_the_image_says_of_itself(built: Built, tmp_pa
     helm = built.container.run("helm", "version", "--template", "{{.Version}}")
     assert f"pkg:golang/helm.sh/helm/v4@{helm.stdout}" in listed
     assert f"pkg:pypi/upgrader@{__version__}" in listed
-
-
-def test_the_same_sources_make_the_same_bytes(built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every layer is equal when it is built again, with nothing cached but the tools: Helm, and Debian's Python that
-    compiles."""
-    cache = tmp_path / "cache" / "upgrader"
-    cache.mkdir(parents=True)
-    for tool in ("helm", "node", "bin"):
-        os.symlink(cache_root() / tool, cache / tool)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    again = runner_image(built.wheel, Sources.of_this_checkout(), native_architecture(), Silent())
-    assert all(layer.is_relative_to(cache) for layer in again.layers)
-    assert [digest(layer) for layer in again.layers] == [digest(layer) for layer in built.image.layers]

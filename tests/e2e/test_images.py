@@ -36,12 +36,6 @@ spec:
 """
 
 
-def test_nodes_that_have_their_images_are_not_asked(upgraded_cluster: LabCluster) -> None:
-    """Nodes whose images were loaded beforehand list them: no pod is created for that."""
-    notes = [record["data"]["text"] for record in upgraded_cluster.journal() if record["type"] == "Note"]
-    assert "all images are on their nodes; no node lacked any" in notes
-
-
 def test_image_that_can_not_be_pulled_changes_nothing(cluster: LabCluster) -> None:
     """The run ends before its first change, with the node, the image and the kubelet's words; no pod is left."""
     before = cluster.releases()

@@ -49,6 +49,12 @@ def test_report_of_an_upgrade(upgraded_cluster: LabCluster) -> None:
     assert "<title>Succeeded: Upgrade to" in page and "deployment/kube-apiserver" in page
 
 
+def test_nodes_that_have_their_images_are_not_asked(upgraded_cluster: LabCluster) -> None:
+    """Nodes whose images were loaded beforehand list them: no pod is created for that."""
+    notes = [record["data"]["text"] for record in upgraded_cluster.journal() if record["type"] == "Note"]
+    assert "all images are on their nodes; no node lacked any" in notes
+
+
 def test_second_run_changes_nothing(upgraded_cluster: LabCluster) -> None:
     """A run to the current version leaves every release at its revision, and succeeds."""
     before = upgraded_cluster.releases()

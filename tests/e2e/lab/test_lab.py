@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.lab.commands import lab_command
-from tests.e2e.lab.machine_state import traces
+from testkit.lab_commands import lab_command
+from testkit.lab_traces import traces
 from upgrader.lab import Lab, LabSpec
 from upgrader.lab.registry import find
 

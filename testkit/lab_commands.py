@@ -1,0 +1,38 @@
+"""The lab commands for tests."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from testkit.command import REPOSITORY
+from upgrader.lab.registry import find
+
+__all__ = ["interrupted_up", "lab_command"]
+
+_UPGRADER = REPOSITORY / ".venv" / "bin" / "upgrader"
+
+
+def lab_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `upgrader -C HOME lab ARGUMENTS`; any exit code is returned."""
+    command = [str(_UPGRADER), "-C", str(home), "lab", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+
+
+def interrupted_up(name: str, home: Path, phase: str, signal: str) -> str:
+    """Start `lab up` with one worker, send it a signal ("INT", "KILL") when it reports that phase, and return the lab's
+    prefix."""
+    command = [str(_UPGRADER), "-C", str(home), "lab", "up", "--workers", "1", "--name", name]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        output = []
+        for line in process.stderr:
+            output.append(line)
+            if line.startswith(phase):
+                break
+        placement = find(name)
+        assert placement, "".join(output)
+        subprocess.run(["kill", f"-{signal}", str(process.pid)], check=True)
+        output.append(process.stderr.read())
+    assert process.returncode == (130 if signal == "INT" else -9), "".join(output)
+    return placement.prefix
