@@ -13,7 +13,7 @@ FROM := v1.36.3
 TO := v1.37.1
 PYTEST := $(BIN)/pytest
 
-.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak dist lock apis flags patches docs clean bench-large bench-nodes bench-report screenshots conformance
+.PHONY: help deps venv helm build lint unit contract e2e test demo demo-down bench bench-parts bench-prober bench-sidebyside bench-three bench-kept bench-wrong-api bench-recovery bench-checkpointer reliability soak dist lock apis flags patches docs site clean bench-large bench-nodes bench-report screenshots conformance
 
 help: ## Show this list.
 	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -138,6 +138,9 @@ flags: venv ## Update the table of flags and feature gates that `flags` checks b
 patches: venv ## Update the table of the newest patches that an upgrade over several minors goes through (10 s).
 	@$(BIN)/python -m scripts.newest_patches > $(BIN)/.patches
 	mv $(BIN)/.patches upgrader/model/newest_patches.json
+
+site: venv ## Make the documentation as a site with search, in build/site: open its index.html.
+	@$(BIN)/python -m scripts.docs_site
 
 docs: venv ## Make the reference pages from the code.
 	@$(BIN)/python -m upgrader.config.reference_page > docs/reference/upgrader-yaml.md

@@ -77,17 +77,18 @@ class Browser:
         os.close(self._read)
         os.close(self._write)
 
-    def show(self, page: Path, *, width: int = 1000, dark: bool = False, media: str = "screen") -> float:
-        """Open a file at this width; returns the seconds until it was loaded."""
+    def show(self, page: Path | str, *, width: int = 1000, dark: bool = False, media: str = "screen") -> float:
+        """Open a file, or a URL, at this width; returns the seconds until it was loaded."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self._call("Emulation.setEmulatedMedia", media=media, features=scheme)
         phone = width < 600
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=phone)
         self._loaded = False
         began = time.monotonic()
-        self._call("Page.navigate", url=page.absolute().as_uri())
+        url = page if isinstance(page, str) else page.absolute().as_uri()
+        self._call("Page.navigate", url=url)
         while not self._loaded:
-            self._handle(self._message(began + _SECONDS, f"{page.name} to load"))
+            self._handle(self._message(began + _SECONDS, f"{url} to load"))
         return time.monotonic() - began
 
     def evaluate(self, expression: str) -> Any:
@@ -102,6 +103,12 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             text = {"text": "\r"} if key == "Enter" and kind == "keyDown" else {}
             self._call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **text)
+
+    def enter(self, selector: str, words: str) -> None:
+        """Type words, and a space, into the field that a CSS selector names."""
+        self.evaluate(f"document.querySelector({json.dumps(selector)}).focus()")
+        self._call("Input.insertText", text=words)
+        self.press(" ", 32)
 
     def screenshot(self, path: Path, *, most: int = 3000) -> None:
         """The whole page, or its first `most` pixels, as a PNG file."""

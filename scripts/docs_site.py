@@ -1,0 +1,86 @@
+"""The documentation as a site with search, made by MkDocs (`make site`).
+
+Pages are written for a checkout: they link to folders, to sources, and to pages outside of docs/. MkDocs has one folder
+of pages, so they are gathered in one, each where it is in the checkout, together with the files that they link to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+__all__ = ["REPOSITORY", "SITE", "build", "gather"]
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SITE = REPOSITORY / "build" / "site"
+_PAGES = REPOSITORY / "build" / "pages"
+_LINK = re.compile(r"(\]\()(?!https?://|#)([^)#\s]+)")
+_PARTS_OF_PAGES = ("*.intro.md", "*.remarks.md")
+_DECISIONS = Path("docs/adr")
+_FOR_WHO_LOOKS_CLOSER = ("docs/adr/*", "docs/benchmarks/*", "docs/kinds.md", "docs/reliability.md", "C*.md")
+_FOUND_LATER = "---\nsearch:\n  boost: 0.1\n---\n\n"
+"""Who searches wants the page for users first."""
+
+
+def gather(repository: Path, pages: Path) -> None:
+    """Fill the folder `pages`, which is emptied first, with every page of the repository, and what they link to."""
+    shutil.rmtree(pages, ignore_errors=True)
+    for page in _tracked(repository):
+        text = _LINK.sub(_to_files(repository, page, pages), (repository / page).read_text())
+        if page == _DECISIONS / "README.md":
+            text += "".join(_decisions(repository))
+        elif any(page.match(each) for each in _FOR_WHO_LOOKS_CLOSER):
+            text = _FOUND_LATER + text
+        _place(pages / page).write_text(text)
+
+
+def _tracked(repository: Path) -> list[Path]:
+    command = ["git", "-C", str(repository), "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = map(Path, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    return [page for page in listed if not any(page.match(part) for part in _PARTS_OF_PAGES)]
+
+
+def _to_files(repository: Path, page: Path, pages: Path) -> Callable[[re.Match[str]], str]:
+    """Links to files, which come along; a folder is its README, or no page: then its name is enough."""
+
+    def replaced(link: re.Match[str]) -> str:
+        target = (repository / page).parent / link[2]
+        if target.is_dir():
+            readme = target / "README.md"
+            return f"{link[1]}{link[2].rstrip('/')}/README.md" if readme.exists() else f"{link[1]}#"
+        if target.suffix != ".md":
+            shutil.copyfile(target, _place(pages / target.resolve().relative_to(repository)))
+        return link[0]
+
+    return replaced
+
+
+def _place(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _decisions(repository: Path) -> Iterator[str]:
+    """A list of all decisions, by their titles."""
+    yield "\n"
+    for path in sorted((repository / _DECISIONS).glob("0*.md")):
+        title = path.read_text().splitlines()[0].removeprefix("# ")
+        yield f"- [{title}]({path.name})\n"
+
+
+def build() -> int:
+    """Make the site; the exit code of MkDocs, for which a link or an anchor that leads nowhere is an error."""
+    gather(REPOSITORY, _PAGES)
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    # It would print an advertisement for its successor.
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(build())
