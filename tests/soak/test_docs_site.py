@@ -1,9 +1,11 @@
-"""The documentation's site in a real browser: its search finds what people ask."""
+"""The documentation's site in a real browser: its search finds what people ask. And the man pages."""
 
 from __future__ import annotations
 
 import functools
+import os
 import re
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -54,6 +56,16 @@ def test_search_finds_the_page(url: str, browser: Browser, words: str, page: str
 def test_twenty_are_asked() -> None:
     """No row of the page is forgotten."""
     assert len(QUESTIONS) == 20
+
+
+@pytest.mark.parametrize("page", ["upgrader.1", "upgrader-run.1", "upgrader-certs-renew.1"])
+def test_man_formats_them(page: str) -> None:
+    """`man` shows the usage, the options and the description, and warns of nothing."""
+    shown = subprocess.run(
+        ["man", "--warnings", "--local-file", str(REPOSITORY / "docs/man" / page)],
+        capture_output=True, text=True, check=True, env={**os.environ, "MANWIDTH": "80", "PAGER": "cat"},
+    )  # fmt: skip
+    assert "SYNOPSIS" in shown.stdout and "OPTIONS" in shown.stdout and not shown.stderr, shown
 
 
 def _first_five(browser: Browser) -> list[str]:
