@@ -9,7 +9,8 @@ from typing import Any
 
 from upgrader.adopt.addon_parts import check_addon
 from upgrader.adopt.facts import KubeadmFacts
-from upgrader.adopt.nothing_lost import check_flags, check_volumes
+from upgrader.adopt.nothing_lost import check_flags, check_metadata, check_volumes
+from upgrader.adopt.pod_metadata import extra_metadata, rendered_metadata
 from upgrader.adopt.same_everywhere import check_same_everywhere
 from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.values import base_values, extra_args, merged, missing_flags, rendered_flags, rendered_pod
@@ -58,10 +59,10 @@ def derive_values(
 ) -> Derived:
     """The operator's own values (`own`, by release) win; the rest is kubeadm's.
 
-    Raises Inhibited when a flag, a volume or another part of a static pod would be lost or would change, or differs
-    between controllers, or when an address that clients use would not be served.
+    Raises Inhibited when a flag, a volume, a label or another part of a static pod would be lost or would change, or
+    differs between controllers, or when an address that clients use would not be served.
     """
-    check_static_pods(facts)
+    check_static_pods(facts.controllers)
     check_same_everywhere(facts)
     values = {name: merged(base, own.get(name, {})) for name, base in base_values(facts, addresses, {}).items()}
     _serve_all_clients(facts, values["kube-apiserver"])
@@ -86,10 +87,15 @@ def derive_values(
             if "extraVolumes" not in _at(own.get(release, {}), path):
                 extra = extra_volumes(facts.component(component), rendered_pod(bare, component), pki)
                 part |= with_files(extra, facts.referred_files if component == "kube-apiserver" else ())
+            if static := facts.running(component):
+                for key, entries in extra_metadata(static, rendered_metadata(bare, component)).items():
+                    part[key] = {**entries, **(part.get(key) or {})}
         full = rendered_offline(release)
         for component, path in components.items():
             rendered = rendered_flags(full, component)
-            check_flags(facts, component, rendered, _at(own.get(release, {}), path))
+            chosen = _at(own.get(release, {}), path)
+            check_flags(facts, component, rendered, chosen)
+            check_metadata(facts, component, rendered_metadata(full, component), chosen)
             check_volumes(facts, component, rendered_pod(full, component), pki)
             changes += _changes(component, facts.component(component).flags, rendered)
         if release == "kubernetes":

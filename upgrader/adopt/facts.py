@@ -103,6 +103,11 @@ class KubeadmFacts:
             remedy="Only control planes that kubeadm made can be adopted.",
         )
 
+    def running(self, name: str) -> StaticPod | None:
+        """The first manifest of a component that runs; None once all were retired."""
+        found = (controller.active.get(name) for controller in self.controllers)
+        return next(filter(None, found), None)
+
 
 def read_facts(
     kube: Kube, hosts: Hosts, cluster: Cluster, servers: Iterable[str], left_alone: Collection[str] = ()

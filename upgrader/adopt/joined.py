@@ -5,10 +5,9 @@ Reads only. What can't be adopted is refused by name, before anything changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from upgrader.adopt.facts import ControllerFacts
-from upgrader.adopt.values import HANDED_OVER, rendered_flags
 from upgrader.adopt.withdrawal import CONTROL_PLANE
 from upgrader.errors import Inhibited, UsageError
 from upgrader.model.cluster import Cluster
@@ -16,7 +15,7 @@ from upgrader.model.manifest import objects_in
 from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Hosts, Kind, Kube, KubeObject
 
-__all__ = ["check_listed", "check_node_files", "check_version", "flags_that_go", "joined", "running_version"]
+__all__ = ["check_listed", "check_node_files", "check_version", "joined", "running_version"]
 
 _NODES = Kind("v1", "nodes", namespaced=False)
 _DEPLOYMENTS = Kind("apps/v1", "deployments")
@@ -122,19 +121,3 @@ def _node_files(manifest: str) -> Iterator[str]:
                 path = volume.get("hostPath") or {}
                 if path.get("type") in ("File", "Directory", "Socket"):
                     yield path["path"]
-
-
-def flags_that_go(new: Sequence[ControllerFacts], manifests: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
-    """`COMPONENT on CONTROLLER` → kubeadm's flags there that the release has otherwise, or not at all."""
-    found = {}
-    for controller in new:
-        for component, pod in controller.active.items():
-            after = next(filter(None, (rendered_flags(text, component) for text in manifests)), {})
-            differing = (
-                f"--{name}={','.join(values)}"
-                for name, values in pod.flags.items()
-                if name not in HANDED_OVER and after.get(name) != values
-            )
-            if lines := tuple(differing):
-                found[f"{component} on {controller.host.name}"] = lines
-    return found

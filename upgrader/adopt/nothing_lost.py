@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from upgrader.adopt.facts import KubeadmFacts, StaticPod
+from upgrader.adopt.pod_metadata import Metadata, differing
 from upgrader.adopt.values import missing_flags
 from upgrader.adopt.volumes import missing_mounts, writable
 from upgrader.errors import Inhibited
 
-__all__ = ["check_flags", "check_volumes"]
+__all__ = ["check_flags", "check_metadata", "check_volumes"]
 
 Flags = Mapping[str, tuple[str, ...]]
 
@@ -25,6 +26,18 @@ def check_flags(facts: KubeadmFacts, component: str, rendered: Flags, chosen: Ma
             f"{component}'s static pod has flags that the chart can't take over: {flags}",
             remedy="Remove them from the static pod, or set them in the release's `extraArgs`.",
         )
+
+
+def check_metadata(facts: KubeadmFacts, component: str, rendered: Metadata, chosen: Mapping[str, Any]) -> None:
+    """All labels and annotations of a component but those that its release's own values set. Raises Inhibited."""
+    for controller in facts.controllers:
+        if static := controller.active.get(component):
+            for each in differing(static, rendered, chosen):
+                raise Inhibited(
+                    f"{component}'s static pod on {controller.host.name} has {each}, and the chart's pod has "
+                    f"{each.chart or 'none'} there",
+                    remedy="Use another name in the static pod, and wherever something selects by it.",
+                )
 
 
 def check_volumes(facts: KubeadmFacts, component: str, rendered: Mapping[str, Any], pki: str) -> None:

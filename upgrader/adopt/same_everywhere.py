@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from upgrader.adopt.facts import COMPONENTS, KubeadmFacts, StaticPod
+from upgrader.adopt.pod_metadata import metadata_of
 from upgrader.adopt.volumes import missing_mounts
 from upgrader.errors import Inhibited
 
@@ -52,5 +53,7 @@ _PARTS: Mapping[str, Callable[[StaticPod], Any]] = {
     "image": lambda pod: pod.image,
     "volumes": lambda pod: sorted(str(each) for each in missing_mounts(pod, {"containers": []}, "")),
     "variables": lambda pod: sorted((each["name"], each.get("value")) for each in pod.container.get("env") or ()),
+    "labels": lambda pod: metadata_of(pod)["labels"],
+    "annotations": lambda pod: metadata_of(pod)["annotations"],
     "resources": lambda pod: pod.container.get("resources") or {},
 }

@@ -1,19 +1,21 @@
 """What a static pod has that the charts' pods could not have: refused by name, never dropped. Pure.
 
 kubeadm's patches, and whoever edits a manifest, can put anything into it. What is listed here as known is either taken
-over (flags, volumes, variables, resources), or set by the charts themselves on purpose (probes, priority, network).
+over (flags, volumes, variables, resources, labels), or set by the charts themselves on purpose (probes, priority,
+network).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from upgrader.adopt.facts import KubeadmFacts, StaticPod
+from upgrader.adopt.facts import ControllerFacts, StaticPod
 from upgrader.errors import Inhibited
 
 __all__ = ["check_static_pods"]
 
+_METADATA = frozenset({"annotations", "creationTimestamp", "labels", "name", "namespace"})
 _POD = frozenset(
     {
         "automountServiceAccountToken",
@@ -72,9 +74,9 @@ _REMEDIES = {
 _OTHERWISE = "Remove it from the static pod, if the component works without it; the charts have no value for it."
 
 
-def check_static_pods(facts: KubeadmFacts) -> None:
+def check_static_pods(controllers: Iterable[ControllerFacts]) -> None:
     """Of all static pods that run. Raises Inhibited, which names the controller, the pod and the part."""
-    for controller in facts.controllers:
+    for controller in controllers:
         for component, static in controller.active.items():
             for part, what in _unknown(static):
                 raise Inhibited(
@@ -88,6 +90,10 @@ def _unknown(static: StaticPod) -> Iterator[tuple[str, str]]:
     """Name of the field, and the words for what is in it."""
     spec = static.pod["spec"]
     container = static.container
+    metadata = static.pod.get("metadata") or {}
+    for key in sorted(metadata.keys() - _METADATA):
+        if metadata[key]:
+            yield "metadata", f"`metadata.{key}`"
     for each in spec["containers"]:
         if each != container:
             yield "containers", f"another container, {each.get('name')}"

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from upgrader.adopt.client_addresses import ApiPod, client_addresses
 from upgrader.adopt.facts import ControllerFacts, read_controllers
-from upgrader.adopt.joined import check_listed, check_node_files, check_version, flags_that_go, joined, running_version
+from upgrader.adopt.joined import check_listed, check_node_files, check_version, joined, running_version
 from upgrader.adopt.joined_pipeline import JoinedControllers
 from upgrader.adopt.node_addresses import node_addresses
+from upgrader.adopt.parts_that_go import parts_that_go
+from upgrader.adopt.static_pod_parts import check_static_pods
 from upgrader.adopt.withdrawal import check_chosen_by_label
 from upgrader.app.adoption import ProposedAdoption
 from upgrader.app.finalize import refuse_unended
@@ -60,7 +63,7 @@ class FoundControllers:
     version: KubernetesVersion
     files: Mapping[Path, str]
     """Values files whose content would change, with their new text."""
-    flags_that_go: Mapping[str, tuple[str, ...]]
+    parts_that_go: Mapping[str, tuple[str, ...]]
     """What kubeadm's static pods have and the releases don't, by component and controller."""
     findings: tuple[Finding, ...]
 
@@ -129,18 +132,21 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     check_listed(kube, cluster)
     new = joined(read_controllers(hosts, cluster))
     check_version(new, version)
+    check_static_pods(new)
     pods = [ApiPod(each.host, pod.flags) for each in new if (pod := each.active.get("kube-apiserver"))]
     served = client_addresses(kube, hosts, pods, server_addresses(cluster.kubeconfig, cluster.context))
-    _serve_all_clients(session, served)
+    values = _api_values(session)
+    _serve_all_clients(values, served)
     manifests = [release.manifest for release in observed.releases.values()]
     check_node_files(hosts, new, manifests)
     files = edited_counts(session.settings, node_addresses(kube, cluster))
     findings = run_checks(session.at(version).preflight_context(observed), _CHECKS)
-    flags = flags_that_go(new, manifests)
-    return FoundControllers(session.settings.folder, front_end, new, served, version, files, flags, findings)
+    pki = str((values.get("pki") or {}).get("hostPath", "/etc/kubernetes/pki"))
+    parts = parts_that_go(new, manifests, pki)
+    return FoundControllers(session.settings.folder, front_end, new, served, version, files, parts, findings)
 
 
-def _serve_all_clients(session: Session, served: tuple[str, ...]) -> None:
+def _api_values(session: Session) -> Mapping[str, Any]:
     items = (item for item in session.settings.pipeline if isinstance(item, ReleaseSettings))
     releases = {item.name: item.values for item in items}
     if tuple(releases)[: len(BUILT_IN_CHARTS)] != BUILT_IN_CHARTS:
@@ -148,7 +154,10 @@ def _serve_all_clients(session: Session, served: tuple[str, ...]) -> None:
             f"the pipeline must begin with {', '.join(BUILT_IN_CHARTS)} to adopt a controller",
             remedy="Restore that in upgrader.yaml.",
         )
-    values = releases["kube-apiserver"]
+    return releases["kube-apiserver"]
+
+
+def _serve_all_clients(values: Mapping[str, Any], served: tuple[str, ...]) -> None:
     left = set(served) - set(values.get("extraAddresses") or ())
     if left and not values.get("exposeOnAllInterfaces"):
         raise Inhibited(

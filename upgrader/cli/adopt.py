@@ -85,8 +85,8 @@ def _about_new(found: FoundControllers) -> Iterator[str]:
     if found.new:
         yield f"To adopt: {', '.join(each.host.name for each in found.new)}"
         yield "If clients come through a load balancer of yours, see that it has the new controllers too."
-    for component, flags in found.flags_that_go.items():
-        yield f"{component} gets the release's flags, and not kubeadm's: {', '.join(flags)}"
+    for component, parts in found.parts_that_go.items():
+        yield f"{component} gets what the release has, and loses kubeadm's {', '.join(parts)}"
     for file in found.files:
         yield f"Will write the number of controllers into {file.relative_to(found.folder)}"
 

@@ -16,7 +16,6 @@ from upgrader.adopt.joined import (
     check_listed,
     check_node_files,
     check_version,
-    flags_that_go,
     joined,
     running_version,
 )
@@ -128,13 +127,3 @@ def test_files_of_the_operator_that_are_missing_are_named() -> None:
     assert hosts.ran == [("controller-2", ("sh", "-c", hosts.ran[0][1][2], "sh", "/etc/kubernetes/audit.yaml"))]
     hosts.commands["sh"] = CommandResult(0, "", "")
     check_node_files(hosts, [controller("controller-2", *FLAGS)], [manifest(policy)])
-
-
-def test_flags_that_the_release_has_otherwise_are_shown() -> None:
-    """The release's win: kubeadm has written what its configuration said at the cluster's creation."""
-    kept = [flag for flag in FLAGS["kube-apiserver"] if "issuer" not in flag]
-    found = flags_that_go([controller("controller-2", "kube-apiserver")], [manifest(args=tuple(kept))])
-    assert found == {
-        "kube-apiserver on controller-2": ("--service-account-issuer=https://kubernetes.default.svc.cluster.local",)
-    }
-    assert flags_that_go([controller("c", "kube-apiserver")], [manifest(args=tuple(FLAGS["kube-apiserver"]))]) == {}

@@ -14,9 +14,11 @@ import yaml
 
 from testkit.fakes.hosts import FakeHosts
 from testkit.fakes.kube import FakeKube
+from tests.unit.adopt.kubeadm_pods import kubeadm_pod
 from tests.unit.app.test_upgrade import FakeSession
 from tests.unit.engine.killing import FROM, TO, World
 from tests.unit.gates.builders import add_node
+from upgrader.adopt.facts import MANIFESTS
 from upgrader.adopt.removal_steps import LeaveEtcdStep
 from upgrader.adopt.withdrawal import CONTROL_PLANE
 from upgrader.app import controller_removal, new_controllers
@@ -255,6 +257,18 @@ def test_new_controller_with_keys_of_its_own(place: Place, monkeypatch: pytest.M
         assert {finding.id for finding in found.findings} == {"keys.differ", "clocks.off"}
         with pytest.raises(Inhibited, match="a check blocks the adoption"):
             found.check_allowed()
+
+
+def test_new_controller_with_more_than_any_release_could_have(place: Place) -> None:
+    """As `adopt` refuses it: a second container would be gone with kubeadm's static pod."""
+    pod = kubeadm_pod("kube-apiserver").pod
+    pod["spec"]["containers"].append({"name": "kms-plugin", "image": "registry.example.org/kms:v1"})
+    place.hosts.files[LAST, f"{MANIFESTS}/kube-apiserver.yaml"] = yaml.safe_dump(pod).encode()
+    with (
+        pytest.raises(Inhibited, match="kube-apiserver's static pod on controller-3 has another container, kms-plugin"),
+        place.adoption(),
+    ):
+        pass
 
 
 def test_virtual_ip_that_the_controller_holds(place: Place) -> None:

@@ -1,0 +1,50 @@
+"""What the static pods of a controller that joined have, and the releases don't. Pure.
+
+The releases' pods replace them, with what operators have chosen since kubeadm's configuration was written: so it is
+told, not refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from upgrader.adopt.facts import ControllerFacts, StaticPod
+from upgrader.adopt.pod_metadata import differing, rendered_metadata
+from upgrader.adopt.values import HANDED_OVER, rendered_flags, rendered_pod
+from upgrader.adopt.volumes import missing_mounts
+
+__all__ = ["parts_that_go"]
+
+
+def parts_that_go(new: Sequence[ControllerFacts], manifests: Sequence[str], pki: str) -> Mapping[str, tuple[str, ...]]:
+    """`COMPONENT on CONTROLLER` → flags, variables, volumes, labels and annotations there that its release has
+    otherwise, or not at all. `manifests` are the releases' as they run, `pki` is the controllers' folder of
+    certificates.
+    """
+    found = {}
+    for controller in new:
+        for component, static in controller.active.items():
+            manifest = next((text for text in manifests if rendered_pod(text, component)), "")
+            if lines := tuple(_differing(static, manifest, pki)):
+                found[f"{component} on {controller.host.name}"] = lines
+    return found
+
+
+def _differing(static: StaticPod, manifest: str, pki: str) -> Iterator[str]:
+    flags, pod = rendered_flags(manifest, static.component), rendered_pod(manifest, static.component)
+    for name, values in static.flags.items():
+        if name not in HANDED_OVER and flags.get(name) != values:
+            yield f"--{name}={','.join(values)}"
+    variables = _variables(next((each for each in pod.get("containers", ()) if each["name"] == static.component), {}))
+    for name, value in sorted(_variables(static.container).items()):
+        if variables.get(name) != value:
+            yield f"the variable {name}"
+    for mounted in missing_mounts(static, {"containers": [], **pod}, pki):
+        yield f"the volume {mounted}"
+    for each in differing(static, rendered_metadata(manifest, static.component)):
+        yield str(each)
+
+
+def _variables(container: Mapping[str, Any]) -> Mapping[str, str]:
+    return {str(entry["name"]): str(entry.get("value", "")) for entry in container.get("env") or ()}

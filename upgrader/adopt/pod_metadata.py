@@ -1,0 +1,79 @@
+"""Labels and annotations of a static pod, in the chart's pod: Services, monitoring and policies go by them. Pure.
+
+As with flags, the rendered chart shows which of them it has by itself; everything else becomes `podLabels` and
+`podAnnotations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from upgrader.adopt.facts import StaticPod
+
+__all__ = ["Differing", "Metadata", "differing", "extra_metadata", "metadata_of", "rendered_metadata"]
+
+_FIELDS = {"labels": "podLabels", "annotations": "podAnnotations"}
+"""Field of a pod's `metadata` → the value of the charts that adds to it."""
+
+_KUBEADMS = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
+"""Each controller's own address, so that no release can have it. kubeadm alone reads it, to find its own static pod;
+with it, `kubeadm upgrade apply` would take the chart's pod for that.
+"""
+
+Metadata = Mapping[str, Mapping[str, str]]
+"""`labels` and `annotations`, each by name."""
+
+
+@dataclass(frozen=True)
+class Differing:
+    """A label or an annotation that the chart's pod doesn't have, or has with another value (`chart`, else None)."""
+
+    field: str
+    name: str
+    value: str
+    chart: str | None
+
+    def __str__(self) -> str:
+        return f"the {self.field.removesuffix('s')} {self.name}={self.value}"
+
+
+def metadata_of(static: StaticPod) -> Metadata:
+    """Those of a static pod that a chart's pod could have."""
+    metadata = static.pod.get("metadata") or {}
+    return {
+        field: {name: str(value) for name, value in (metadata.get(field) or {}).items() if name != _KUBEADMS}
+        for field in _FIELDS
+    }
+
+
+def rendered_metadata(manifest: str, deployment: str) -> Metadata:
+    """Those of a Deployment's pods in a rendered chart; none where there is no such Deployment."""
+    for document in yaml.safe_load_all(manifest):
+        if document and document["kind"] == "Deployment" and document["metadata"]["name"] == deployment:
+            found = document["spec"]["template"].get("metadata") or {}
+            return {field: found.get(field) or {} for field in _FIELDS}
+    return {field: {} for field in _FIELDS}
+
+
+def extra_metadata(static: StaticPod, chart: Metadata) -> dict[str, dict[str, str]]:
+    """`podLabels` and `podAnnotations`, without those that are empty. `chart` is what it renders without them: where
+    that has another value of the same name, it stays.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for each in differing(static, chart):
+        if each.chart is None:
+            found.setdefault(_FIELDS[each.field], {})[each.name] = each.value
+    return found
+
+
+def differing(static: StaticPod, chart: Metadata, chosen: Mapping[str, Any] | None = None) -> Iterator[Differing]:
+    """What the chart's pod would lack, or have otherwise, but for names that the operator's values (`chosen`) set."""
+    for field, entries in metadata_of(static).items():
+        own = (chosen or {}).get(_FIELDS[field]) or {}
+        for name, value in sorted(entries.items()):
+            if chart[field].get(name) != value and name not in own:
+                yield Differing(field, name, value, chart[field].get(name))
