@@ -27,16 +27,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- ternary .Values.inClusterPort .Values.port .Values.exposeOnAllInterfaces | int -}}
 {{- end }}
 
-{{- define "kube-apiserver.reconciler" -}}
-{{- if ne .Values.endpoints.reconciler "auto" -}}
-{{ .Values.endpoints.reconciler }}
-{{- else if eq (int .Values.replicas) 1 -}}
-none
-{{- else -}}
-lease
-{{- end -}}
-{{- end }}
-
 {{/*
 All flags, sorted by name, one YAML list item each. extraArgs override them, except those of the hand-over: the schema
 refuses these.
@@ -48,7 +38,7 @@ refuses these.
   "advertise-address" "$(HOST_IP)"
   "secure-port" (include "kube-apiserver.port" .)
   "permit-port-sharing" "true"
-  "endpoint-reconciler-type" (include "kube-apiserver.reconciler" .)
+  "endpoint-reconciler-type" .Values.endpoints.reconciler
   "goaway-chance" (toString $grace.goawayChance)
   "shutdown-send-retry-after" "true"
   "shutdown-watch-termination-grace-period" (printf "%ds" (int $grace.watchSeconds))
