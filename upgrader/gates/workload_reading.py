@@ -8,14 +8,16 @@ from typing import Any
 
 from upgrader.gates.kubernetes_kinds import CONTROLLER_REVISIONS, PODS, REPLICA_SETS, WORKLOADS
 from upgrader.model.workload import Pod, Workload, WorkloadRef
-from upgrader.ports import Kube, KubeObject
+from upgrader.ports import Kind, Kube, KubeObject
 
-__all__ = ["Reading", "find_workload", "read_workload"]
+__all__ = ["Reading", "find_workload", "read_workload", "related_pods"]
 
 _SYSTEM = "kube-system"
 _REVISION = "deployment.kubernetes.io/revision"
 _HASH = "controller-revision-hash"
 _TEMPLATE = "deprecated.daemonset.template.generation"
+_OF_DEPLOYMENTS = "pod-template-hash"
+"""A label of every pod that a Deployment's ReplicaSets own, by which these select them; no other pod has it."""
 _OF_TEMPLATE = "pod-template-generation"
 """A DaemonSet's annotation and its pods' label: how often the API server has seen its pod template change."""
 
@@ -53,18 +55,18 @@ def read_workload(kube: Kube, ref: WorkloadRef) -> Reading | None:
         return None
     workload = Workload.parse(ref.kind, found)
     if ref.kind == "Deployment":
-        sets = _owned(kube.list(REPLICA_SETS, ref.namespace, labels=workload.selector), workload.uid)
+        sets = _owned(_related(kube, REPLICA_SETS, workload), workload.uid)
         newest_set = max(sets, key=_revision_of_set, default=None)
         owner = newest_set["metadata"]["uid"] if newest_set else ""
         owners, revision, template = {item["metadata"]["uid"] for item in sets}, "", ""
     else:
-        revisions = _owned(kube.list(CONTROLLER_REVISIONS, ref.namespace, labels=workload.selector), workload.uid)
+        revisions = _owned(_related(kube, CONTROLLER_REVISIONS, workload), workload.uid)
         newest_revision = max(revisions, key=lambda item: int(item.get("revision", 0)), default=None)
         # Without one the controller hasn't started: no pod counts as new.
         revision = newest_revision["metadata"]["labels"][_HASH] if newest_revision else "(none)"
         owner, owners = workload.uid, {workload.uid}
         template = (found["metadata"].get("annotations") or {}).get(_TEMPLATE, "") if newest_revision else ""
-    pods = [Pod.parse(item) for item in kube.list(PODS, ref.namespace, labels=workload.selector)]
+    pods = [Pod.parse(item) for item in related_pods(kube, workload)]
     mine = [pod for pod in pods if pod.owner in owners and not pod.is_checkpoint]
 
     def is_newest(pod: Pod) -> bool:
@@ -82,6 +84,22 @@ def read_workload(kube: Kube, ref: WorkloadRef) -> Reading | None:
         others=tuple(pod for pod in mine if not is_newest(pod) and not pod.finished),
         failed=tuple(pod for pod in mine if is_newest(pod) and pod.phase == "Failed"),
     )
+
+
+def related_pods(kube: Kube, workload: Workload) -> tuple[KubeObject, ...]:
+    """Pods among which are all of a workload's. Raises ApiUnavailable or ApiError.
+
+    For kube-system's Deployments those of all of them, asked for once; but none of a DaemonSet, which may have one on
+    each of thousands of nodes.
+    """
+    shared = workload.ref.namespace == _SYSTEM and workload.ref.kind == "Deployment"
+    return kube.list(PODS, workload.ref.namespace, labels=_OF_DEPLOYMENTS if shared else workload.selector)
+
+
+def _related(kube: Kube, kind: Kind, workload: Workload) -> tuple[KubeObject, ...]:
+    """Its ReplicaSets or ControllerRevisions, in kube-system among those of all workloads."""
+    namespace = workload.ref.namespace
+    return kube.list(kind, namespace, labels="" if namespace == _SYSTEM else workload.selector)
 
 
 def _owned(items: tuple[KubeObject, ...], uid: str) -> list[KubeObject]:

@@ -165,12 +165,12 @@ def add_pod(
     name = name or f"{owner}-{revision}-{node}"
     statuses = list(containers) or [running()]
     ready = all(item["ready"] for item in statuses) and not unschedulable
+    of_revision = {"controller-revision-hash": f"hash-{revision}"} if daemon else {"pod-template-hash": f"{revision}"}
     meta: dict[str, Any] = {
         "name": name,
         "namespace": NAMESPACE,
         "uid": f"{name}-uid",
-        "labels": labels
-        or {"app": owner, "controller-revision-hash": f"hash-{revision}", "pod-template-hash": f"{revision}"},
+        "labels": labels or {"app": owner, **of_revision},
         "ownerReferences": [
             {
                 "uid": f"{owner}-uid" if daemon else f"{owner}-rs-{revision}",
