@@ -11,7 +11,7 @@ from upgrader.gates.workload_reading import Reading
 from upgrader.model.outcome import Verdict, holds, pending
 from upgrader.model.workload import Container, Pod
 
-__all__ = ["judge_rollout", "restarted_pods", "without_nodes"]
+__all__ = ["judge_rollout", "restarted_pods", "short_nodes", "without_nodes"]
 
 _SETTLED = timedelta(seconds=10)
 """How long a container must run after a failure: without a probe it is "ready" between two crashes."""
@@ -38,6 +38,12 @@ def restarted_pods(reading: Reading) -> tuple[Pod, ...]:
     return tuple(pod for pod in reading.newest if any(map(_runs_again, pod.containers)))
 
 
+def short_nodes(reading: Reading) -> frozenset[str]:
+    """The nodes that have pods of it, but none of the newest revision that is Ready: it may want none there."""
+    fine = {pod.node for pod in reading.newest if pod.ready}
+    return frozenset(pod.node for pod in (*reading.newest, *reading.others, *reading.failed)) - fine
+
+
 def without_nodes(reading: Reading, absent: Collection[str]) -> Reading:
     """A reading without the pods on these nodes, for nodes that are down whatever the step did.
 
@@ -45,9 +51,7 @@ def without_nodes(reading: Reading, absent: Collection[str]) -> Reading:
     as it is, if nothing remains of it.
     """
     workload = reading.workload
-    fine = {pod.node for pod in reading.newest if pod.ready}
-    # A pod that is Ready there counts as any other; and where it has none, it may want none.
-    lost = {pod.node for pod in (*reading.newest, *reading.others, *reading.failed) if pod.node in absent} - fine
+    lost = short_nodes(reading).intersection(absent)
     short = max(workload.desired - count for count in (workload.updated, workload.ready, workload.available))
     # No more than there are such nodes: what is missing elsewhere is still missing.
     gone = max(0, min(short, len(lost)))

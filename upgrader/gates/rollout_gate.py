@@ -23,8 +23,8 @@ class RolloutGate:
     kube: Kube
     ref: WorkloadRef
     allow_none: bool = False
-    absent: Callable[[], Collection[str]] = tuple
-    """The nodes on which its pods don't count. Raises ApiError."""
+    absent: Callable[[Collection[str]], Collection[str]] = lambda _: ()
+    """Those of some nodes on which its pods don't count. Raises ApiError."""
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ from upgrader.gates.pod_evidence import (
 )
 from upgrader.gates.pod_faults import Fault, Severity, worst_fault
 from upgrader.gates.remedies import inspect_pod
-from upgrader.gates.rollout import judge_rollout, restarted_pods, without_nodes
+from upgrader.gates.rollout import judge_rollout, restarted_pods, short_nodes, without_nodes
 from upgrader.gates.workload_reading import Reading, read_workload
 from upgrader.model.outcome import Verdict, VerdictKind, broken, pending
 from upgrader.model.workload import Pod, WorkloadRef, parse_time
@@ -37,11 +37,15 @@ _SINGLE_READS = 5
 
 
 def diagnose_workload(
-    kube: Kube, ref: WorkloadRef, *, allow_none: bool = False, absent: Callable[[], Collection[str]] = tuple
+    kube: Kube,
+    ref: WorkloadRef,
+    *,
+    allow_none: bool = False,
+    absent: Callable[[Collection[str]], Collection[str]] = lambda _: (),
 ) -> Verdict:
     """Check a workload once: `holds`, or what is missing and why. An API that doesn't answer is `unknown`.
 
-    `absent` names the nodes on which pods don't count; it is asked only when something is missing.
+    `absent` names those of some nodes on which pods don't count; it is asked of the nodes where a pod isn't Ready.
     """
     try:
         reading = read_workload(kube, ref)
@@ -51,7 +55,7 @@ def diagnose_workload(
         verdict = _judge(kube, reading, allow_none)
         if verdict.kind is VerdictKind.HOLDS or not reading.workload.observed:
             return verdict
-        if nodes := absent():
+        if nodes := absent(short_nodes(reading)):
             reading = without_nodes(reading, nodes)
             verdict = _judge(kube, reading, allow_none)
             if verdict.kind is VerdictKind.HOLDS:

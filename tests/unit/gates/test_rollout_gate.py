@@ -174,8 +174,8 @@ def test_replica_on_a_node_that_is_down(kube: FakeKube) -> None:
     add_pod(kube, "web", node="worker-1")
     add_pod(kube, "web", running(ready=False), node="worker-2")
     assert look(kube, DEPLOYMENT).kind is VerdictKind.PENDING
-    down = RolloutGate(kube, DEPLOYMENT, absent=lambda: ("worker-2",)).check()
+    down = RolloutGate(kube, DEPLOYMENT, absent=lambda _: ("worker-2",)).check()
     assert down.reason == "Deployment kube-system/web: 1 of 1 pods updated, Ready and available"
     add_deployment(kube, replicas=2, readyReplicas=0, availableReplicas=0)
     add_pod(kube, "web", running(ready=False), node="worker-1")
-    assert RolloutGate(kube, DEPLOYMENT, absent=lambda: ("worker-1", "worker-2")).check().kind is VerdictKind.PENDING
+    assert RolloutGate(kube, DEPLOYMENT, absent=lambda _: ("worker-1", "worker-2")).check().kind is VerdictKind.PENDING
