@@ -28,6 +28,8 @@ __all__ = ["Continuity", "removed_by_plan"]
 
 
 _RESTORE_TRIES = 5
+_SLOWEST_LOOKS = 2.0
+"""At most so many seconds between two looks at the baseline's Deployment."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ class Continuity:
 
         `begun`: the run has made changes already. Their rollback may remove the APIs that they brought.
         """
-        found = take_baseline(self.kube, self.clock, note)
+        # Twice as often as gates are checked: every half second, and less often on a large cluster.
+        looks = min(self.policy.interval_seconds / 2, _SLOWEST_LOOKS)
+        found = take_baseline(self.kube, self.clock, note, self.controllers, looks)
         if not begun:
             return found
         services = tuple(name for name in found.api_services if built_in(group_version(name)))

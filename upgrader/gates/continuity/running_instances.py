@@ -13,9 +13,14 @@ from upgrader.ports import Kube, KubeObject
 __all__ = ["FollowedInstances", "running_instances"]
 
 
-def running_instances(kube: Kube) -> tuple[str, ...]:
-    """Each as `https://HOST:PORT`. Raises ApiUnavailable or ApiError."""
-    return _addresses(kube.list(PODS, NAMESPACE))
+def running_instances(kube: Kube, controllers: Collection[str] = ()) -> tuple[str, ...]:
+    """Each as `https://HOST:PORT`. Raises ApiUnavailable or ApiError.
+
+    Looked for on the controllers, the names of nodes, if each of them has one; else among the pods of all nodes, of
+    which kube-system may have thousands.
+    """
+    found = _on_each(kube, controllers)
+    return found if found and len(found) == len(controllers) else _addresses(kube.list(PODS, NAMESPACE))
 
 
 class FollowedInstances:
@@ -43,13 +48,16 @@ class FollowedInstances:
         return (*self._found, *(hosts[host] for host in sorted(missing)))
 
     def _on_controllers(self, hosts: Collection[str]) -> tuple[str, ...]:
-        """Without the pods of all nodes, of which kube-system may have thousands."""
-        on_each = (self._kube.list(PODS, NAMESPACE, fields=f"spec.nodeName={name}") for name in self._controllers)
-        return tuple(server for server in _addresses(pod for pods in on_each for pod in pods) if _host(server) in hosts)
+        return tuple(server for server in _on_each(self._kube, self._controllers) if _host(server) in hosts)
 
     def forget(self) -> None:
         """They may be elsewhere by now."""
         self._found = ()
+
+
+def _on_each(kube: Kube, controllers: Collection[str]) -> tuple[str, ...]:
+    on_each = (kube.list(PODS, NAMESPACE, fields=f"spec.nodeName={name}") for name in controllers)
+    return _addresses(pod for pods in on_each for pod in pods)
 
 
 def _host(server: str) -> str:

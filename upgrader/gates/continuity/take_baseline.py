@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -38,8 +38,17 @@ _QUIET_SECONDS = 2.0
 _T = TypeVar("_T")
 
 
-def take_baseline(kube: Kube, clock: Clock, note: Callable[[str], None]) -> Baseline:
-    """Put the bait, and read what later checks compare. What fails is in `not_compared`; nothing is raised."""
+def take_baseline(
+    kube: Kube,
+    clock: Clock,
+    note: Callable[[str], None],
+    controllers: Collection[str] = (),
+    interval_seconds: float = _INTERVAL_SECONDS,
+) -> Baseline:
+    """Put the bait, and read what later checks compare. What fails is in `not_compared`; nothing is raised.
+
+    `controllers` are the names of their nodes. A new Deployment is looked at every `interval_seconds`.
+    """
     taking = _Taking()
     taking.read("leftovers of an earlier run", lambda: remove_workloads(kube))
     version = taking.read("the version", lambda: str(ServerVersion.parse(kube.raw("/version")).serves_as)) or ""
@@ -48,7 +57,7 @@ def take_baseline(kube: Kube, clock: Clock, note: Callable[[str], None]) -> Base
     begun = clock.monotonic()
     if workload is not None:
         workload.check()  # it starts while the rest is read
-    servers = taking.read("the instances of kube-apiserver", lambda: running_instances(kube)) or ()
+    servers = taking.read("the instances of kube-apiserver", lambda: running_instances(kube, controllers)) or ()
     answering = tuple(server for server in servers if taking.read(server, partial(kube.raw, "/readyz", server=server)))
     leases, others = taking.read("the controllers' Leases", lambda: held_leases(kube)) or ({}, {})
     admitted, refused = taking.read("admission", lambda: admitted_templates(kube)) or ({}, {})
@@ -62,7 +71,7 @@ def take_baseline(kube: Kube, clock: Clock, note: Callable[[str], None]) -> Base
     first, read_at = taking.metrics(kube, answering or ("",)), clock.monotonic()
     works = False
     if workload is not None:
-        why = _await(workload, clock, begun, note)
+        why = _await(workload, clock, begun, interval_seconds, note)
         works = not why
         taking.missing += [NotCompared("a new Deployment", why)] if why else []
     if first:
@@ -143,7 +152,9 @@ def _metrics(kube: Kube, server: str) -> Counters:
     return found
 
 
-def _await(workload: NewWorkload, clock: Clock, begun: float, note: Callable[[str], None]) -> str:
+def _await(
+    workload: NewWorkload, clock: Clock, begun: float, interval_seconds: float, note: Callable[[str], None]
+) -> str:
     """Wait for a new Deployment's whole life; why it didn't work, "" when it did."""
     told = False
     while True:
@@ -156,4 +167,4 @@ def _await(workload: NewWorkload, clock: Clock, begun: float, note: Callable[[st
         if spent >= _QUIET_SECONDS and not told:
             note("taking a baseline: what works before the first step; a new Deployment is being tried")
             told = True
-        clock.sleep(_INTERVAL_SECONDS)
+        clock.sleep(interval_seconds)
