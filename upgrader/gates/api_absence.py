@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from upgrader.errors import ApiError, ApiLost
 from upgrader.gates.rollback_needs import REFUSALS, Admitted, refusal
@@ -42,12 +42,17 @@ class ApiAbsence:
     refuses is not waited for: waiting doesn't change its configuration.
     """
 
-    def __init__(self, kube: Kube, clock: Clock, limit_seconds: float) -> None:
+    def __init__(self, kube: Kube, clock: Clock, limit_seconds: float, calm_seconds: float = 0.0) -> None:
+        """`calm_seconds`: between two questions what it refuses, while nothing says that it refuses or lacks anything.
+
+        Never more often than every two seconds.
+        """
         self._kube = kube
         self._clock = clock
         self._limit_seconds = limit_seconds
+        self._calm_seconds = calm_seconds
         self._since: float | None = None
-        self._asked = -_REFUSAL_SECONDS
+        self._asked = clock.monotonic() - _REFUSAL_SECONDS
         self._refused: deque[bool] = deque(maxlen=_REMEMBERED)
         self._admitted = Admitted()
 
@@ -58,7 +63,7 @@ class ApiAbsence:
         rollback needs.
         """
         kinds = {verdict.kind for verdict in seen}
-        self._check_refusal(healthy=kinds <= {VerdictKind.HOLDS})
+        self._check_refusal(kinds)
         problem = api_problem(self._kube) if VerdictKind.UNKNOWN in kinds else ""
         if not problem:
             self._since = None
@@ -72,12 +77,13 @@ class ApiAbsence:
                 remedy="Find out why kube-apiserver stopped: its container's log is on the controllers (crictl ps -a).",
             )
 
-    def _check_refusal(self, *, healthy: bool) -> None:
+    def _check_refusal(self, kinds: Collection[VerdictKind]) -> None:
         now = self._clock.monotonic()
-        if healthy:
+        if all(kind is VerdictKind.HOLDS for kind in kinds):
             self._refused.clear()
             return
-        if now - self._asked < _REFUSAL_SECONDS:
+        calm = not any(self._refused) and not {VerdictKind.UNKNOWN, VerdictKind.BROKEN}.intersection(kinds)
+        if now - self._asked < max(_REFUSAL_SECONDS, self._calm_seconds if calm else 0.0):
             return
         self._asked = now
         self._kube.reconnect()

@@ -50,6 +50,9 @@ _TENTH, _FEW, _CONNECTIONS = Share(percent=10), 10, 100
 _NODES_A_SECOND, _SLOWEST_SECONDS = 300, 5.0
 """On 1,000 nodes, gates are checked every 3.3 s: their kubelets alone send 100 heartbeats a second."""
 
+_ROUNDS_OF_REST = 2.5
+"""While one gate is waited for, those that hold are checked in every third round: half of one is for the checks."""
+
 OnFailure = Literal["rollback-run", "rollback-step", "stop"]
 """What a failed step leads to: undo the whole run, undo that step only, or leave everything as it is."""
 
@@ -61,14 +64,18 @@ class GatePolicy:
     consecutive: int = 3
     interval_seconds: float = 1.0
     deadline_seconds: float = 120.0
+    rest_seconds: float = 0.0
+    """How long a gate that holds isn't checked again while another one is waited for; 0: it is checked each time."""
 
     def at_scale(self, nodes: int) -> GatePolicy:
         """The same on a cluster of so many nodes: where all takes minutes, a check a second only burdens the API.
 
-        Never so slow that the deadline leaves less than eight times the checks that have to succeed.
+        Never so slow that the deadline leaves less than eight times the checks that have to succeed. No gate rests on
+        a cluster of up to 300 nodes.
         """
         paced = min(nodes / _NODES_A_SECOND, _SLOWEST_SECONDS, self.deadline_seconds / (8 * self.consecutive))
-        return replace(self, interval_seconds=max(self.interval_seconds, paced))
+        rest = _ROUNDS_OF_REST * paced if nodes > _NODES_A_SECOND else 0.0
+        return replace(self, interval_seconds=max(self.interval_seconds, paced), rest_seconds=rest)
 
 
 @dataclass(frozen=True)

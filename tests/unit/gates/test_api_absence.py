@@ -8,7 +8,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from upgrader.errors import ApiError, ApiLost, ApiUnavailable
 from upgrader.gates.api_absence import ApiAbsence, api_problem, unanswered
-from upgrader.model.outcome import VerdictKind, pending, unknown
+from upgrader.model.outcome import Verdict, VerdictKind, pending, unknown
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,41 @@ def test_refusals_between_right_answers_count(kube: FakeKube, clock: FakeClock) 
         clock.sleep(2)
     with pytest.raises(ApiLost, match="refuses what a rollback needs"):
         absence.check([pending("1 old pod still terminates")])
+
+
+def test_calm_waits_ask_seldom_what_is_refused(kube: FakeKube, clock: FakeClock) -> None:
+    """While nothing but `pending` is seen, what a rollback needs is asked for every ten seconds. What is refused once,
+    or is broken, or unknown, is asked for again two seconds later: three refusals end the wait.
+    """
+    error = ApiError("the server could not find the requested resource")
+    error.status = 404
+    absence = ApiAbsence(kube, clock, 60.0, calm_seconds=10.0)
+    asked: list[float] = []
+
+    def count(*_: object, **__: object) -> int:
+        asked.append(clock.monotonic())
+        if clock.monotonic() >= 12.0:
+            raise error
+        return 1
+
+    kube.count = count  # type: ignore[method-assign]
+
+    def wait() -> None:
+        for _ in range(40):
+            absence.check([pending("starting")])
+            clock.sleep(1.0)
+
+    with pytest.raises(ApiLost, match="could not find"):
+        wait()
+    assert asked == [8.0, 18.0, 20.0, 22.0]
+
+
+@pytest.mark.parametrize("kind", [VerdictKind.BROKEN, VerdictKind.UNKNOWN])
+def test_what_is_broken_or_unknown_is_no_calm(kube: FakeKube, clock: FakeClock, kind: VerdictKind) -> None:
+    """The API server may be the reason: it is asked at once."""
+    kube.raw_answers["/readyz"] = "ok"
+    absence = ApiAbsence(kube, clock, 60.0, calm_seconds=1000.0)
+    asked: list[float] = []
+    kube.count = lambda *_, **__: asked.append(clock.monotonic()) or 1  # type: ignore[method-assign, func-returns-value]
+    absence.check([Verdict(kind, "why")])
+    assert asked == [0.0]

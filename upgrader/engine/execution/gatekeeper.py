@@ -22,7 +22,7 @@ _PAUSE_SECONDS = 1.0
 _UNSTABLE = "The last check succeeded: if the cluster is only slow, raise `gates.deadline` in upgrader.yaml."
 
 
-@dataclass
+@dataclass(eq=False)
 class _Count:
     """The checks of one gate so far."""
 
@@ -31,12 +31,26 @@ class _Count:
     holding: int = 0
     broken: int = 0
     passed: bool = False
+    held_at: float | None = None
+    """When it was last checked (monotonic), if it held; None if it did not."""
+
+    def may_rest(self, now: float, started: float) -> bool:
+        """Whether it held a short while ago; not in the second half of its time, as it counts anew after a rest."""
+        policy = self.run.policy
+        in_time = now - started < policy.deadline_seconds / 2
+        return in_time and self.held_at is not None and now - self.held_at < policy.rest_seconds
+
+    def rest(self) -> None:
+        """Skip a round: what it said before says nothing of the state that another gate still waits for."""
+        self.holding, self.passed = 0, False
 
 
 def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: Reporter, absence: ApiAbsence) -> None:
     """Check every gate, round after round, until each has held often enough in a row, all in the same round.
 
     A gate that stops holding restarts its count, also while another one is waited for: all must be healthy together.
+    On a large cluster, those that hold are checked in every third round while another one is waited for that needs as
+    many checks in a row: they count anew beside it, so that nothing takes longer, and no pass is older than its state.
     `pending` and `unknown` both restart the count; only the message differs, as what is unknown is not reported as
     unhealthy. Raises GateFailed for the first gate that fails, ApiLost when `absence` finds the API lost.
     """
@@ -47,17 +61,35 @@ def hold_all(step: str, gates: tuple[GateRun, ...], *, clock: Clock, reporter: R
     interval = min(count.run.policy.interval_seconds for count in counts)
     while True:
         begun = clock.monotonic()
-        absence.check([_check(step, count, started, clock, reporter) for count in counts])
+        absence.check(_round(step, counts, started, clock, reporter))
         if all(count.passed for count in counts):
             return
         # A long interval is from round to round: an API that answers slowly isn't asked more rarely still.
         clock.sleep(max(min(interval, _PAUSE_SECONDS), interval - (clock.monotonic() - begun)))
 
 
+def _round(step: str, counts: list[_Count], started: float, clock: Clock, reporter: Reporter) -> list[Verdict]:
+    """One check of every gate, but for those that rest."""
+    now = clock.monotonic()
+    calm = [count for count in counts if count.may_rest(now, started)]
+    seen = {count: _check(step, count, started, clock, reporter) for count in counts if count not in calm}
+    kinds = {verdict.kind for verdict in seen.values()}
+    # What is broken or unknown may be the same fault as another gate's.
+    awaited = [count.run.policy.consecutive for count, verdict in seen.items() if verdict.kind is VerdictKind.PENDING]
+    needed = max(awaited, default=0) if kinds <= {VerdictKind.HOLDS, VerdictKind.PENDING} else 0
+    for count in calm:
+        if count.run.policy.consecutive <= needed:
+            count.rest()
+        else:
+            seen[count] = _check(step, count, started, clock, reporter)
+    return list(seen.values())
+
+
 def _check(step: str, count: _Count, started: float, clock: Clock, reporter: Reporter) -> Verdict:
     run, policy = count.run, count.run.policy
     verdict = run.gate.check()
     count.checks += 1
+    count.held_at = clock.monotonic() if verdict.kind is VerdictKind.HOLDS else None
     count.holding = count.holding + 1 if verdict.kind is VerdictKind.HOLDS else 0
     count.broken = count.broken + 1 if verdict.kind is VerdictKind.BROKEN else 0
     spent = clock.monotonic() - started

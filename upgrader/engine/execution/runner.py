@@ -267,7 +267,8 @@ class Runner:
         return step.restore_point if step else None
 
     def _hold(self, name: str, gates: tuple[GateRun, ...]) -> None:
-        absence = ApiAbsence(self._kube, self._clock, self._patience_seconds)
+        calm_seconds = max((run.policy.rest_seconds for run in gates), default=0.0)
+        absence = ApiAbsence(self._kube, self._clock, self._patience_seconds, calm_seconds)
         hold_all(name, gates, clock=self._clock, reporter=self._reporter, absence=absence)
 
     def _note(self, text: str) -> None:
