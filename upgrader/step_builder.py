@@ -198,6 +198,7 @@ class StepBuilder:
     def _chart(self, spec: ReleaseSpec, change: str, after: str, timeout_seconds: float) -> ChartStep:
         """`after` is the manifest whose workloads are watched while Helm waits for them."""
         clock, patience, gates = self.tools.clock, self.settings.recovery.patience_seconds, self.gates
+        pace = gates.paced
         # What is read beside Helm may be from before its last change: no gate behind the step gets that for an answer.
         beside = self._shared(ReadMemory())
         return ChartStep(
@@ -210,9 +211,10 @@ class StepBuilder:
                 after,
                 clock=clock,
                 namespace=spec.namespace,
-                absence=ApiAbsence(beside, clock, patience),
+                absence=ApiAbsence(beside, clock, patience, pace.rest_seconds),
                 glance=gates.health.glance,
-                every_seconds=gates.paced.interval_seconds,
+                every_seconds=pace.interval_seconds,
+                rest_seconds=pace.rest_seconds,
             ),
         )
 

@@ -8,6 +8,7 @@ from math import inf
 
 from upgrader.errors import ApiError, WorkloadFailed
 from upgrader.gates.api_absence import ApiAbsence, unanswered
+from upgrader.gates.failing_pods import any_fails
 from upgrader.gates.manifest_workloads import workloads_in
 from upgrader.gates.workload_diagnosis import diagnose_workload
 from upgrader.gates.workload_reading import find_workload
@@ -41,13 +42,16 @@ def watch_workloads(
     absence: ApiAbsence,
     glance: Callable[[], None] = lambda: None,
     every_seconds: float = 0.0,
+    rest_seconds: float = 0.0,
 ) -> WorkloadWatcher:
     """A watcher of the manifest's workloads; create it before Helm starts, as it records their present state.
 
-    It checks them every `every_seconds`, if it is called more often than that.
+    It checks them every `every_seconds`, if it is called more often than that. Until `rest_seconds` after a check that
+    found no fault, it only asks whether one of their pods fails.
     """
     refs = workloads_in(manifest, namespace)
-    return WorkloadWatcher(kube, clock, {ref: _generation(kube, ref) for ref in refs}, absence, glance, every_seconds)
+    before = {ref: _generation(kube, ref) for ref in refs}
+    return WorkloadWatcher(kube, clock, before, absence, glance, every_seconds, rest_seconds)
 
 
 class WorkloadWatcher:
@@ -68,9 +72,15 @@ class WorkloadWatcher:
         absence: ApiAbsence,
         glance: Callable[[], None],
         every_seconds: float,
+        rest_seconds: float = 0.0,
     ) -> None:
         """`glance` is called with each check, for what the gates behind the step need to have seen meanwhile."""
         self._every_seconds = every_seconds
+        self._rest_seconds = rest_seconds
+        self._rests_until = -inf
+        """Until when a fault of a pod is all that is looked for."""
+        self._changed: dict[WorkloadRef, Workload] = {}
+        """The workloads that Helm has changed, as they were when they were last checked."""
         self._next = -inf
         self._kube = kube
         self._clock = clock
@@ -90,6 +100,9 @@ class WorkloadWatcher:
         if now < self._next:
             return
         self._next = now + self._every_seconds - _CALLED_SECONDS / 2
+        if now < self._rests_until and not self._pods_fail():
+            return
+        self._rests_until = -inf
         seen: list[Verdict] = []
         for ref in self._before:
             until, known = self._rest.get(ref, (0.0, None))
@@ -107,6 +120,15 @@ class WorkloadWatcher:
         self.last = tuple(seen)
         self._glance()
         self._absence.check(seen)
+        if seen and {verdict.kind for verdict in seen} <= {VerdictKind.HOLDS, VerdictKind.PENDING}:
+            self._rests_until = now + self._rest_seconds - _CALLED_SECONDS / 2
+
+    def _pods_fail(self) -> bool:
+        """Whether a check is due ahead of time; also if the API doesn't say."""
+        try:
+            return any_fails(self._kube, self._changed.values(), most_pods=_PODS_A_SECOND)
+        except ApiError:
+            return True
 
     def _check(self, ref: WorkloadRef) -> Verdict | None:
         """A verdict; None when Helm hasn't changed the workload (yet)."""
@@ -124,6 +146,8 @@ class WorkloadWatcher:
             return unknown(f"{ref} was there before this step, and the API server doesn't know it now")
         if now.generation == before:
             return None
+        if now.workload is not None:
+            self._changed[ref] = now.workload
         complete = self._complete.get(ref)
         if complete is not None and now.version == complete.version and self._clock.monotonic() < complete.until:
             return complete.verdict
@@ -141,9 +165,13 @@ class _Seen:
 
     generation: int
     """How often its spec has changed; `_ABSENT` when there is no such workload."""
-    version: str
+    version: str = ""
     """Another one after every change, of the status too."""
-    pods: int
+    workload: Workload | None = None
+
+    @property
+    def pods(self) -> int:
+        return self.workload.desired if self.workload else 0
 
 
 @dataclass(frozen=True)
@@ -167,8 +195,6 @@ def _generation(kube: Kube, ref: WorkloadRef) -> int | None:
 def _read(kube: Kube, ref: WorkloadRef) -> _Seen:
     found = find_workload(kube, ref)
     if found is None:
-        return _Seen(_ABSENT, "", 0)
+        return _Seen(_ABSENT)
     metadata = found["metadata"]
-    return _Seen(
-        int(metadata.get("generation", 0)), metadata["resourceVersion"], Workload.parse(ref.kind, found).desired
-    )
+    return _Seen(int(metadata.get("generation", 0)), metadata["resourceVersion"], Workload.parse(ref.kind, found))
