@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from upgrader.errors import LabError
@@ -11,7 +12,19 @@ from upgrader.lab.golang import Module, build_module, go_command
 from upgrader.lab.oci_archive import native_architecture
 from upgrader.lab.progress_port import LabProgress
 
-__all__ = ["COREDNS", "ETCD", "HELM", "PAUSE", "Binaries", "built_kubernetes", "kubectl", "kubernetes", "version_flags"]
+__all__ = [
+    "COREDNS",
+    "ETCD",
+    "HELM",
+    "PAUSE",
+    "Binaries",
+    "built_kubernetes",
+    "kubectl",
+    "kubernetes",
+    "link_kubectl",
+    "oldest_first",
+    "version_flags",
+]
 
 ETCD = "v3.6.8"
 COREDNS = "v1.14.2"
@@ -46,19 +59,29 @@ def kubernetes(version: str, progress: LabProgress) -> Path:
     Also creates `bin/kubectl-VERSION` in the cache: the program acts as kubectl under any name that starts with it.
     """
     folder = _built("kubernetes", f"{version}-{_sources_hash()}", _kubernetes_module(version), progress)
-    _link(f"kubectl-{version}", folder / "kubernetes")
+    link_kubectl(version, folder / "kubernetes")
     return folder
 
 
+def link_kubectl(version: str, program: Path) -> None:
+    """Make that program the kubectl of a version."""
+    _link(f"kubectl-{version}", program)
+
+
 def kubectl(version: str) -> Path:
-    """The kubectl of a version that was built."""
+    """The kubectl of a version that is in the cache."""
     return cache_root() / "bin" / f"kubectl-{version}"
 
 
 def built_kubernetes() -> tuple[str, ...]:
-    """Every version of Kubernetes in the cache, oldest first."""
-    found = (folder.name.split("-")[0] for folder in (cache_root() / "kubernetes").glob(f"v*-{_sources_hash()}"))
-    return tuple(sorted(found, key=lambda version: [int(part) for part in version[1:].split(".")]))
+    """Every version of Kubernetes that was built, oldest first."""
+    folders = (cache_root() / "kubernetes").glob(f"v*-{_sources_hash()}")
+    return oldest_first(folder.name.split("-")[0] for folder in folders)
+
+
+def oldest_first(versions: Iterable[str]) -> tuple[str, ...]:
+    """Versions like `v1.36.3`, in their order."""
+    return tuple(sorted(versions, key=lambda version: [int(part) for part in version[1:].split(".")]))
 
 
 class Binaries:

@@ -1,7 +1,7 @@
 """The Go toolchain, and modules built with it.
 
-Every program that the lab needs and Debian does not package is built from Go modules. Another source (official
-release binaries with verified checksums) would be added beside `build_module`.
+Every program that the lab needs and Debian does not package is built from Go modules, unless it is a mirror's
+(`mirror/`).
 """
 
 from __future__ import annotations

@@ -13,46 +13,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from upgrader.errors import LabError
-from upgrader.lab.binaries import COREDNS, ETCD, PAUSE, Binaries, built_kubernetes, kubernetes
+from upgrader.lab.binaries import COREDNS, ETCD, PAUSE, Binaries
 from upgrader.lab.build_cache import built, cache_root
 from upgrader.lab.debian import base_layer, node_root, package_version, private_namespace
-from upgrader.lab.oci_archive import Image, digest, layer_of_files, layer_of_links, write_archive
+from upgrader.lab.oci_archive import Image, digest_of, documents, layer_of_files, write_archive
+from upgrader.lab.origin import Origin
 from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["IMAGE_VERSIONS", "etcd_image", "image_names", "images", "kubeadm_images", "link_store", "store"]
 
 IMAGE_VERSIONS = {"etcd": f"{ETCD.removeprefix('v')}-0", "coredns": COREDNS, "pause": PAUSE, "tools": "1"}
-_COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 
 
-def images(progress: LabProgress) -> list[Image]:
+def images(origin: Origin, progress: LabProgress) -> list[Image]:
     """Every image but the pod-checkpointer's, whose source changes often."""
     base = base_layer(progress)
-    binaries = Binaries(progress)
-    coredns, pause = binaries.coredns(), binaries.pause()
-    found = [
-        etcd_image(progress),
-        Image(
-            f"registry.k8s.io/coredns/coredns:{COREDNS}",
-            (layer_of_files(f"coredns-{COREDNS}", {"/coredns": coredns / "coredns"}),),
-            entrypoint=("/coredns",),
-        ),
-        Image(
-            f"registry.k8s.io/pause:{PAUSE}",
-            (layer_of_files(f"pause-{pause.name}", {"/pause": pause / "pause"}),),
-            entrypoint=("/pause",),
-        ),
+    return [
+        *origin.images(),
         Image(f"upgrader.lab/haproxy:{package_version(base, 'haproxy')}", (base,)),
         Image(f"upgrader.lab/tools:{IMAGE_VERSIONS['tools']}", (base,)),
     ]
-    for version in built_kubernetes():
-        program = kubernetes(version, progress) / "kubernetes"
-        layer = layer_of_files(f"kubernetes-{program.parent.name}", {"/usr/local/bin/kubernetes": program})
-        for component in _COMPONENTS:
-            under = (base,) if component == "kube-proxy" else ()
-            link = layer_of_links({f"/usr/local/bin/{component}": "kubernetes"})
-            found.append(Image(f"registry.k8s.io/{component}:{version}", (*under, layer, link)))
-    return found
 
 
 def etcd_image(progress: LabProgress, version: str = ETCD) -> Image:
@@ -74,7 +54,7 @@ def image_names(found: Sequence[Image]) -> dict[str, str]:
 
 def store(found: Sequence[Image], progress: LabProgress) -> Path:
     """A folder for /var/lib/containerd that contains the images, unpacked."""
-    identity = "\n".join(sorted(f"{image.name} {[digest(layer) for layer in image.layers]} {image}" for image in found))
+    identity = "\n".join(sorted(f"{image.name} {digest_of(documents(image)[1])}" for image in found))
     key = hashlib.sha256(identity.encode()).hexdigest()[:12]
 
     def build(target: Path) -> None:

@@ -13,7 +13,8 @@ from upgrader.errors import LabError, UsageError
 from upgrader.lab import network
 from upgrader.lab.bringup import BringUp
 from upgrader.lab.build_cache import remove_tree
-from upgrader.lab.build_parts import Parts, prepare, probably_built
+from upgrader.lab.build_parts import Parts, prepare, probably_prepared
+from upgrader.lab.built_here import BuiltHere
 from upgrader.lab.cluster_folder import ssh_command
 from upgrader.lab.command_runner import CommandRunner
 from upgrader.lab.host_capabilities import host_capabilities, require
@@ -21,6 +22,7 @@ from upgrader.lab.image_catalog import IMAGE_VERSIONS
 from upgrader.lab.keys import join_secrets
 from upgrader.lab.kubeadm_cluster import KubeadmCluster
 from upgrader.lab.nspawn_machine import machine_of
+from upgrader.lab.origin import Origin
 from upgrader.lab.progress_port import LabProgress, Silent
 from upgrader.lab.registry import claim, exclusive, find, is_complete, lab_dir, labs, locked, remove_root, set_complete
 from upgrader.lab.snapshot import put_back, remember, require_snapshot
@@ -51,16 +53,18 @@ class Lab:
         self._home = lab_dir(placement.spec.name)
 
     @classmethod
-    def up(cls, spec: LabSpec, folder: Path, progress: LabProgress | None = None) -> Lab:
+    def up(cls, spec: LabSpec, folder: Path, progress: LabProgress | None = None, origin: Origin | None = None) -> Lab:
         """Create the lab, or bring an existing one up; `folder` becomes its cluster folder.
 
+        Kubernetes comes from `origin`; without one it is built here.
         A lab that this call began and could not complete, for any reason, is removed.
         """
         progress = progress or Silent()
+        origin = origin or BuiltHere(progress)
         # Nodes of an existing lab have their memory already: only new ones must fit beside the others.
         new = None if is_complete(spec.name) else spec
-        require(host_capabilities(), new, probably_built(spec.kubernetes))
-        parts = prepare(spec.kubernetes, progress, registry=spec.registry)
+        require(host_capabilities(), new, probably_prepared(spec.kubernetes, origin))
+        parts = prepare(spec.kubernetes, origin, progress, registry=spec.registry)
         with ExitStack() as held:
             with locked():
                 existing = _existing(spec, folder)

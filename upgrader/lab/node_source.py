@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from upgrader.lab.binaries import kubernetes
 from upgrader.lab.build_cache import built, cache_root
+from upgrader.lab.built_here import BuiltHere
+from upgrader.lab.origin import Origin
 from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["NodeSource", "node_source"]
 
-_PROGRAMS = {"kubelet": "kubernetes", "kubeadm": "kubeadm", "kubectl": "kubernetes"}
 _SUMS = "SHA256SUMS"
 
 
@@ -31,18 +31,18 @@ class NodeSource:
         return {"node_kubernetes_version": self.version, "node_source": source}
 
 
-def node_source(version: str, progress: LabProgress) -> NodeSource:
-    """Build the programs of a version, unless they are in the cache; their folder takes no space of its own."""
-    programs = kubernetes(version, progress)
+def node_source(version: str, progress: LabProgress, origin: Origin | None = None) -> NodeSource:
+    """The programs of a version, from `origin` or else built here; their folder takes no space of its own."""
+    programs = (origin or BuiltHere(progress)).programs(version)
 
     def build(target: Path) -> None:
         target.mkdir()
-        for name, program in _PROGRAMS.items():
-            (target / name).hardlink_to(programs / program)
-        sums = (f"{_sha256(target / name)}  {name}\n" for name in _PROGRAMS)
+        for name, program in programs.files.items():
+            (target / name).hardlink_to(program)
+        sums = (f"{_sha256(target / name)}  {name}\n" for name in programs.files)
         (target / _SUMS).write_text("".join(sums))
 
-    folder = built(cache_root() / "node-source" / programs.name, build)
+    folder = built(cache_root() / "node-source" / programs.key, build)
     lines = (line.split() for line in (folder / _SUMS).read_text().splitlines())
     return NodeSource(version, folder, {name: digest for digest, name in lines})
 

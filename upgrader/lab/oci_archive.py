@@ -49,7 +49,8 @@ class Image:
     """One image: its full name with tag, its layers (tar files, lowest first), what it runs, and on what machines.
 
     `command` is what a container's `args` replace, `entrypoint` what its `command` does. `user` is a user ID or a name
-    in the image's /etc/passwd; empty: root.
+    in the image's /etc/passwd; empty: root. `stored` are configuration and manifest as a registry has them: the image
+    is that one then, with its digest, and these aren't made of the other fields.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Image:
     working_dir: str = "/"
     user: str = ""
     architecture: str = field(default_factory=native_architecture)
+    stored: tuple[bytes, bytes] | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ def digest_of(content: bytes) -> str:
 
 def documents(image: Image) -> tuple[bytes, bytes]:
     """An image's configuration and manifest, as they are stored."""
+    if image.stored:
+        return image.stored
     layers = [_descriptor(_kind(layer), digest(layer), layer.stat().st_size) for layer in image.layers]
     config = _json(_config(image))
     manifest = {
@@ -207,7 +211,9 @@ def _add_blobs(
             if _blob(digest_of(document)) not in written:
                 _add_bytes(archive, _blob(digest_of(document)), document)
                 written.add(_blob(digest_of(document)))
-        manifests.append(_descriptor("manifest.v1+json", digest_of(manifest), len(manifest)))
+        described = _descriptor("manifest.v1+json", digest_of(manifest), len(manifest))
+        # Not all of a registry's have OCI's media type: Docker's says almost the same in other words.
+        manifests.append({**described, "mediaType": json.loads(manifest).get("mediaType", described["mediaType"])})
     return manifests
 
 

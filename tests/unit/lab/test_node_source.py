@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from upgrader.lab import built_here
 from upgrader.lab import node_source as module
 from upgrader.lab.progress_port import Silent
 
@@ -17,7 +18,7 @@ def test_programs_and_their_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     built.mkdir(parents=True)
     (built / "kubernetes").write_text("all in one")
     (built / "kubeadm").write_text("kubeadm")
-    monkeypatch.setattr(module, "kubernetes", lambda version, progress: built)
+    monkeypatch.setattr(built_here, "kubernetes", lambda version, progress: built)
     monkeypatch.setattr(module, "cache_root", lambda: tmp_path)
 
     source = module.node_source("v1.37.1", Silent())
