@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,8 +43,8 @@ class HttpServer:
 
 
 @contextmanager
-def http_server(answer: Callable[[Handler], None]) -> Iterator[HttpServer]:
-    """Serve while the context is open."""
+def http_server(answer: Callable[[Handler], None], tls: ssl.SSLContext | None = None) -> Iterator[HttpServer]:
+    """Serve while the context is open; with `tls`, over https."""
 
     class Answering(Handler):
         def handle_one_request(self) -> None:
@@ -63,7 +64,11 @@ def http_server(answer: Callable[[Handler], None]) -> Iterator[HttpServer]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
     server.daemon_threads = True
-    state = HttpServer(f"http://127.0.0.1:{server.server_address[1]}", answer, threading.Event())
+    if tls:
+        server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
+    url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_address[1]}"
+    state = HttpServer(url, answer, threading.Event())
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -16,10 +16,11 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from upgrader.cli.lab_origin import MirrorOptions, mirror_options
 from upgrader.cli.lab_progress import progress
 from upgrader.errors import Interrupted, UsageError
 from upgrader.lab import Lab, LabSpec
-from upgrader.lab.build_parts import prepare, probably_built
+from upgrader.lab.build_parts import prepare, probably_prepared
 from upgrader.lab.host_capabilities import host_capabilities, require
 from upgrader.lab.node_source import node_source
 from upgrader.lab.progress_port import LabProgress
@@ -52,15 +53,26 @@ def lab() -> None:
 @click.option("--hardened", is_flag=True, help="Audit log, encryption at rest and flags as benchmarks ask for.")
 @click.option("--external-etcd", is_flag=True, help="etcd as a service on a node of its own.")
 @click.option("--host-names", is_flag=True, help="Host names that aren't the nodes' names.")
+@mirror_options
 @click.pass_obj
-def up(folder: Path, /, name: str, controllers: int, workers: int, version: str, **switches: Any) -> None:
+def up(
+    folder: Path,
+    /,
+    name: str,
+    controllers: int,
+    workers: int,
+    version: str,
+    mirror: MirrorOptions,
+    **switches: Any,
+) -> None:
     """Create a lab, or start a stopped one; its cluster folder is .lab/NAME.
 
     By default all is as simple as can be. The other options make the lab like clusters elsewhere.
     """
-    spec = LabSpec(name, controllers, workers, version, **switches)
+    spec = LabSpec(name, controllers, workers, version, mirror=bool(mirror.url), **switches)
+    origin = mirror.origin((version,))
     with _stoppable("lab up"), progress() as display:
-        made = Lab.up(spec, folder / ".lab" / name, display)
+        made = Lab.up(spec, folder / ".lab" / name, display, origin(display))
     _print_summary(made)
 
 
@@ -179,23 +191,29 @@ def down(folder: Path, name: str | None) -> None:
 
 @lab.command()
 @click.option("--kubernetes", "versions", metavar="vX", multiple=True, help="Kubernetes version; may be repeated.")
-def build(versions: tuple[str, ...]) -> None:
-    """Build and cache what labs need, once for each machine and version."""
+@mirror_options
+def build(versions: tuple[str, ...], mirror: MirrorOptions) -> None:
+    """Build, or get from a mirror, and cache what labs need, once for each machine and version."""
     wanted = versions or (_KUBERNETES,)
-    require(host_capabilities(), None, all(probably_built(version) for version in wanted))
+    origin = mirror.origin(wanted)
     with _stoppable("lab build"), progress() as display:
+        source = origin(display)
+        require(host_capabilities(), None, all(probably_prepared(version, source) for version in wanted))
         for version in wanted:
-            prepare(version, display)
-    click.echo(f"Built: Kubernetes {', '.join(wanted)}.")
+            prepare(version, source, display)
+    click.echo(f"In the cache: Kubernetes {', '.join(wanted)}.")
 
 
 @lab.command("node-source")
 @click.option("--kubernetes", "version", metavar="vX", default=_KUBERNETES, show_default=True, help="Their version.")
-def node_source_command(version: str) -> None:
+@mirror_options
+def node_source_command(version: str, mirror: MirrorOptions) -> None:
     """Print where kubelet, kubeadm and kubectl of a version are: the variables of playbooks/upgrade-node.yml."""
-    require(host_capabilities(), None, probably_built(version))
+    origin = mirror.origin((version,))
     with _stoppable("lab node-source"), progress() as display:
-        found = node_source(version, display)
+        source = origin(display)
+        require(host_capabilities(), None, probably_prepared(version, source))
+        found = node_source(version, display, source)
     click.echo(yaml.safe_dump(found.variables(), sort_keys=False), nl=False)
 
 

@@ -82,6 +82,9 @@ class LabSpec:
     host_names: bool = False
     """Machines have other host names than the nodes that they are."""
 
+    mirror: bool = False
+    """Kubernetes, etcd, CoreDNS and pause are upstream's release from a mirror, and not built here."""
+
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
             raise UsageError(

@@ -1,0 +1,70 @@
+"""Where a mirror is: `https://HOST[:PORT][/PATH]`, and without TLS on this machine only."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from upgrader.errors import UsageError
+
+__all__ = ["Address", "is_loopback", "origin_of", "read_address"]
+
+
+@dataclass(frozen=True)
+class Address:
+    """A mirror's URL in two parts: `https://HOST:PORT`, and the path below it, without slashes at its ends."""
+
+    host: str
+    path: str = ""
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.host, self.path) if part)
+
+    def file(self, path: str) -> str:
+        """The URL of a file below the mirror's."""
+        return f"{self}/{path}"
+
+    def registry(self, repository: str, rest: str) -> str:
+        """A URL of the registry's API: its version comes before the path that the repositories are below."""
+        return "/".join(part for part in (self.host, "v2", self.path, repository, rest) if part)
+
+
+def read_address(option: str, text: str) -> Address:
+    """The address that an option names. UsageError doesn't repeat a text that may have a password in it."""
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if "@" in text:
+        raise UsageError(
+            f"{option} has a user name or a password in its URL: others read it in the list of processes",
+            remedy="Mirrors are read without a login. Leave out all that is before the @.",
+        )
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or not _plain(text):
+        raise UsageError(f"{option} is not of the form https://HOST[:PORT][/PATH]")
+    if parts.scheme == "http" and not is_loopback(host):
+        raise UsageError(
+            f"{option} {text} is without TLS, and not on this machine",
+            remedy=f"Use https://{parts.netloc}; a CA of your own is trusted with SSL_CERT_FILE=FILE.",
+        )
+    return Address(f"{parts.scheme}://{parts.netloc}", parts.path.strip("/"))
+
+
+def origin_of(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port: what a redirect must not change."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+
+
+def is_loopback(host: str | None) -> bool:
+    """Whether that is this machine, for certain: a name other than localhost may be any."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _plain(text: str) -> bool:
+    return text.isascii() and all(char.isprintable() and not char.isspace() for char in text)

@@ -1,0 +1,44 @@
+"""What came from a mirror and was verified: each file by its SHA-256, so that one that is there is whole and right."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from upgrader.lab.build_cache import built, cache_root
+from upgrader.lab.mirror.download import Downloads
+from upgrader.lab.progress_port import LabProgress
+
+__all__ = ["blob", "mirror_cache", "write_durably"]
+
+
+def mirror_cache() -> Path:
+    """The folder of all that came from mirrors."""
+    return cache_root() / "mirror"
+
+
+def blob(url: str, sha256: str, what: str, downloads: Downloads, progress: LabProgress) -> Path:
+    """The file with that SHA-256 (hexadecimal), from the cache or else from `url`; the caller trusts the SHA-256."""
+
+    def build(target: Path) -> None:
+        with progress.task(f"{what} from the mirror") as task:
+            known = False
+
+            def advance(new: int, total: int) -> None:
+                nonlocal known
+                if total and not known:
+                    known = True
+                    task.total(total)
+                task.advance(new)
+
+            downloads.file(url, sha256, target, advance)
+
+    return built(mirror_cache() / "sha256" / sha256, build)
+
+
+def write_durably(file: Path, content: bytes) -> None:
+    """Write a file that is complete once it has its name, also after a power cut."""
+    with file.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())

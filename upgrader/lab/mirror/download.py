@@ -1,0 +1,164 @@
+"""Files from a mirror: whole, from where they were asked for, and in time; or an error that names the file."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import queue
+import ssl
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from http.client import HTTPResponse
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import urljoin, urlsplit
+
+from upgrader.errors import LabError
+from upgrader.lab.mirror.address import is_loopback, origin_of
+
+__all__ = ["Downloads", "refused"]
+
+_SILENT_SECONDS = 30.0
+"""For how long a server may send nothing."""
+_DEADLINE_SECONDS = 600.0
+"""For one file: 100 MB then need 1.4 Mbit/s."""
+_SMALL_BYTES = 4 * 1024 * 1024
+_PIECE_BYTES = 1024 * 1024
+_REDIRECTS = 3
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+def refused(why: str) -> LabError:
+    """What a mirror has, and what isn't used: nothing of it is in the cache afterwards."""
+    return LabError(
+        f"the mirror is refused: {why}",
+        remedy="Tell who runs the mirror, or take another one. Without --mirror, Kubernetes is built here instead.",
+    )
+
+
+class Downloads:
+    """Reads over HTTP/1.1, through the environment's proxy (`HTTPS_PROXY`, `NO_PROXY`) if there is one.
+
+    A request never has credentials. It ends after `deadline_seconds`, or when a server is silent for `silent_seconds`.
+    """
+
+    def __init__(self, deadline_seconds: float = _DEADLINE_SECONDS, silent_seconds: float = _SILENT_SECONDS) -> None:
+        self._deadline = deadline_seconds
+        self._silent = silent_seconds
+
+    def small(self, url: str, headers: Mapping[str, str] = _NO_HEADERS) -> bytes:
+        """A document of at most 4 MiB."""
+        pieces: list[bytes] = []
+
+        def keep(piece: bytes, _total: int) -> None:
+            pieces.append(piece)
+            if sum(map(len, pieces)) > _SMALL_BYTES:
+                raise refused(f"{url} has more than {_SMALL_BYTES} bytes")
+
+        self._in_time(url, headers, keep)
+        return b"".join(pieces)
+
+    def file(self, url: str, sha256: str, target: Path, advance: Callable[[int, int], None]) -> None:
+        """Write what has that SHA-256 (hexadecimal) to `target`; `advance` is told new bytes, and of how many."""
+        digest = hashlib.sha256()
+        with target.open("wb") as stream:
+
+            def keep(piece: bytes, total: int) -> None:
+                digest.update(piece)
+                stream.write(piece)
+                advance(len(piece), total)
+
+            self._in_time(url, _NO_HEADERS, keep)
+            stream.flush()
+            os.fsync(stream.fileno())  # it gets its name next: a power cut must not leave that without the content
+        if digest.hexdigest() != sha256:
+            raise refused(f"{url} has the SHA-256 {digest.hexdigest()}, and should have {sha256}")
+
+    def _in_time(self, url: str, headers: Mapping[str, str], keep: Callable[[bytes, int], None]) -> None:
+        """In a thread of its own: no timeout of a socket ends a name that doesn't resolve, or an answer in drops."""
+        came: queue.SimpleQueue[LabError | None] = queue.SimpleQueue()
+        given_up = threading.Event()
+        received = [0, 0]
+
+        def keep_until_late(piece: bytes, total: int) -> None:
+            if not given_up.is_set():
+                keep(piece, total)
+                received[:] = received[0] + len(piece), total
+
+        def work() -> None:
+            came.put(self._read(url, headers, keep_until_late, given_up))
+
+        threading.Thread(target=work, name=f"download {url}", daemon=True).start()
+        try:
+            error = came.get(timeout=self._deadline)
+        except queue.Empty:
+            given_up.set()
+            error = _slow(url, f"not complete after {self._deadline:g} s ({received[0]} of {received[1] or '?'} bytes)")
+        if error:
+            raise error
+
+    def _read(
+        self, url: str, headers: Mapping[str, str], keep: Callable[[bytes, int], None], given_up: threading.Event
+    ) -> LabError | None:
+        try:
+            with self._answer(url, headers) as answer:
+                total, got = int(answer.headers.get("Content-Length") or 0), 0
+                while not given_up.is_set() and (piece := answer.read1(_PIECE_BYTES)):
+                    got += len(piece)
+                    keep(piece, total)
+                if got < total:
+                    return refused(f"{url} ended after {got} of {total} bytes")
+        except LabError as error:
+            return error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            why = getattr(error, "reason", "") or error
+            if isinstance(why, TimeoutError):
+                return _slow(url, f"no answer for {self._silent:g} s")
+            return refused(f"{url} can't be read: {why or type(error).__name__}")
+        return None
+
+    @contextmanager
+    def _answer(self, url: str, headers: Mapping[str, str]) -> Iterator[HTTPResponse]:
+        """The answer to a request with status 200, after redirects within one server."""
+        asked = url
+        for _ in range(_REDIRECTS + 1):
+            request = urllib.request.Request(asked, headers=dict(headers))  # noqa: S310  # http(s): see read_address
+            with self._opener(asked).open(request, timeout=self._silent) as answer:
+                if answer.status == 200:
+                    yield answer
+                    return
+                if answer.status not in (301, 302, 303, 307, 308):
+                    raise refused(f"{url} is answered with {answer.status} {answer.reason}")
+                to = urljoin(asked, answer.headers.get("Location") or "")
+                if origin_of(to) != origin_of(url):
+                    raise LabError(
+                        f"the mirror is refused: {url} redirects to {urlsplit(to).hostname or 'nowhere'}",
+                        remedy="A mirror has its files itself. If you trust that host, name it in place of this one.",
+                    )
+                asked = to
+        raise refused(f"{url} redirects more than {_REDIRECTS} times")
+
+    def _opener(self, url: str) -> urllib.request.OpenerDirector:
+        """Without the handlers of urllib that follow redirects anywhere, and raise for a status."""
+        opener = urllib.request.OpenerDirector()
+        opener.add_handler(urllib.request.ProxyHandler({} if is_loopback(urlsplit(url).hostname) else None))
+        opener.add_handler(urllib.request.HTTPHandler())
+        if url.startswith("https:"):
+            opener.add_handler(urllib.request.HTTPSHandler(context=self._trust))
+        return opener
+
+    @cached_property
+    def _trust(self) -> ssl.SSLContext:
+        """This machine's CAs, or those of `SSL_CERT_FILE`."""
+        return ssl.create_default_context()
+
+
+def _slow(url: str, why: str) -> LabError:
+    return LabError(
+        f"{url}: {why}",
+        remedy="Run it again, or take a nearer mirror: files that were complete and verified stay in the cache.",
+    )

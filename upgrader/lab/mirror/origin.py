@@ -1,0 +1,98 @@
+"""Kubernetes from a mirror: what the lab's `Origin` is made of, and what is in the cache already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from upgrader.lab.binaries import COREDNS, ETCD, PAUSE, link_kubectl, oldest_first
+from upgrader.lab.build_cache import built
+from upgrader.lab.mirror.address import Address
+from upgrader.lab.mirror.cache import mirror_cache
+from upgrader.lab.mirror.download import Downloads
+from upgrader.lab.mirror.images import MirroredImages, extract
+from upgrader.lab.mirror.programs import VERSION_OF, require_version, verified_program
+from upgrader.lab.mirror.signatures import Authorities
+from upgrader.lab.oci_archive import Image, native_architecture
+from upgrader.lab.origin import Programs
+from upgrader.lab.progress_port import LabProgress
+
+__all__ = ["Mirror"]
+
+_COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+_ETCD = ("etcd", "etcdctl", "etcdutl")
+
+
+class Mirror:
+    """`Origin` with Kubernetes' own release, and etcd, CoreDNS and pause as registry.k8s.io has them.
+
+    What is in the cache was verified when it came: only what isn't there is asked for. What a mirror lacks is an error,
+    and is never built in its place.
+    """
+
+    def __init__(
+        self,
+        mirror: Address,
+        registry: Address,
+        authorities: Authorities,
+        progress: LabProgress,
+        downloads: Downloads | None = None,
+    ) -> None:
+        self._mirror = mirror
+        self._authorities = authorities
+        self._progress = progress
+        self._downloads = downloads or Downloads()
+        self._architecture = native_architecture()
+        self._images = MirroredImages(registry, self._architecture, authorities, self._downloads, progress)
+
+    def programs(self, version: str) -> Programs:
+        for component in _COMPONENTS:  # first: a version whose programs are there is complete
+            self._images.image(component, version)
+
+        def build(target: Path) -> None:
+            target.mkdir()
+            for name in VERSION_OF:
+                found = verified_program(
+                    self._mirror,
+                    version,
+                    self._architecture,
+                    name,
+                    self._authorities,
+                    self._downloads,
+                    self._progress,
+                )
+                found.chmod(0o755)
+                (target / name).hardlink_to(found)
+                require_version(target / name, version)
+
+        folder = built(mirror_cache() / "programs" / f"{version}-{self._suffix}", build)
+        link_kubectl(version, folder / "kubectl")
+        return Programs(f"mirror-{folder.name}", {name: folder / name for name in VERSION_OF})
+
+    def etcd(self) -> Programs:
+        image = self._images.image("etcd", _etcd_tag())
+        folder = built(
+            mirror_cache() / "etcd" / f"{ETCD}-{self._suffix}",
+            lambda target: extract(image, [f"/usr/local/bin/{name}" for name in _ETCD], target),
+        )
+        return Programs(folder.name, {name: folder / name for name in _ETCD})
+
+    def images(self) -> list[Image]:
+        shared = (("etcd", _etcd_tag()), ("coredns/coredns", COREDNS), ("pause", PAUSE))
+        each = [(component, version) for version in self._versions() for component in _COMPONENTS]
+        return [self._images.image(repository, tag) for repository, tag in (*shared, *each)]
+
+    def has(self, version: str) -> bool:
+        return version in self._versions()
+
+    def _versions(self) -> tuple[str, ...]:
+        found = (mirror_cache() / "programs").glob(f"v*-{self._suffix}")
+        return oldest_first(folder.name.partition("-")[0] for folder in found)
+
+    @property
+    def _suffix(self) -> str:
+        """What was verified with other CAs, or is for other machines, is another thing."""
+        return f"{self._architecture}-{self._authorities.key}"
+
+
+def _etcd_tag() -> str:
+    return f"{ETCD.removeprefix('v')}-0"
