@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from testkit.api_load import ApiLoad, LoadSeen
-from testkit.command import REPOSITORY, upgrader
+from testkit.command import REPOSITORY, must, upgrader
 from testkit.versions import COMPONENTS, running_versions
 from testkit.workload import Tally, Workload
 from upgrader.adapters.kube import KubeAdapter
@@ -26,6 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--from", dest="start", default="v1.36.3", help="Kubernetes version of the new cluster")
     parser.add_argument("--to", dest="target", default="v1.37.1", help="version to upgrade it to")
+    parser.add_argument("--record", metavar="FILE", type=Path, help="also write the upgrade's events there, for replay")
     arguments = parser.parse_args()
     folder = REPOSITORY / ".lab" / _NAME
 
@@ -45,7 +46,7 @@ def main() -> int:
     _title(f"The upgrade to {arguments.target}, with clients at work")
     begun = time.monotonic()
     with ApiLoad(folder / "kubeconfig") as load:
-        _do("-C", folder, "run", "--to", arguments.target, "--yes")
+        _upgrade(folder, arguments.target, arguments.record)
         seconds = time.monotonic() - begun
         seen = load.stop()
     upgraded = running_versions(kube)
@@ -104,6 +105,16 @@ def _newest_report(folder: Path) -> Path:
 
 def _title(text: str) -> None:
     print(f"\n=== {text}", flush=True)
+
+
+def _upgrade(folder: Path, target: str, record: Path | None) -> None:
+    words = ("-C", folder, "run", "--to", target, "--yes")
+    if record is None:
+        _do(*words)
+        return
+    # What a recording is made from is what `-o json` prints, which masks secrets: nothing else is kept of the run.
+    ended = must(upgrader(*words, "-o", "json", timeout_seconds=1800))
+    record.write_text(ended.stdout)
 
 
 def _do(*arguments: str | Path) -> None:

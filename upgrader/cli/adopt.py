@@ -12,7 +12,7 @@ from upgrader.adopt.values_files import write_values
 from upgrader.app.adoption import Adoption, adoption, propose_undo
 from upgrader.app.new_controllers import FoundControllers, found_controllers
 from upgrader.app.values_edit import write_edited
-from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
 from upgrader.errors import UsageError
 from upgrader.ui.proposed_steps import print_found, print_steps
 
@@ -26,6 +26,7 @@ __all__ = ["adopt"]
 )
 @YES
 @TAKE_OVER
+@EVENTS
 @click.pass_obj
 def adopt(folder: Path, undo: bool, new_controllers: bool, yes: bool, take_over: bool) -> None:
     """Move a control plane that kubeadm made into the charts, at the version that runs now.

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.approval import approve_step
-from upgrader.cli.command_line import say
+from upgrader.cli.command_line import EVENTS, say
 
 __all__ = ["approve"]
 
@@ -15,6 +15,7 @@ __all__ = ["approve"]
 @click.command()
 @click.argument("step")
 @click.option("--reason", metavar="TEXT", required=True, help="Why, for the run's journal.")
+@EVENTS
 @click.pass_obj
 def approve(folder: Path, step: str, reason: str) -> None:
     """Approve of the step that a run of this cluster waits for (`approval` in upgrader.yaml).

@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from upgrader.app.backup import open_backup, prove_backup, take_backup
-from upgrader.cli.command_line import FRONT_END, IDENTITY, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, IDENTITY, say
 from upgrader.ui.backups import describe_backup
 
 __all__ = ["backup"]
 
 
 @click.group(invoke_without_command=True)
+@EVENTS
 @click.pass_context
 def backup(context: click.Context) -> None:
     """Take an encrypted backup of the cluster's data; `backup verify` verifies one.

@@ -10,7 +10,7 @@ import click
 
 from upgrader.app.certificate_renewal import ProposedRenewal, propose_renewal
 from upgrader.app.certificates import ShownCertificates, show_certificates
-from upgrader.cli.command_line import DURATION, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.cli.command_line import DURATION, EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
 from upgrader.cli.output import OUTPUT, Output, print_plain
 from upgrader.ui.certificates import print_certificates, print_renewable
 from upgrader.ui.proposed_steps import print_steps
@@ -54,6 +54,7 @@ def show(folder: Path, output: Output) -> None:
 @click.option("--dry-run", is_flag=True, help="Show what would be renewed, and change nothing.")
 @YES
 @TAKE_OVER
+@EVENTS
 @click.pass_obj
 def renew(folder: Path, within: float | None, dry_run: bool, yes: bool, take_over: bool) -> None:
     """Renew what `kubeadm certs renew` renews, on each controller in turn, without an outage.

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from upgrader.app.execution import FinishedRun
-from upgrader.app.front_end import FrontEnd
+from upgrader.app.front_end import FrontEnd, RunDisplay
 from upgrader.cli.completing import complete_run
+from upgrader.cli.events_option import EVENTS, event_stream
 from upgrader.config.duration import parse_duration
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
@@ -21,6 +22,7 @@ from upgrader.ui.summary import print_report
 
 __all__ = [
     "DURATION",
+    "EVENTS",
     "FRONT_END",
     "IDENTITY",
     "REASON",
@@ -42,7 +44,19 @@ def say(text: str) -> None:
     click.echo(printable(text), err=True)
 
 
-FRONT_END = FrontEnd(notify=say, display=lambda: choose_reporter(sys.stderr))
+def _notify(text: str) -> None:
+    say(text)
+    stream = event_stream()
+    if stream is not None:
+        stream.notify(text)
+
+
+def _display() -> RunDisplay:
+    """Programs that read the events get them alone: a picture on the same terminal would overwrite what they show."""
+    return event_stream() or choose_reporter(sys.stderr)
+
+
+FRONT_END = FrontEnd(notify=_notify, display=_display)
 
 
 class _Version(click.ParamType[KubernetesVersion]):
@@ -123,6 +137,9 @@ def confirm(question: str, *, yes: bool) -> None:
 
 def conclude(finished: FinishedRun) -> None:
     """Print the run's report, and raise the error of its outcome."""
+    stream = event_stream()
+    if stream is not None:
+        stream.ended(finished.state, finished.folder)
     print_report(finished.state, finished.folder)
     if finished.error is not None:
         raise finished.error

@@ -9,7 +9,7 @@ import click
 
 from upgrader.app.controller_removal import LeavingController, leaving_controller
 from upgrader.app.values_edit import write_edited
-from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
 from upgrader.errors import Inhibited
 from upgrader.ui.proposed_steps import print_found, print_steps
 
@@ -26,6 +26,7 @@ def controllers() -> None:
 @click.option("--dead", is_flag=True, help="The machine is gone, and will not come back as it was.")
 @YES
 @TAKE_OVER
+@EVENTS
 @click.pass_obj
 def remove(folder: Path, node: str, dead: bool, yes: bool, take_over: bool) -> None:
     """Take the controller NODE out of the control plane of an adopted cluster.

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.finalize import propose_finalize
-from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
 from upgrader.model.emulation import minor_text
 from upgrader.ui.plan import print_plan
 
@@ -17,6 +17,7 @@ __all__ = ["finalize"]
 @click.command()
 @YES
 @TAKE_OVER
+@EVENTS
 @click.pass_obj
 def finalize(folder: Path, yes: bool, take_over: bool) -> None:
     """End the emulation of the old minor after a run with `policy.emulation`. This is the point of no return.

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
 from upgrader import __version__
+from upgrader.cli.exit_code import exit_code_of
 from upgrader.cli.folder_option import FOLDER_HELP, with_folder_option
 from upgrader.errors import UpgraderError
 from upgrader.redaction.known_secrets import KNOWN, secrets_in
@@ -69,6 +71,12 @@ class _LazyGroup(click.Group):
         module = importlib.import_module(_COMMANDS[cmd_name][0])
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command if cmd_name in _WITHOUT_FOLDER else with_folder_option(command)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from upgrader.cli.events_option import outcome_told  # not at the top: only commands that act have events
+
+        with outcome_told(ctx):
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -131,7 +139,7 @@ def main() -> None:
         # Click raises Abort both for a declined question and for Ctrl-C during the work.
         interrupted = isinstance(stopped, KeyboardInterrupt) or isinstance(stopped.__cause__, KeyboardInterrupt)
         click.echo(_INTERRUPTED if interrupted else _DECLINED, err=True)
-        code = 130
+        code = exit_code_of(stopped)
     except click.ClickException as error:
         error.show()
         code = error.exit_code

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.storage_migration import propose_migration
-from upgrader.cli.command_line import FRONT_END, TAKE_OVER, YES, conclude, confirm, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
 
 __all__ = ["migrate_storage"]
 
@@ -15,6 +15,7 @@ __all__ = ["migrate_storage"]
 @click.command("migrate-storage")
 @YES
 @TAKE_OVER
+@EVENTS
 @click.pass_obj
 def migrate_storage(folder: Path, yes: bool, take_over: bool) -> None:
     """Store every object as the version that runs now stores it, once a minor upgrade is known to be good.

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.recovery import propose_recovery
-from upgrader.cli.command_line import FRONT_END, YES, conclude, confirm, say
+from upgrader.cli.command_line import EVENTS, FRONT_END, YES, conclude, confirm, say
 from upgrader.ui.diagnosis import print_diagnosis
 from upgrader.ui.proposed_steps import print_steps
 
@@ -18,6 +18,7 @@ __all__ = ["recover"]
 @click.option("--host", "hosts", metavar="NAME", multiple=True, help="Only this controller (may be repeated).")
 @click.option("--dry-run", is_flag=True, help="Show what is wrong and what would be done; change nothing.")
 @YES
+@EVENTS
 @click.pass_obj
 def recover(folder: Path, hosts: tuple[str, ...], dry_run: bool, yes: bool) -> None:
     """Restore an unreachable API server from the checkpoints on the controllers, and fix what took it down.

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.restore import propose_restore
-from upgrader.cli.command_line import FRONT_END, IDENTITY, YES, conclude, confirm
+from upgrader.cli.command_line import EVENTS, FRONT_END, IDENTITY, YES, conclude, confirm
 from upgrader.ui.backups import describe_backup
 from upgrader.ui.proposed_steps import print_steps
 
@@ -19,6 +19,7 @@ __all__ = ["restore"]
 @IDENTITY
 @click.option("--other-cluster", is_flag=True, help="Also if the backup is of a cluster with another UID or CA.")
 @YES
+@EVENTS
 @click.pass_obj
 def restore(folder: Path, file: Path, identity: Path, other_cluster: bool, yes: bool) -> None:
     """Replace the cluster's data by that of a backup, on all controllers. Everything since then is lost.

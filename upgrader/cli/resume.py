@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from upgrader.cli.command_line import RUN, TAKE_OVER, YES
+from upgrader.cli.command_line import EVENTS, RUN, TAKE_OVER, YES
 from upgrader.cli.resuming import resume_now
 
 __all__ = ["resume"]
@@ -21,6 +21,7 @@ __all__ = ["resume"]
 )
 @YES
 @TAKE_OVER
+@EVENTS
 @click.pass_obj
 def resume(folder: Path, name: str | None, accept_changes: bool, yes: bool, take_over: bool) -> None:
     """Resume a run that was interrupted, or failed, in the direction that it was going: upgrade or rollback.

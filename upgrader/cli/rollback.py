@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from upgrader.app.rollback import run_to_roll_back
-from upgrader.cli.command_line import FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm
+from upgrader.cli.command_line import EVENTS, FRONT_END, RUN, TAKE_OVER, YES, conclude, confirm
 from upgrader.cli.completing import complete_step
 from upgrader.ui.runs import print_rollback_order, print_run
 
@@ -21,6 +21,7 @@ __all__ = ["rollback"]
 )
 @YES
 @TAKE_OVER
+@EVENTS
 @click.pass_obj
 def rollback(folder: Path, name: str | None, to: str, yes: bool, take_over: bool) -> None:
     """Roll a run back, whether it succeeded, failed or was interrupted: its steps in reverse order, each gated.

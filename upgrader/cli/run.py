@@ -10,7 +10,7 @@ import click
 from upgrader.app.hops import run_hops
 from upgrader.app.interrupted_upgrade import interrupted_upgrade, refuse_other_target
 from upgrader.app.upgrade import ProposedUpgrade, propose_upgrade
-from upgrader.cli.command_line import DURATION, FRONT_END, REASON, SKIP, TAKE_OVER, TARGET, YES, say
+from upgrader.cli.command_line import DURATION, EVENTS, FRONT_END, REASON, SKIP, TAKE_OVER, TARGET, YES, say
 from upgrader.cli.operator import Operator
 from upgrader.cli.resuming import resume_now
 from upgrader.errors import UsageError
@@ -59,6 +59,7 @@ __all__ = ["run"]
 @TAKE_OVER
 @SKIP
 @REASON
+@EVENTS
 @click.pass_obj
 def run(
     folder: Path,

@@ -34,12 +34,10 @@ from upgrader.model.event import (
 )
 from upgrader.model.run_kind import describe_run
 from upgrader.redaction.printable import printable
+from upgrader.ui.repeats import Repeats
 from upgrader.ui.terminal import duration, milliseconds
 
-__all__ = ["REPEAT_SECONDS", "PlainReporter"]
-
-REPEAT_SECONDS = 10.0
-"""How often a gate with the same answer, and a count that only grows, are written again."""
+__all__ = ["PlainReporter"]
 
 
 def _utc() -> datetime:
@@ -54,8 +52,7 @@ class PlainReporter:
     ) -> None:
         self._stream = stream
         self._now = now
-        self._monotonic = monotonic
-        self._written: dict[str, tuple[str, float]] = {}
+        self._repeats = Repeats(monotonic)
 
     def __enter__(self) -> Self:
         return self
@@ -70,43 +67,13 @@ class PlainReporter:
 
     def emit(self, event: Event) -> None:
         """Write the event, unless it repeats what was written a moment ago."""
-        topic, text = _topic(event), printable(_line(event))
-        if topic:
-            last, when = self._written.get(topic, ("", 0.0))
-            due = last == "" or self._monotonic() - when >= REPEAT_SECONDS
-            if not due and _gist(event) == last:
-                return
-            self._written[topic] = (_gist(event), self._monotonic())
+        if self._repeats.skip(event):
+            return
+        text = printable(_line(event))
         stamp = self._now().strftime("%H:%M:%SZ")
         first, *rest = text.splitlines()
         lines = [f"{stamp}  {first}", *(f"{'':11}{line}" for line in rest)]
         print("\n".join(lines), file=self._stream, flush=True)
-
-
-def _topic(event: Event) -> str:
-    """What an event is about; "" when it is always written."""
-    match event:
-        case GateChecked():
-            return f"{event.step}/{event.gate}"
-        case Note():
-            return "note"
-        case AvailabilityMeasured():
-            return "availability"
-        case _:
-            return ""
-
-
-def _gist(event: Event) -> str:
-    """The same for events of a topic that report the same; growing numbers don't count."""
-    match event:
-        case GateChecked():
-            return f"{event.verdict.kind} {event.verdict.reason}"
-        case Note():
-            return event.text
-        case AvailabilityMeasured():
-            return f"{event.failed} failed"
-        case _:
-            return ""
 
 
 def _line(event: Event) -> str:

@@ -24,7 +24,8 @@ from upgrader.model.event import (
     UndoStarted,
 )
 from upgrader.model.outcome import holds, pending
-from upgrader.ui.plain_log import REPEAT_SECONDS, PlainReporter
+from upgrader.ui.plain_log import PlainReporter
+from upgrader.ui.repeats import REPEAT_SECONDS
 from upgrader.ui.reporters import choose_reporter
 
 

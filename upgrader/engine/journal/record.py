@@ -24,7 +24,7 @@ from upgrader.model.event import Event
 from upgrader.model.version import KubernetesVersion
 from upgrader.redaction.printable import mask_secrets
 
-__all__ = ["SCHEMA", "TEXT_CHARACTERS", "Record", "checked", "encode"]
+__all__ = ["SCHEMA", "TEXT_CHARACTERS", "Record", "checked", "encode", "plain"]
 
 SCHEMA = 3
 """The number goes up when a reader of the old format would misunderstand the new one; new types and fields don't."""
@@ -75,7 +75,7 @@ def encode(seq: int, time: datetime, event: Event, previous: str) -> tuple[bytes
         "seq": seq,
         "time": time.isoformat().replace("+00:00", "Z"),
         "type": type(event).__name__,
-        "data": _plain(event),
+        "data": plain(event),
     }
     # A path may hold bytes that are not UTF-8: Python's surrogates for them become JSON escapes.
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
@@ -131,15 +131,15 @@ def _sum(previous: str, body: bytes) -> str:
     return hashlib.sha256(previous.encode() + body).hexdigest()
 
 
-def _plain(value: Any, *, free: bool = True) -> Any:
+def plain(value: Any, *, free: bool = True) -> Any:
     """An event, or a part of one, as JSON values; secrets in `free` text masked."""
     if isinstance(value, KubernetesVersion):
         return str(value)
     if dataclasses.is_dataclass(value):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {name: _plain(each, free=name not in _NAMES) for name, each in fields.items()}
+        return {name: plain(each, free=name not in _NAMES) for name, each in fields.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, free=free) for item in value]
+        return [plain(item, free=free) for item in value]
     if isinstance(value, str) and free:
         # Errors of Helm and the API quote their input, and a journal is copied to other machines.
         value = mask_secrets(value)

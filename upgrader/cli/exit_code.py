@@ -1,0 +1,22 @@
+"""The exit code that an exception ends the command with."""
+
+from __future__ import annotations
+
+import click
+
+from upgrader.errors import UpgraderError
+
+__all__ = ["exit_code_of"]
+
+
+def exit_code_of(error: BaseException) -> int:
+    """130 for a declined question and for Ctrl-C, for both of which click may raise Abort; 1 for a bug."""
+    match error:
+        case UpgraderError() | click.ClickException() | click.exceptions.Exit():
+            return error.exit_code
+        case click.exceptions.Abort() | KeyboardInterrupt():
+            return 130
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else int(error.code is not None)
+        case _:
+            return 1
