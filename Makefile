@@ -148,7 +148,7 @@ docs: venv ## Make the reference pages from the code.
 	$(BIN)/python -m upgrader.engine.journal.json_schema > docs/reference/journal.schema.json
 	$(BIN)/python -m upgrader.engine.state.report > docs/reference/report.schema.json
 	$(BIN)/python -m upgrader.ui.plan_json > docs/reference/plan.schema.json
-	$(BIN)/python -m upgrader.ui.event_lines > docs/reference/events.schema.json
+	$(BIN)/python -m upgrader.app.event_lines > docs/reference/events.schema.json
 	$(BIN)/python scripts/cli_reference.py > docs/reference/cli.md
 	$(BIN)/python -m scripts.man_pages docs/man
 	$(BIN)/python scripts/checks_reference.py > docs/reference/checks.md

@@ -41,6 +41,7 @@ _COMMANDS = {
     "status": ("upgrader.cli.status", "Show what the newest run is doing, or how it ended."),
     "history": ("upgrader.cli.history", "List the runs of this cluster."),
     "report": ("upgrader.cli.report", "Make the report of a run again, or compare two runs."),
+    "replay": ("upgrader.cli.replay", "Show a recorded run as it looked when it happened."),
     "recover": ("upgrader.cli.recover", "Restore an unreachable API server from the checkpoints on the controllers."),
     "probe": ("upgrader.cli.probe", "Count what clients of the API see, until Ctrl-C."),
     "images": ("upgrader.cli.images", "Bring upgrader's own images into a registry of yours."),

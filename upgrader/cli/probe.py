@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,6 +15,7 @@ import click
 
 from upgrader.availability.prober_control import AvailabilityProbe
 from upgrader.cli.command_line import DURATION
+from upgrader.cli.ended_by_signals import ended_by_signals
 from upgrader.config.kubeconfig_context import find_context
 from upgrader.config.load import load_settings
 from upgrader.model.availability import Availability
@@ -62,7 +60,7 @@ def probe(folder: Path, requests_per_second: float, seconds: float, addresses: t
         addresses=(*settings.availability.addresses, *addresses),
     )
     enough = threading.Event()
-    with _stopping(enough.set), live_line(sys.stderr) as show, prober:
+    with ended_by_signals(enough.set), live_line(sys.stderr) as show, prober:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and prober.counts() is not None:
             if enough.wait(min(1.0, left)):
@@ -77,14 +75,3 @@ def _print(seen: Availability, *, as_json: bool) -> None:
         click.echo(json.dumps(asdict(seen), indent=2))
     else:
         print_availability(seen, sys.stdout)
-
-
-@contextmanager
-def _stopping(stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the probe, but not the command: the result is still printed."""
-    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

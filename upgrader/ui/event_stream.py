@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from upgrader.app.event_lines import CommandEnded, error_form, line_of
 from upgrader.engine.state.run_state import RunState
 from upgrader.errors import UsageError
 from upgrader.model.event import Event, Note
-from upgrader.ui.event_lines import CommandEnded, error_form, line_of
 from upgrader.ui.repeats import Repeats
 
 __all__ = ["EventStream"]

@@ -25,7 +25,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.ui.availability import availability_line
 from upgrader.ui.terminal import duration, printable_text
 
-__all__ = ["ConsoleReporter", "draw"]
+__all__ = ["ConsoleReporter", "Recording", "draw"]
 
 MARKS: dict[StepPhase, tuple[str, str]] = {
     "waiting": ("·", "dim"),
@@ -45,17 +45,31 @@ _VERDICTS = {
 }
 
 _DETAIL_LINES = 2
+_NAME_CHARACTERS = 32
+"""What of a step's name is shown at most: what is said of the step needs room, too."""
 _BEADS = 10
 """A gate that must hold more often than this is counted in digits."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What tells a recorded run from a live one: when it began, and the line that is always shown with it."""
+
+    began: datetime
+    mark: str
 
 
 class ConsoleReporter:
     """A Reporter on a terminal, redrawn a few times a second while the context is open."""
 
-    def __init__(self, console: Console, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, console: Console, monotonic: Callable[[], float] = time.monotonic, recording: Recording | None = None
+    ) -> None:
+        """With a `recording`, `monotonic` has its seconds, and all that is shown is marked as one."""
         self._console = console
         self._monotonic = monotonic
-        self._began = datetime.now(UTC) - timedelta(seconds=monotonic())
+        self._recording = recording
+        self._began = recording.began if recording else datetime.now(UTC) - timedelta(seconds=monotonic())
         self._lock = threading.RLock()  # a signal handler may run while it is held
         self._state = RunState()
         self._noted = ""
@@ -71,8 +85,8 @@ class ConsoleReporter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A normal end is followed by the report; after an exception, the last picture stays.
-        self._live.transient = kind is None
+        # A normal end is followed by the report; after an exception, and of a recording, the last picture stays.
+        self._live.transient = kind is None and self._recording is None
         self._live.stop()
 
     def catch_up(self, state: RunState) -> None:
@@ -88,10 +102,14 @@ class ConsoleReporter:
             if isinstance(event, Note):
                 self._noted = event.text
         if isinstance(event, Note) and is_new:
-            self._console.print(Text(f"  {event.text}", style="dim"))
+            recorded = "recorded: " if self._recording else ""
+            self._console.print(Text(f"  {recorded}{event.text}", style="dim"))
 
     def _draw(self) -> RenderableType:
-        return draw(self._state, self._now(), self._spinner)
+        picture = draw(self._state, self._now(), self._spinner)
+        if self._recording is None:
+            return picture
+        return Group(Text(f" {self._recording.mark} ", style="reverse", no_wrap=True, overflow="ellipsis"), picture)
 
     def _now(self) -> datetime:
         """A clock that is never set, so that durations stay right."""
@@ -104,13 +122,14 @@ def draw(state: RunState, now: datetime, spinner: RenderableType) -> RenderableT
         return Text("")
     rows: list[RenderableType] = [_head(state, now)]
     steps = state.all_steps
-    width = max((len(step.name) for step in steps), default=0)
+    width = min(max((len(step.name) for step in steps), default=0), _NAME_CHARACTERS)
     for step in steps:
         rows.append(_line(step, now, width, spinner))
         rows.extend(_detail(step))
     if state.availability is not None:
         rows += [Text(""), Padding(availability_line(state.availability), (0, 0, 0, 1), expand=False)]
-    return Padding(Group(*rows), (1, 0))
+    # The last line is empty, not padded: a `^C` that the terminal echoes would wrap, and shift the next picture.
+    return Group(Text(""), *rows, Text(""))
 
 
 def _row(*cells: tuple[RenderableType, int | None]) -> Table:

@@ -48,10 +48,16 @@ class PlainReporter:
     """A Reporter that writes `TIME  WHAT` lines, flushed one by one."""
 
     def __init__(
-        self, stream: TextIO, now: Callable[[], datetime] = _utc, monotonic: Callable[[], float] = time.monotonic
+        self,
+        stream: TextIO,
+        now: Callable[[], datetime] = _utc,
+        monotonic: Callable[[], float] = time.monotonic,
+        prefix: str = "",
     ) -> None:
+        """`prefix` begins each line."""
         self._stream = stream
         self._now = now
+        self._prefix = prefix
         self._repeats = Repeats(monotonic)
 
     def __enter__(self) -> Self:
@@ -71,9 +77,9 @@ class PlainReporter:
             return
         text = printable(_line(event))
         stamp = self._now().strftime("%H:%M:%SZ")
-        first, *rest = text.splitlines()
+        first, *rest = text.splitlines() or [""]
         lines = [f"{stamp}  {first}", *(f"{'':11}{line}" for line in rest)]
-        print("\n".join(lines), file=self._stream, flush=True)
+        print("\n".join(self._prefix + line for line in lines), file=self._stream, flush=True)
 
 
 def _line(event: Event) -> str:

@@ -14,10 +14,10 @@ import pytest
 from testkit import example_runs
 from testkit.command import REPOSITORY
 from testkit.example_runs import Story, state_of
+from upgrader.app.event_lines import CommandEnded, error_form, render
 from upgrader.errors import ConfigError, StepFailed
 from upgrader.model.event import Event, GateChecked, Note, StepEnded
 from upgrader.model.outcome import pending
-from upgrader.ui.event_lines import CommandEnded, error_form, render
 from upgrader.ui.event_stream import EventStream
 from upgrader.ui.repeats import REPEAT_SECONDS, Repeats
 

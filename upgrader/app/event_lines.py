@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from upgrader.engine.journal.decode import EVENTS
+from upgrader.engine.journal.decode import EVENTS, UnknownEvent, event_from
 from upgrader.engine.journal.record import plain
 from upgrader.errors import ConfigError, UpgraderError, error_name
 from upgrader.model.event import Event
@@ -22,7 +22,7 @@ from upgrader.model.json_schema import schema_of
 from upgrader.model.outcome import RunOutcome
 from upgrader.redaction.printable import without_commands
 
-__all__ = ["FORMAT_VERSION", "OUTCOME", "CommandEnded", "ErrorForm", "error_form", "line_of", "render"]
+__all__ = ["FORMAT_VERSION", "OUTCOME", "CommandEnded", "ErrorForm", "error_form", "line_of", "read_line", "render"]
 
 FORMAT_VERSION = "1.0"
 """The second number goes up when types or fields are added, the first when a reader would misunderstand new ones."""
@@ -85,6 +85,28 @@ def line_of(item: Event | CommandEnded, time: datetime) -> str:
     return json.dumps(fields, separators=(",", ":")) + "\n"
 
 
+def read_line(line: bytes) -> tuple[datetime, Event | UnknownEvent | None]:
+    """When a line was written, and its event; None for the last line of a command.
+
+    Raises ValueError with what is wrong: not JSON, another format, not as the schema has it.
+    """
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise ValueError("it is not a JSON object")
+    version, time, name = (fields.get(key) for key in ("format_version", "time", "type"))
+    if not isinstance(version, str) or version.partition(".")[0] != FORMAT_VERSION.partition(".")[0]:
+        raise ValueError(f"its format_version is {str(version)[:60]!r}, and this version of upgrader reads 1")
+    if not isinstance(time, str) or not isinstance(name, str):
+        raise ValueError("it has no time or no type")
+    when = datetime.fromisoformat(time)
+    if when.tzinfo is None:
+        raise ValueError("its time has no zone")
+    return when, None if name == OUTCOME else event_from(name, fields.get("data"))
+
+
 def _harmless(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _harmless(each) for name, each in value.items()}
@@ -99,7 +121,7 @@ def render() -> str:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of `-o json`, as every command that acts prints it",
-        "description": "Made from upgrader/model/event.py and upgrader/ui/event_lines.py. The second number of "
+        "description": "Made from upgrader/model/event.py and upgrader/app/event_lines.py. The second number of "
         "format_version goes up when types or fields are added, the first when a reader would misunderstand the new "
         "ones.",
         "type": "object",

@@ -1,0 +1,43 @@
+"""`upgrader replay`: a recorded run, in the display of a live one."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import click
+
+from upgrader.app.recording import recorded_run
+from upgrader.cli.completing import complete_run
+from upgrader.cli.ended_by_signals import ended_by_signals
+from upgrader.ui.replay import replay as replay_run
+
+__all__ = ["replay"]
+
+
+@click.command()
+@click.argument("run", metavar="RUN|FILE", shell_complete=complete_run)
+@click.option(
+    "--speed",
+    metavar="N",
+    type=click.FloatRange(min=0.1, max=1000.0),
+    default=10.0,
+    show_default=True,
+    help="How many times as fast as it was.",
+)
+@click.pass_obj
+def replay(folder: Path, run: str, speed: float) -> None:
+    """Show a recorded run as it looked when it happened: the run RUN of this folder, or a FILE.
+
+    FILE is a journal (runs/RUN/journal.jsonl), or what a command with -o json wrote. The display says all the time that
+    it is a recording. No pause is longer than 2 s. Ctrl-C ends it. Without a terminal, its lines are printed at once.
+    Nothing is done, and no cluster is asked.
+
+    \b
+    Exit codes: 0 shown, 2 no such run, or a file that can't be replayed.
+    """
+    found = recorded_run(folder, run)
+    enough = threading.Event()
+    with ended_by_signals(enough.set):
+        replay_run(found, sys.stdout, speed, enough.wait)
