@@ -53,6 +53,7 @@ def lab() -> None:
 @click.option("--hardened", is_flag=True, help="Audit log, encryption at rest and flags as benchmarks ask for.")
 @click.option("--external-etcd", is_flag=True, help="etcd as a service on a node of its own.")
 @click.option("--host-names", is_flag=True, help="Host names that aren't the nodes' names.")
+@click.option("--bastion", is_flag=True, help="SSH to all machines leads through one more, and no other way.")
 @mirror_options
 @click.pass_obj
 def up(
@@ -246,7 +247,8 @@ def _table(found: Lab) -> Table:
 
 
 def _print_summary(made: Lab) -> None:
-    name, folder, first = made.placement.spec.name, made.placement.folder, made.placement.nodes[0].name
+    name, folder = made.placement.spec.name, made.placement.folder
+    first = next(node.name for node in made.placement.nodes if node.role in ("load-balancer", "controller"))
     shown = Path(os.path.relpath(folder)) if folder.is_relative_to(Path.cwd()) else folder
     console = Console(stderr=True, highlight=False)
     console.print(_table(made))

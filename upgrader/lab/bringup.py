@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from upgrader.lab import network
+from upgrader.lab.bastion import bastion_files, bastion_of, firewall_files
 from upgrader.lab.build_parts import Parts
 from upgrader.lab.checkpointer_image import checkpointer_image
 from upgrader.lab.cluster_folder import write_access, write_cluster, write_values
@@ -84,6 +85,10 @@ class BringUp:
             more = etcd_files(self._placement, self._keys)
         elif node.role == "registry":
             more = registry_files((self._keys / "registry-password").read_text(), self._keys)
+        elif node.role == "bastion":
+            more = bastion_files(self._keys)
+        if (bastion := bastion_of(self._placement)) and node != bastion:
+            more |= firewall_files(bastion)
         if node.kubernetes and self._placement.spec.registry:
             more |= trust_files(self._placement, (self._keys / "ca.crt").read_text())
             more |= login_files(self._placement, (self._keys / "registry-password").read_text())

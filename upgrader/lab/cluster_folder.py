@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from upgrader.lab.bastion import bastion_of, ssh_config
 from upgrader.lab.keys import known_hosts
 from upgrader.lab.registry import write_atomically
 from upgrader.lab.spec import Node, Placement
@@ -23,12 +24,15 @@ _COMPONENTS = {
 
 
 def write_access(placement: Placement, keys: Path) -> None:
-    """Write SSH key, known_hosts and inventory: all that exists before the cluster does."""
+    """Write SSH keys, known_hosts, inventory, and SSH's configuration where a bastion needs one."""
     ssh = placement.folder / "ssh"
     ssh.mkdir(parents=True, exist_ok=True)
     ssh.chmod(0o700)
     write_atomically(ssh / "id_ed25519", (keys / "id_ed25519").read_text(), 0o600)
     write_atomically(ssh / "known_hosts", known_hosts(placement, keys))
+    if bastion := bastion_of(placement):
+        write_atomically(ssh / "id_bastion", (keys / "id_bastion").read_text(), 0o600)
+        write_atomically(ssh / "config", ssh_config(placement, bastion))
     write_atomically(placement.folder / "hosts.yml", yaml.safe_dump(_inventory(placement), sort_keys=False))
 
 
@@ -96,7 +100,11 @@ def ssh_command(placement: Placement, node: Node) -> list[str]:
         "LogLevel": "ERROR",
     }
     flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    return ["ssh", "-F", "none", "-i", str(ssh / "id_ed25519"), *flags, f"root@{node.ssh_address}"]
+    bastion = bastion_of(placement)
+    # The way to a machine behind a bastion is in the file; to the bastion itself it is this key that runs commands.
+    file = str(ssh / "config") if bastion and node != bastion else "none"
+    key = ["-p", str(node.ssh_port), "-i", str(ssh / "id_ed25519")]
+    return ["ssh", "-F", file, *key, *flags, f"root@{node.ssh_address}"]
 
 
 def _inventory(placement: Placement) -> dict[str, Any]:
@@ -108,6 +116,10 @@ def _inventory(placement: Placement) -> dict[str, Any]:
         "ansible_ssh_common_args": f"-o StrictHostKeyChecking=yes -o IdentitiesOnly=yes {known_hosts_file}",
         "ansible_python_interpreter": "/usr/bin/python3",
     }
+    if bastion_of(placement):
+        # All of it is in SSH's own file then, as most people have it.
+        common["ansible_ssh_common_args"] = "-F '{{ inventory_dir }}/ssh/config'"
+        del common["ansible_ssh_private_key_file"]
     children = {
         group: {
             "hosts": {node.name: {"ansible_host": node.ssh_address} for node in placement.nodes if node.role == role}

@@ -23,7 +23,8 @@ def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None
 
     def build(folder: Path) -> None:
         folder.mkdir(mode=0o700)
-        for name in ["id_ed25519", *(f"host_{node.name}" for node in placement.nodes)]:
+        own = ["id_ed25519", *(["id_bastion"] if placement.spec.bastion else [])]
+        for name in [*own, *(f"host_{node.name}" for node in placement.nodes)]:
             comment = f"upgrader-lab-{placement.spec.name}"
             command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(folder / name)]
             runner.run(command, what="ssh-keygen")
@@ -108,9 +109,10 @@ def ca_files(keys: Path) -> dict[str, tuple[str, int]]:
 
 
 def known_hosts(placement: Placement, keys: Path) -> str:
-    """The known_hosts file of a lab: every node by its SSH address."""
+    """The known_hosts file of a lab: every machine by its SSH address."""
     lines = []
     for node in placement.nodes:
         kind, key, *_ = (keys / f"host_{node.name}.pub").read_text().split()
-        lines.append(f"{node.ssh_address} {kind} {key}")
+        where = node.ssh_address if node.ssh_port == 22 else f"[{node.ssh_address}]:{node.ssh_port}"
+        lines.append(f"{where} {kind} {key}")
     return "\n".join(lines) + "\n"

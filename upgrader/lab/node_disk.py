@@ -46,7 +46,7 @@ def make_disk(
             # No server listens there: names outside the cluster fail at once instead of after a timeout.
             "/etc/resolv.conf": (f"nameserver {placement.gateway}\n", 0o644),
             "/etc/lab/network": (_network(placement, node), 0o644),
-            "/etc/ssh/sshd_config.d/address.conf": (f"ListenAddress {node.ssh_address}\n", 0o644),
+            "/etc/ssh/sshd_config.d/address.conf": (f"ListenAddress {node.ssh_address}:{node.ssh_port}\n", 0o644),
             "/etc/containerd/config.toml": (_containerd(facts, pause_image), 0o644),
             "/etc/ssh/ssh_host_ed25519_key": ((keys / f"host_{node.name}").read_text(), 0o600),
             "/root/.ssh/authorized_keys": ((keys / "id_ed25519.pub").read_text(), 0o600),

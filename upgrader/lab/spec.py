@@ -20,6 +20,7 @@ __all__ = ["MAX_LABS", "LabSpec", "Node", "Placement"]
 
 MAX_LABS = 100
 _ROLES = {
+    "bastion": ("bastion", 2),
     "load-balancer": ("lb", 10),
     "controller": ("controller", 11),
     "worker": ("worker", 31),
@@ -35,7 +36,7 @@ _TAKEN_PORTS = (2379, 2380, 2381, 8404, 10248, 10249, 10250, 10256, 10257, 10259
 
 @dataclass(frozen=True)
 class Node:
-    """One machine of a lab. `role` is controller, worker, load-balancer, etcd or registry."""
+    """One machine of a lab. `role` is controller, worker, load-balancer, etcd, registry or bastion."""
 
     name: str
     role: str
@@ -51,6 +52,11 @@ class Node:
     def kubernetes(self) -> bool:
         """Whether this is a node of the Kubernetes cluster."""
         return self.role in ("controller", "worker")
+
+    @property
+    def ssh_port(self) -> int:
+        """Where sshd listens: the bastion's port isn't the usual one."""
+        return 2222 if self.role == "bastion" else 22
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,9 @@ class LabSpec:
 
     mirror: bool = False
     """Kubernetes, etcd, CoreDNS and pause are upstream's release from a mirror, and not built here."""
+
+    bastion: bool = False
+    """All machines are logged in to through one more, and by no other way (`bastion.py`)."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
@@ -172,6 +181,7 @@ class Placement:
     def nodes(self) -> tuple[Node, ...]:
         """Every machine, in the order in which they are created."""
         counts = {
+            "bastion": 1 if self.spec.bastion else 0,  # first: without it, no other can be logged in to
             "load-balancer": 1 if self.spec.controllers > 1 else 0,
             "controller": self.spec.controllers,
             "worker": self.spec.workers,
@@ -200,7 +210,9 @@ class Placement:
     @property
     def endpoint_address(self) -> str:
         """The address of that name: the load balancer's, or else the only controller's, which may be a second one."""
-        return f"10.{128 + self.index}.0.9" if self.spec.vip else self.nodes[0].address
+        if self.spec.vip:
+            return f"10.{128 + self.index}.0.9"
+        return next(node.address for node in self.nodes if node.role in ("load-balancer", "controller"))
 
     @property
     def endpoint(self) -> str:

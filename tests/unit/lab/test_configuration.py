@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from upgrader.config.inventory import load_hosts
+from upgrader.lab.bastion import bastion_files, firewall_files
 from upgrader.lab.cluster_folder import ssh_command, write_access, write_cluster, write_values
 from upgrader.lab.external_etcd import client_files, etcd_files
 from upgrader.lab.hardening import AUDIT_LOG, controller_files
@@ -30,6 +32,9 @@ def _placement(folder: Path = Path("/nowhere"), controllers: int = 3, workers: i
 def _keys(placement: Placement, folder: Path) -> Path:
     folder.mkdir()
     (folder / "id_ed25519").write_text("PRIVATE")
+    (folder / "id_ed25519.pub").write_text("ssh-ed25519 LAB comment\n")
+    (folder / "id_bastion").write_text("PRIVATE TOO")
+    (folder / "id_bastion.pub").write_text("ssh-ed25519 OPERATOR comment\n")
     for node in placement.nodes:
         (folder / f"host_{node.name}.pub").write_text(f"ssh-ed25519 KEY-{node.name} comment\n")
     return folder
@@ -203,6 +208,48 @@ def test_ssh_goes_to_the_address_for_it(tmp_path: Path) -> None:
         text = (placement.folder / file).read_text()
         assert all(node.ssh_address in text and node.address not in text for node in placement.nodes)
     assert ssh_command(placement, placement.node("worker-1"))[-1] == "root@10.132.2.31"
+
+
+@pytest.mark.parametrize("ssh_address", [False, True])
+def test_ssh_goes_through_the_bastion(tmp_path: Path, ssh_address: bool) -> None:
+    """As the product reads the folder: each controller by its address, through a bastion with another port and key, and
+    both are verified.
+    """
+    placement = _placement(tmp_path / "cluster", bastion=True, ssh_address=ssh_address)
+    write_access(placement, _keys(placement, tmp_path / "keys"))
+    ssh, bastion = placement.folder / "ssh", placement.node("bastion-1")
+    hosts = load_hosts(placement.folder / "hosts.yml")
+    assert [host.name for host in hosts["controllers"]] == ["controller-1", "controller-2", "controller-3"]
+    for host in hosts["controllers"]:
+        assert (host.address, host.user, host.port) == (placement.node(host.name).ssh_address, "root", 22)
+        (jump,) = host.jumps
+        assert (jump.address, jump.user, jump.port) == (bastion.ssh_address, "root", 2222)
+        assert (host.key_file, jump.key_file) == (ssh / "id_ed25519", ssh / "id_bastion")
+        assert host.known_hosts == jump.known_hosts == ssh / "known_hosts"
+        assert host.identities_only and jump.identities_only
+    known = (ssh / "known_hosts").read_text()
+    assert f"[{bastion.ssh_address}]:2222 ssh-ed25519 KEY-bastion-1" in known
+    assert (ssh / "id_bastion").stat().st_mode & 0o077 == 0
+
+
+def test_the_lab_itself_goes_through_the_bastion(tmp_path: Path) -> None:
+    """With the same file as everybody; to the bastion with the lab's key, as the operator's runs no command there."""
+    placement = _placement(tmp_path, bastion=True)
+    to_node, to_bastion = (ssh_command(placement, placement.node(name)) for name in ("worker-1", "bastion-1"))
+    assert to_node[to_node.index("-F") + 1] == str(tmp_path / "ssh" / "config")
+    assert to_bastion[to_bastion.index("-F") + 1] == "none"
+    assert to_bastion[to_bastion.index("-p") + 1] == "2222"
+    allowed, _ = bastion_files(_keys(placement, tmp_path / "keys"))["/root/.ssh/authorized_keys"]
+    lab, operator = allowed.splitlines()
+    assert lab == "ssh-ed25519 LAB comment"
+    assert operator == 'restrict,port-forwarding,command="/bin/false" ssh-ed25519 OPERATOR comment'
+
+
+def test_no_other_machine_lets_anybody_else_in() -> None:
+    """The rules of each one let the bastion's SSH address pass, and drop the rest that goes to sshd."""
+    placement = _placement(bastion=True, ssh_address=True)
+    ((rules, _mode),) = firewall_files(placement.node("bastion-1")).values()
+    assert rules.index("ip saddr 10.132.2.2 tcp dport 22 accept") < rules.index("tcp dport 22 drop")
 
 
 def test_two_ip_families_are_everywhere() -> None:

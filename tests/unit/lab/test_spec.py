@@ -140,3 +140,13 @@ def test_host_names_are_the_nodes_unless_told_otherwise() -> None:
     assert [node.name for node in plain.nodes] == [node.host_name for node in plain.nodes]
     assert [node.name for node in other.nodes] == [node.name for node in plain.nodes]
     assert not {node.host_name for node in other.nodes} & {node.name for node in other.nodes}
+
+
+def test_a_bastion_is_made_first_and_is_nobodys_endpoint() -> None:
+    """No other machine can be logged in to before it; clients of the API don't go through it."""
+    for controllers in (1, 3):
+        placement = Placement(LabSpec("x", controllers, bastion=True), 4, Path("/nowhere"))
+        plain = Placement(LabSpec("x", controllers), 4, Path("/nowhere"))
+        assert [node.name for node in placement.nodes] == ["bastion-1", *(node.name for node in plain.nodes)]
+        assert not placement.node("bastion-1").kubernetes
+        assert placement.endpoint == plain.endpoint
