@@ -1,34 +1,43 @@
-"""Asks machines for their SSH host keys, as `ssh-keyscan` does."""
+"""Asks machines for their SSH host keys, as `ssh-keyscan` does, but the way that `ssh` would take to them."""
 
 from __future__ import annotations
 
-import socket
-
-from upgrader.errors import HostUnreachable
+from upgrader.adapters.sshconnect import dialled
+from upgrader.config.ssh_options import resolve
+from upgrader.errors import ConfigError, HostUnreachable
+from upgrader.model.cluster import Host
 from upgrader.model.host_key import HostKey
 
 __all__ = ["SshHostKeys"]
 
 _SECONDS = 10.0
+_REMEDY = "Check the way to it (`ssh -v`), or write its key into ssh/known_hosts yourself."
 
 
 class SshHostKeys:
-    """`ports.HostKeys` over TCP, without a login; a machine behind a bastion can't be asked."""
+    """`ports.HostKeys` without a login on the machine itself; its bastions are logged in to, and verified."""
 
     def read(self, address: str) -> HostKey:
         import paramiko
 
         try:
-            with socket.create_connection((address, 22), timeout=_SECONDS) as connection:
+            host = resolve(address, Host(address, address), ())
+        except ConfigError as error:
+            raise HostUnreachable(error.message, remedy=error.remedy) from error
+        with dialled(host) as connection:
+            try:
                 transport = paramiko.Transport(connection)
                 try:
                     transport.start_client(timeout=_SECONDS)
                     key = transport.get_remote_server_key()
                 finally:
                     transport.close()
-        except (OSError, EOFError, paramiko.SSHException) as error:
-            raise HostUnreachable(
-                f"{address} doesn't tell its SSH host key on port 22: {error or type(error).__name__}",
-                remedy="If it is behind a bastion, or on another port, write it into ssh/known_hosts yourself.",
-            ) from error
-        return HostKey(key.get_name(), key.get_base64())
+            except (OSError, EOFError, paramiko.SSHException) as error:
+                why = f"{address} doesn't tell its SSH host key on port {host.port}: {error or type(error).__name__}"
+                raise HostUnreachable(why, remedy=_REMEDY) from error
+        return HostKey(key.get_name(), key.get_base64(), _known_as(host))
+
+
+def _known_as(host: Host) -> str:
+    """The name under which OpenSSH looks for its key in known_hosts."""
+    return host.host_key_alias or (host.address if host.port == 22 else f"[{host.address}]:{host.port}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -16,7 +17,7 @@ from upgrader.model.cluster import Host
 if TYPE_CHECKING:
     import paramiko
 
-__all__ = ["Connection", "connect"]
+__all__ = ["Connection", "connect", "dialled"]
 
 _CONNECT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 15
@@ -68,6 +69,28 @@ def connect(host: Host) -> Connection:
     return through
 
 
+@contextmanager
+def dialled(host: Host) -> Iterator[paramiko.Channel | socket.socket]:
+    """A connection to the host's sshd, through its bastions, on which nothing was said yet; closed at the end.
+
+    Raises HostUnreachable, also for a bastion that can't be verified or logged in to.
+    """
+    with ExitStack() as opened:
+        through = None
+        if host.jumps:
+            *before, last = host.jumps
+            through = connect(replace(last, jumps=tuple(before)))
+            opened.callback(through.close)
+        way = _way(host, through)
+        if way is None:
+            try:
+                way = _direct(host)
+            except OSError as error:
+                raise _unreachable(host, error) from error
+        opened.callback((way.owner or way.channel).close)
+        yield way.channel
+
+
 @dataclass(frozen=True)
 class _Way:
     """A channel to a machine that isn't dialled directly, and what has to be closed with it."""
@@ -91,11 +114,15 @@ def _way(machine: Host, through: Connection | None) -> _Way | None:
             process = ProxyProcess(machine)
             return _Way(process.socket, process)
         if machine.host_key_alias:
-            dialled = socket.create_connection((machine.address, machine.port), _CONNECT_SECONDS)
-            return _Way(dialled, dialled)
+            return _direct(machine)
     except (paramiko.SSHException, OSError, EOFError) as error:
         raise _unreachable(machine, error) from error
     return None
+
+
+def _direct(machine: Host) -> _Way:
+    connection = socket.create_connection((machine.address, machine.port), _CONNECT_SECONDS)
+    return _Way(connection, connection)
 
 
 def _login(machine: Host, channel: paramiko.Channel | socket.socket | None, goal: Host) -> paramiko.SSHClient:

@@ -17,7 +17,8 @@ from upgrader.ui.found_cluster import print_found
 __all__ = ["init"]
 
 _NEXT = {
-    "kubeadm": ("check", "adopt"),
+    # The charts don't render before `adopt` has found their values: a check would name what isn't the operator's.
+    "kubeadm": ("images push REGISTRY", "adopt"),
     "self-hosted": ("check", "plan"),
 }
 

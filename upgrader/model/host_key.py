@@ -15,6 +15,8 @@ class HostKey:
 
     kind: str
     content: str
+    known_as: str = ""
+    """The name of the machine there, where it isn't the address that was asked for: an alias, `[ADDRESS]:PORT`."""
 
     @property
     def fingerprint(self) -> str:
@@ -23,5 +25,5 @@ class HostKey:
         return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
     def line(self, address: str) -> str:
-        """The line of `known_hosts` that accepts this key alone at that address (port 22)."""
-        return f"{address} {self.kind} {self.content}\n"
+        """The line of `known_hosts` that accepts this key alone for the machine that was found at that address."""
+        return f"{self.known_as or address} {self.kind} {self.content}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,18 @@ def test_nothing_is_trusted_that_nobody_has_compared(tmp_path: Path, kube: FakeK
     proposed(folder, kube).write(trust=False)
     assert not (folder / "ssh").exists()
     assert "ansible_ssh_common_args" not in (folder / "hosts.yml").read_text()
+
+
+def test_machine_that_ssh_knows_by_another_name(tmp_path: Path, kube: FakeKube) -> None:
+    """Its key is written under the name that OpenSSH will look for: an alias, or an address with a port."""
+
+    class Elsewhere(Machines):
+        def read(self, address: str) -> HostKey:
+            return replace(KEY, known_as=f"[{address}]:2222")
+
+    proposed(tmp_path / "prod", kube, Elsewhere()).write(trust=True)
+    lines = (tmp_path / "prod" / "ssh" / "known_hosts").read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["[10.0.0.1]:2222", "[10.0.0.2]:2222"]
 
 
 def test_controller_that_can_not_be_asked(tmp_path: Path, kube: FakeKube) -> None:

@@ -50,7 +50,8 @@ def test_first_hour(home: Path) -> None:
     assert KEY.fingerprint in ended.output and "kubeadm's static pods" in ended.output
     for name in ("upgrader.yaml", "hosts.yml", ".gitignore", "ssh/known_hosts", "kubeconfig"):
         assert (home / "prod" / name).exists() and f"to be written: {home / 'prod' / name}" in ended.output
-    assert f"Next: upgrader -C {home / 'prod'} check, then upgrader -C {home / 'prod'} adopt" in ended.output
+    upgrader = f"upgrader -C {home / 'prod'}"
+    assert f"Next: {upgrader} images push REGISTRY, then {upgrader} adopt" in ended.output
 
 
 def test_declined(home: Path) -> None:
