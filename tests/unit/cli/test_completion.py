@@ -45,7 +45,7 @@ def completed(*words: str, folder: Path | None = None) -> list[str]:
 
 def test_commands_and_runs(folder: Path) -> None:
     """Commands by their beginning; runs of the current folder and of -C's, newest first."""
-    assert completed("rep") == ["report"]
+    assert completed("repo") == ["report"]
     assert completed("report", "2026", folder=folder) == [LATER, RUN]
     assert completed("-C", str(folder), "resume", "--run", "20260102") == [LATER]
     assert completed("report", "-C", str(folder), "2026") == [LATER, RUN]
