@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 import yaml
 
 from tests.unit.etcd.members import MANIFEST, NEW, OLD
-from upgrader.etcd.onhost.manifest import image_of, pinned, replace_file, with_image
+from upgrader.etcd.onhost.manifest import image_of, pinned, with_image
 from upgrader.recover.onhost.questions import Failed
 
 SIDECAR = f"""metadata:
@@ -74,17 +71,6 @@ def test_a_pinned_uid_leaves_a_manifest_that_can_be_read(begin: str, indent: str
     assert metadata == {"name": "etcd", "labels": {"uid": "x"}, **({"uid": "ab" * 16} if "uid: ab" in written else {})}
     assert ("uid: ab" in written) == (begin != "metadata: # ours\n"), "as it is where the form isn't known"
     assert pinned(written, "cd" * 16) == written
-
-
-def test_the_file_is_replaced_whole(tmp_path: Path) -> None:
-    """Its mode stays, what an interruption left beside it doesn't matter, and nothing is left beside it."""
-    file = tmp_path / "etcd.yaml"
-    file.write_text("old")
-    file.chmod(0o640)
-    (tmp_path / ".etcd.yaml.upgrader-new").write_text("half of")
-    replace_file(str(file), "new")
-    assert (file.read_text(), file.stat().st_mode & 0o777) == ("new", 0o640)
-    assert os.listdir(tmp_path) == ["etcd.yaml"]
 
 
 @pytest.mark.parametrize("image", ["", "a:1\n  hostPID: true", "a:1 # b", "a: 1", "-a:1", "a:1\n"])

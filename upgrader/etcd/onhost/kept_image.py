@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from upgrader.etcd.onhost.manifest import replace_file
+from upgrader.recover.onhost.durable_files import replace
 from upgrader.recover.onhost.questions import Failed
 
 __all__ = ["agreed", "before", "keep"]
@@ -21,15 +21,12 @@ def keep(folder: str, old: str, new: str, version: str) -> None:
     `version`: on which one all members have agreed by now, such as `3.6.0`; "" where that isn't known.
     """
     path = os.path.join(folder, _FILE)
-    if not os.path.exists(path):
-        with open(path, "xb"):
-            os.chmod(path, 0o600)
     known = _read(path)
     images, versions = known["before"], known["agreed"]
     images.pop(new, None)  # so that it is the newest
     kept = dict([*images.items(), (new, old)][-_MOST:])
     versions = {image: each for image, each in {**versions, new: version}.items() if image in kept}
-    replace_file(path, json.dumps({"before": kept, "agreed": versions}, indent=1) + "\n")
+    replace(path, (json.dumps({"before": kept, "agreed": versions}, indent=1) + "\n").encode())
 
 
 def before(folder: str, new: str) -> str:
@@ -50,8 +47,6 @@ def _read(path: str) -> dict[str, dict[str, str]]:
             text = file.read()
     except FileNotFoundError:
         return nothing
-    if not text:
-        return nothing  # the power was cut before anything was changed
     try:
         found = json.loads(text)
         return {key: {str(image): str(kept) for image, kept in found[key].items()} for key in nothing}

@@ -10,14 +10,11 @@ restarts the container of the same pod. A node's upgrade writes the same line.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import stat
 
 from upgrader.recover.onhost.questions import Failed
 
-__all__ = ["image_of", "pinned", "replace_file", "with_image"]
+__all__ = ["image_of", "pinned", "with_image"]
 
 _CONTAINER = "etcd"
 _KEY = re.compile(r"( *)(- +)?([A-Za-z]+): *(.*?) *")
@@ -27,8 +24,6 @@ _METADATA = re.compile(r"^metadata: *(\r?\n)(?: *(?:#[^\n]*)?\r?\n)*( +)[^\s#]",
 """The end of its line, and how far in its first key is."""
 _UID = re.compile("[0-9a-f-]{32,36}")
 _WHY = "# So that another kubelet doesn't restart this pod. Remove it when you change more than the image."
-_BESIDE = ".upgrader-new"
-"""Behind a name that begins with a dot: the kubelet reads no such file."""
 
 
 def image_of(manifest: str) -> str:
@@ -94,32 +89,3 @@ def _containers(lines: list[str]) -> list[list[tuple[int, str, str, int]]]:
         if match and (indent + len(match.group(2) or "")) == dash + 2 and (indent == dash or not starts):
             items[-1].append((number, match.group(3), match.group(4), match.start(4)))
     return items
-
-
-def replace_file(path: str, text: str) -> None:
-    """Put a text in the place of a file, with the same mode and owner: there is the old file or the new one, whole.
-
-    It is on the disk when this returns.
-    """
-    found = os.stat(path)
-    beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{_BESIDE}")
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(beside)
-    number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(text.encode("utf-8", "surrogateescape"))
-            os.fchown(file.fileno(), found.st_uid, found.st_gid)
-            os.fchmod(file.fileno(), stat.S_IMODE(found.st_mode))
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(beside, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(beside)
-        raise
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -13,10 +13,11 @@ import sys
 from typing import Any
 
 from upgrader.etcd.onhost import kept_image
-from upgrader.etcd.onhost.manifest import image_of, pinned, replace_file, with_image
+from upgrader.etcd.onhost.manifest import image_of, pinned, with_image
 from upgrader.etcd.onhost.running import Watch, container, of_same_image, running_uid, runs_image
 from upgrader.node.cri import Runtime
 from upgrader.recover.onhost import container_facts, etcd_facts
+from upgrader.recover.onhost.durable_files import replace
 from upgrader.recover.onhost.private_folder import locked
 from upgrader.recover.onhost.questions import Failed, attempt
 
@@ -137,7 +138,8 @@ class Member:
             return file.read()
 
     def _write(self, image: str, uid: str = "") -> None:
-        replace_file(self.manifest, pinned(with_image(self._read(), image), uid))
+        text = pinned(with_image(self._read(), image), uid)
+        replace(self.manifest, text.encode("utf-8", "surrogateescape"))
 
 
 def _minor(version: str) -> tuple[int, ...]:

@@ -13,13 +13,13 @@ The states of a point, each on the disk before what follows from it:
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import stat
 from typing import Any
 
+from upgrader.recover.onhost.durable_files import replace, sync, write
 from upgrader.recover.onhost.private_folder import make_private
 from upgrader.recover.onhost.questions import Failed
 from upgrader.renewal.onhost.places import fault
@@ -28,7 +28,6 @@ __all__ = ["DONE", "RENEWING", "RESTORED", "install", "keep", "mark", "mend", "p
 
 RENEWING, DONE, RESTORED = "renewing", "done", "restored"
 _FORMAT = 1
-_BESIDE = ".upgrader-new"
 
 
 def keep(folder: str, renewal: str, names: dict[str, list[str]]) -> None:
@@ -41,10 +40,10 @@ def keep(folder: str, renewal: str, names: dict[str, list[str]]) -> None:
         with open(real, "rb") as file:
             data, found = file.read(), os.fstat(file.fileno())
         digest = hashlib.sha256(data).hexdigest()
-        _write(os.path.join(content, digest), data)
+        write(os.path.join(content, digest), data)
         owner = {"mode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
         files.append({"path": path, "real": real, "sha256": digest, "mtime_ns": found.st_mtime_ns, **owner})
-    _sync(content)
+    sync(content)
     point = {"format_version": _FORMAT, "renewal": renewal, "state": RENEWING, "names": names, "files": files}
     _store(folder, point)
     for name in os.listdir(content):
@@ -98,7 +97,7 @@ def install(files: list[tuple[str, bytes, Any]]) -> None:
     for path, data, owner in files:
         _overwrite(path, data, owner)
     for parent in {os.path.dirname(path) for path, _, _ in files}:
-        _sync(parent)
+        sync(parent)
 
 
 def _overwrite(path: str, data: bytes, owner: Any) -> None:
@@ -146,20 +145,7 @@ def _read(folder: str) -> Any:
 
 
 def _store(folder: str, point: dict[str, Any]) -> None:
-    path = os.path.join(folder, "point.json")
-    _write(_beside(path), (json.dumps(point, indent=1) + "\n").encode())
-    os.rename(_beside(path), path)
-    _sync(folder)
-
-
-def _write(path: str, data: bytes) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(number, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(number)
+    replace(os.path.join(folder, "point.json"), (json.dumps(point, indent=1) + "\n").encode())
 
 
 def _digest(path: str) -> str:
@@ -168,15 +154,3 @@ def _digest(path: str) -> str:
             return hashlib.sha256(file.read()).hexdigest()
     except FileNotFoundError:
         return ""
-
-
-def _sync(folder: str) -> None:
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def _beside(path: str) -> str:
-    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}{_BESIDE}")

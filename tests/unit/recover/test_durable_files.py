@@ -1,0 +1,41 @@
+"""Files of a host that are replaced whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from upgrader.recover.onhost.durable_files import replace
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    """Its mode stays, what an interruption left beside it doesn't matter, and nothing is left beside it."""
+    file = tmp_path / "etcd.yaml"
+    file.write_text("old")
+    file.chmod(0o640)
+    (tmp_path / ".etcd.yaml.upgrader-new").write_text("half of")
+    replace(str(file), b"new")
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("new", 0o640)
+    assert os.listdir(tmp_path) == ["etcd.yaml"]
+
+
+def test_a_file_that_was_not_there(tmp_path: Path) -> None:
+    """Only its owner can read it."""
+    replace(str(tmp_path / "point.json"), b"kept")
+    assert (tmp_path / "point.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk, say: nothing is left beside it either."""
+    file = tmp_path / "etcd.yaml"
+    file.write_text("old")
+
+    def full(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        replace(str(file), b"new")
+    assert file.read_text() == "old" and os.listdir(tmp_path) == ["etcd.yaml"]
