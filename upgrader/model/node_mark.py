@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from upgrader.errors import UsageError
 from upgrader.model.version import KubernetesVersion
 
 __all__ = ["MARK", "NodeMark", "Phase"]
@@ -57,15 +56,8 @@ class NodeMark:
         try:
             found = json.loads(text)
             if found["phase"] in get_args(Phase):
-                before = _version(str(found.get("before", "")))
+                before = KubernetesVersion.known(str(found.get("before", "")))
                 return cls(found["phase"], found["cordoned"] is True, str(found.get("why", "")), before)
         except (ValueError, KeyError, TypeError):
             pass
         return cls("drain", cordoned=False)
-
-
-def _version(text: str) -> KubernetesVersion | None:
-    try:
-        return KubernetesVersion.parse(text) if text else None
-    except UsageError:
-        return None

@@ -32,6 +32,11 @@ class KubernetesVersion:
         major, minor, patch = (int(part) for part in match.groups())
         return cls(major, minor, patch)
 
+    @classmethod
+    def known(cls, text: str) -> KubernetesVersion | None:
+        """The same; None for anything else."""
+        return cls.parse(text) if _PATTERN.fullmatch(text.strip()) else None
+
     def __str__(self) -> str:
         return f"v{self.major}.{self.minor}.{self.patch}"
 

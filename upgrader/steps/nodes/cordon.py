@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from upgrader.errors import ApiError
 from upgrader.model.node_configuration import CONFIGURED, configured_with
 from upgrader.model.node_mark import MARK, NodeMark, Phase
 from upgrader.model.version import KubernetesVersion
@@ -21,8 +22,8 @@ class NodeNow:
     """A node as the API has it."""
 
     name: str
-    version: KubernetesVersion
-    """Its kubelet's, as that reported last."""
+    reported: str
+    """Its kubelet's version, as that reported last; "" until it has."""
     cordoned: bool
     mark: NodeMark | None
     configured: str = ""
@@ -31,9 +32,20 @@ class NodeNow:
     @classmethod
     def of(cls, node: KubeObject) -> NodeNow:
         """From a `v1` Node."""
-        version = KubernetesVersion.parse(node["status"]["nodeInfo"]["kubeletVersion"])
+        reported = str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "")
         cordoned = bool((node.get("spec") or {}).get("unschedulable"))
-        return cls(node["metadata"]["name"], version, cordoned, NodeMark.of(node), configured_with(node))
+        return cls(node["metadata"]["name"], reported, cordoned, NodeMark.of(node), configured_with(node))
+
+    @property
+    def version(self) -> KubernetesVersion:
+        """The same, where it decides what is to be done. Raises ApiError where it is none."""
+        found = KubernetesVersion.known(self.reported)
+        if found is None:
+            raise ApiError(
+                f"node {self.name}: its kubelet reports '{self.reported}', which is no Kubernetes version",
+                remedy=f"Look at its kubelet: kubectl describe node {self.name}",
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -61,13 +73,14 @@ class Cordons:
         """Cordon a node, if it isn't, and mark it. A cordon of somebody else's is known as such from then on."""
 
         def change(now: NodeNow) -> _Change:
-            mark = now.mark or NodeMark(phase, cordoned=not now.cordoned, before=now.version)
+            mark = now.mark or NodeMark(phase, not now.cordoned, before=KubernetesVersion.known(now.reported))
             return _Change(replace(mark, phase=phase, why=why), cordoned=True)
 
         self._change(name, change)
 
-    def release(self, name: str, configured: str | None = None) -> KubernetesVersion | None:
-        """Remove the mark, and the cordon if the mark says that it is ours; returns its kubelet's version.
+    def release(self, name: str, configured: str | None = None) -> str:
+        """Remove the mark, and the cordon if the mark says that it is ours; returns the version that its kubelet
+        reports, "" where it is no node any more.
 
         `configured` is what it is configured with now, "" where nobody knows; None: as its annotation has it.
         """
@@ -76,7 +89,7 @@ class Cordons:
             return _Change(None, now.cordoned and not (now.mark and now.mark.cordoned), configured)
 
         now = self._change(name, change)
-        return now.version if now else None
+        return now.reported if now else ""
 
     def _change(self, name: str, decide: Callable[[NodeNow], _Change]) -> NodeNow | None:
         """The node as it was; None where it is no node any more."""

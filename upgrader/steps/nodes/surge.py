@@ -109,7 +109,7 @@ class AddSurgeStep:
         if node.cordoned:
             return "it is cordoned"
         if node.version is None:
-            return "its kubelet has not reported yet"
+            return "its kubelet has reported no version yet"
         if node.lacking:
             return f"it lacks {', '.join(node.lacking)}, a label of its pool"
         return self.nodes.skew(node.version)

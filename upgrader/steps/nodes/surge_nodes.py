@@ -97,12 +97,12 @@ def _named(node: KubeObject) -> tuple[str, Mapping[str, str]]:
 
 def _surge_node(node: KubeObject, selector: Mapping[str, str]) -> SurgeNode:
     status = node.get("status") or {}
-    reported = (status.get("nodeInfo") or {}).get("kubeletVersion")
+    reported = str((status.get("nodeInfo") or {}).get("kubeletVersion") or "")
     name, labels = _named(node)
     ready = any(item["type"] == "Ready" and item["status"] == "True" for item in status.get("conditions") or ())
     return SurgeNode(
         name,
-        KubernetesVersion.parse(reported) if reported else None,
+        KubernetesVersion.known(reported),
         bool((node.get("spec") or {}).get("unschedulable")),
         ready,
         tuple(f"{key}={value}" for key, value in selector.items() if labels.get(key) != value),

@@ -44,6 +44,19 @@ def test_phase_keeps_whose_cordon_it_is() -> None:
     assert not fleet.node("worker-1")["spec"] and not fleet.node("worker-1")["metadata"]["annotations"]
 
 
+def test_kubelet_that_reports_no_version() -> None:
+    """Its node can be cordoned and released; what is to be done with it isn't guessed."""
+    fleet = Fleet("worker-1")
+    cordons = Cordons(fleet.kube, fleet.clock)
+    fleet.kube.put(NODES, {**fleet.node("worker-1"), "status": {"nodeInfo": {"kubeletVersion": "dev"}}})
+    cordons.cordon("worker-1", "drain")
+    now = cordons.read("worker-1")
+    assert now and now.cordoned and now.mark == NodeMark("drain", cordoned=True)
+    with pytest.raises(ApiError, match="worker-1: its kubelet reports 'dev', which is no Kubernetes version"):
+        assert now.version
+    assert cordons.release("worker-1") == "dev"
+
+
 def test_api_that_stays_away_is_an_error() -> None:
     """The wait has an end."""
     fleet = Fleet("worker-1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.steps.nodes.cloud import Cloud
@@ -67,6 +69,17 @@ def test_node_that_does_not_help_is_told_of(version: KubernetesVersion, labels: 
     with pytest.raises(StepFailed) as caught:
         cloud.run_add()
     assert told in caught.value.message
+
+
+@pytest.mark.parametrize("status", [{}, {"nodeInfo": {"kubeletVersion": ""}}, {"nodeInfo": {"kubeletVersion": "dev"}}])
+def test_node_without_a_version_is_removed(status: dict[str, Any]) -> None:
+    """Its kubelet may never have reported, or be somebody's own: that doesn't keep it in the cluster."""
+    cloud = Cloud()
+    cloud.run_add()
+    node = cloud.kube.get(NODES, "gpu-surge-1")
+    cloud.kube.put(NODES, {**(node or {}), "status": status})
+    cloud.run_remove()
+    assert cloud.nodes() == {} and cloud.machines == set()
 
 
 def test_older_kubelet_is_good_enough() -> None:
