@@ -66,8 +66,9 @@ def _elsewhere() -> Finding:
     return Finding(
         "etcd-image.elsewhere",
         "error",
-        "no member of etcd is a static pod of a controller, and upgrader.yaml has a section `etcd`",
-        "Only the image of members that kubeadm has made can be changed.",
+        "no controller has /etc/kubernetes/manifests/etcd.yaml, and upgrader.yaml has a section `etcd`",
+        "Only the image of members that kubeadm has made can be changed, in that file: another `staticPodPath` of a "
+        "kubelet isn't followed.",
         "Remove the section, and upgrade etcd with its own tools: https://etcd.io/docs/latest/upgrades/",
     )
 

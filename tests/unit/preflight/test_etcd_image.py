@@ -105,7 +105,9 @@ def test_etcd_elsewhere_or_in_another_form(world: World) -> None:
     """Neither can be changed; a manifest that isn't understood isn't taken for none."""
     world.controller(etcd__manifest=False)
     elsewhere = replace(world, facts={})
-    assert found(elsewhere, "3.6.8")["etcd-image.elsewhere"].severity == "error"
+    none = found(elsewhere, "3.6.8")["etcd-image.elsewhere"]
+    assert none.severity == "error" and "no controller has /etc/kubernetes/manifests/etcd.yaml" in none.title
+    assert "another `staticPodPath`" in none.diagnosis
     world.controller()
     world.observed = replace(world.observed, etcd={"controller-9": IMAGE.format("3.6.5")})
     seen = found(world, "3.6.8")
