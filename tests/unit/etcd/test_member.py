@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.unit.etcd.members import MANIFEST, NEW, NEXT, OLD
-from upgrader.etcd.onhost import kept_image, running
+from upgrader.etcd.onhost import kept_image, member, running
 from upgrader.etcd.onhost.manifest import image_of
 from upgrader.etcd.onhost.member import Member
 from upgrader.node.cri import Container, ContainerStatus, Image, Sandbox
@@ -240,6 +240,48 @@ def test_one_that_is_not_what_it_should_be(controller: Controller, answer: dict[
     controller.answers = lambda: {**HEALTHY, **(answer if controller.kubelet.image_now == NEW else {})}
     found = controller.member.change(OLD, NEW, "3.6.8", 10)
     assert found == {"wrong": f"waited 10 s: {words}", "image": OLD, "back": ""}
+
+
+def test_one_that_takes_longer_than_its_deadline(controller: Controller) -> None:
+    """It runs, and would be healthy a little later: the old image is back, and what was waited for is said."""
+    asked: list[str] = []
+
+    def starts_slowly() -> dict[str, Any]:
+        asked.append(controller.kubelet.image_now)
+        if controller.kubelet.image_now == NEW and asked.count(NEW) < 100:
+            raise Failed("connection refused")
+        return HEALTHY
+
+    controller.answers = starts_slowly
+    found = controller.member.change(OLD, NEW, "3.6.8", 10)
+    assert found["wrong"] == "waited 10 s: etcd doesn't answer: connection refused"
+    assert (found["image"], found["back"], controller.manifest) == (OLD, "", MANIFEST)
+    asked.clear()
+    assert controller.member.change(OLD, NEW, "3.6.8", 30) == {"image": NEW}, "with a longer one it stays"
+
+
+def test_what_holds_up_the_old_etcd_is_ended(controller: Controller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again while it ends, both ways, and no longer once the new one runs: those are its own clients."""
+    ended: list[tuple[int, str]] = []
+
+    class Clients:
+        """Those of one port."""
+
+        def __init__(self, port: int) -> None:
+            self.port = port
+
+        def end_abandoned(self) -> None:
+            """Notes which etcd they are of."""
+            ended.append((self.port, controller.kubelet.image_now))
+
+    monkeypatch.setattr(member, "Streams", Clients)
+    monkeypatch.setattr(etcd_facts, "client", lambda root: (None, "127.0.0.1", 2379))
+    controller.kubelet.slow = 3
+    controller.member.change(OLD, NEW, "3.6.8", 10)
+    controller.kubelet.waited = 0
+    controller.member.put_back(NEW, 10)
+    assert set(ended) == {(2379, OLD), (2379, NEW)}
+    assert [image for _, image in ended] == sorted((image for _, image in ended), key=[OLD, NEW].index)
 
 
 def test_an_older_minor_is_not_started_on_newer_data(controller: Controller) -> None:

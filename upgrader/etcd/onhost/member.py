@@ -15,6 +15,7 @@ from typing import Any
 from upgrader.etcd.onhost import kept_image
 from upgrader.etcd.onhost.manifest import image_of, pinned, with_image
 from upgrader.etcd.onhost.running import Watch, container, of_same_image, running_uid, runs_image
+from upgrader.etcd.onhost.streams import Streams
 from upgrader.node.cri import Runtime
 from upgrader.recover.onhost import container_facts, etcd_facts
 from upgrader.recover.onhost.durable_files import replace
@@ -126,7 +127,14 @@ class Member:
         return found if _VERSION.match(found) else ""
 
     def _watch(self, image: str, version: str, ending: int) -> Watch:
-        return Watch(self.runtime, image, version, self.root, ending)
+        return Watch(self.runtime, image, version, self.root, ending, Streams(self._port()).end_abandoned)
+
+    def _port(self) -> int:
+        """Where it serves its clients; 0 where that can't be told."""
+        try:
+            return etcd_facts.client(self.root)[2]
+        except (Failed, OSError, ValueError):
+            return 0
 
     def _runs(self, image: str) -> bool:
         found = container(self.runtime)

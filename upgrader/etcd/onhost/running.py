@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from upgrader.node.cri import ContainerStatus, Runtime, Sandbox
@@ -11,7 +12,7 @@ from upgrader.recover.onhost.questions import Failed
 
 __all__ = ["Watch", "container", "of_same_image", "running_uid", "runs_image"]
 
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.25
 _PORT_TAKEN = "address already in use"
 """What a container may end with once: that of the pod before may not have ended yet."""
 _LOG_BYTES = 16384
@@ -62,6 +63,7 @@ class Watch:
     """Waits for a member to be healthy with an image. `version`: what it must report; "" for whatever it does.
 
     `ending`: when the container was created that the kubelet is about to restart; 0 where its image tells it apart.
+    `hurry`: called again and again until a container has the image.
     """
 
     runtime: Runtime
@@ -69,6 +71,7 @@ class Watch:
     version: str
     root: str = ""
     ending: int = 0
+    hurry: Callable[[], None] = lambda: None
 
     def wait(self, seconds: float, *, ends: bool = True) -> str:
         """Returns "", or what is wrong once `seconds` have passed.
@@ -82,7 +85,9 @@ class Watch:
             missing, status = self._missing()
             if not missing:
                 return ""
-            if status is not None and status.state == "exited" and status.exit_code:
+            if status is None:
+                self.hurry()
+            elif status.state == "exited" and status.exit_code:
                 ended.add(status.created_at)
                 if _PORT_TAKEN in missing and not excused:
                     excused.add(status.created_at)
