@@ -25,7 +25,8 @@ import yaml
 __all__ = ["Access", "ApiLoad", "LoadSeen", "access_of"]
 
 _THINK_SECONDS = 0.04
-_TIMEOUT_SECONDS = 10.0
+_SETUP_SECONDS = 10.0
+_SAID_CHARACTERS = 160
 _RETRIES = 10
 _NAMESPACE = "/api/v1/namespaces/default"
 _CONFIGMAP = "upgrader-load"
@@ -71,6 +72,7 @@ class _Client:
     path: str
     kept: bool
     access: Access
+    timeout_seconds: float
     requests: int = 0
     failed: int = 0
     lost_writes: int = 0
@@ -108,7 +110,7 @@ class _Client:
         """
         reused = self._connection is not None
         try:
-            connection = self._connection or self.access.connect(_TIMEOUT_SECONDS)
+            connection = self._connection or self.access.connect(self.timeout_seconds)
             self._connection = connection
             body, headers = None, dict(self.access.headers)
             if self.method == "PATCH":
@@ -116,6 +118,7 @@ class _Client:
                 headers["Content-Type"] = "application/merge-patch+json"
             connection.request(self.method, self.path, body, headers)
             response = connection.getresponse()
+            said = response.read(_SAID_CHARACTERS).decode(errors="replace")
             response.read()
         except (OSError, http.client.HTTPException) as error:
             self._drop()
@@ -133,7 +136,7 @@ class _Client:
         if response.status < 400:
             return "", None
         after = response.headers.get("Retry-After")
-        return f"HTTP {response.status}", float(after) if response.status == 429 and after else None
+        return f"HTTP {response.status}: {said}", float(after) if response.status == 429 and after else None
 
     def _drop(self) -> None:
         if self._connection:
@@ -142,17 +145,20 @@ class _Client:
 
 
 class ApiLoad:
-    """Clients that send requests until `stop`: with new connections, with kept ones, and one that writes."""
+    """Clients that send requests until `stop`: with new connections, with kept ones, and one that writes.
 
-    def __init__(self, kubeconfig: Path) -> None:
+    `timeout_seconds`: how long each waits for an answer; the longest that kube-apiserver takes for one is 60 s.
+    """
+
+    def __init__(self, kubeconfig: Path, *, timeout_seconds: float = 10.0) -> None:
         access = access_of(kubeconfig)
         kinds: Iterable[tuple[str, str, str, bool]] = (
             ("new connections", "GET", _NAMESPACE, False),
             ("kept connection", "GET", f"{_NAMESPACE}/configmaps?limit=5", True),
             ("kept connection, writes", "PATCH", f"{_NAMESPACE}/configmaps/{_CONFIGMAP}", True),
         )
-        self._setup = _Client("setup", "POST", f"{_NAMESPACE}/configmaps", False, access)
-        self._clients = [_Client(*kind, access) for kind in kinds]
+        self._setup = _Client("setup", "POST", f"{_NAMESPACE}/configmaps", False, access, _SETUP_SECONDS)
+        self._clients = [_Client(*kind, access, timeout_seconds) for kind in kinds]
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=client.work, args=[self._stop], name=client.name, daemon=True)
@@ -186,7 +192,7 @@ class ApiLoad:
 
     def _create_configmap(self) -> None:
         client = self._setup
-        connection = client.access.connect(_TIMEOUT_SECONDS)
+        connection = client.access.connect(_SETUP_SECONDS)
         body = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": _CONFIGMAP}})
         headers = {**client.access.headers, "Content-Type": "application/json"}
         connection.request(client.method, client.path, body, headers)

@@ -1,4 +1,4 @@
-"""etcd's image on one controller: another patch and back, and an image whose etcd ends at once."""
+"""etcd's image on one controller, under load: another patch, and back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from testkit.api_load import ApiLoad
-from testkit.etcd_images import OTHER_ETCD, WORDS, broken_etcd, import_images, other_etcd
+from testkit.etcd_images import OTHER_ETCD, import_images, other_etcd
 from testkit.lab_cluster import OLD, LabCluster, until
 from upgrader.lab.image_catalog import IMAGE_VERSIONS
 from upgrader.ports import Kind
@@ -14,25 +14,21 @@ from upgrader.ports import Kind
 _PODS = Kind("v1", "pods")
 _MANIFEST = "/etc/kubernetes/manifests/etcd.yaml"
 
+PATIENCE_SECONDS = 60.0
+"""Requests wait while etcd restarts, and none may fail. A client gives up when kube-apiserver itself would; client-go
+and kubectl have no deadline of their own.
+"""
 
-def test_another_patch_and_an_image_that_ends(cluster: LabCluster, tmp_path: Path) -> None:
-    """A bad image is put back by itself; another patch comes and goes with no failed request. In the manifest, only the
-    image changes, beside the UID that keeps the pod.
-    """
-    first, other, broken = f"registry.k8s.io/etcd:{IMAGE_VERSIONS['etcd']}", other_etcd(), broken_etcd(tmp_path)
-    import_images(cluster.name, ("controller-1",), (other, broken), tmp_path)
+
+def test_another_patch_and_back(cluster: LabCluster, tmp_path: Path) -> None:
+    """No request fails. In the manifest, only the image changes, beside the UID that keeps the pod."""
+    first, other = f"registry.k8s.io/etcd:{IMAGE_VERSIONS['etcd']}", other_etcd()
+    import_images(cluster.name, ("controller-1",), (other,), tmp_path)
     before = _unpinned(cluster)
     assert f"image: {first}\n" in before
 
-    cluster.change_settings({"etcd": {"image": broken.name}})
-    failed = cluster.run(OLD)
-    assert failed.exit_code == 4 and WORDS in failed.stderr, failed
-    assert f"It runs {first} again, and is healthy." in " ".join(failed.stderr.split()), failed
-    assert _unpinned(cluster) == before
-    cluster.wait_until_settled(OLD)
-
     cluster.change_settings({"etcd": {"image": other.name}})
-    with ApiLoad(cluster.folder / "kubeconfig") as load:
+    with ApiLoad(cluster.folder / "kubeconfig", timeout_seconds=PATIENCE_SECONDS) as load:
         ended = cluster.run(OLD)
         assert ended.exit_code == 0, ended
         assert _unpinned(cluster) == before.replace(first, other.name)
