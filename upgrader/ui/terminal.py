@@ -53,6 +53,7 @@ def show(out: Console, renderable: RenderableType) -> None:
     with out.capture() as captured:
         out.print(renderable)
     out.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+    out.file.flush()  # a question on stderr must not come before what it is about
 
 
 def grid_with_times() -> Table:

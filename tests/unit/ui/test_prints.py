@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 
 from tests.unit.ui.conftest import text
 from upgrader.engine.state.run_state import GateState, RecoveryState, RunState, StepState
@@ -23,7 +24,7 @@ from upgrader.ui.findings import draw_findings
 from upgrader.ui.plan import print_plan
 from upgrader.ui.runs import print_rollback_order
 from upgrader.ui.summary import print_report
-from upgrader.ui.terminal import duration, milliseconds
+from upgrader.ui.terminal import console, duration, milliseconds, show
 
 DIFF = "--- now\n+++ planned\n@@ -1 +1 @@\n-image: a:v1\n+image: a:v2"
 POD = "{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: docker.io/a:v{}}}]}}}}"
@@ -169,3 +170,11 @@ def test_rollback_of_etcd_says_to_which_image_its_members_return() -> None:
     print_rollback_order([StepState("etcd", "passed", restore_point=point)], stream)
     shown = " ".join(stream.getvalue().split())
     assert "return its members to etcd example.com/etcd:3.6.5-0, unless all have agreed on another minor" in shown
+
+
+def test_what_was_shown_is_there_before_a_question() -> None:
+    """Standard output may be a pipe, and questions go to standard error: what they are about isn't held back."""
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, write_through=False)
+    show(console(stream), Text("controller-1  SHA256:mQ8"))
+    assert raw.getvalue() == b"controller-1  SHA256:mQ8\n"
