@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -97,6 +99,23 @@ def has_another_host_name(cluster: LabCluster) -> None:
     assert [node["metadata"]["name"] for node in nodes] == ["controller-1"]
 
 
+def only_through_the_bastion(cluster: LabCluster) -> None:
+    """No machine but the bastion answers at its SSH port; but `ssh/config` leads to it."""
+    for node in Lab.find(cluster.name).placement.nodes:
+        if node.role != "bastion":
+            assert not _answers(node.ssh_address, node.ssh_port), f"{node.name} lets this machine's connections in"
+    ssh = ["ssh", "-F", str(cluster.folder / "ssh" / "config"), "-o", "BatchMode=yes", "controller-1", "hostname"]
+    assert subprocess.run(ssh, capture_output=True, text=True, check=True, timeout=60).stdout == "controller-1\n"
+
+
+def _answers(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
 KINDS = (
     Kind("plain"),
     Kind("hardened", ("--hardened",), proofs=(audits_to_a_file, encrypts_secrets)),
@@ -104,5 +123,6 @@ KINDS = (
     Kind("keepalived", ("--vip",), check_script, (answers_the_check_script,)),
     Kind("external-etcd", ("--external-etcd",), proofs=(is_in_the_other_etcd,)),
     Kind("host-names", ("--host-names",), proofs=(has_another_host_name,)),
+    Kind("bastion", ("--bastion",), proofs=(only_through_the_bastion,)),
     Kind("private-registry", ("--registry",)),
 )
