@@ -29,17 +29,19 @@ class Step:
 
 @dataclass(frozen=True)
 class BareMachine:
-    """A root file system of its own, and the only network is its loopback; needs root."""
+    """A root file system of its own; needs root."""
 
     root: Path
+    network: Path | None = None
+    """A network namespace; None: its loopback is all the network that it has."""
 
     @classmethod
-    def made(cls, root: Path) -> BareMachine:
+    def made(cls, root: Path, network: Path | None = None) -> BareMachine:
         """With pipx, skopeo and an ssh client, as a person installs them with apt; `root` is a new folder."""
         root.mkdir()
         layer = packages_layer("bare-machine", _PACKAGES, Silent())
         subprocess.run(["tar", "--numeric-owner", "-xf", str(layer), "-C", str(root)], check=True)
-        return cls(root)
+        return cls(root, network)
 
     def run(
         self, commands: list[str], *, mounted: Mapping[str, Path], before: str = "", seconds: float = 900.0
@@ -54,7 +56,8 @@ class BareMachine:
             script += ['code=$?; [ $code = 0 ] || echo "(exit code $code)"']
         script.append("kill $(jobs -p) 2>/dev/null")
         (self.root / "root/steps").write_text("\n".join(script) + "\n")
-        engine = ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", "--private-network", "--timezone=off"]
+        network = f"--network-namespace-path={self.network}" if self.network else "--private-network"
+        engine = ["systemd-nspawn", "--quiet", "--register=no", "--keep-unit", network, "--timezone=off"]
         engine += ["--pipe", f"--directory={self.root}"]
         engine += [f"--bind-ro={here}:{there}" for there, here in mounted.items()]
         engine += ["--", "env", "-i", "HOME=/root", "LANG=C.UTF-8", "COLUMNS=120"]

@@ -11,6 +11,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from release.charts import pack_charts
+from release.checksums import write_checksums
+from release.images import write_checkpointer
+from release.python_packages import build_packages, download_dependencies
+from release.sources import Sources
 from testkit.lab_cluster import OLD, TARGET, LabCluster, make_cluster
 
 _seconds = pytest.StashKey[dict[str, float]]()
@@ -132,3 +137,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if config.stash[_seconds]:
         parts = (f"{kind} {seconds:.0f} s" for kind, seconds in config.stash[_seconds].items())
         terminalreporter.write_line("durations: " + ", ".join(parts))
+
+
+@pytest.fixture
+def dist(tmp_path: Path) -> Path:
+    """A release, but for the image of CI runners, which has tests of its own."""
+    folder, sources = tmp_path / "dist", Sources.of_this_checkout()
+    folder.mkdir()
+    write_checkpointer(folder / "images")
+    build_packages(sources, folder)
+    download_dependencies(sources, folder / "wheels")
+    pack_charts(sources, folder / "charts")
+    write_checksums(folder, sources)
+    return folder

@@ -7,11 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from release.charts import pack_charts
-from release.checksums import write_checksums
-from release.images import write_checkpointer
-from release.python_packages import build_packages, download_dependencies
-from release.sources import Sources
 from testkit.bare_machine import BareMachine, console_block, differences
 from upgrader.adapters.helm import find_helm
 from upgrader.lab.private_registry import registry_program
@@ -29,19 +24,6 @@ VALUES = {
     "kube-apiserver": CHARTS / "kube-apiserver/ci/one-controller-values.yaml",
     "kubernetes": CHARTS / "kubernetes/ci/kubeadm-values.yaml",
 }
-
-
-@pytest.fixture
-def dist(tmp_path: Path) -> Path:
-    """A release, but for the image of CI runners, which has tests of its own."""
-    folder, sources = tmp_path / "dist", Sources.of_this_checkout()
-    folder.mkdir()
-    write_checkpointer(folder / "images")
-    build_packages(sources, folder)
-    download_dependencies(sources, folder / "wheels")
-    pack_charts(sources, folder / "charts")
-    write_checksums(folder, sources)
-    return folder
 
 
 @pytest.fixture
