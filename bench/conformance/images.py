@@ -10,12 +10,23 @@ from bench.conformance.programs import Programs
 from upgrader.lab.binaries import COREDNS, PAUSE, Binaries
 from upgrader.lab.build_cache import content_hash
 from upgrader.lab.debian import package_files, packages_layer
+from upgrader.lab.image_catalog import etcd_image
 from upgrader.lab.oci_archive import Image, layer_of_files, layer_of_links
 from upgrader.lab.progress_port import LabProgress
 
 __all__ = ["KINDS", "listed_images", "made_images", "names_of"]
 
-KINDS = ("agnhost", "busybox", "glibc-dns-testing", "kitten", "nautilus", "nginx", "nonewprivs")
+KINDS = (
+    "agnhost",
+    "busybox",
+    "etcd",
+    "glibc-dns-testing",
+    "kitten",
+    "nautilus",
+    "nginx",
+    "nonewprivs",
+    "sample-apiserver",
+)
 """Last parts of the repositories whose images are made here, under whatever tag the tests want."""
 _LOGIN = "gcr.io/k8s-authenticated-test/"
 """No node may have what is there: specs prove that it can't be pulled without a login."""
@@ -64,6 +75,9 @@ def _parts(programs: Programs, progress: LabProgress) -> dict[str, _Parts]:
         layer_of_files(f"agnhost-{programs.folder.name}", files),
         layer_of_links({"/agnhost-2": "agnhost"}),
     )
+    sample = layer_of_files(
+        f"sample-apiserver-{programs.folder.name}", {"/sample-apiserver": programs.folder / "sample-apiserver"}
+    )
     nnp = layer_of_files(f"nnp-{programs.folder.name}", {"/usr/local/bin/nnp": programs.folder / "nnp"})
     html = {
         kind: layer_of_files(
@@ -76,9 +90,11 @@ def _parts(programs: Programs, progress: LabProgress) -> dict[str, _Parts]:
     return {
         "agnhost": (agnhost, ("/agnhost",), ("pause",)),
         "busybox": (_busybox(progress), (), ("sh",)),
+        "etcd": (etcd_image(progress).layers, (), ("etcd",)),
         "glibc-dns-testing": ((debian, coredns), (), ("bash",)),
         "nginx": ((debian, _files("agnhost", _HERE / "rootfs" / "agnhost")), (), ("nginx", "-g", "daemon off;")),
         "nonewprivs": ((*_busybox(progress), nnp), (), ("nnp",)),
+        "sample-apiserver": ((sample,), ("/sample-apiserver",), ()),
         **serves,
     }
 

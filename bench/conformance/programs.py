@@ -29,6 +29,7 @@ _PROGRAMS = {
     "agnhost": f"{_KUBERNETES}/test/images/agnhost",
     "ginkgo": "github.com/onsi/ginkgo/v2/ginkgo",
     "nnp": f"{_KUBERNETES}/test/images/nonewprivs",
+    "sample-apiserver": "k8s.io/sample-apiserver",
 }
 _TESTS = {"e2e.test": f"{_KUBERNETES}/test/e2e", "upgrades.test": "./upgrades"}
 
