@@ -12,7 +12,6 @@ ONE: dict[str, Any] = {"kubernetesVersion": "v1.36.3", "endpoints": {"addresses"
 THREE: dict[str, Any] = {"kubernetesVersion": "v1.36.3", "replicas": 3}
 NAME = ("Deployment", "kube-apiserver")
 API = (*NAME, "kube-apiserver")
-_POLICY = "kube-apiserver-last-endpoint"
 
 
 def _variables(rendered: Rendered) -> dict[str, str]:
@@ -120,28 +119,14 @@ def test_the_pod_runs_without_an_api(render: Render) -> None:
 
 
 def test_one_replica_keeps_its_own_endpoint(render: Render) -> None:
-    """With one instance the Service's endpoints never become empty: the chart's slice is not the reconciler's."""
+    """With one instance the Service's endpoints never become empty; no reconciler owns the slice."""
     rendered = render("kube-apiserver", ONE)
-    assert rendered.flags(*API)["endpoint-reconciler-type"] == ["lease"]
+    assert rendered.flags(*API)["endpoint-reconciler-type"] == ["none"]
     piece = rendered.get("EndpointSlice", "kube-apiserver")
     assert piece["metadata"]["namespace"] == "default"
     assert piece["metadata"]["labels"]["kubernetes.io/service-name"] == "kubernetes"
     assert piece["endpoints"][0]["addresses"] == ["192.0.2.11"]
     assert piece["ports"] == [{"name": "https", "port": 6443, "protocol": "TCP"}]
-
-
-@pytest.mark.parametrize("values", [ONE, THREE])
-def test_the_last_endpoint_can_not_be_removed(render: Render, values: dict[str, Any]) -> None:
-    """An update that empties Endpoints `kubernetes`, and nothing else, is denied; an uninstallation keeps that."""
-    rendered = render("kube-apiserver", values)
-    policy, binding = (rendered.get(f"ValidatingAdmissionPolicy{end}", _POLICY) for end in ("", "Binding"))
-    constraints = policy["spec"]["matchConstraints"]
-    assert constraints["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "default"}}
-    (rule,) = constraints["resourceRules"]
-    assert (rule["operations"], rule["resources"], rule["resourceNames"]) == (["UPDATE"], ["endpoints"], ["kubernetes"])
-    assert binding["spec"] == {"policyName": _POLICY, "validationActions": ["Deny"]}
-    for item in (policy, binding):
-        assert item["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
 def test_from_one_replica_to_three_the_service_keeps_an_endpoint(render: Render) -> None:

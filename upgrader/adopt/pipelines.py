@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from upgrader.adopt.endpoint_policy import ForgetEndpointPolicyStep
 from upgrader.adopt.facts import ControllerFacts, KubeadmFacts
 from upgrader.adopt.manifest_step import PortSharingStep, RestoreStep, RetireStep, StaticPods
 from upgrader.adopt.one_by_one import InTurnStep, WithdrawStep
@@ -104,7 +103,6 @@ def undo_pipeline(
             _gated(ForgetCheckpointsStep(tools.hosts, cluster.controllers), always),
             *withdraw,
             _gated(UninstallStep("kube-apiserver", tools.helm), always),
-            _gated(ForgetEndpointPolicyStep(tools.kube, tools.clock), always),
         )
     )
 

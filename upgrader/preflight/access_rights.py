@@ -59,10 +59,6 @@ _NEEDED = (
     ),
     _Right("patch", "clusterrolebindings", "rbac.authorization.k8s.io", "", "the releases' own rights"),
     _Right("patch", "poddisruptionbudgets", "policy", why="the releases' workloads"),
-    *(
-        _Right("patch", f"validatingadmission{plural}", "admissionregistration.k8s.io", "", "kube-apiserver's endpoint")
-        for plural in ("policies", "policybindings")
-    ),
     *(_Right(verb, "leases", "coordination.k8s.io", why="the cluster's lock") for verb in ("get", "create", "update")),
     _Right("list", "pods", namespace="", why="the gates"),
     _Right("get", "pods/log", why="the cause of a failure"),

@@ -27,6 +27,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- ternary .Values.inClusterPort .Values.port .Values.exposeOnAllInterfaces | int -}}
 {{- end }}
 
+{{- define "kube-apiserver.reconciler" -}}
+{{- if ne .Values.endpoints.reconciler "auto" -}}
+{{ .Values.endpoints.reconciler }}
+{{- else if eq (int .Values.replicas) 1 -}}
+none
+{{- else -}}
+lease
+{{- end -}}
+{{- end }}
+
 {{/*
 All flags, sorted by name, one YAML list item each. extraArgs override them, except those of the hand-over: the schema
 refuses these.
@@ -38,7 +48,7 @@ refuses these.
   "advertise-address" "$(HOST_IP)"
   "secure-port" (include "kube-apiserver.port" .)
   "permit-port-sharing" "true"
-  "endpoint-reconciler-type" .Values.endpoints.reconciler
+  "endpoint-reconciler-type" (include "kube-apiserver.reconciler" .)
   "goaway-chance" (toString $grace.goawayChance)
   "shutdown-send-retry-after" "true"
   "shutdown-watch-termination-grace-period" (printf "%ds" (int $grace.watchSeconds))

@@ -105,7 +105,7 @@ def test_what_changes_all_the_same_is_said(helm: HelmAdapter) -> None:
     changes = derive_values(facts(), ONE, {}, helm, charts_folder()).changes
     shown = {(change.component, change.name): str(change) for change in changes}
     assert shown["kube-scheduler", "bind-address"] == "--bind-address=0.0.0.0 (was 127.0.0.1)"
-    assert shown["kube-apiserver", "endpoint-reconciler-type"] == "--endpoint-reconciler-type=lease"
+    assert shown["kube-apiserver", "endpoint-reconciler-type"] == "--endpoint-reconciler-type=none"
     assert ("kube-controller-manager", "cluster-name") not in shown
 
 
