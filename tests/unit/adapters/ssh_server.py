@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from dataclasses import dataclass, field
@@ -120,10 +121,10 @@ class _Session(paramiko.ServerInterface):
 
 
 def _copy(source: paramiko.Channel | socket.socket, to: paramiko.Channel | socket.socket) -> None:
-    try:
+    # Paramiko sends a message to close a channel, and raises EOFError where the connection has ended already.
+    with contextlib.suppress(OSError, EOFError):
         while data := source.recv(65536):
             to.sendall(data)
-    except OSError:
-        pass
-    source.close()
-    to.close()
+    for end in (source, to):
+        with contextlib.suppress(OSError, EOFError):
+            end.close()
