@@ -76,7 +76,8 @@ def _decisions(repository: Path) -> Iterator[str]:
 def build() -> int:
     """Make the site; the exit code of MkDocs, for which a link or an anchor that leads nowhere is an error."""
     gather(REPOSITORY, _PAGES)
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    # Not --quiet: what isn't logged is not counted by --strict.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
     # It would print an advertisement for its successor.
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(command, cwd=REPOSITORY, env=environment, check=False).returncode

@@ -28,7 +28,7 @@ What is tested, what is supported, and what is refused, made from the code and t
 ## Kubernetes
 
 An upgrade goes one minor version at a time, [each in a run of its own](../several-minors.md), or to another patch;
-nothing goes back ([checks](checks.md#version)).
+nothing goes back ([checks](checks.md#version-skew)).
 
 | target | |
 |---|---|
