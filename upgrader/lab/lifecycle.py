@@ -24,7 +24,17 @@ from upgrader.lab.kubeadm_cluster import KubeadmCluster
 from upgrader.lab.nspawn_machine import machine_of
 from upgrader.lab.origin import Origin
 from upgrader.lab.progress_port import LabProgress, Silent
-from upgrader.lab.registry import claim, exclusive, find, is_complete, lab_dir, labs, locked, remove_root, set_complete
+from upgrader.lab.registry import (
+    any_lab,
+    claim,
+    exclusive,
+    find,
+    is_complete,
+    lab_dir,
+    locked,
+    remove_root,
+    set_complete,
+)
 from upgrader.lab.snapshot import put_back, remember, require_snapshot
 from upgrader.lab.spec import LabSpec, Node, Placement
 from upgrader.lab.sysctls import prepare_kernel, restore_kernel
@@ -105,7 +115,7 @@ class Lab:
     def _remove_last(self) -> None:
         self._remove()
         with locked():
-            if not labs():
+            if not any_lab():
                 restore_kernel()
                 remove_root()
 

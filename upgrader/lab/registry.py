@@ -13,7 +13,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from upgrader.errors import LabError
@@ -21,6 +21,7 @@ from upgrader.lab.build_cache import remove_tree
 from upgrader.lab.spec import MAX_LABS, LabSpec, Placement
 
 __all__ = [
+    "any_lab",
     "claim",
     "exclusive",
     "find",
@@ -48,19 +49,24 @@ def lab_dir(name: str) -> Path:
 
 
 def labs() -> list[Placement]:
-    """Every lab on this machine, running or not, by name."""
+    """Every lab on this machine, running or not, by name. Raises LabError for one of another version of upgrader."""
     return [_read(file) for file in sorted(_ROOT.glob("*/lab.json"))]
 
 
+def any_lab() -> bool:
+    """Whether there is a lab on this machine, of whatever version of upgrader."""
+    return any(_ROOT.glob("*/lab.json"))
+
+
 def find(name: str) -> Placement | None:
-    """The lab of that name, if there is one."""
+    """The lab of that name, if there is one. Raises LabError where another version of upgrader has made it."""
     file = lab_dir(name) / "lab.json"
     return _read(file) if file.exists() else None
 
 
 def claim(spec: LabSpec, folder: Path) -> Placement:
     """Record a new lab, with the first index whose networks are free on this machine."""
-    taken = {placement.index for placement in labs()}
+    taken = {json.loads(file.read_text())["index"] for file in _ROOT.glob("*/lab.json")}
     in_use = _networks_in_use()
     for index in range(MAX_LABS):
         placement = Placement(spec, index, folder)
@@ -138,6 +144,13 @@ def write_atomically(file: Path, text: str, mode: int = 0o644) -> None:
 
 def _read(file: Path) -> Placement:
     value = json.loads(file.read_text())
+    unknown = value["spec"].keys() - {option.name for option in fields(LabSpec)}
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        raise LabError(
+            f"lab {file.parent.name} has options that this version of upgrader doesn't know: {names}",
+            remedy="use the upgrader that made it, or remove it with that",
+        )
     return Placement(LabSpec(**value["spec"]), value["index"], Path(value["folder"]))
 
 

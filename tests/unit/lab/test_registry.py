@@ -36,6 +36,16 @@ def test_labs_get_places_of_their_own(tmp_path: Path) -> None:
     assert [placement.spec.name for placement in labs()] == ["three", "two"]
 
 
+def test_a_lab_of_another_version_keeps_its_place(tmp_path: Path) -> None:
+    """It has options that this version doesn't know: it is named, and doesn't keep others from being made."""
+    claim(LabSpec("newer"), tmp_path)
+    file = registry.lab_dir("newer") / "lab.json"
+    file.write_text(file.read_text().replace('"host_names"', '"of_tomorrow"'))
+    assert claim(LabSpec("one"), tmp_path).index == 1
+    with pytest.raises(LabError, match=r"lab newer has options .*: of_tomorrow"):
+        labs()
+
+
 def test_networks_that_the_machine_uses_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A route into a lab's range moves the lab to the next one."""
     monkeypatch.setattr(registry, "_networks_in_use", lambda: [IPv4Network("10.128.7.0/24")])
