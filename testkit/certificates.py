@@ -41,14 +41,21 @@ def _builder(
     hours: tuple[float, float] = (-1, 1),
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
+    return certificate(subject, issuer, key, now + timedelta(hours=hours[0]), now + timedelta(hours=hours[1]))
+
+
+def certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begins: datetime, ends: datetime
+) -> x509.CertificateBuilder:
+    """One to be signed, which says no more than whose key it is, and when."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now + timedelta(hours=hours[0]))
-        .not_valid_after(now + timedelta(hours=hours[1]))
+        .not_valid_before(begins)
+        .not_valid_after(ends)
     )
 
 

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from testkit.command import REPOSITORY
+from upgrader.lab import Lab
 from upgrader.lab.registry import find
 
-__all__ = ["interrupted_up", "lab_command"]
+__all__ = ["free_name", "interrupted_up", "lab_command"]
 
 _UPGRADER = REPOSITORY / ".venv" / "bin" / "upgrader"
+
+
+@contextmanager
+def free_name() -> Iterator[str]:
+    """A name for a lab, which is removed at the end if it was made."""
+    name = f"e2e-lab-{os.getpid()}"
+    yield name
+    if find(name):
+        Lab.find(name).down()
 
 
 def lab_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

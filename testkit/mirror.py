@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
+from testkit.certificates import certificate
 from testkit.http_server import Handler, HttpServer, http_server
 from upgrader.lab.mirror.signatures import IMAGES, RELEASES, Signer
 from upgrader.lab.oci_archive import Image, digest_of, documents
@@ -39,7 +40,7 @@ class Signing:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test signers' CA")])
         self._at = datetime.now(UTC) - timedelta(hours=hours_ago)
         begun = self._at - timedelta(days=365)
-        builder = _builder(self._name, self._name, self._key, begun, timedelta(days=3650))
+        builder = certificate(self._name, self._name, self._key, begun, begun + timedelta(days=3650))
         builder = builder.add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         self.roots = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
@@ -56,8 +57,9 @@ class Signing:
         issuer = signer.issuer.encode()
         names = x509.SubjectAlternativeName([x509.RFC822Name(signer.identity)])
         told = x509.UnrecognizedExtension(ObjectIdentifier(_ISSUER), bytes([12, len(issuer)]) + issuer)
-        certificate = (
-            _builder(x509.Name([]), self._name, key, at or self._at, timedelta(minutes=10))
+        begun = at or self._at
+        signed = (
+            certificate(x509.Name([]), self._name, key, begun, begun + timedelta(minutes=10))
             .add_extension(names, critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
             .add_extension(told, critical=False)
@@ -65,7 +67,7 @@ class Signing:
         )
         data = content if isinstance(content, bytes) else content.read_bytes()
         signature = base64.b64encode(key.sign(data, ec.ECDSA(hashes.SHA256())))
-        return signature, certificate.public_bytes(serialization.Encoding.PEM)
+        return signature, signed.public_bytes(serialization.Encoding.PEM)
 
 
 @dataclass
@@ -170,17 +172,3 @@ def served(files: Mapping[str, bytes | Path], tls: ssl.SSLContext | None = None)
 
     with http_server(answer, tls) as server:
         yield server
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begun: datetime, lasts: timedelta
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begun)
-        .not_valid_after(begun + lasts)
-    )

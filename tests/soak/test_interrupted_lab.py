@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from testkit.lab_commands import interrupted_up, lab_command
+from testkit.lab_commands import free_name, interrupted_up, lab_command
 from testkit.lab_traces import traces
 from upgrader.lab import Lab
-from upgrader.lab.registry import find
 
 
 @pytest.fixture
 def name() -> Iterator[str]:
     """A name for a lab that is removed after the test."""
-    value = f"soak-lab-{os.getpid()}"
-    yield value
-    if find(value):
-        Lab.find(value).down()
+    with free_name() as value:
+        yield value
 
 
 def test_an_interrupted_control_plane_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
