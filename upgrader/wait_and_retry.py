@@ -6,12 +6,14 @@ from collections.abc import Callable
 from math import inf
 from typing import TypeVar
 
-from upgrader.errors import ApiError
+from upgrader.errors import ApiError, ApiUnavailable
 from upgrader.ports import Clock
 
-__all__ = ["retry", "wait_until"]
+__all__ = ["may_be_repeated", "retry", "wait_until"]
 
 T = TypeVar("T")
+
+_CONFLICT, _FAILED = 409, 500
 
 
 def wait_until(clock: Clock, missing: Callable[[], str], *, seconds: float, interval_seconds: float = 1.0) -> str:
@@ -56,3 +58,13 @@ def retry(
             if wait is None or attempt >= attempts or clock.monotonic() + wait >= deadline:
                 raise
         clock.sleep(wait)
+
+
+def may_be_repeated(error: Exception) -> bool:
+    """Whether the API may accept the same change in a moment, by whoever reads again what it changes.
+
+    It doesn't answer; the object has changed since it was read; or the API server itself has failed (500 and above), as
+    it does for a write while etcd elects a leader: whether that was stored isn't known.
+    """
+    failed = isinstance(error, ApiError) and (error.status == _CONFLICT or error.status >= _FAILED)
+    return failed or isinstance(error, ApiUnavailable)

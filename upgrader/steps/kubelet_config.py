@@ -11,7 +11,7 @@ from upgrader.model.kubelet_config import BEFORE, KUBELET, KUBELET_CONFIG_MAP, K
 from upgrader.model.own_steps import KUBELET_CONFIG
 from upgrader.model.release import RestorePoint
 from upgrader.ports import Clock, Kind, Kube, KubeObject
-from upgrader.wait_and_retry import retry
+from upgrader.wait_and_retry import may_be_repeated, retry
 
 __all__ = ["KubeletConfigStep"]
 
@@ -115,8 +115,7 @@ class KubeletConfigStep:
 
 
 def _pause(error: Exception) -> float | None:
-    again = isinstance(error, ApiUnavailable) or (isinstance(error, ApiError) and error.status == 409)
-    return _PAUSE_SECONDS if again else None
+    return _PAUSE_SECONDS if may_be_repeated(error) else None
 
 
 def _unchangeable(error: ValueError) -> StepFailed:

@@ -146,6 +146,20 @@ def test_one_that_is_gone_or_unreadable_fails_the_step_but_not_its_undo(kube: Ap
     assert notes[0].startswith("nothing is written back: ")
 
 
+def test_write_that_etcd_has_not_stored_is_repeated(kube: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While etcd elects a leader, kube-apiserver answers a write with 500."""
+    kube.refused = ApiError("HTTP 500 etcdserver: leader changed")
+    kube.refused.status = 500
+    clock = FakeClock()
+
+    def elected(_: float) -> None:
+        kube.refused = None
+
+    monkeypatch.setattr(clock, "sleep", elected)
+    KubeletConfigStep(kube, clock, FIELDS).apply(lambda line: None)
+    assert yaml.safe_load(read(kube))["maxPods"] == 150
+
+
 def test_immutable_one_is_refused_before_a_write(kube: Api) -> None:
     """The API server would refuse it."""
     write(kube, TEXT, immutable=True)

@@ -66,6 +66,26 @@ def test_api_that_stays_away_is_an_error() -> None:
     assert 100 < fleet.clock.monotonic() < 200
 
 
+def test_write_that_etcd_has_not_stored() -> None:
+    """With three controllers, etcd may elect a leader in any moment of hours: kube-apiserver answers a write with 500
+    then, which says nothing of the node.
+    """
+    fleet = Fleet("worker-1")
+    answers = iter(["etcdserver: leader changed", "etcdserver: request timed out"])
+
+    def elects() -> None:
+        if message := next(answers, ""):
+            error = ApiError(f"the API server refused 'patch nodes worker-1': HTTP 500 {message}")
+            error.status = 500
+            raise error
+
+    fleet.kube.watchers.append(elects)
+    cordons = Cordons(fleet.kube, fleet.clock)
+    cordons.cordon("worker-1", "drain")
+    now = cordons.read("worker-1")
+    assert now and now.cordoned and now.mark
+
+
 def test_refusal_is_not_repeated() -> None:
     """What the API refuses for another reason than a conflict is an error at once."""
     fleet = Fleet("worker-1")
