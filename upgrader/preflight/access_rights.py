@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from upgrader.errors import ApiError, UpgraderError
+from upgrader.gates.node_health import HEARTBEATS
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
 from upgrader.model.finding import Finding
 from upgrader.model.plan import PlannedNodes, PlannedRelease, PlannedSurge
@@ -49,6 +50,9 @@ _NEEDED = (
     ),
     *(_Right(verb, "deployments", "apps", why="the releases' workloads") for verb in ("create", "patch", "delete")),
     *(_Right(verb, "daemonsets", "apps", why="the releases' workloads") for verb in ("create", "patch", "delete")),
+    *(_Right("list", kind, "apps", why="the gates") for kind in ("replicasets", "controllerrevisions", "statefulsets")),
+    *(_Right(verb, "leases", "coordination.k8s.io", HEARTBEATS, "the gates") for verb in ("get", "list")),
+    *(_Right(verb, "configmaps", why="the gates") for verb in ("list", "watch")),
     *(_Right(verb, "configmaps", why="the releases' files") for verb in ("get", "create", "patch", "delete")),
     _Right("patch", "services", why="CoreDNS"),
     _Right("patch", "serviceaccounts", why="the releases' identities"),
@@ -63,7 +67,7 @@ _NEEDED = (
     _Right("list", "pods", namespace="", why="the gates"),
     _Right("get", "pods/log", why="the cause of a failure"),
     _Right("list", "events", namespace="", why="the cause of a failure"),
-    _Right("list", "nodes", namespace="", why="the gates"),
+    *(_Right(verb, "nodes", namespace="", why="the gates") for verb in ("get", "list")),
 )
 
 
@@ -73,8 +77,8 @@ _OF_RELEASES = ("list", "create", "update", "delete")
 """On Secrets, in each release's namespace."""
 
 _OF_NODES = (
-    _Right("get", "nodes", namespace="", why="cordons"),
     _Right("patch", "nodes", namespace="", why="cordons"),
+    _Right("get", "pods", namespace="", why="drains"),
     _Right("create", "pods/eviction", namespace="", why="drains"),
     _Right("delete", "pods", namespace="", why="drains by force"),
     _Right("list", "poddisruptionbudgets", "policy", "", "drains"),

@@ -9,14 +9,24 @@ from typing import Any
 
 import pytest
 
-from tests.unit.preflight.conftest import World
+from tests.unit.gates.builders import add_daemonset, add_deployment, add_pod, running
+from tests.unit.preflight.conftest import CONTROLLER, World
 from upgrader.errors import ApiError, ApiUnavailable
+from upgrader.gates.kubernetes_kinds import LEASES, NODES
+from upgrader.gates.node_return import NodeReturn
+from upgrader.gates.release_gates import GateCatalog
 from upgrader.model.check_ids import READ_BY_CHECKS_ONLY
-from upgrader.model.plan import PlannedRelease
+from upgrader.model.node_settings import DrainPolicy, NodePool, NodeSource
+from upgrader.model.outcome import VerdictKind
+from upgrader.model.plan import NodeChange, PlannedNodes, PlannedRelease
 from upgrader.model.release import ReleaseSpec
+from upgrader.model.settings import GatePolicy
+from upgrader.model.version import KubernetesVersion
 from upgrader.ports import Kind
 from upgrader.preflight.access_rights import check_access, missing_right
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+from upgrader.steps.nodes.cordon import Cordons
+from upgrader.steps.nodes.drain import Drain
 
 SECURITY = Path(__file__).parents[3] / "docs/security.md"
 READS = ("get", "list", "each", "count")
@@ -79,6 +89,110 @@ def test_rights_are_asked_for_where_they_are_needed(world: World, monkeypatch: p
     (found,) = check_access(replace(context, plan=replace(context.plan, steps=(release,)), pulls_images=True))
     assert "create secrets in shop" in found.title
     assert {("update", "secrets", "shop"), ("create", "pods", "stock"), ("create", "leases", "kube-system")} <= asked
+
+
+Right = tuple[str, str, str, str]
+"""Verb, group, resource and namespace."""
+
+
+def asked_for(world: World, *steps: PlannedNodes) -> set[Right]:
+    """What the check asks for somebody who may do all of it, and no more."""
+    asked: set[Right] = set()
+
+    def review(_kind: Kind, manifest: dict[str, Any], *_: Any) -> dict[str, Any]:
+        about = manifest["spec"]["resourceAttributes"]
+        resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
+        asked.add((about["verb"], about["group"], resource, about["namespace"]))
+        return {"status": {"allowed": about["verb"] != "*"}}
+
+    context = world.context()
+    assert context.plan is not None
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(world.kube, "create", review)
+        assert not list(check_access(replace(context, plan=replace(context.plan, steps=steps))))
+    return asked
+
+
+def recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> set[Right]:
+    """What is asked of the API from now on."""
+    used: set[Right] = set()
+    verbs = {"get": "get", "list": "list", "each": "list", "patch": "patch", "watch": "watch"}
+    for method, verb in verbs.items():
+        real = getattr(world.kube, method)
+
+        def call(kind: Kind, *arguments: Any, real: Any = real, verb: str = verb, **more: Any) -> Any:
+            at = 1 if verb in ("get", "patch") else 0
+            namespace = arguments[at] if kind.namespaced and len(arguments) > at else ""
+            used.add((verb, kind.api_version.rpartition("/")[0], kind.plural, namespace))
+            return real(kind, *arguments, **more)
+
+        monkeypatch.setattr(world.kube, method, call)
+    evict = world.kube.evict
+
+    def evicted(pod: str, namespace: str, *, uid: str) -> None:
+        # As the adapter does: it reads first which pod has that name now.
+        used.update({("get", "", "pods", namespace), ("create", "", "pods/eviction", namespace)})
+        evict(pod, namespace, uid=uid)
+
+    monkeypatch.setattr(world.kube, "evict", evicted)
+    return used
+
+
+def not_asked(used: set[Right], asked: set[Right]) -> list[Right]:
+    """A right in all namespaces is one in each."""
+    return sorted(right for right in used if not {right, (*right[:3], "")} & asked)
+
+
+def fill(world: World) -> None:
+    """A controller and a worker, with a pod of each kind that gates know."""
+    add_deployment(world.kube, "kube-apiserver")
+    add_pod(world.kube, "kube-apiserver", running("kube-apiserver"), node=CONTROLLER, host_ip="10.0.0.2")
+    add_daemonset(world.kube, "kube-proxy", desired=2)
+    world.kube.silent_kubelets = set()
+    world.kube.raw_answers["/readyz"] = "ok"
+    for name in (CONTROLLER, "worker-1"):
+        node = world.node(name)
+        node["status"]["nodeInfo"]["kubeletVersion"] = "v1.36.3"
+        world.kube.put(NODES, node)
+        world.kube.put(
+            LEASES, {"metadata": {"name": name}, "spec": {"renewTime": "2026-01-01T00:00:00+00:00"}}, "kube-node-lease"
+        )
+        add_pod(world.kube, "kube-proxy", node=name, daemon=True, priority_class="system-node-critical")
+
+
+def test_all_that_gates_read_is_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a role of just what the check asks for, no gate behind the first step lacks a right: the run would fail."""
+    asked = asked_for(world)
+    fill(world)
+    used = recorded(world, monkeypatch)
+    catalog = GateCatalog(world.kube, world.clock, world.cluster, GatePolicy())
+    manifest = (
+        "kind: Deployment\nmetadata: {name: kube-apiserver}\n---\nkind: DaemonSet\nmetadata: {name: kube-proxy}\n"
+    )
+    gates = catalog.of_release("kube-apiserver", manifest, namespace="kube-system", target=None)
+    for _ in range(3):
+        verdicts = [run.gate.check() for run in gates]
+        world.clock.sleep(10.0)
+    waits = [verdict.reason for verdict in verdicts if verdict.kind is not VerdictKind.HOLDS]
+    assert waits == [], "what isn't reached isn't asked"
+    assert not_asked(used, asked) == []
+
+
+def test_all_that_nodes_need_is_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of a cordon, a drain and the wait for a kubelet."""
+    change = NodeChange("worker-1", KubernetesVersion(1, 36, 3), world.target)
+    pool = NodePool("workers")
+    asked = asked_for(world, PlannedNodes(pool, (change,), world.target, NodeSource("packages"), 300.0, 1, Path("/p")))
+    fill(world)
+    add_pod(world.kube, "web", node="worker-1")
+    used = recorded(world, monkeypatch)
+    back = NodeReturn(world.kube)
+    Cordons(world.kube, world.clock).cordon("worker-1", "drain")
+    drain = Drain(world.kube, world.clock, DrainPolicy(4.0), (), back.problem, lambda: None)
+    assert drain.run(["worker-1"], list[str]().append) == {}
+    back.back("worker-1", world.target)()
+    assert {("patch", "", "nodes", ""), ("create", "", "pods/eviction", "kube-system")} <= used
+    assert not_asked(used, asked) == []
 
 
 def test_trial_of_programs_needs_its_files_rights(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
