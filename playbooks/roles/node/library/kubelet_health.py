@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.kubelet_healthz import healthz_url
 from ansible.module_utils.kubelet_unit import UnitError, read_unit
 
 DOCUMENTATION = r"""
@@ -19,9 +20,9 @@ description:
 author: [The upgrader authors]
 options:
   url:
-    description: Where the kubelet says so.
+    description: Where the kubelet says so. Without it, where its flags and its configuration say.
     type: str
-    required: true
+    default: ""
   seconds:
     description: For how long this waits.
     type: int
@@ -35,7 +36,6 @@ options:
 EXAMPLES = r"""
 - name: Wait until the kubelet is healthy
   kubelet_health:
-    url: http://127.0.0.1:10248/healthz
 """
 
 RETURN = r"""
@@ -46,7 +46,7 @@ seconds: {description: How long it took., type: float, returned: success}
 def main() -> None:
     """Answer Ansible."""
     arguments = {
-        "url": {"type": "str", "required": True},
+        "url": {"type": "str", "default": ""},
         "seconds": {"type": "int", "default": 120},
         "unit": {"type": "str", "default": "kubelet.service"},
     }
@@ -65,16 +65,20 @@ def main() -> None:
 
 def _wrong(url: str, unit: str) -> str:
     try:
-        if not read_unit(unit).current():
+        found = read_unit(unit)
+        if not found.current():
             return f"{unit} runs nothing, or not the program in place with its files as they are"
+        url = url or healthz_url(found)
+        if not url:
+            return ""  # it says nothing of itself, by its own configuration
         # Not by a proxy: this is the node's own address.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(url, timeout=5) as answer:
             return "" if answer.status == 200 else f"{url} answers {answer.status}"
     except urllib.error.HTTPError as error:
         return f"{url} answers {error.code}"
-    except (UnitError, OSError, http.client.HTTPException) as error:
-        return f"{url}: {error}"
+    except (UnitError, OSError, ValueError, http.client.HTTPException) as error:
+        return f"{url}: {error}" if url else str(error)
 
 
 def _said(unit: str) -> str:
