@@ -18,8 +18,8 @@ _REFUSED = {
     "cgroupRoot": "pods that run would be lost",
     "cgroupsPerQOS": "pods that run would be lost",
     "containerRuntimeEndpoint": "pods that run would be lost",
-    "healthzBindAddress": "the kubelet is asked at its old one whether it is healthy",
-    "healthzPort": "the kubelet is asked at its old one whether it is healthy",
+    "healthzBindAddress": "`node_healthz_url` of the role may name the old one",
+    "healthzPort": "`node_healthz_url` of the role may name the old one",
 }
 """Fields that a run can't change, each with why."""
 
