@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 from ansible.module_utils import kubelet_unit
@@ -112,3 +115,15 @@ def test_fields_that_the_kubelet_does_not_know_are_named() -> None:
         "reservedMemory[0].numa",
     ]
     assert kubelet_unit.unknown_fields(subprocess.CompletedProcess([], 1, "", ""), fields) == []
+
+
+@pytest.mark.parametrize(("hours", "current"), [(-2, True), (0, False), (24, True)])
+def test_file_of_a_time_to_come_says_nothing(tmp_path: Path, hours: int, current: bool) -> None:
+    """A node whose clock was ahead when a file was written, or that got it with such a time: no restart would ever be
+    after it, and a new kubelet, and the old one that is put back, would be waited for in vain.
+    """
+    file, now = tmp_path / "config.yaml", time.time()
+    file.touch()
+    os.utime(file, (now + hours * 3600, now + hours * 3600))
+    unit = Unit(os.readlink("/proc/self/exe"), (f"--config={file}",), (), (), (), os.getpid(), now - 3600)
+    assert unit.current() is current

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -44,13 +45,17 @@ class Unit(NamedTuple):
     """What of the unit is ended with it: with `process`, what it has started goes on."""
 
     def current(self) -> bool:
-        """Whether the process that runs is the program in place, and was started after the last change of its files."""
+        """Whether the process that runs is the program in place, and was started after the last change of its files.
+
+        A file of a time to come, of a clock that was ahead, says nothing: no start would ever be after it.
+        """
         try:
             running, there = os.stat(f"/proc/{self.process}/exe"), os.stat(self.program)
             changed = [os.stat(path).st_mtime for path in self.files() if os.path.exists(path)]
         except OSError:
             return False
-        return os.path.samestat(running, there) and all(time <= self.started for time in changed)
+        now = time.time()
+        return os.path.samestat(running, there) and all(at <= self.started or at > now for at in changed)
 
     def files(self) -> list[str]:
         """Everything that an upgrade, or an administrator, might change about how it is started."""
