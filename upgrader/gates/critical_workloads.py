@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from upgrader.gates.kubernetes_kinds import NODES, PODS, STATEFUL_SETS, WORKLOADS
-from upgrader.gates.node_health import condition_problem
+from upgrader.gates.kubernetes_kinds import LEASES, NODES, PODS, STATEFUL_SETS, WORKLOADS
+from upgrader.gates.node_health import HEARTBEATS, LEASES_AT_ONCE, condition_problem
 from upgrader.model.cluster import Cluster
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.workload import Pod, selector_of
@@ -57,11 +57,16 @@ def short_workloads(kube: Kube) -> tuple[CriticalWorkload, ...]:
 
 
 def read_health_before(kube: Kube, cluster: Cluster) -> HealthBefore:
-    """The workers and critical workloads as they are now. Raises ApiError."""
+    """The workers and critical workloads as they are now. Raises ApiError.
+
+    A node without a heartbeat isn't known to live: a virtual kubelet may report its status alone, and renew no Lease.
+    """
     controllers = {host.name for host in cluster.controllers}
     nodes = (node for node in kube.each(NODES, at_once=_NODES_AT_ONCE) if node["metadata"]["name"] not in controllers)
-    workers = tuple(sorted(node["metadata"]["name"] for node in nodes if not condition_problem(node)))
-    return HealthBefore(workers, unready_workloads(kube, cluster))
+    ready = {node["metadata"]["name"] for node in nodes if not condition_problem(node)}
+    leases = kube.each(LEASES, HEARTBEATS, at_once=LEASES_AT_ONCE)
+    alive = {lease["metadata"]["name"] for lease in leases if (lease.get("spec") or {}).get("renewTime")}
+    return HealthBefore(tuple(sorted(ready & alive)), unready_workloads(kube, cluster))
 
 
 def unready_workloads(kube: Kube, cluster: Cluster) -> tuple[str, ...]:

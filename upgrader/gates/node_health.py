@@ -14,7 +14,7 @@ from upgrader.errors import ApiError
 from upgrader.gates.kubernetes_kinds import LEASES, NODES
 from upgrader.ports import Clock, Kube, KubeObject
 
-__all__ = ["HEARTBEATS", "NOT_SEEN", "NodeHealth", "NodeMemory", "condition_problem"]
+__all__ = ["HEARTBEATS", "LEASES_AT_ONCE", "NOT_SEEN", "NodeHealth", "NodeMemory", "condition_problem"]
 
 HEARTBEATS = "kube-node-lease"
 """The namespace of the kubelets' Leases."""
@@ -28,7 +28,7 @@ _STALE_SECONDS = 40.0
 _WORKERS_SECONDS = 5.0
 """How old a reading of the workers may be: there may be thousands."""
 
-_AT_ONCE, _LEASES_AT_ONCE = 500, 1_250
+_AT_ONCE, LEASES_AT_ONCE = 500, 1_250
 """Nodes, and Leases, in one answer: none of them is kept. A Lease is a kilobyte, a node with its images ten of them."""
 
 _GLANCE_SECONDS = 10.0
@@ -138,7 +138,7 @@ class NodeHealth:
         memory.workers, memory.workers_read = workers, now
 
     def _read_heartbeats(self) -> None:
-        for lease in self.kube.each(LEASES, HEARTBEATS, at_once=_LEASES_AT_ONCE):
+        for lease in self.kube.each(LEASES, HEARTBEATS, at_once=LEASES_AT_ONCE):
             self._note(lease["metadata"]["name"], lease)
         self.memory.glanced = self.clock.monotonic()
 

@@ -16,7 +16,7 @@ class HealthBefore:
     """What a run may expect of the rest of the cluster: no more than what was there when it began."""
 
     workers: tuple[str, ...] = ()
-    """The nodes, other than controllers, that were Ready."""
+    """The nodes, other than controllers, that were Ready, with a heartbeat."""
     unready: tuple[str, ...] = ()
     """Critical workloads of kube-system that were not Ready, as `DaemonSet cilium`: no gate asks for them."""
 

@@ -11,6 +11,7 @@ from testkit.fakes.clock import FakeClock
 from testkit.fakes.kube import FakeKube
 from tests.unit.gates.builders import add_node
 from upgrader.gates import kubernetes_kinds as kinds
+from upgrader.gates.critical_workloads import read_health_before
 from upgrader.gates.node_health import NodeHealth, NodeMemory
 from upgrader.gates.nodes_gate import NodesGate
 from upgrader.model.cluster import Cluster
@@ -223,3 +224,19 @@ def test_unanswered_question_names_what_to_check(nodes: NodesGate, kube: FakeKub
     """Where the API's error has no remedy of its own, the API server is what to check."""
     kube.unavailable = True
     assert "kubectl get --raw '/readyz?verbose'" in nodes.check().remedy
+
+
+def test_node_that_never_had_a_heartbeat_is_no_news(
+    nodes: NodesGate, kube: FakeKube, cluster: Cluster, clock: FakeClock
+) -> None:
+    """A virtual kubelet may report its status alone, and renew no Lease: it was so before the run."""
+    for name in ("virtual-1", "virtual-2"):
+        add_node(kube, name)
+        kube.delete(kinds.LEASES, name, "kube-node-lease")
+    before = read_health_before(kube, cluster)
+    assert before.workers == ("worker-1",)
+    gate = replace(nodes, health_before=before, spare=Share(percent=10))
+    assert later(gate, clock) == "3 of 3 nodes Ready"
+    kube.delete(kinds.LEASES, "worker-1", "kube-node-lease")
+    nodes.health.memory.heartbeats.clear()
+    assert "worker-1 has no heartbeat" in later(replace(gate, spare=Share()), clock) + gate.check().reason
