@@ -201,7 +201,9 @@ def _environment(front: Path) -> dict[str, str]:
         # Or else plugins leave bytecode in the cluster folder, and take what they find there.
         "PYTHONPYCACHEPREFIX": str(front.parent / "bytecode"),
         # Whatever an ansible.cfg says: a machine that nobody has verified must not get a controller's secrets.
+        # It has two names for that, and obeys the second one.
         "ANSIBLE_HOST_KEY_CHECKING": "True",
+        "ANSIBLE_SSH_HOST_KEY_CHECKING": "True",
         "ANSIBLE_RETRY_FILES_ENABLED": "0",
         # Or else a task on a machine that loses its power is waited for until the playbook's deadline. What ssh_args
         # of an ansible.cfg say comes first, and holds.

@@ -14,25 +14,25 @@ from dataclasses import dataclass
 from typing import Any
 
 _CONNECTION = {
-    "address": ("ansible_host", "ansible_ssh_host"),
-    "port": ("ansible_port", "ansible_ssh_port"),
-    "user": ("ansible_user", "ansible_ssh_user"),
+    "address": ("ansible_ssh_host", "ansible_host"),
+    "port": ("ansible_ssh_port", "ansible_port"),
+    "user": ("ansible_ssh_user", "ansible_user"),
     "key_file": ("ansible_ssh_private_key_file", "ansible_private_key_file"),
     "ssh_args": ("ansible_ssh_args",),
     "common_args": ("ansible_ssh_common_args",),
     "extra_args": ("ansible_ssh_extra_args",),
-    "host_key_checking": ("ansible_host_key_checking", "ansible_ssh_host_key_checking"),
+    "host_key_checking": ("ansible_ssh_host_key_checking", "ansible_host_key_checking"),
     "connection": ("ansible_connection",),
-    "password": ("ansible_password", "ansible_ssh_pass", "ansible_ssh_password"),
+    "password": ("ansible_ssh_password", "ansible_ssh_pass", "ansible_password"),
     "executable": ("ansible_ssh_executable",),
     "become": ("ansible_become",),
     "become_method": ("ansible_become_method",),
-    "become_user": ("ansible_become_user", "ansible_sudo_user"),
-    "become_password": ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass"),
-    "become_exe": ("ansible_become_exe", "ansible_sudo_exe"),
-    "become_flags": ("ansible_become_flags", "ansible_sudo_flags"),
+    "become_user": ("ansible_sudo_user", "ansible_become_user"),
+    "become_password": ("ansible_sudo_pass", "ansible_become_pass", "ansible_become_password"),
+    "become_exe": ("ansible_sudo_exe", "ansible_become_exe"),
+    "become_flags": ("ansible_sudo_flags", "ansible_become_flags"),
 }
-"""The variables for each fact, the one that wins first."""
+"""The variables for each fact, the one that wins first: Ansible obeys the last one of its own list that has a value."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def read(options: Options) -> Mapping[str, Any]:
         hosts[name] = {**defaults, "secrets": [value for value in named if "{{" not in value]}
         for fact, wanted in _CONNECTION.items():
             for variable in wanted:
-                if variable in known:
+                if known.get(variable) is not None:
                     try:
                         hosts[name][fact] = templar.template(known[variable])
                     except AnsibleError as error:

@@ -96,12 +96,15 @@ def test_variables_stay_off_the_command_line(monkeypatch: pytest.MonkeyPatch, tm
     assert not Path(run.given["private_data_dir"]).exists()
 
 
-def test_host_keys_are_checked_whatever_a_configuration_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine that nobody has verified must not get a controller's secrets."""
-    monkeypatch.setenv("ANSIBLE_HOST_KEY_CHECKING", "False")
+@pytest.mark.parametrize("name", ["ANSIBLE_HOST_KEY_CHECKING", "ANSIBLE_SSH_HOST_KEY_CHECKING"])
+def test_host_keys_are_checked_whatever_a_configuration_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """A machine that nobody has verified must not get a controller's secrets; of two variables the second one wins."""
+    monkeypatch.setenv(name, "False")
     run = ScriptedRun("successful", stats())
     play(monkeypatch, tmp_path, run)
-    assert run.given["envvars"]["ANSIBLE_HOST_KEY_CHECKING"] == "True"
+    assert run.given["envvars"][name] == "True"
 
 
 def test_machine_that_loses_its_power_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import getpass
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from upgrader.config.ansible_facts import _CONNECTION
 from upgrader.config.inventory import host_from_facts, load_cluster, load_hosts, load_names
 from upgrader.config.ssh_options import resolve
 from upgrader.errors import ConfigError
@@ -294,6 +298,44 @@ def test_variables_that_can_not_be_followed_are_named(known: dict[str, object], 
     with pytest.raises(ConfigError, match=name) as caught:
         host_from_facts(Path("hosts.yml"), "a", known, controller=False)
     assert "s3cret" not in caught.value.message
+
+
+ASK_ANSIBLE = """
+import json, sys
+from ansible import constants
+from ansible.plugins.loader import become_loader, connection_loader, init_plugin_loader
+init_plugin_loader()
+connection_loader.get("ssh", class_only=True), become_loader.get("sudo", class_only=True)
+print(json.dumps([
+    constants.config.get_config_value(option, plugin_type=kind, plugin_name=plugin, variables=given)
+    for kind, plugin, option, given in json.loads(sys.argv[1])
+]))
+"""
+OPTIONS = {
+    "address": "host",
+    "user": "remote_user",
+    "key_file": "private_key_file",
+    "become_password": "become_pass",
+}
+"""Ansible's names, where they are others than ours."""
+
+
+def test_of_two_variables_the_one_wins_that_ansible_obeys() -> None:
+    """Else Ansible would go to another machine, or verify none (`ansible_ssh_host_key_checking: false`), unnoticed."""
+    several = {fact: variables for fact, variables in _CONNECTION.items() if len(variables) > 1}
+    asked = [
+        (
+            *(("become", "sudo") if fact.startswith("become") else ("connection", "ssh")),
+            OPTIONS.get(fact, fact),
+            # Only a boolean is taken for one: the first of ours is off, the others are on.
+            {name: place > 0 if fact == "host_key_checking" else str(place) for place, name in enumerate(variables)},
+        )
+        for fact, variables in several.items()
+    ]
+    command = [sys.executable, "-c", ASK_ANSIBLE, json.dumps(asked)]
+    obeyed = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)
+    # "0", 0 or False, as the option's type is.
+    assert {fact: int(value) for fact, value in zip(several, obeyed, strict=True)} == dict.fromkeys(several, 0)
 
 
 def test_become_has_no_say_where_it_is_off() -> None:
