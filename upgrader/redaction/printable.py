@@ -7,14 +7,15 @@ import re
 from upgrader.redaction.known_secrets import KNOWN
 from upgrader.redaction.patterns import mask_patterns
 
-__all__ = ["mask_secrets", "printable", "without_commands"]
+__all__ = ["mask_around_colours", "mask_secrets", "printable", "without_commands"]
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""C0 and C1 without tab and newline, what reverses the direction of text, and halves of characters, which no stream
-takes: JSON may have them."""
-_WORKFLOW_COMMAND = re.compile(r"(?m)^([ \t]*):(?=:[A-Za-z].*::)")
-"""`::error::`, `::set-env name=…::`, which GitHub Actions obeys at the start of a line."""
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""C0 and C1 without tab and newline, what ends a line for some readers only, what reverses the direction of text, and
+halves of characters, which no stream takes: JSON may have them."""
+_WORKFLOW_COMMAND = re.compile(r"(?m)^([^\S\n]*):(?=:[A-Za-z].*::)")
+"""`::error::`, `::set-env name=…::`, which GitHub Actions obeys at the start of a line, after whatever Unicode calls a
+space."""
 _LOGGING_COMMAND = re.compile(r"##(?=(?:vso|teamcity)?\[)")
 """`##[command]`, `##vso[…]`, `##teamcity[…]`."""
 
@@ -33,5 +34,12 @@ def without_commands(text: str) -> str:
 
 
 def mask_secrets(text: str) -> str:
-    """The text with every known secret masked, and what looks like one."""
+    """The text with every known secret masked, and what looks like one; without colours, which may part a secret from
+    its name.
+    """
+    return mask_around_colours(_COLOURS.sub("", text))
+
+
+def mask_around_colours(text: str) -> str:
+    """The same for what a terminal shows, whose colours are ours and stay."""
     return mask_patterns(KNOWN.mask(text))

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
-from upgrader.redaction.printable import mask_secrets, printable
+from upgrader.redaction.printable import mask_around_colours, printable
 
 __all__ = ["mask_output"]
 
@@ -21,7 +21,7 @@ class _MaskedStream:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         # On a terminal, control characters are those of the display.
-        self._shown = mask_secrets if stream.isatty() else printable
+        self._shown = mask_around_colours if stream.isatty() else printable
 
     def write(self, text: str | bytes) -> int:
         """Bytes, too: click writes a completion's answer so."""
