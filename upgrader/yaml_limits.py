@@ -2,6 +2,8 @@
 
 A few hundred bytes of anchors stand for billions of values, and a parser's own recursion ends the process in C. Events
 come without either, so they are counted before anything else reads the text. JSON is YAML, too.
+
+A tag may claim a type that the text hasn't (`!!bool maybe`). PyYAML then raises whatever happens, so it is tried here.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ _MOST = 500_000
 _CHARACTERS = 64
 """A longer text counts as several values: what repeats it is as expensive."""
 
+_TAG = "tag:yaml.org,2002:"
+_TYPES = ("bool", "int", "float", "timestamp")
+
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -33,11 +38,15 @@ def check_limits(text: str) -> None:
                     _refuse("an anchor contains itself", event)
                 total += sizes.get(str(event.anchor), 0)
             case yaml.ScalarEvent():
+                if event.tag:
+                    _check_type(event.tag, event)
                 size = 1 + len(event.value) // _CHARACTERS
                 total += size
                 if event.anchor:
                     sizes[event.anchor] = size
             case yaml.CollectionStartEvent():
+                if (kind := str(event.tag).removeprefix(_TAG)) in _TYPES:
+                    _refuse(f"a collection is no {kind}", event)
                 around.append((event.anchor, total))
                 total += 1
                 if len(around) > _DEEPEST:
@@ -48,6 +57,15 @@ def check_limits(text: str) -> None:
                     sizes[anchor] = total - before
         if total > _MOST:
             _refuse(f"with its anchors written out, it has more than {_MOST} values", event)
+
+
+def _check_type(tag: str, scalar: yaml.ScalarEvent) -> None:
+    kind = tag.removeprefix(_TAG)
+    if kind in _TYPES:
+        try:
+            yaml.SafeLoader("").construct_document(yaml.ScalarNode(tag, scalar.value))
+        except (yaml.YAMLError, ValueError, LookupError, AttributeError, OverflowError):
+            _refuse(f"{scalar.value[:_CHARACTERS]!r} is no {kind}", scalar)
 
 
 def _refuse(why: str, event: Any) -> NoReturn:

@@ -23,10 +23,20 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("".join("  " * level + "- \n" for level in range(200)), "nested more than 100 levels"),
         ("a: &a {b: *a}", "an anchor contains itself"),
         ("a: [", "did not find expected node content"),
+        ("a: !!bool maybe", "'maybe' is no bool"),
+        ("a: [!!int '']", "'' is no int"),
+        ("a: !!int '-'", "'-' is no int"),
+        ("a: !!float ''", "'' is no float"),
+        ("a: !!timestamp soon", "'soon' is no timestamp"),
+        ("a: !!timestamp 2024-13-45", "'2024-13-45' is no timestamp"),
+        ("a: !!bool {=: maybe}", "a collection is no bool"),
     ],
 )
 def test_what_can_not_be_walked_is_refused(text: str, why: str) -> None:
-    """Anchors that multiply values or long texts, nesting, and anchors in themselves; broken YAML is, too."""
+    """Anchors that multiply values or long texts, nesting, and anchors in themselves; broken YAML is, too.
+
+    So is what PyYAML takes for its own mistake (IndexError, KeyError), which would end the process.
+    """
     with pytest.raises(yaml.MarkedYAMLError) as caught:
         check_limits(text)
     assert why in str(caught.value)
@@ -35,6 +45,7 @@ def test_what_can_not_be_walked_is_refused(text: str, why: str) -> None:
 def test_what_people_write_passes() -> None:
     """Anchors, several documents and long texts are no reason to refuse."""
     check_limits("a: &a {b: c}\nd: [*a, *a]\n---\na: " + "x" * 100_000)
+    check_limits("[!!bool yes, !!int 0x1f, !!int '1_000', !!float 1, !!timestamp 2024-01-02, !!str 1, !vault x]")
 
 
 def test_secret_that_is_a_bomb_is_masked_as_a_text() -> None:

@@ -202,7 +202,7 @@ def _in_record(manifest: str | None, target: KubernetesVersion) -> list[Outdated
             if mentions.search(document):
                 yaml.compose(document, Loader=_WithoutAliases)
         return outdated_objects(manifest, target)
-    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
+    except (yaml.YAMLError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
         return None
 
 

@@ -176,7 +176,7 @@ def test_record_that_is_none_is_named(world: World, content: str) -> None:
     assert "apps/broken" in found["removed-apis.damaged"].title
 
 
-@pytest.mark.parametrize("text", ["[", "- a", "text", "kind: List\nitems: [1]", "metadata: a"])
+@pytest.mark.parametrize("text", ["[", "- a", "text", "kind: List\nitems: [1]", "metadata: a", "a: !!int ''"])
 def test_manifest_that_is_none_is_named(world: World, text: str) -> None:
     """Nor does a manifest that mentions an API, and is no list of objects."""
     record(world, "broken", f"{text}\n# apiVersion: batch/v1beta1\n")
