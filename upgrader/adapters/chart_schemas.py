@@ -9,6 +9,7 @@ import os
 import tarfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -25,7 +26,7 @@ _DRAFTS = frozenset(
 """Helm has these itself; any other `$schema` would be fetched."""
 _MOST_BYTES = 20 * 1024 * 1024
 _MOST_UNPACKED = 100 * 1024 * 1024
-"""As Helm has it for a packed chart."""
+"""Of all archives of a chart together, also those in archives; as Helm has it for a packed chart."""
 _MOST_NESTED = 8
 
 
@@ -40,9 +41,22 @@ def check_schemas(chart: Path) -> None:
             raise _refused(name, f"refers to {outside}, which Helm would open")
 
 
+@dataclass
+class _Budget:
+    """How many bytes may still be unpacked."""
+
+    left: int = _MOST_UNPACKED
+
+    def take(self, size: int) -> None:
+        if size > self.left:
+            raise OSError(f"unpacked, it has more than {_MOST_UNPACKED} bytes")
+        self.left -= size
+
+
 def _schemas(chart: Path) -> Iterator[tuple[str, bytes]]:
+    budget = _Budget()
     if chart.is_file():
-        yield from _packed(str(chart), chart.open("rb"), 1)
+        yield from _packed(str(chart), chart.open("rb"), 1, budget)
     seen = set()
     for folder, folders, files in os.walk(chart, followlinks=True):  # Helm follows them, too
         real = os.path.realpath(folder)
@@ -54,10 +68,10 @@ def _schemas(chart: Path) -> Iterator[tuple[str, bytes]]:
             if path.name == _SCHEMA:
                 yield str(path), path.read_bytes()
             elif path.suffix == _ARCHIVE:
-                yield from _packed(str(path), path.open("rb"), 1)
+                yield from _packed(str(path), path.open("rb"), 1, budget)
 
 
-def _packed(name: str, archive: IO[bytes], nested: int) -> Iterator[tuple[str, bytes]]:
+def _packed(name: str, archive: IO[bytes], nested: int, budget: _Budget) -> Iterator[tuple[str, bytes]]:
     """The schemas in an archive. Names are searched, not compared: Helm simplifies them before it compares."""
     if nested > _MOST_NESTED:
         raise _refused(name, f"is packed {nested} times")
@@ -65,7 +79,7 @@ def _packed(name: str, archive: IO[bytes], nested: int) -> Iterator[tuple[str, b
         with (
             archive,
             gzip.GzipFile(fileobj=archive) as unzipped,
-            tarfile.open(fileobj=_Limited(unzipped), mode="r:") as members,
+            tarfile.open(fileobj=_Limited(unzipped, budget), mode="r:") as members,
         ):
             for member in members:
                 if not member.isfile() or not any(each in member.name for each in (_SCHEMA, _ARCHIVE)):
@@ -79,16 +93,16 @@ def _packed(name: str, archive: IO[bytes], nested: int) -> Iterator[tuple[str, b
                 if _SCHEMA in member.name:
                     yield inside, content
                 else:
-                    yield from _packed(inside, io.BytesIO(content), nested + 1)
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+                    yield from _packed(inside, io.BytesIO(content), nested + 1, budget)
+    except (tarfile.TarError, EOFError, OSError, ValueError, RecursionError, zlib.error) as error:
         raise _refused(name, f"can't be read: {error}") from error
 
 
 class _Limited(io.BufferedIOBase):
     """An archive's content, as long as it isn't endless: a megabyte of zeros takes a kilobyte."""
 
-    def __init__(self, source: gzip.GzipFile) -> None:
-        self._source = source
+    def __init__(self, source: gzip.GzipFile, budget: _Budget) -> None:
+        self._source, self._budget = source, budget
 
     def readable(self) -> bool:
         return True
@@ -97,17 +111,16 @@ class _Limited(io.BufferedIOBase):
         return self._source.tell()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._check(offset if whence == io.SEEK_SET else self.tell() + offset)
-        return self._source.seek(offset, whence)
+        at = self.tell()
+        to = offset if whence == io.SEEK_SET else at + offset
+        self._budget.take(to - at if to >= at else to)  # backwards, it is unpacked from the beginning again
+        return self._source.seek(to)
 
     def read(self, size: int | None = -1) -> bytes:
-        wanted = _MOST_UNPACKED if size is None or size < 0 else size
-        self._check(self.tell() + wanted)
-        return self._source.read(wanted)
-
-    def _check(self, end: int) -> None:
-        if end > _MOST_UNPACKED:
-            raise OSError(f"unpacked, it has more than {_MOST_UNPACKED} bytes")
+        most = self._budget.left + 1  # a header may ask for any number
+        content = self._source.read(most if size is None or size < 0 else min(size, most))
+        self._budget.take(len(content))
+        return content
 
 
 def _outside(node: object) -> Iterator[str]:

@@ -47,7 +47,8 @@ def unpack(stream: Iterator[bytes], receive: Receive | None = None) -> BackupMan
                 raise BackupRefused("its last entry does not have the hashes that its manifest has")
             if archive.next() is not None:
                 raise BackupRefused("there is more in it than its manifest names")
-    except (tarfile.TarError, ValueError) as error:  # the latter for a damaged header of a sparse file
+    except (tarfile.TarError, ValueError, RecursionError) as error:
+        # ValueError: the damaged header of a sparse file. RecursionError: headers of headers, without end.
         raise BackupRefused(f"it is not an archive that `upgrader backup` made: {error}") from error
     for _ in stream:
         pass  # the last chunk is what proves that nothing was cut off

@@ -101,3 +101,27 @@ def test_archive_that_is_endless_when_unpacked_is_refused(tmp_path: Path, member
             archive.write(bytes(1024 * 1024))
     with pytest.raises(HelmError, match=r"web\.tgz: can't be read: unpacked, it has more than"):
         check_schemas(chart)
+
+
+def test_archives_that_grow_together_are_refused(tmp_path: Path) -> None:
+    """One limit for a whole chart: each archive may be within it, and a few of them take hours all the same."""
+    zeros = io.BytesIO()
+    with tarfile.open(fileobj=zeros, mode="w:gz") as archive:
+        member = tarfile.TarInfo("web/zeros")
+        member.size = 40 * 1024 * 1024
+        archive.addfile(member, io.BytesIO(bytes(member.size)))
+    inner = zeros.getvalue()
+    (tmp_path / "sub.tgz").write_bytes(packed(**{f"charts__{number}.tgz": inner for number in range(4)}))
+    with pytest.raises(HelmError, match="unpacked, it has more than"):
+        check_schemas(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_headers_without_end_are_refused(tmp_path: Path, kind: bytes) -> None:
+    """A header that is followed by another of its kind, thousands of times: `tarfile` calls itself for each."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, 12
+    content = (header.tobuf(tarfile.GNU_FORMAT) + b"12 a=bcdefg\n".ljust(512, b"\0")) * 3000
+    (tmp_path / "sub.tgz").write_bytes(gzip.compress(content))
+    with pytest.raises(HelmError, match=r"sub\.tgz: can't be read"):
+        check_schemas(tmp_path)

@@ -119,6 +119,16 @@ def test_a_sparse_file_is_refused(headers: dict[str, str]) -> None:
         unpack(iter([sparse(**headers)]))
 
 
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_headers_without_end_are_refused(kind: bytes) -> None:
+    """A header that is followed by another of its kind, thousands of times: `tarfile` calls itself for each."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, 12
+    content = (header.tobuf(tarfile.GNU_FORMAT) + b"12 a=bcdefg\n".ljust(512, b"\0")) * 3000
+    with pytest.raises(BackupRefused, match="not an archive that `upgrader backup` made"):
+        unpack(iter([content]))
+
+
 def test_a_sparse_part_is_refused() -> None:
     """A few bytes that would be hashed for years, and sent to the controllers."""
     huge = dataclasses.replace(manifest(), parts=(Part("etcd/snapshot.db", 1 << 60, "a" * 64),))
