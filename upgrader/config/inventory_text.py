@@ -25,12 +25,18 @@ def group_has_hosts(path: Path, group: str) -> bool:
     found = read_any(path)
     if not isinstance(found, Mapping):
         raise ConfigError(f"{shown(path)}:1: expected groups of hosts, as `controllers: {{hosts: {{NAME: {{}}}}}}`")
-    members = list(_members(path, found))
-    wanted, size = {group}, 0
-    while size < len(wanted):
-        size = len(wanted)
-        wanted |= {child for name, _, children in members if name in wanted for child in children}
-    return any(hosts for name, hosts, _ in members if name in wanted)
+    members: dict[str, list[tuple[Any, tuple[str, ...]]]] = {}
+    for name, hosts, children in _members(path, found):
+        members.setdefault(name, []).append((hosts, children))
+    wanted, waiting = {group}, [group]
+    while waiting:
+        for hosts, children in members.get(waiting.pop(), ()):
+            if hosts:
+                return True
+            new = set(children) - wanted
+            wanted |= new
+            waiting += new
+    return False
 
 
 def _members(path: Path, groups: Mapping[str, Any]) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
