@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import ssl
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from testkit.mirror import MirrorFiles, Signing, served
 from upgrader.errors import LabError
 from upgrader.lab.binaries import COREDNS, ETCD, PAUSE, kubectl
 from upgrader.lab.build_cache import cache_root
-from upgrader.lab.mirror import Mirror, read_address, read_authorities
+from upgrader.lab.mirror import Mirror, download, read_address, read_authorities
 from upgrader.lab.mirror.download import Downloads
 from upgrader.lab.mirror.signatures import RELEASES
 from upgrader.lab.oci_archive import Image, documents, layer_of_files, native_architecture
@@ -238,9 +239,38 @@ def no_json(published: MirrorFiles) -> None:
     published.files[path_of(published, "pause", ".sig")] = b"<html>"
 
 
+def nested(published: MirrorFiles) -> None:
+    published.files[path_of(published, "pause", ".sig")] = b'{"layers": ' + b"[" * 100_000
+
+
+def changed_signature(published: MirrorFiles, **fields: object) -> None:
+    path = path_of(published, "pause", ".sig")
+    content = published.files[path]
+    assert isinstance(content, bytes)
+    document = json.loads(content)
+    document["layers"][0] |= fields
+    published.files[path] = json.dumps(document).encode()
+
+
+def annotations_in_a_list(published: MirrorFiles) -> None:
+    changed_signature(published, annotations=["dev.cosignproject.cosign/signature"])
+
+
+def annotation_of_a_number(published: MirrorFiles) -> None:
+    changed_signature(published, annotations={"dev.cosignproject.cosign/signature": 1})
+
+
+def layers_of_texts(published: MirrorFiles) -> None:
+    published.files[path_of(published, "pause", ".sig")] = b'{"layers": [1, "a"]}'
+
+
 @pytest.mark.parametrize(
     ("tamper", "why"),
     [
+        (nested, "no JSON object"),
+        (annotations_in_a_list, r"\.sig has no signatures"),
+        (annotation_of_a_number, r"\.sig has no signatures"),
+        (layers_of_texts, r"\.sig has no signatures"),
         (another_layer, r"v2/pause/blobs/sha256:[0-9a-f]{64} has the SHA-256"),
         (another_manifest, r"v2/pause/manifests/sha256-[0-9a-f]{64}\.sig is answered with 404"),
         (another_image_of_upstream, "what is signed is an image coredns"),
@@ -330,6 +360,15 @@ def test_redirect_within_the_mirror(mirror: Mirror, server: HttpServer, publishe
     server.answer = lambda request: request.reply(307, Location=request.path)
     with pytest.raises(LabError, match="redirects more than 3 times"):
         mirror.etcd()
+
+
+def test_endless_file(mirror: Mirror, published: MirrorFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program without end is given up long before the disk is full, whatever its signed SHA-256 is."""
+    monkeypatch.setattr(download, "_LARGE_BYTES", 100_000)
+    published.files[KUBELET] = bytes(200_000)
+    with pytest.raises(LabError, match="kubelet has more than 100000 bytes"):
+        mirror.programs(VERSION)
+    assert cached("programs") == []
 
 
 def test_endless_document(mirror: Mirror, server: HttpServer) -> None:

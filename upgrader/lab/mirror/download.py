@@ -27,6 +27,8 @@ _SILENT_SECONDS = 30.0
 _DEADLINE_SECONDS = 600.0
 """For one file: 100 MB then need 1.4 Mbit/s."""
 _SMALL_BYTES = 4 * 1024 * 1024
+_LARGE_BYTES = 1024**3
+"""More than any program or layer of a release: what has no end must not fill the disk before its SHA-256 is wrong."""
 _PIECE_BYTES = 1024 * 1024
 _REDIRECTS = 3
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -63,11 +65,15 @@ class Downloads:
         return b"".join(pieces)
 
     def file(self, url: str, sha256: str, target: Path, advance: Callable[[int, int], None]) -> None:
-        """Write what has that SHA-256 (hexadecimal) to `target`; `advance` is told new bytes, and of how many."""
+        """Write what has that SHA-256 (hexadecimal), at most 1 GiB, to `target`; `advance` is told new bytes, and of how
+        many.
+        """
         digest = hashlib.sha256()
         with target.open("wb") as stream:
 
             def keep(piece: bytes, total: int) -> None:
+                if stream.tell() + len(piece) > _LARGE_BYTES:
+                    raise refused(f"{url} has more than {_LARGE_BYTES} bytes")
                 digest.update(piece)
                 stream.write(piece)
                 advance(len(piece), total)

@@ -89,7 +89,7 @@ class MirroredImages:
                     return verify_image(digest, names, payload, layer.get("annotations") or {}, self._authorities)
                 except Unverified as error:
                     why = str(error)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError) as error:  # a text or a number where it should have fields
             raise refused(f"{url} has no signatures") from error
         raise refused(f"{url} does not verify: {why}")
 
@@ -141,7 +141,7 @@ def extract(image: Image, paths: Collection[str], target: Path) -> None:
 def _parsed(document: bytes) -> Mapping[str, Any]:
     try:
         parsed = json.loads(document)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = None
     if not isinstance(parsed, dict):
         raise refused("a manifest of its registry is no JSON object")
