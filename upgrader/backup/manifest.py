@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from upgrader.errors import BackupRefused
+from upgrader.errors import BackupRefused, UsageError
 
 __all__ = ["FORMAT", "SNAPSHOT_PART", "BackupManifest", "Part", "controller_part"]
 
@@ -16,13 +16,21 @@ FORMAT = 1
 
 SNAPSHOT_PART = "etcd/snapshot.db"
 
-_NAME = re.compile(r"etcd/snapshot\.db|controllers/[a-z0-9]([-a-z0-9.]*[a-z0-9])?\.tar")
+_CONTROLLER = "[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+"""The inventory's name, which needn't be one of Kubernetes'."""
+_NAME = re.compile(rf"etcd/snapshot\.db|controllers/{_CONTROLLER}\.tar")
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 def controller_part(name: str) -> str:
-    """The part with a controller's files."""
-    return f"controllers/{name}.tar"
+    """The part with a controller's files. Raises UsageError for a name with which no reader would take it."""
+    part = f"controllers/{name}.tar"
+    if not _NAME.fullmatch(part):
+        raise UsageError(
+            f"no backup can be taken of a controller with this name: {name!r}",
+            remedy="Give it, in the inventory, a name of letters, digits, dots, dashes and underscores: its node's.",
+        )
+    return part
 
 
 @dataclass(frozen=True)

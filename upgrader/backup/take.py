@@ -93,6 +93,8 @@ class BackupTaker:
                 remedy="Make a key pair with `age-keygen -o key.txt`, keep key.txt where the cluster's other secrets "
                 "are, and add the public key: `backup: {recipients: [age1…]}`.",
             )
+        for host in self.cluster.controllers:
+            controller_part(host.name)  # first: a backup that nobody can read would take the place of older ones
         tools = EtcdTools(self.hosts)
         members = members_to_ask(tools, self.cluster.controllers, note)
         with ExitStack() as work:

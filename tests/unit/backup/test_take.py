@@ -99,6 +99,31 @@ def test_a_backup_has_the_snapshot_and_every_controllers_files(lab: Lab) -> None
     assert (manifest.cluster_uid, manifest.kubernetes, manifest.keys, manifest.etcd_hash) == ("uid-1", "v1.36.3", 3, 7)
 
 
+@pytest.mark.parametrize("name", ["Master_1", "10.0.0.12", "m" * 150])
+def test_a_controller_may_have_any_name_that_a_file_can_have(lab: Lab, name: str) -> None:
+    """A backup that is written can be read again: the inventory's names needn't be those of Kubernetes."""
+    named(lab, name)
+    taken = lab.taker.take(lab.notes.append)
+    manifest = BackupFile(taken.path, (lab.private,), AgeFiles()).read()
+    assert [part.name for part in manifest.parts][1:] == ["controllers/controller-1.tar", f"controllers/{name}.tar"]
+
+
+@pytest.mark.parametrize("name", ["a/../b", "fd00::1", "-a", "a b"])
+def test_a_controller_whose_files_no_reader_would_take_is_refused_first(lab: Lab, name: str) -> None:
+    """Nothing is asked of a controller, and no older backup is removed for one that nobody could read."""
+    named(lab, name)
+    with pytest.raises(UsageError, match="no backup can be taken of a controller with this name"):
+        lab.taker.take(lab.notes.append)
+    assert lab.hosts.ran == [] and lab.left() == []
+
+
+def named(lab: Lab, name: str) -> None:
+    """The second controller has another name."""
+    other = replace(OTHER, name=name)
+    lab.hosts.files[name, MANIFEST] = lab.hosts.files[HOST.name, MANIFEST]
+    lab.taker = replace(lab.taker, cluster=replace(lab.taker.cluster, controllers=(HOST, other)))
+
+
 def test_nothing_stays_on_the_controllers(lab: Lab) -> None:
     """The last thing that is done on each is to remove the work folder."""
     lab.taker.take(lab.notes.append)

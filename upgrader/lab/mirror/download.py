@@ -65,8 +65,9 @@ class Downloads:
         return b"".join(pieces)
 
     def file(self, url: str, sha256: str, target: Path, advance: Callable[[int, int], None]) -> None:
-        """Write what has that SHA-256 (hexadecimal), at most 1 GiB, to `target`; `advance` is told new bytes, and of how
-        many.
+        """Write what has that SHA-256 (hexadecimal) to `target`; `advance` is told new bytes, and of how many.
+
+        At most 1 GiB.
         """
         digest = hashlib.sha256()
         with target.open("wb") as stream:
