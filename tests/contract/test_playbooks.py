@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -66,6 +67,21 @@ def test_limit_and_check_mode(tmp_path: Path, inventory: Path) -> None:
     )
     assert dict(result.changed) == {"one": 1} and dict(result.tasks) == {"one": ("Make a file",)}
     assert not (tmp_path / "made").exists()
+
+
+def test_limit_of_thousands_of_names(tmp_path: Path) -> None:
+    """As of the step that stages all nodes of a large cluster: Ansible starts, and runs on these and on no other."""
+    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    names = [f"ip-10-0-{number}.eu-central-1.compute.internal" for number in range(3200)]
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(json.dumps({"all": {"hosts": dict.fromkeys(["other", *names], host)}}))
+    task = {"fail": {"msg": "limited by {{ ansible_limit }}"}, "run_once": True, "when": "ansible_limit is defined"}
+    with pytest.raises(PlaybookError) as caught:
+        AnsiblePlaybooks().run(
+            playbook(tmp_path, task), inventory=inventory, variables={}, limit=",".join(names), timeout_seconds=120
+        )
+    assert set(caught.value.hosts) == set(names)
+    assert sum("limited by @" in why for why in caught.value.hosts.values()) == 1
 
 
 def test_malformed_playbook_says_what_ansible_said(tmp_path: Path, inventory: Path) -> None:

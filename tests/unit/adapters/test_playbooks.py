@@ -20,12 +20,15 @@ class ScriptedRun:
         self.status = status
         self.given: dict[str, Any] = {}
         self.variables = ""
+        self.limit = ""
         self.mode = 0
 
     def __call__(self, **given: Any) -> ScriptedRun:
         self.given = given
         path = Path(given["extravars"])
         self.variables, self.mode = path.read_text(), path.stat().st_mode & 0o777
+        if given["limit"]:
+            self.limit = Path(given["limit"].removeprefix("@")).read_text()
         for event in self._events:
             given["event_handler"](event)
         return self
@@ -157,3 +160,14 @@ def test_host_on_which_nothing_ran_has_failed(
     with pytest.raises(PlaybookError, match="two: no play ran on it") as caught:
         play(monkeypatch, tmp_path, ScriptedRun("successful", stats(failures=failures)), limit="one,two")
     assert set(caught.value.hosts) == {"two", *failures}
+
+
+def test_thousands_of_nodes_are_no_argument(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Linux starts no program with an argument of more than 128 KiB: some 3,000 names of a cloud's machines."""
+    names = [f"ip-10-0-{number}.eu-central-1.compute.internal" for number in range(5000)]
+    processed = {"event_data": {"processed": dict.fromkeys(names, 1)}, "event": "playbook_on_stats"}
+    run = ScriptedRun("successful", processed)
+    assert play(monkeypatch, tmp_path, run, limit=",".join(names)) == {}
+    assert len(run.given["limit"]) < 128 * 1024 and run.limit.split() == names
+    play(monkeypatch, tmp_path, run)
+    assert run.given["limit"] is None
