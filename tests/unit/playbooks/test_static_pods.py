@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ansible.module_utils import static_pods
 from ansible.module_utils.static_pods import identity, live_uids, pinned, running_uid
+
+from tests.unit.playbooks.node_role import module
 
 UID, OTHER = "7cd2c42eb09c0a7b72988425348bb27c", "07d16b031ff70f2a59aede81924c6790"
 ETCD = """apiVersion: v1
@@ -70,3 +73,19 @@ def test_pods_that_run_have_processes(tmp_path: Path, path: str) -> None:
     (tmp_path / "15780").mkdir()
     (tmp_path / "15780/cgroup").write_text(f"5:memory:{path}\n")
     assert live_uids(str(tmp_path)) == {UID}
+
+
+def test_bytes_that_are_no_text_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet takes a comment in any encoding, and somebody's archive in that folder is none of our business."""
+    manifests, logs = tmp_path / "manifests", tmp_path / "logs"
+    manifests.mkdir()
+    (logs / f"kube-system_etcd-controller-1_{UID}").mkdir(parents=True)
+    comment = "# geändert\n".encode("latin-1")
+    (manifests / "etcd.yaml").write_bytes(comment + ETCD.encode())
+    (manifests / "etcd.yaml.gz").write_bytes(b"\x1f\x8b\x08\x00\xff\xfe")
+    monkeypatch.setattr(static_pods, "live_uids", lambda: {UID})
+    answer = module("static_pods_kept", folder=str(manifests), logs=str(logs))
+    assert answer.get("changed") is True, answer
+    kept = (manifests / "etcd.yaml").read_bytes()
+    assert kept.startswith(comment) and f"  uid: {UID}\n".encode() in kept
+    assert (manifests / "etcd.yaml.gz").read_bytes() == b"\x1f\x8b\x08\x00\xff\xfe"

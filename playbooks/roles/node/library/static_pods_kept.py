@@ -54,7 +54,8 @@ def main() -> None:
         path = os.path.join(folder, name)
         if name.startswith((".", "checkpoint-")) or not os.path.isfile(path):
             continue
-        with open(path, encoding="utf-8") as stream:
+        # Bytes that are no UTF-8 may be in a comment, and stay.
+        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
             text = stream.read()
         found = identity(text)
         if found and found[2]:

@@ -99,10 +99,10 @@ def fsync_folder(folder: str) -> None:
 
 
 def text_writer(text: str) -> Callable[[BinaryIO], None]:
-    """Writes a text, for `replace`."""
+    """Writes a text, for `replace`; bytes that were read by `surrogateescape` as they were."""
 
     def write(stream: BinaryIO) -> None:
-        stream.write(text.encode())
+        stream.write(text.encode("utf-8", "surrogateescape"))
 
     return write
 
