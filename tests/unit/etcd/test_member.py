@@ -275,7 +275,6 @@ def test_what_holds_up_the_old_etcd_is_ended(controller: Controller, monkeypatch
             ended.append((self.port, controller.kubelet.image_now))
 
     monkeypatch.setattr(member, "Streams", Clients)
-    monkeypatch.setattr(etcd_facts, "client", lambda root: (None, "127.0.0.1", 2379))
     controller.kubelet.slow = 3
     controller.member.change(OLD, NEW, "3.6.8", 10)
     controller.kubelet.waited = 0

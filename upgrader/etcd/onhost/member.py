@@ -132,8 +132,8 @@ class Member:
     def _port(self) -> int:
         """Where it serves its clients; 0 where that can't be told."""
         try:
-            return etcd_facts.client(self.root)[2]
-        except (Failed, OSError, ValueError):
+            return etcd_facts.client_port(self.root)
+        except Failed:
             return 0
 
     def _runs(self, image: str) -> bool:

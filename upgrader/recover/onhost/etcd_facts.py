@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     """A path of the gateway and a request, to HTTP status and answer."""
 
 _PKI = "/etc/kubernetes/pki/etcd"
+_CLIENTS = "https://127.0.0.1:2379"
 _METRICS = "http://127.0.0.1:2381"
 """kubeadm's, on every member."""
 
@@ -76,6 +77,11 @@ def client(root: str) -> tuple[ssl.SSLContext, str, int]:
     return _client(root, _flags(root))
 
 
+def client_port(root: str) -> int:
+    """Where kube-apiserver and others are connected to the member on this host. Raises Failed."""
+    return _place(_flags(root).get("listen-client-urls", _CLIENTS))[1]
+
+
 def asked(root: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """What the member on this host answers at a path of its gateway. Raises Failed where it refuses, or is silent."""
     tls, address, port = client(root)
@@ -92,18 +98,23 @@ def _client(root: str, flags: dict[str, str]) -> tuple[ssl.SSLContext, str, int]
         "cert": _PKI + "/healthcheck-client.crt",
         "key": _PKI + "/healthcheck-client.key",
     }
-    urls = flags.get("listen-client-urls", "https://127.0.0.1:2379").split(",")
-    url = next((u for u in urls if "127.0.0.1" in u), urls[0])
-    match = re.match(r"https://\[?([^\]/]+?)\]?:(\d+)$", url)
-    if not match:
-        raise Failed(f"etcd listens on {url}, which is not HTTPS")
-    address, port = match.group(1), int(match.group(2))
+    # Where HTTP has listeners of its own, those of gRPC refuse it.
+    address, port = _place(flags.get("listen-client-http-urls") or flags.get("listen-client-urls", _CLIENTS))
     address = "127.0.0.1" if address in ("0.0.0.0", "::") else address
     if not os.path.exists(root + files["cert"]):
         raise Failed(f"there is no {files['cert']} to ask etcd with")
     tls = context(read(root + files["ca"]).decode())
     tls.load_cert_chain(root + files["cert"], root + files["key"])
     return tls, address, port
+
+
+def _place(listens: str) -> tuple[str, int]:
+    urls = listens.split(",")
+    url = next((u for u in urls if "127.0.0.1" in u), urls[0])
+    match = re.match(r"https://\[?([^\]/]+?)\]?:(\d+)$", url)
+    if not match:
+        raise Failed(f"etcd listens on {url}, which is not HTTPS")
+    return match.group(1), int(match.group(2))
 
 
 def _asked(root: str, flags: dict[str, str], expected: list[str]) -> dict[str, Any]:
