@@ -74,7 +74,7 @@ class KubeAdapter:
             if error.status != 410:
                 raise
             # The pages are of one moment, which the API has forgotten: in one piece, then.
-            return tuple(self._json("GET", path, what, query).get("items") or ())
+            return tuple(self._page(path, what, query).get("items") or ())
 
     def each(
         self, kind: Kind, namespace: str = "", *, labels: str = "", at_once: int = 50, metadata_only: bool = False
@@ -105,7 +105,7 @@ class KubeAdapter:
         """The items of a list, page by page; a page is the caller's to empty."""
         token = ""
         while True:
-            page = self._json("GET", path, what, {**query, "limit": str(size), "continue": token}, accept=accept)
+            page = self._page(path, what, {**query, "limit": str(size), "continue": token}, accept)
             token = str((page.get("metadata") or {}).get("continue") or "")
             yield deque(page.pop("items", None) or ())
             if not token:
@@ -116,7 +116,7 @@ class KubeAdapter:
         # With a selector, the server never says how many are left: one object alone would tell nothing.
         counted, query = 0, {"limit": str(_PAGE) if labels else "1", "labelSelector": labels}
         while True:
-            page = self._json("GET", _path(kind, namespace), what, query, accept=_METADATA_ONLY)
+            page = self._page(_path(kind, namespace), what, query, _METADATA_ONLY)
             meta = page.get("metadata") or {}
             counted += len(page.get("items") or ()) + int(meta.get("remainingItemCount") or 0)
             if not meta.get("continue") or "remainingItemCount" in meta:
@@ -246,9 +246,17 @@ class KubeAdapter:
     ) -> dict[str, Any]:
         request = self._request(method, path, what, query, body, content_type, wants_object=True, accept=accept)
         answer = self._client.send(request)
-        if answer.found is None:
+        # Every answer of the API names its kind: a proxy's own words to whom it doesn't know are no empty list.
+        found = answer.found
+        if found is None or not isinstance(found.get("kind"), str):
             raise _not_kubernetes(answer.body, what)
-        return answer.found
+        return found
+
+    def _page(self, path: str, what: str, query: dict[str, str], accept: str = "") -> dict[str, Any]:
+        page = self._json("GET", path, what, query, accept=accept)
+        if not page["kind"].endswith("List") and "items" not in page:  # a custom resource may call its list otherwise
+            raise _not_kubernetes(json.dumps(page).encode(), what)
+        return page
 
     @staticmethod
     def _request(

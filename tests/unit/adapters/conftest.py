@@ -24,8 +24,8 @@ class ScriptedServer:
     headers: list[dict[str, str]] = field(default_factory=list)
 
     def answers(self, *script: tuple[int, dict[str, str], bytes] | int | None) -> None:
-        """Set the script; a bare status has an empty JSON object for a body."""
-        self.script = [(item, {}, b"{}") if isinstance(item, int) else item for item in script]
+        """Set the script; a bare status has an empty list for a body."""
+        self.script = [(item, {}, b'{"kind": "List"}') if isinstance(item, int) else item for item in script]
 
 
 @pytest.fixture

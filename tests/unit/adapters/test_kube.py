@@ -81,6 +81,22 @@ def page(*names: str, more: str = "") -> tuple[int, dict[str, str], bytes]:
     return 200, {}, json.dumps(body).encode()
 
 
+@pytest.mark.parametrize("body", [b'{"error": "please log in"}', b"{}", b'{"kind": 1}'])
+def test_json_of_something_else_is_no_empty_list(kube: KubeAdapter, server: ScriptedServer, body: bytes) -> None:
+    """A proxy's answer of 200 to whom it doesn't know: a node without pods would count as drained."""
+    server.answers((200, {}, body))
+    for ask in (kube.list, kube.count, lambda kind: list(kube.each(kind)), lambda kind: kube.get(kind, "a", "ns")):
+        with pytest.raises(ApiError, match="was not answered by a Kubernetes API"):
+            ask(PODS)
+
+
+def test_object_is_no_list(kube: KubeAdapter, server: ScriptedServer) -> None:
+    """Nor is it an empty one."""
+    server.answers((200, {}, b'{"kind": "Status", "status": "Success"}'))
+    with pytest.raises(ApiError, match="was not answered by a Kubernetes API"):
+        kube.list(PODS)
+
+
 def test_list_comes_in_pages(kube: KubeAdapter, server: ScriptedServer) -> None:
     """Thousands of pods in one answer would exceed the deadline: all pages together are the list."""
     server.answers(page("a", "b", more="next"), page("c"))
@@ -275,7 +291,7 @@ def test_token_stands_in_for_all_credentials(kube: KubeAdapter, server: Scripted
 
 def test_count_reads_no_content(kube: KubeAdapter, server: ScriptedServer) -> None:
     """Counting asks for the metadata of one object, and adds what the server says is left."""
-    page = {"metadata": {"continue": "c", "remainingItemCount": 41}, "items": [{}]}
+    page = {"kind": "List", "metadata": {"continue": "c", "remainingItemCount": 41}, "items": [{}]}
     server.answers((200, {}, json.dumps(page).encode()))
     assert kube.count(PODS, "ns") == 42
     assert [path for _, path, _ in server.asked] == ["/api/v1/namespaces/ns/pods?limit=1"]
@@ -284,8 +300,8 @@ def test_count_reads_no_content(kube: KubeAdapter, server: ScriptedServer) -> No
 
 def test_count_without_a_remainder_turns_the_pages(kube: KubeAdapter, server: ScriptedServer) -> None:
     """A server that doesn't say how many are left is asked for the other pages."""
-    first = json.dumps({"metadata": {"continue": "c1"}, "items": [{}]}).encode()
-    last = json.dumps({"metadata": {}, "items": [{}, {}]}).encode()
+    first = json.dumps({"kind": "List", "metadata": {"continue": "c1"}, "items": [{}]}).encode()
+    last = json.dumps({"kind": "Pods", "metadata": {}, "items": [{}, {}]}).encode()
     server.answers((200, {}, first), (200, {}, last))
     assert kube.count(PODS) == 3
     assert server.asked[-1][1] == "/api/v1/pods?limit=500&continue=c1"
@@ -293,14 +309,14 @@ def test_count_without_a_remainder_turns_the_pages(kube: KubeAdapter, server: Sc
 
 def test_count_with_a_selector_is_one_request(kube: KubeAdapter, server: ScriptedServer) -> None:
     """No server says how many are left of what a selector matches: all of a page are asked for at once."""
-    server.answers((200, {}, json.dumps({"metadata": {}, "items": [{}, {}]}).encode()))
+    server.answers((200, {}, json.dumps({"kind": "Pods", "metadata": {}, "items": [{}, {}]}).encode()))
     assert kube.count(PODS, "ns", labels="a=b") == 2
     assert [path for _, path, _ in server.asked] == ["/api/v1/namespaces/ns/pods?limit=500&labelSelector=a%3Db"]
 
 
 def test_dry_run_and_token_request(kube: KubeAdapter, server: ScriptedServer) -> None:
     """A dry run says so in the query; a token is requested for as long as asked, bound to the Secret's uid."""
-    server.answers(200, (201, {}, b'{"status": {"token": "t"}}'))
+    server.answers(200, (201, {}, b'{"kind": "TokenRequest", "status": {"token": "t"}}'))
     kube.create(PODS, {"metadata": {"name": "a"}}, "ns", dry_run=True)
     secret = {"metadata": {"name": "s", "uid": "u"}}
     assert kube.request_token("sa", "ns", seconds=60, bound_to=secret) == "t"
