@@ -97,8 +97,12 @@ def check_token(kube: Kube, baseline: Baseline, server: str, age_seconds: float)
 
 def _read(kube: Kube, server: str) -> Mapping[str, str]:
     """The Secret's content. Raises ApiUnavailable or ApiError, with status 404 when it isn't there."""
-    found = json.loads(kube.raw(f"/api/v1/namespaces/{NAMESPACE}/secrets/{NAME}", server=server))
-    return {key: base64.b64decode(value).decode() for key, value in (found.get("data") or {}).items()}
+    text = kube.raw(f"/api/v1/namespaces/{NAMESPACE}/secrets/{NAME}", server=server)
+    try:
+        found = json.loads(text)
+        return {key: base64.b64decode(value).decode() for key, value in (found.get("data") or {}).items()}
+    except (ValueError, TypeError, AttributeError) as error:  # a proxy's page, or the beginning of an answer
+        raise ApiError(f"the answer is no Secret: {error}") from error
 
 
 def _secret(content: Mapping[str, str]) -> dict[str, object]:

@@ -13,7 +13,7 @@ from upgrader.gates.continuity.running_instances import FollowedInstances
 from upgrader.gates.continuity.server_metrics import Counters, parse, since, together
 from upgrader.gates.continuity.worse_clients import more_refusals, slower
 from upgrader.model.baseline import Baseline
-from upgrader.model.outcome import Verdict, broken, holds, pending
+from upgrader.model.outcome import Verdict, broken, holds, pending, unknown
 from upgrader.ports import Clock, Kube
 
 __all__ = ["WINDOW_SECONDS", "ClientsGate"]
@@ -28,6 +28,8 @@ _REMEDY = (
     "service-account-issuer, service-account-key-file and client-ca-file among kube-apiserver's flags; for 403, "
     f"authorization-mode; for the rest, its log. {KEEP_THE_RELEASES}"
 )
+
+_UNREAD_REMEDY = "Check that they can be read: kubectl get --raw /metrics"
 
 
 @dataclass
@@ -74,12 +76,14 @@ class ClientsGate:
         except ApiError as error:
             self._followed.forget()
             return unanswered(f"the metrics of kube-apiserver{_at(asked)}", error)
+        except ValueError as error:  # an instance that stops, or a proxy, may end in the middle of a line
+            return unknown(f"the metrics of kube-apiserver{_at(asked)} can't be read: {error}", remedy=_UNREAD_REMEDY)
         problem = next((seen.problem for seen in self._seen.values() if seen.problem), None)
         if problem is not None:
             return problem
         if not all(server in self._seen and self._seen[server].window for server in servers):
             what = "kube-apiserver's clients: nothing is known yet, as it takes two readings of its metrics"
-            return pending(what, remedy="Check that they can be read: kubectl get --raw /metrics")
+            return pending(what, remedy=_UNREAD_REMEDY)
         return holds("kube-apiserver refuses no more requests than before this run, and is not slower")
 
     def _read_at(self, server: str) -> float:

@@ -93,6 +93,16 @@ def test_unreadable_metrics_are_unknown() -> None:
     assert ClientsGate(kube, FakeClock(), lambda: baseline, CONTROLLERS).check().kind is VerdictKind.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    "cut", ["apiserver_request_total{code", "process_start_time_seconds 1.2e+", "<html>log in</html>"]
+)
+def test_metrics_that_are_cut_off_are_unknown(cut: str) -> None:
+    """An instance that stops, or a proxy, may end in the middle of a line: that is no error of the run."""
+    whole = metrics(requests=50, c403=0)
+    verdicts = watch(whole, f"{whole}\n{cut}" if "html" not in cut else cut, metrics(requests=300, c403=2))
+    assert [verdict.kind for verdict in verdicts][1] in (VerdictKind.UNKNOWN, VerdictKind.PENDING)
+
+
 def test_large_metrics_are_read_seldom() -> None:
     """Checks a second apart read an instance once in a window."""
     kube, clock = FakeKube(), FakeClock()

@@ -69,6 +69,17 @@ def first_problem(continuity: Continuity, clock: FakeClock) -> Verdict:
     raise AssertionError("nothing was found")
 
 
+@pytest.mark.parametrize("answer", ["<html>log in</html>", '{"data": {"val', '{"data": {"value": 1}}', "[]", "null"])
+def test_secret_that_is_answered_with_something_else(
+    continuity: Continuity, kube: LivingKube, clock: FakeClock, answer: str
+) -> None:
+    """A proxy's page, or an answer that was cut off, is what the gate reports, and no end of the run."""
+    continuity.compare_with(continuity.take(print, begun=False), clock.now())
+    kube.raw_answers[SERVERS[0] + SECRET] = answer
+    problem = first_problem(continuity, clock)
+    assert problem.kind is VerdictKind.PENDING and "the answer is no Secret" in problem.reason
+
+
 def test_all_that_works_is_compared(continuity: Continuity) -> None:
     """On a cluster where everything works, nothing is left out of the baseline."""
     baseline = continuity.baseline
