@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from upgrader.engine.journal.decode import EVENTS, UnknownEvent, event_from
-from upgrader.engine.journal.record import plain
+from upgrader.engine.journal.record import plain, time_of
 from upgrader.errors import ConfigError, UpgraderError, error_name
 from upgrader.model.event import Event
 from upgrader.model.json_schema import schema_of
@@ -101,10 +101,7 @@ def read_line(line: bytes) -> tuple[datetime, Event | UnknownEvent | None]:
         raise ValueError(f"its format_version is {str(version)[:60]!r}, and this version of upgrader reads 1")
     if not isinstance(time, str) or not isinstance(name, str):
         raise ValueError("it has no time or no type")
-    when = datetime.fromisoformat(time)
-    if when.tzinfo is None:
-        raise ValueError("its time has no zone")
-    return when, None if name == OUTCOME else event_from(name, fields.get("data"))
+    return time_of(time), None if name == OUTCOME else event_from(name, fields.get("data"))
 
 
 def _harmless(value: Any) -> Any:

@@ -154,6 +154,8 @@ def _line(**changed: Any) -> str:
         (_line(format_version=1), "reads 1"),
         (_line(time=7), "no time"),
         (_line(time="2026-01-01T00:00:00"), "no zone"),
+        (_line(time="9999-12-31T23:59:59Z"), "in the year 9999"),
+        (_line(time="0001-01-01T00:00:00+23:59"), "in the year 1"),
         (_line(time="yesterday"), "yesterday"),
         (_line(data={"text": 7}), "should be text"),
         (_line(data=None), "should be an object"),

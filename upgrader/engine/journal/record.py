@@ -24,7 +24,7 @@ from upgrader.model.event import Event
 from upgrader.model.version import KubernetesVersion
 from upgrader.redaction.printable import mask_secrets
 
-__all__ = ["SCHEMA", "TEXT_CHARACTERS", "Record", "checked", "encode", "plain"]
+__all__ = ["SCHEMA", "TEXT_CHARACTERS", "Record", "checked", "encode", "plain", "time_of"]
 
 SCHEMA = 3
 """The number goes up when a reader of the old format would misunderstand the new one; new types and fields don't."""
@@ -51,6 +51,9 @@ _NAMES = frozenset(
     ]
 )
 """Fields that a resumed run acts by: they come from upgrader.yaml, and must stay as they are."""
+
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000
+"""Of a machine without a clock of its own, and far from where a later moment, or another zone's, would have no date."""
 
 _CONTROL = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters that JSON doesn't escape."""
@@ -111,10 +114,17 @@ def checked(line: bytes, seq: int, previous: str) -> tuple[Record, str]:
     data = fields.get("data")
     if schema == read_schema_2.SCHEMA:
         name, data = read_schema_2.upgraded(name, data)
-    when = datetime.fromisoformat(time)
+    return Record(seq, time_of(time), event_from(name, data)), checksum
+
+
+def time_of(text: str) -> datetime:
+    """When a line was written. Raises ValueError for no time with a zone, and for one that can't be reckoned with."""
+    when = datetime.fromisoformat(text)
     if when.tzinfo is None:
         raise ValueError("its time has no zone")
-    return Record(seq, when, event_from(name, data)), checksum
+    if not _FIRST_YEAR <= when.year < _LAST_YEAR:
+        raise ValueError(f"its time is in the year {when.year}")
+    return when
 
 
 def _fields(line: bytes) -> dict[str, Any]:
