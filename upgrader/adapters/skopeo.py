@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import json
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from upgrader.errors import UsageError
-from upgrader.model.image_name import full_name
+from upgrader.model.image_name import digest_in, full_name
 
 __all__ = ["copy_image", "push_archive"]
 
@@ -33,10 +34,22 @@ def copy_image(image: str, archive: Path) -> None:
         layout = Path(folder) / "oci"
         _skopeo(image, "copy", "--quiet", "--preserve-digests", f"docker://{full_name(image)}", f"oci:{layout}")
         _name(layout / "index.json", image)
+        if digest := digest_in(image):
+            _add_index(layout, image, digest)
         with tarfile.open(archive, "w", format=tarfile.USTAR_FORMAT) as tar:
             for path in sorted(layout.rglob("*")):
                 if path.is_file():
                     tar.add(path, str(path.relative_to(layout)))
+
+
+def _add_index(layout: Path, image: str, digest: str) -> None:
+    """Add the index for all architectures, where the digest is its: it proves that what was copied is this image."""
+    path = layout / "blobs" / digest.replace(":", "/")
+    if not path.exists():
+        content = _skopeo(image, "inspect", "--raw", f"docker://{full_name(image)}")
+        if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
+            raise UsageError(f"skopeo could not copy {image}: the registry has another digest")
+        path.write_bytes(content)
 
 
 def push_archive(archive: Path, image: str) -> str:
@@ -65,16 +78,17 @@ def _of_this_machine(host: str) -> bool:
         return name == "localhost"
 
 
-def _skopeo(image: str, *arguments: str) -> None:
+def _skopeo(image: str, *arguments: str) -> bytes:
     try:
-        done = subprocess.run(["skopeo", *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(["skopeo", *arguments], capture_output=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"skopeo could not copy {image}: {error}") from error
     if done.returncode:
         raise UsageError(
-            f"skopeo could not copy {image}: {done.stderr.strip()[-1000:]}",
+            f"skopeo could not copy {image}: {done.stderr.decode(errors='replace').strip()[-1000:]}",
             remedy="Log in with `skopeo login`, or check the image's name and the registry.",
         )
+    return done.stdout
 
 
 def _name(index: Path, image: str) -> None:

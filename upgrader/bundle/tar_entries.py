@@ -22,13 +22,14 @@ class NotATar(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry; `is_file` is false for whatever isn't a plain file."""
+    """One entry; `is_file` is false for whatever isn't a plain file, `kind` is tar's own byte for what it is."""
 
     name: str
     offset: int
     """Where its content begins."""
     size: int
     is_file: bool
+    kind: bytes
 
 
 def entries(file: int, first: int = 0, size: int | None = None) -> Iterator[Entry]:
@@ -57,7 +58,8 @@ def _entry(header: bytes, at: int) -> Entry:
     name, prefix = _text(header[:100], at), _text(header[345:500], at) if header[257:262] == b"ustar" else ""
     # GNU's own format has times where POSIX has the prefix.
     whole = f"{prefix}/{name}" if prefix and header[257:263] == b"ustar\0" else name
-    return Entry(whole, at + _BLOCK, _number(header[124:136], at), header[156:157] in _FILES)
+    kind = header[156:157]
+    return Entry(whole, at + _BLOCK, _number(header[124:136], at), kind in _FILES, kind)
 
 
 def _text(field: bytes, at: int) -> str:

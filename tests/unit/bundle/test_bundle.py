@@ -261,6 +261,66 @@ def test_image_archives(tmp_path: Path) -> None:
         names_in(tmp_path / "none.tar")
 
 
+def oci(*manifests: tuple[str, str], **blobs: bytes) -> dict[str, bytes]:
+    """An archive's files: images by name and digest, and other blobs by their digests."""
+    items = [{"digest": digest, "annotations": {"io.containerd.image.name": name}} for name, digest in manifests]
+    return {"index.json": json.dumps({"manifests": items}).encode()} | {
+        f"blobs/{digest.replace('_', '/')}": content for digest, content in blobs.items()
+    }
+
+
+OWN, OTHER = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
+INDEX = json.dumps({"manifests": [{"digest": OTHER}, {"digest": OWN}]}).encode()
+OF_ALL = hashlib.sha256(INDEX).hexdigest()
+
+
+def test_a_name_with_a_digest_is_that_image(tmp_path: Path) -> None:
+    """Its own digest, or that of an index for all architectures which is in the archive and lists it."""
+    for files in (
+        oci((f"r.io/a@{OWN}", OWN), ("r.io/b:1", OTHER)),
+        oci((f"r.io/a@sha256:{OF_ALL}", OWN), **{f"sha256_{OF_ALL}": INDEX}),
+    ):
+        assert names_in(tar_of(tmp_path / "a.tar", files))[0].startswith("r.io/a@sha256:")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        oci((f"r.io/a@{OWN}", OTHER)),
+        oci((f"r.io/a@{OWN}", "")),
+        oci((f"r.io/a@sha256:{OF_ALL}", OWN)),
+        oci((f"r.io/a@sha256:{OF_ALL}", f"sha256:{'3' * 64}"), **{f"sha256_{OF_ALL}": INDEX}),
+        oci((f"r.io/a@sha256:{OF_ALL}", OWN), **{f"sha256_{OF_ALL}": INDEX + b" "}),
+        {"manifest.json": json.dumps([{"RepoTags": [f"r.io/a@{OWN}"]}]).encode()},
+    ],
+)
+def test_a_name_with_the_digest_of_another_image_is_refused(tmp_path: Path, files: dict[str, bytes]) -> None:
+    """containerd gives whatever is in an archive the name that the archive says: who pins a digest would run it."""
+    with pytest.raises(UsageError, match="nothing in it proves that this is the same"):
+        names_in(tar_of(tmp_path / "a.tar", files))
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        [("x/../index.json", tarfile.REGTYPE, b"{}")],
+        [("pax", tarfile.XHDTYPE, b"19 path=index.json\n"), ("other", tarfile.REGTYPE, b"{}")],
+        [("././@LongLink", tarfile.GNUTYPE_LONGNAME, b"index.json\0"), ("other", tarfile.REGTYPE, b"{}")],
+    ],
+)
+def test_an_archive_that_containerd_would_read_otherwise_is_refused(
+    tmp_path: Path, second: list[tuple[str, bytes, bytes]]
+) -> None:
+    """Another index.json under a name that only becomes that one: the last one counts for containerd."""
+    entries: Entries = []
+    for name, kind, content in [("index.json", tarfile.REGTYPE, oci(("r.io/a:1", OWN))["index.json"]), *second]:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.size = kind, len(content)
+        entries.append((entry, content))
+    with pytest.raises(UsageError, match=r"index\.json twice|followed by another name"):
+        names_in(tar_of(tmp_path / "a.tar", entries))
+
+
 def test_bundle_that_can_not_be_written(bundle: Path) -> None:
     """Nothing is left half-written in its place."""
     target = bundle.parent / "folder"

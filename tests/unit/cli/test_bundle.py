@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -17,6 +18,7 @@ from upgrader.errors import UsageError
 SKOPEO = """#!/bin/sh
 # Copies into an OCI layout, as `skopeo copy docker://… oci:…` does.
 echo "$@" >> "{folder}/asked"
+[ "$1" = inspect ] && exec cat "{folder}/index"
 case "$4" in *none*) echo "manifest unknown" >&2; exit 1;; esac
 folder=${{5#oci:}}
 mkdir -p "$folder/blobs/sha256"
@@ -72,6 +74,20 @@ def test_images_come_from_archives_and_registries(folder: Path, skopeo: Path, tm
     shown = bundle("bundle", "verify", tmp_path / "b.tar")
     assert shown.exit_code == 0 and shown.output == made.output
     assert "r.io/tool:2" in shown.output and "all checksums are right" in shown.output
+
+
+def test_image_by_the_digest_of_its_index(folder: Path, skopeo: Path, tmp_path: Path) -> None:
+    """skopeo copies one architecture's image, which has another digest: the index that proves it comes along."""
+    index = json.dumps({"manifests": [{"digest": "sha256:a"}]}).encode()
+    (tmp_path / "index").write_bytes(index)
+    name = f"r.io/tool@sha256:{hashlib.sha256(index).hexdigest()}"
+    (folder / "values").mkdir()
+    (folder / "values/web.yaml").write_text(json.dumps({"tool": name}))
+    made = bundle("-C", folder, "bundle", "create", "-o", tmp_path / "b.tar")
+    assert made.exit_code == 0 and name in made.output, made
+    (tmp_path / "index").write_bytes(index + b" ")
+    failed = bundle("-C", folder, "bundle", "create", "-o", tmp_path / "c.tar")
+    assert isinstance(failed.exception, UsageError) and "another digest" in failed.exception.message
 
 
 def test_version_is_the_command_lines(folder: Path, skopeo: Path, tmp_path: Path) -> None:
