@@ -1,0 +1,180 @@
+"""A terminal of 80×24 as the one that an operator looks at: what stands on it when a command has ended.
+
+A terminal forgets what scrolls out at its top: the first screen after a failure is its last 24 lines, the prompt's too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyte
+
+from testkit.command import REPOSITORY
+
+__all__ = [
+    "COLUMNS",
+    "LINES",
+    "PROMPT",
+    "Shown",
+    "Terminal",
+    "on_terminal",
+    "this_process_on_terminal",
+    "upgrader_on_terminal",
+]
+
+COLUMNS, LINES = 80, 24
+PROMPT = "$ "
+_ENVIRONMENT = {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(LINES), "LANG": "C.UTF-8"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A command that ended, and the lines on the terminal then, from the top, without spaces at their ends."""
+
+    command: str
+    exit_code: int
+    lines: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """All of it in one line, in which a sentence that the terminal broke is whole again."""
+        return " ".join(" ".join(self.lines).split())
+
+    @property
+    def packed(self) -> str:
+        """All of it without any space: a word that the terminal broke in its middle is whole again."""
+        return "".join("".join(self.lines).split())
+
+    def lacks(self, *wanted: str) -> list[str]:
+        """What isn't on the screen, however it was broken into lines there."""
+        return [each for each in wanted if "".join(each.split()) not in self.packed]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+@dataclass
+class Terminal:
+    """The terminal itself; it may be written to as to `sys.stderr`."""
+
+    encoding: str = "utf-8"
+    _screen: pyte.Screen = field(default_factory=lambda: pyte.Screen(COLUMNS, LINES))
+
+    def __post_init__(self) -> None:
+        self._stream = pyte.ByteStream(self._screen)
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+    def write(self, text: str) -> int:
+        """As a terminal's driver does, begin each line at the left."""
+        self.feed(text.replace("\n", "\r\n").encode())
+        return len(text)
+
+    def feed(self, content: bytes) -> None:
+        """What a driver sends."""
+        self._stream.feed(content)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What stands on it."""
+        return tuple(line.rstrip() for line in self._screen.display)
+
+
+def upgrader_on_terminal(
+    *arguments: str | Path,
+    shown_as: str = "",
+    timeout_seconds: float = 600.0,
+    environment: Mapping[str, str] | None = None,
+) -> Shown:
+    """Run `upgrader ARGUMENTS` on a terminal of its own to its end; `shown_as`: what the operator would have typed."""
+    words = tuple(map(str, arguments))
+    command = [sys.executable, "-m", "upgrader", *words]
+    return on_terminal(
+        command,
+        shown_as=shown_as or f"upgrader {' '.join(words)}",
+        timeout_seconds=timeout_seconds,
+        environment={"PYTHONPATH": str(REPOSITORY), **(environment or {})},
+    )
+
+
+def on_terminal(
+    command: list[str],
+    *,
+    shown_as: str,
+    timeout_seconds: float = 600.0,
+    environment: Mapping[str, str] | None = None,
+) -> Shown:
+    """Run a command on a terminal of its own to its end. Raises TimeoutError after that time; it is killed then."""
+    terminal = Terminal()
+    terminal.write(f"{PROMPT}{shown_as}\n")
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+    with subprocess.Popen(
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, **_ENVIRONMENT, **(environment or {})},
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        try:
+            for content in _read(ours, time.monotonic() + timeout_seconds, shown_as):
+                terminal.feed(content)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            os.close(ours)
+    terminal.write(PROMPT)
+    return Shown(shown_as, process.returncode, terminal.lines)
+
+
+def _read(file: int, deadline: float, what: str) -> Iterator[bytes]:
+    """What comes from the other end, until nobody has it open any more."""
+    while True:
+        readable, _, _ = select.select([file], [], [], max(0.0, deadline - time.monotonic()))
+        if not readable:
+            raise TimeoutError(f"{what} has not ended")
+        try:
+            content = os.read(file, 65536)
+        except OSError:  # EIO: how Linux says that the other end is closed
+            return
+        if not content:
+            return
+        yield content
+
+
+@contextmanager
+def this_process_on_terminal() -> Iterator[Terminal]:
+    """Standard output and standard error of this process are a terminal, for commands that run on fakes."""
+    terminal = Terminal()
+    streams, before = (sys.stdout, sys.stderr), {name: os.environ.get(name) for name in _ENVIRONMENT}
+    sys.stdout = sys.stderr = terminal
+    os.environ.update(_ENVIRONMENT)
+    try:
+        yield terminal
+    finally:
+        sys.stdout, sys.stderr = streams
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
