@@ -31,6 +31,7 @@ An error states what happened to which object (`message`), and what to do next (
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 __all__ = [
@@ -66,6 +67,8 @@ class UpgraderError(Exception):
     """What happened, and what to do about it; `exit_code` is the process's when the error is not caught."""
 
     exit_code = 1
+    folder: Path | None = None
+    """The cluster's folder that the command was given: commands in the remedy are shown with it."""
 
     def __init__(self, message: str, *, remedy: str = "") -> None:
         super().__init__(message)

@@ -38,6 +38,10 @@ _NOT_NOW = 429
 _NOT_REACHED = frozenset({_NOT_NOW, 502, 503, 504})
 """Statuses of requests that were not processed, rather than refused."""
 _CHUNK_BYTES = 65536
+_AWAY = (
+    "`upgrader recover --dry-run` asks the controllers over SSH why, and needs no API. If all is well there, check the "
+    "kubeconfig's address and the way to it."
+)
 _NOT_SERVED = (
     "The API server doesn't serve this API at all: was it switched off (--runtime-config)? "
     "`upgrader recover --dry-run` says what can be done."
@@ -237,7 +241,7 @@ class ApiClient:
             return ApiUnavailable(f"{host} can't be trusted: {cause} ({request.what})", remedy=remedy)
         return ApiUnavailable(
             f"the API server at {host} did not answer: {_cause(error)} ({request.what}){counted}",
-            remedy=f"Check that it runs and can be reached: kubectl get --raw /readyz --server {host}",
+            remedy=_AWAY,
         )
 
     def _refused(self, request: ApiRequest, status: int, body: bytes) -> ApiError:

@@ -416,7 +416,7 @@ def _translated(release: str, text: str) -> HelmError | ApiUnavailable:
     if any(words in cause for words in _NOT_REACHED):
         return ApiUnavailable(
             f"Helm could not reach the API server for release '{release}': {cause}",
-            remedy="Check that it runs and can be reached: kubectl get --raw /readyz",
+            remedy="`upgrader recover --dry-run` asks the controllers over SSH why, and needs no API.",
         )
     return HelmError(f"Helm failed on release '{release}': {cause}", remedy=f"See: helm history {release}")
 

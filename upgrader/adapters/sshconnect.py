@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from upgrader.adapters.known_hosts import load_known_hosts
 from upgrader.adapters.sshroute import ProxyProcess, login_command
+from upgrader.config.yaml_document import shown
 from upgrader.errors import HostUnreachable
 from upgrader.model.cluster import Host
 
@@ -179,7 +181,7 @@ def _unreachable(host: Host, error: BaseException, goal: Host | None = None) -> 
     where = f"{host.name} ({host.user}@{host.address}:{host.port})"
     if goal is not None and goal is not host:
         where = f"{goal.name}: bastion {where}"
-    known_hosts = host.known_hosts or "~/.ssh/known_hosts"
+    known_hosts = shlex.quote(shown(host.known_hosts)) if host.known_hosts else "~/.ssh/known_hosts"
     name = host.host_key_alias or (host.address if host.port == 22 else f"[{host.address}]:{host.port}")
     login = login_command(host)
     if isinstance(error, paramiko.BadHostKeyException):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from upgrader.app.undone_apis import removed_by_undo
 from upgrader.app.wiring import Session
 from upgrader.availability.guard import guarded
 from upgrader.availability.phases import Phases
+from upgrader.config.yaml_document import shown
 from upgrader.engine.execution.cordoned_nodes import cordoned
 from upgrader.engine.execution.runner import Runner, RunResult
 from upgrader.engine.execution.step_inputs import step_inputs
@@ -43,7 +44,7 @@ from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
 from upgrader.model.plan import Plan
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import OnFailure
+from upgrader.model.settings import OnFailure, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
@@ -125,7 +126,7 @@ def execute_run(
     compares = _continuity(session, removed_by_plan(plan) if plan else (), health_before) if watched else None
     job = _Job(folder, pipeline, watched, None, lambda runner, steps: runner.run(steps, began), compares)
     result, state = _reported(session, front_end, job, Journal(folder / JOURNAL, clock), held)
-    return FinishedRun(state, folder, _error(result, state))
+    return FinishedRun(state, folder, _error(result, state, session.settings))
 
 
 def continue_run(
@@ -150,7 +151,7 @@ def continue_run(
     job = _Job(folder, pipeline, forward, earlier, lambda runner, steps: runner.resume(steps, earlier, why), compares)
     result, state = _reported(session, front_end, job, Journal.reopen(path, session.tools.clock), held)
     wanted = not forward and result.outcome == "rolled-back"
-    return FinishedRun(state, folder, None if wanted else _error(result, state))
+    return FinishedRun(state, folder, None if wanted else _error(result, state, session.settings))
 
 
 def _warnings(findings: Sequence[Finding]) -> tuple[Warned, ...]:
@@ -243,7 +244,7 @@ def _run(session: Session, front_end: FrontEnd, job: _Job, journal: Journal, hel
         return result
 
 
-def _error(result: RunResult, state: RunState) -> UpgraderError | None:
+def _error(result: RunResult, state: RunState, settings: Settings) -> UpgraderError | None:
     """Only an upgrade is resumed; every other kind is idempotent, and is run again."""
     upgrade = state.kind is RunKind.UPGRADE
     match result.outcome:
@@ -254,13 +255,25 @@ def _error(result: RunResult, state: RunState) -> UpgraderError | None:
             what = f"and was rolled back; the cluster is healthy{where}"
             if state.untouched:
                 what = f"before it changed anything; the cluster is as it was{where}"
-            return StepFailed(f"The run failed {what}.\n{result.reason}", remedy=result.remedy)
+            remedy = "\n".join(filter(None, [result.remedy, *_once_fixed(state, settings)]))
+            return StepFailed(f"The run failed {what}.\n{result.reason}", remedy=remedy)
         case "failed":
             remedy = result.remedy or "Check the cluster before anything else."
             again = "\nThen run `upgrader resume` to retry what failed." if upgrade else ""
             return RollbackFailed(result.reason, remedy=f"{remedy}{again}")
         case "interrupted":
             return Interrupted(result.reason, remedy=result.remedy if upgrade else "Run the same command again.")
+
+
+def _once_fixed(state: RunState, settings: Settings) -> Iterator[str]:
+    """Where the cause may be, and the command that comes after it."""
+    failed = state.failure
+    values = {item.name: item.values_file for item in settings.pipeline if isinstance(item, ReleaseSettings)}
+    file = values.get(failed.name) if failed is not None else None
+    if file is not None and file.is_file():
+        yield f"Its values are in {shown(file)}."
+    if state.kind is RunKind.UPGRADE:
+        yield f"Then: upgrader run --to {state.goal or state.target}"
 
 
 class _CompositeReporter:

@@ -12,12 +12,12 @@ from pathlib import Path
 from upgrader.app.wiring import open_renderer, wanted_releases
 from upgrader.config.load import Overrides, read_folder
 from upgrader.config.strange_folder import StrangeFolder
-from upgrader.errors import Inhibited
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import inhibits
 from upgrader.preflight.folder_checks import check_folder
 from upgrader.preflight.folder_context import FolderContext, NotAsked
+from upgrader.preflight.refusal import refusal
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 
 __all__ = ["CheckedFolder", "check_offline"]
@@ -40,10 +40,8 @@ class CheckedFolder:
     def refuse_if_blocked(self) -> None:
         """Raise Inhibited where the folder is not known to be right."""
         if self.inhibited:
-            raise Inhibited(
-                "the folder is wrong, or can't be judged; no cluster was asked",
-                remedy="Fix the findings marked error or unknown, then run this command again.",
-            )
+            what = "the folder is wrong, or can't be judged; no cluster was asked"
+            raise refusal(what, self.findings, "Then run this command again.")
 
 
 def check_offline(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedFolder:

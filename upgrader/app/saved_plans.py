@@ -6,6 +6,7 @@ import hmac
 import json
 import re
 import secrets
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -77,12 +78,16 @@ class SavedFile:
         """The version that it upgrades to."""
         return self.saved.binding.target
 
+    @property
+    def _anew(self) -> str:
+        return _REMEDY.replace("FILE", shlex.quote(str(self.path)))
+
     def refuse_expired(self, now: datetime) -> None:
         """Raise Inhibited for a plan that has expired: no cluster needs to be asked for that."""
         if self.saved.expired(now):
             raise Inhibited(
                 f"{self.path}, a saved plan, is not run: it expired at {self.saved.expires}; nothing was changed",
-                remedy=_REMEDY,
+                remedy=self._anew,
             )
 
     def bind_again(self, session: Session, observed: Observed, plan: Plan, bundle: Bundle | None) -> BoundPlan:
@@ -100,7 +105,7 @@ class SavedFile:
         if differences or bound is None:
             what = differences or ["the releases are others"]
             lines = ["the saved plan is not what would be run now; nothing was changed:", *what]
-            raise Inhibited("\n".join(lines), remedy=_REMEDY)
+            raise Inhibited("\n".join(lines), remedy=self._anew)
         return bound
 
 

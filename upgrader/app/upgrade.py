@@ -17,7 +17,7 @@ from upgrader.app.wiring import Session, open_session
 from upgrader.bundle.reading import Bundle
 from upgrader.engine.history.past_runs import newest_run, past_runs
 from upgrader.engine.history.step_times import usual_seconds
-from upgrader.errors import Inhibited, UsageError
+from upgrader.errors import UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan
@@ -27,6 +27,7 @@ from upgrader.model.upgrade_path import upgrade_path
 from upgrader.model.version import KubernetesVersion
 from upgrader.planner import left_behind
 from upgrader.preflight.all_checks import inhibits
+from upgrader.preflight.refusal import refusal
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 
 __all__ = [
@@ -80,9 +81,10 @@ class CheckedPlan:
         if self.inhibited:
             blocked = next(hop for hop in self.document.hops if inhibits(hop.findings))
             later = blocked.target != self.plan.target
-            raise Inhibited(
+            raise refusal(
                 f"a check blocks the run to {blocked.target}; the cluster stays at {self.plan.current}",
-                remedy="Fix the checks marked error or unknown, then run this command again."
+                blocked.findings,
+                "Then run this command again."
                 + (f" Or go no further than {blocked.current}: --to {blocked.current}" if later else ""),
             )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from rich.text import Text
 
 from upgrader.app.execution import FinishedRun
 from upgrader.app.front_end import FrontEnd, RunDisplay
@@ -16,9 +17,9 @@ from upgrader.config.duration import parse_duration
 from upgrader.model.finding import Finding
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.skipping import Skips
-from upgrader.redaction.printable import printable
 from upgrader.ui.reporters import choose_reporter
 from upgrader.ui.summary import print_report
+from upgrader.ui.terminal import console, filled, printable_text
 
 __all__ = [
     "DURATION",
@@ -41,7 +42,9 @@ __all__ = [
 
 def say(text: str) -> None:
     """A line on standard error; others' words in it control nothing."""
-    click.echo(printable(text), err=True)
+    out = console()
+    for line in text.split("\n"):
+        out.print(filled(printable_text(Text(line)), out), soft_wrap=True)
 
 
 def _notify(text: str) -> None:

@@ -50,4 +50,4 @@ def _chosen(context: click.Context, _: click.Parameter, folder: Path | None) -> 
         raise UsageError(
             f"-C is given twice: {before} before the command, and {folder} after it", remedy="Leave one of them out."
         )
-    context.obj = folder.absolute()
+    context.obj = root.obj = folder.absolute()

@@ -77,7 +77,11 @@ class _LazyGroup(click.Group):
         from upgrader.cli.events_option import outcome_told  # not at the top: only commands that act have events
 
         with outcome_told(ctx):
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except UpgraderError as error:
+                error.folder = ctx.obj
+                raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -147,6 +151,6 @@ def main() -> None:
     except UpgraderError as error:
         from upgrader.ui.errors import print_error  # not at the top: rich costs 50 ms
 
-        print_error(error)
+        print_error(error, commands=[name for name in _COMMANDS if name not in _WITHOUT_FOLDER])
         code = error.exit_code
     sys.exit(code or 0)

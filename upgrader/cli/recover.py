@@ -8,6 +8,7 @@ import click
 
 from upgrader.app.recovery import propose_recovery
 from upgrader.cli.command_line import EVENTS, FRONT_END, YES, conclude, confirm, say
+from upgrader.ui.as_typed import program
 from upgrader.ui.diagnosis import print_diagnosis
 from upgrader.ui.proposed_steps import print_steps
 
@@ -41,6 +42,8 @@ def recover(folder: Path, hosts: tuple[str, ...], dry_run: bool, yes: bool) -> N
         if not proposed.seen.blocked:
             print_steps(proposed.pipeline)
         if dry_run:
+            if not proposed.seen.blocked:
+                say(f"Next: {program(folder)} recover")
             return
         proposed.check_possible()
         confirm("Start?", yes=yes)

@@ -29,4 +29,4 @@ def status(folder: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
     else:
-        print_status(found, datetime.now(UTC), sys.stdout)
+        print_status(found, datetime.now(UTC), folder, sys.stdout)

@@ -165,6 +165,11 @@ def _note_budgets(
             (blocked.never if never else blocked.now).setdefault(name, f"{name} (pod {pod} on {node})")
 
 
+def _edit(budget: str) -> str:
+    namespace, _, name = budget.partition("/")
+    return f"kubectl -n {namespace} edit poddisruptionbudget {name}"
+
+
 def _drains(blocked: _Blocked) -> Iterator[Finding]:
     pool = blocked.step.pool
     waits = f"The drain of a node of the pool {pool.name} ends after {pool.drain.deadline_seconds:.0f} s; {_POLICY}."
@@ -174,7 +179,8 @@ def _drains(blocked: _Blocked) -> Iterator[Finding]:
             "error" if blocked.fails else "warning",
             f"these PodDisruptionBudgets never allow the drain of a node: {first_few(list(blocked.never.values()))}",
             f"As many pods must be Ready as there are. {waits}",
-            "Set maxUnavailable to at least 1, or minAvailable to less than the number of pods, or run more of them.",
+            "Set maxUnavailable to at least 1, or minAvailable to less than the number of pods, or run more of them: "
+            f"{_edit(next(iter(blocked.never)))}",
         )
     if blocked.now:
         yield Finding(

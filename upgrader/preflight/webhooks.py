@@ -72,10 +72,11 @@ def check_webhooks(context: PreflightContext) -> Iterator[Finding]:
                 caught = _caught(webhook, labels)
                 if caught:
                     title = f"webhook {webhook['name']} of {kind} {name}"
-                    yield from _judge(title, webhook, caught, backends.problem(webhook["clientConfig"]))
+                    see = f"kubectl get {kind.lower()} {name} -o yaml"
+                    yield from _judge(title, webhook, caught, backends.problem(webhook["clientConfig"]), see)
 
 
-def _judge(title: str, webhook: KubeObject, caught: list[str], problem: str) -> Iterator[Finding]:
+def _judge(title: str, webhook: KubeObject, caught: list[str], problem: str, see: str) -> Iterator[Finding]:
     shown = first_few(caught)
     fails = webhook.get("failurePolicy", "Fail") == "Fail"
     exclude = _EXCLUDE if any(_SCOPES[resource] == "Namespaced" for resource in caught) else _NARROW
@@ -87,7 +88,7 @@ def _judge(title: str, webhook: KubeObject, caught: list[str], problem: str) -> 
             f"{title} {'may refuse' if narrowed else 'refuses'} {shown}: {problem}",
             "Its failurePolicy is Fail, so that the API refuses these writes, also those of a rollback."
             + (f" Its {narrowed} may leave some of them out." if narrowed else ""),
-            f"Repair its backend, or remove the webhook. {exclude}",
+            f"Repair its backend, or remove the webhook ({see}). {exclude}",
         )
     elif fails:
         yield Finding(

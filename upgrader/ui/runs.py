@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TextIO
 
 from rich.table import Table
@@ -12,9 +13,10 @@ from rich.text import Text
 from upgrader.engine.history.past_runs import PastRun
 from upgrader.engine.history.run_status import Status
 from upgrader.engine.state.run_state import RunState, StepState
+from upgrader.ui.as_typed import program
 from upgrader.ui.live_display import MARKS
 from upgrader.ui.summary import OUTCOMES, step_row
-from upgrader.ui.terminal import console, duration, grid_with_times, show
+from upgrader.ui.terminal import console, duration, filled, grid_with_times, show
 
 __all__ = ["print_history", "print_run", "print_status", "print_rollback_order"]
 
@@ -78,8 +80,8 @@ def _goal(step: StepState) -> str:
     return f"roll back to {point}{was}" if point.revision is not None else f"remove{was}"
 
 
-def print_status(status: Status, now: datetime, stream: TextIO | None = None) -> None:
-    """Print who holds the locks, the newest run step by step, and whether it can be resumed."""
+def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | None = None) -> None:
+    """Print who holds the locks, the newest run of a folder step by step, and whether it can be resumed."""
     out = console(stream)
     if status.holder is not None:
         held = duration((now - status.holder.since).total_seconds())
@@ -111,11 +113,14 @@ def print_status(status: Status, now: datetime, stream: TextIO | None = None) ->
         names = ", ".join(run.state.unknown)
         out.print(Text(f"A newer version of upgrader wrote records that this one doesn't know: {names}"))
     if status.resumable:
-        out.print(
-            "Resume it with `upgrader resume`, or undo it with `upgrader rollback`."
+        command = program(folder)
+        again = run.state.kind.command.replace("upgrader", command, 1)
+        text = (
+            f"Resume it with `{command} resume`, or undo it with `{command} rollback`."
             if run.state.is_upgrade
-            else f"Run `{run.state.kind.command}` again to continue: completed steps are only checked."
+            else f"Run `{again}` again to continue: completed steps are only checked."
         )
+        out.print(filled(Text(text), out), soft_wrap=True)
 
 
 def _headline(status: Status, run: PastRun, now: datetime) -> Text:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from typing import TextIO
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
@@ -14,7 +16,20 @@ from rich.text import Text
 from upgrader.model.time_text import duration, milliseconds
 from upgrader.redaction.printable import printable
 
-__all__ = ["console", "duration", "grid_with_times", "is_interactive", "milliseconds", "printable_text", "show"]
+__all__ = [
+    "console",
+    "duration",
+    "filled",
+    "grid_with_times",
+    "is_interactive",
+    "milliseconds",
+    "printable_text",
+    "show",
+]
+
+
+_RUNS = re.compile(" *[^ ]+")
+"""A word, with the spaces before it."""
 
 
 class _PrintableConsole(Console):
@@ -64,6 +79,28 @@ def grid_with_times() -> Table:
     table.columns[2].justify = "right"
     table.add_column(overflow="fold")
     return table
+
+
+def filled(text: Text, out: Console, indent: int = 0) -> Text:
+    """One line, to be printed with `soft_wrap`, with spaces where a terminal would break a word in its middle.
+
+    The word begins the next line, `indent` columns from its beginning. It stays one line: what is copied from there has
+    more spaces in it, and no line end that a shell would take for that of a command. Elsewhere nothing is changed.
+    """
+    if not out.is_terminal:
+        return text
+    width = out.width
+    indent = min(indent, width // 4)
+    made, column = Text(style=text.style), 0
+    for part in text.divide([each.start() for each in _RUNS.finditer(text.plain)][1:]):
+        word = part.plain.lstrip(" ")
+        gap, length = len(part.plain) - len(word), cell_len(word)
+        if column and column + gap + length > width and length <= width - indent:
+            made.append(" " * (width - column + indent))
+            part, column, gap = part[gap:], indent, 0
+        made.append_text(part)
+        column = (column + gap + length - 1) % width + 1
+    return made
 
 
 def is_interactive(stream: TextIO) -> bool:

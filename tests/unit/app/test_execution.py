@@ -30,7 +30,7 @@ from upgrader.model.cluster import Cluster
 from upgrader.model.observability import ObservabilitySettings
 from upgrader.model.release import RestorePoint
 from upgrader.model.run_kind import RunKind
-from upgrader.model.settings import AvailabilitySettings, GatePolicy, Settings
+from upgrader.model.settings import AvailabilitySettings, GatePolicy, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
 from upgrader.model.workload import WorkloadRef
 from upgrader.pipeline import GateRun, Pipeline, PipelineStep
@@ -67,15 +67,37 @@ def test_what_ended_the_run_is_what_is_said(tmp_path: Path, monkeypatch: pytest.
 def test_run_that_changed_nothing_says_so() -> None:
     """Nobody has to look at a cluster that is as it was; it ends as a run that was rolled back does."""
     images = StepState("images", "failed", prepares=True)
-    state = RunState("r1", steps=(images,), failure=images)
-    result = RunResult("rolled-back", "no such image", "fix its name")
-    error, after_a_change = execution._error(result, state), execution._error(result, replace(state, steps=(CHANGED,)))
+    state = RunState("r1", RunKind.UPGRADE, steps=(images,), failure=images, target=TARGET)
+    result, settings = RunResult("rolled-back", "no such image", "fix its name"), settings_in(Path("/c"))
+    error = execution._error(result, state, settings)
+    after_a_change = execution._error(result, replace(state, steps=(CHANGED,)), settings)
     assert error is not None and after_a_change is not None
     assert "before it changed anything" in error.message and "no such image" in error.message
-    assert (error.exit_code, error.remedy) == (4, "fix its name")
+    assert (error.exit_code, error.remedy) == (4, "fix its name\nThen: upgrader run --to v1.37.1")
     assert "and was rolled back" in after_a_change.message
 
 
+def test_file_of_the_release_that_failed_is_named(tmp_path: Path) -> None:
+    """What is to be changed is there; a run over several minors is started again for its last one."""
+    (tmp_path / "web.yaml").write_text("a: 1\n")
+    goal = KubernetesVersion(1, 38, 0)
+    state = RunState("r1", RunKind.UPGRADE, failure=StepState("web", "undone"), target=TARGET, goal=goal)
+    web = ReleaseSettings("web", "apps", values_file=tmp_path / "web.yaml")
+    error = execution._error(RunResult("rolled-back", "why", ""), state, settings_in(tmp_path, web))
+    assert error is not None
+    assert error.remedy.splitlines() == [
+        f"Its values are in {tmp_path / 'web.yaml'}.",
+        "Then: upgrader run --to v1.38.0",
+    ]
+
+
+def settings_in(folder: Path, *pipeline: ReleaseSettings, **more: Any) -> Settings:
+    """Of a folder; the API isn't probed."""
+    files = (folder / "kubeconfig", folder / "hosts.yml")
+    return Settings(folder, TARGET, *files, pipeline, availability=AvailabilitySettings(0.0), **more)
+
+
+TARGET = KubernetesVersion(1, 37, 1)
 CHANGED = StepState("kube-apiserver", "undone")
 
 
@@ -104,15 +126,7 @@ def test_run_is_told_to_whom_the_folder_names(tmp_path: Path) -> None:
     kube.raw_answers["/readyz"] = "ok"
     kube.put(WORKLOADS["Deployment"], {"metadata": {"name": "web", "namespace": "apps"}}, "apps")
     wanted = ObservabilitySettings("one", textfile_folder=metrics, object_events=True)
-    settings = Settings(
-        tmp_path,
-        KubernetesVersion(1, 37, 1),
-        tmp_path / "kubeconfig",
-        tmp_path / "hosts.yml",
-        (),
-        availability=AvailabilitySettings(0.0),
-        observability=wanted,
-    )
+    settings = settings_in(tmp_path, observability=wanted)
     cluster = Cluster(tmp_path, tmp_path / "kubeconfig", "demo", tmp_path / "hosts.yml", ())
     tools = Tools(FakeHelm(), kube, FakePlaybooks(), clock, FakeHosts())
     opened = Session(settings, cluster, tools, kube, Fence(tools.hosts, (), clock))

@@ -78,7 +78,7 @@ def test_status_of_a_run_that_was_cut_off(folder: Path) -> None:
         ["?", "kube-apiserver"],
         ["·", "kubernetes"],
     ]
-    assert "upgrader resume" in output
+    assert f"`upgrader -C {folder} resume`" in output
 
 
 def test_status_for_machines(folder: Path) -> None:

@@ -60,7 +60,7 @@ def test_status_of_another_machines_run(places: Places, folder: Path) -> None:
     output = upgrader(folder, "status").output
     assert f"{RUN} was interrupted" in output
     assert "its journal is in the cluster" in output
-    assert "upgrader resume" in output
+    assert f"`upgrader -C {folder} resume`" in output
 
 
 def test_status_with_the_api_away(places: Places, folder: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.text import Text
 
+from testkit.terminal import Terminal
 from tests.unit.ui.conftest import text
 from upgrader.engine.state.run_state import GateState, RecoveryState, RunState, StepState
 from upgrader.errors import ConfigError, StepFailed
@@ -24,7 +25,7 @@ from upgrader.ui.findings import draw_findings
 from upgrader.ui.plan import print_plan
 from upgrader.ui.runs import print_rollback_order
 from upgrader.ui.summary import print_report
-from upgrader.ui.terminal import console, duration, milliseconds, show
+from upgrader.ui.terminal import console, duration, filled, milliseconds, show
 
 DIFF = "--- now\n+++ planned\n@@ -1 +1 @@\n-image: a:v1\n+image: a:v2"
 POD = "{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: docker.io/a:v{}}}]}}}}"
@@ -64,6 +65,39 @@ def test_an_error_is_never_broken_into_lines() -> None:
     out = io.StringIO()
     print_error(ConfigError("x" * 500), out)
     assert out.getvalue() == f"Error: {'x' * 500}\n"
+
+
+def test_an_error_on_a_terminal_is_whole() -> None:
+    """Nothing is cut off at its width, no word is broken in its middle, and a command has no line end in it."""
+    terminal = Terminal()
+    words = " ".join(f"word{number}" for number in range(60))
+    print_error(StepFailed(f"it failed\n{words}", remedy=f"Type: ls {words}"), terminal)  # type: ignore[arg-type]
+    shown = " ".join(" ".join(terminal.lines).split())
+    assert f"Error: it failed {words} Remedy: Type: ls {words} More:" in shown
+    assert all(not line or line.startswith(("Error", "Remedy", "More", " " * 7 + "w")) for line in terminal.lines)
+
+
+@pytest.mark.parametrize("text", ["x" * 100, f"a {'x' * 100}", "", " ", "  indented"])
+def test_what_a_terminal_must_break_is_left_to_it(text: str) -> None:
+    """A path that is longer than a line is copied as one."""
+    assert filled(Text(text), console(Terminal()), 7).plain == text  # type: ignore[arg-type]
+
+
+def test_commands_in_a_remedy_name_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the operator has to type it from where they are; prose, other programs and `upgrader explain` stay."""
+    monkeypatch.chdir(tmp_path)
+    error = StepFailed("x", remedy="`upgrader run --to v1`, as upgrader needs it; upgrader plans; ls a/upgrader run")
+    error.folder = tmp_path / "my cluster"
+    out = io.StringIO()
+    print_error(error, out, commands=["run", "plan"])
+    assert out.getvalue().splitlines()[1:] == [
+        "Remedy: `upgrader -C 'my cluster' run --to v1`, as upgrader needs it; upgrader plans; ls a/upgrader run",
+        "More: upgrader explain StepFailed",
+    ]
+    error.folder = tmp_path
+    out = io.StringIO()
+    print_error(error, out, commands=["run"])
+    assert "`upgrader run --to v1`" in out.getvalue()
 
 
 def test_findings_come_worst_first() -> None:

@@ -217,5 +217,6 @@ def _hold(kube: Kube, clock: Clock, holder: Holder, lease: Lease, *, acquired: s
 def _locked(holder: Holder, lease: Lease) -> Locked:
     return Locked(
         f"another run works on this cluster: {holder}\nsince {lease.acquired[:19]}Z, by that machine's clock",
-        remedy="Wait for it to end, or stop it there. If it is known to be dead: --take-over.",
+        remedy="Wait for it to end, or stop it there; `upgrader status` shows what it is doing. "
+        "If it is known to be dead: --take-over.",
     )

@@ -1,0 +1,32 @@
+"""The error of a run that checks forbid: what is left on the screen when their list has scrolled away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from upgrader.model.finding import Finding
+from upgrader.preflight.refusal import refusal
+
+BLOCKS = Finding("a.b", "error", "object a is broken", "because\nof this", "mend a")
+WARNS = Finding("c.d", "warning", "never mind", "", "ignore it")
+
+
+def test_it_names_what_blocks_with_cause_and_remedy() -> None:
+    """Warnings and what is skipped block nothing; lines of a diagnosis are joined."""
+    error = refusal("no run", [WARNS, replace(BLOCKS, id="e.f", skipped="known"), BLOCKS], "Then again.")
+    assert error.message.splitlines() == ["no run", "a.b: object a is broken", "  because of this"]
+    assert error.remedy == "mend a\nThen again."
+
+
+def test_many_are_counted() -> None:
+    """The first three fit on a screen, each shortened; the rest is in the list."""
+    error = refusal("no run", [replace(BLOCKS, diagnosis="x" * 1000)] * 5, "Then again.")
+    assert error.message.splitlines()[-1] == "…and 2 more, which `upgrader check` shows"
+    assert max(map(len, error.message.splitlines())) == 302
+
+
+def test_without_a_remedy_the_list_has_to_do() -> None:
+    """Something is always to be done."""
+    assert refusal("no run", [Finding("a.b", "unknown", "t")], "Then again.").remedy == (
+        "Fix what is marked error or unknown. Then again."
+    )

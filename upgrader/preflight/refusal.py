@@ -1,0 +1,41 @@
+"""What a command says that a check forbids: the findings scroll away, and the error is what is left on the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from upgrader.errors import Inhibited
+from upgrader.model.finding import Finding
+
+__all__ = ["refusal"]
+
+_FINDINGS = 3
+_CHARACTERS = 300
+"""Of a title, and of a diagnosis."""
+
+
+def refusal(what: str, findings: Iterable[Finding], again: str) -> Inhibited:
+    """The error: `what`, then the first findings that forbid it, each with its cause, and the remedy of the first.
+
+    `again`: what is to be done once they are fixed.
+    """
+    blocking = [finding for finding in findings if finding.inhibits]
+    named = blocking[:_FINDINGS]
+    lines = [what, *(line for finding in named for line in _described(finding))]
+    if len(blocking) > len(named):
+        lines.append(f"…and {len(blocking) - len(named)} more, which `upgrader check` shows")
+    first = next((finding.remedy for finding in named if finding.remedy), "")
+    if not first:
+        again = f"Fix what is marked error or unknown. {again}"
+    return Inhibited("\n".join(lines), remedy="\n".join(filter(None, [first, again])))
+
+
+def _described(finding: Finding) -> Iterator[str]:
+    yield f"{finding.id}: {_short(finding.title)}"
+    if finding.diagnosis:
+        yield f"  {_short(finding.diagnosis)}"
+
+
+def _short(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _CHARACTERS else f"{words[: _CHARACTERS - 1]}…"

@@ -1,0 +1,23 @@
+"""Commands that messages name, with the cluster's folder as the operator gave it: what is copied works where it is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+from upgrader.config.yaml_document import shown
+
+__all__ = ["program", "with_folder"]
+
+
+def program(folder: Path) -> str:
+    """`upgrader -C FOLDER`, or `upgrader` alone in the folder itself."""
+    return "upgrader" if folder == Path.cwd() else f"upgrader -C {shlex.quote(shown(folder))}"
+
+
+def with_folder(text: str, commands: Iterable[str], folder: Path) -> str:
+    """The same, with the folder in each `upgrader COMMAND` of these."""
+    names = "|".join(map(re.escape, commands))
+    return re.sub(rf"(?<![\w/.-])upgrader(?= (?:{names})(?![\w-]))", lambda _: program(folder), text)
