@@ -406,3 +406,5 @@ class Examined:
     host: Host
     facts: HostFacts | None
     error: str = ""
+    remedy: str = ""
+    """What to do about that error."""

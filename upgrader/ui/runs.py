@@ -94,6 +94,8 @@ def print_status(status: Status, now: datetime, folder: Path, stream: TextIO | N
         out.print(
             Text(f"the cluster's lock could not be read: {status.cluster_problem}", style="magenta"), soft_wrap=True
         )
+        why = f"If the API doesn't answer: `{program(folder)} recover --dry-run` asks the controllers over SSH why."
+        out.print(filled(Text(why), out), soft_wrap=True)
     elif status.cluster_holder is None:
         out.print("the cluster's lock is free")
     else:

@@ -65,6 +65,13 @@ def test_findings(case: dict[str, Any]) -> None:
         } == wanted
 
 
+def test_what_helps_against_an_unreachable_controller_is_kept() -> None:
+    """Why SSH failed is known where it failed, and so is what to do."""
+    examined = Examined(Host("controller-1", "10.0.0.1"), None, "its host key has changed", "ssh-keygen -R 10.0.0.1")
+    (found,) = diagnose([examined], ApiSeen(False, "refused")).findings
+    assert (found.id, found.remedy) == ("host.unreachable", "ssh-keygen -R 10.0.0.1")
+
+
 def test_every_case_says_what_it_proves() -> None:
     """Each has a whole sentence, and no key is misspelled, so that nothing is skipped."""
     texts = {f"{name}{part}" for name in ("diagnosis", "remedy") for part in ("", "_has", "_lacks")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def _section(failure: Failure, shown: Shown) -> Iterator[str]:
     if lines[:1] != [f"$ {shown.command}"]:  # it has scrolled out
         lines = [f"$ {shown.command}", "…", *lines]
     yield f"## {failure.title}\n"
-    yield f"{failure.about}\n"
+    yield f"{textwrap.fill(failure.about, 120)}\n"
     yield "\n".join(["```text", *lines, "```"])
     yield f"\nExit code {shown.exit_code}.\n" if shown.exit_code else ""
 

@@ -175,7 +175,8 @@ def _controller(examined: Examined, answering: frozenset[str]) -> Controller:
     name, facts = examined.host.name, examined.facts
     if facts is None:
         title = f"{name} can't be examined: {examined.error}"
-        return Controller(examined.host, None, (Finding("host.unreachable", "error", title),), blocked=title)
+        found = Finding("host.unreachable", "error", title, remedy=examined.remedy)
+        return Controller(examined.host, None, (found,), blocked=title)
     serves = facts.api.answers if isinstance(facts.api, Endpoint) else None
     causes = _causes(name, facts, answering)
     workload = facts.workload()

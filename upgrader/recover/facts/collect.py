@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from upgrader.errors import HostError, HostUnreachable
+from upgrader.errors import HostError
 from upgrader.model.cluster import Cluster, Host
 from upgrader.model.host_facts import Examined, HostFacts
 from upgrader.ports import Hosts
@@ -54,7 +54,5 @@ def examine_all(hosts: Hosts, cluster: Cluster, only: Sequence[str] = ()) -> tup
 def _examined(hosts: Hosts, host: Host) -> Examined:
     try:
         return Examined(host, examine(hosts, host))
-    except HostUnreachable as error:
-        return Examined(host, None, error.message)
     except HostError as error:
-        return Examined(host, None, error.message)
+        return Examined(host, None, error.message, error.remedy)
