@@ -62,8 +62,10 @@ test: ## All of it: linters, unit, contract and end-to-end tests.
 
 # --- to look at it --------------------------------------------------------------------------------------------------
 
-demo: build ## Upgrade a real one-controller cluster under load, and print what happened.
-	@$(BIN)/python -m bench.demo --from $(FROM) --to $(TO)
+demo: ## Upgrade a real one-controller cluster under load, and print what happened (RECORD=1: also its recording anew).
+	@$(PYTHON) -m bench.demo.what_comes $(FROM) $(TO) || :
+	$(MAKE) --no-print-directory deps venv
+	$(BIN)/python -m bench.demo --from $(FROM) --to $(TO) $(if $(RECORD),--record bench/demo/recording.jsonl)
 
 demo-down: ## Remove the demo's cluster.
 	@$(BIN)/upgrader lab down --name demo

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
+import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from bench.demo.parts import remember
+from bench.demo.while_building import built, recording_of
 from testkit.api_load import ApiLoad, LoadSeen
 from testkit.command import REPOSITORY, must, upgrader
 from testkit.versions import COMPONENTS, running_versions
@@ -30,23 +36,28 @@ def main() -> int:
     arguments = parser.parse_args()
     folder = REPOSITORY / ".lab" / _NAME
 
+    _build(arguments.start, arguments.target)
     _title(f"A new cluster with one controller, Kubernetes {arguments.start}")
     if find(_NAME):  # an earlier demo, perhaps incomplete
         _do("lab", "down", "--name", _NAME)
-    _do("lab", "up", "--name", _NAME, "--kubernetes", arguments.start)
+    with _timed("lab"):
+        _do("lab", "up", "--name", _NAME, "--kubernetes", arguments.start)
     _title("Its control plane moves from static pods into Helm charts")
-    _do("-C", folder, "adopt", "--yes")
+    with _timed("adopt"):
+        _do("-C", folder, "adopt", "--yes")
 
     kube = KubeAdapter(folder / "kubeconfig")
     _title("A workload: a web server behind a Service, its client, and a pod that asks the API")
     workload = Workload(kube)
-    workload.deploy()
+    with _timed("workload"):
+        workload.deploy()
     pods, versions = workload.pods(), running_versions(kube)
 
     _title(f"The upgrade to {arguments.target}, with clients at work")
     begun = time.monotonic()
     with ApiLoad(folder / "kubeconfig") as load:
-        _upgrade(folder, arguments.target, arguments.record)
+        with _timed("upgrade"):
+            _upgrade(folder, arguments.target, arguments.record)
         seconds = time.monotonic() - begun
         seen = load.stop()
     upgraded = running_versions(kube)
@@ -101,6 +112,43 @@ def _counts(requests: int, failed: int, longest_gap_ms: float) -> str:
 
 def _newest_report(folder: Path) -> Path:
     return max((folder / "runs").glob("*/report.json"), key=lambda path: path.stat().st_mtime)
+
+
+class _Group(subprocess.Popen[bytes]):
+    """A command with all that it has started."""
+
+    def terminate(self) -> None:
+        os.killpg(self.pid, signal.SIGTERM)
+
+
+def _build(start: str, target: str) -> None:
+    """Everything that isn't in the cache; a failure ends the demo with the build's exit code."""
+    log = REPOSITORY / ".lab" / "demo-build.log"
+    log.parent.mkdir(exist_ok=True)
+    command = ["make", "--no-print-directory", "build", f"FROM={start}", f"TO={target}"]
+    with log.open("wb") as output:
+        # In a session of its own: Ctrl-C ends the recording that is shown meanwhile.
+        build = _Group(
+            command,
+            cwd=REPOSITORY,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        code = built(build, log, recording_of)
+    if code:
+        print(log.read_text(errors="replace")[-2000:], file=sys.stderr)
+        print(f"demo: the build ended with exit code {code}: {log.relative_to(REPOSITORY)}", file=sys.stderr)
+        sys.exit(code)
+
+
+@contextmanager
+def _timed(part: str) -> Iterator[None]:
+    """Keep how long a part took, for the next demo's estimate."""
+    begun = time.monotonic()
+    yield
+    remember(part, time.monotonic() - begun)
 
 
 def _title(text: str) -> None:

@@ -1,0 +1,1 @@
+"""`make demo`: what it will do, a recording while it builds, and then the real thing."""
