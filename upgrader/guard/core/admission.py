@@ -1,0 +1,217 @@
+"""AdmissionReviews: what an API server asks, and what is answered.
+
+Anybody in the cluster can reach a webhook's port, so that what arrives is parsed as if an enemy had sent it. What isn't
+an AdmissionReview v1 with all that a decision needs raises `NotAnAdmissionReview`, and nothing else is ever raised; it
+is answered with HTTP 400 and decides nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+__all__ = [
+    "API_VERSION",
+    "AdmissionRequest",
+    "Answer",
+    "NotAnAdmissionReview",
+    "BAD_REQUEST",
+    "CONFLICT",
+    "FORBIDDEN",
+    "TOO_MANY_REQUESTS",
+    "allow",
+    "deny",
+    "parse",
+    "review",
+]
+
+API_VERSION = "admission.k8s.io/v1"
+
+BAD_REQUEST, FORBIDDEN, CONFLICT, TOO_MANY_REQUESTS = 400, 403, 409, 429
+_REASONS = {
+    BAD_REQUEST: "BadRequest",
+    FORBIDDEN: "Forbidden",
+    CONFLICT: "Conflict",
+    TOO_MANY_REQUESTS: "TooManyRequests",
+}
+_OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+_MOST_BYTES = 16 * 1024 * 1024  # twice an object of etcd's largest request, written as old and as new
+_LONGEST_WARNING = 256  # the API server cuts what is longer
+_MOST_UID = 128
+
+
+class NotAnAdmissionReview(Exception):
+    """The body isn't an AdmissionReview v1; the message says why, in one line, and is fit for an HTTP answer."""
+
+
+@dataclass(frozen=True)
+class AdmissionRequest:
+    """What the API server asks about. `resource` is as the webhook's rule names it (`statefulsets`), with no "/scale".
+
+    `object` and `old_object` are None where the review has none. `dry_run`: nothing will be stored, so that nothing
+    may be reserved, written or called.
+    """
+
+    uid: str
+    operation: str
+    group: str
+    version: str
+    resource: str
+    subresource: str
+    kind: str
+    namespace: str
+    name: str
+    dry_run: bool
+    user: str = ""
+    object: Mapping[str, Any] | None = None
+    old_object: Mapping[str, Any] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.resource}/{self.name} in {self.namespace}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is answered. `code` and `reason` are a Status's; both are empty when it is allowed."""
+
+    allowed: bool
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+    audit: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def allow(*warnings: str, audit: Mapping[str, str] | None = None) -> Answer:
+    """Allowed; each warning is shown to who asked."""
+    return Answer(allowed=True, warnings=tuple(_warning(w) for w in warnings), audit=dict(audit or {}))
+
+
+def deny(code: int, message: str, audit: Mapping[str, str] | None = None) -> Answer:
+    """Refused with an HTTP status: 400, 403, 409, or 429, which `kubectl drain` tries again."""
+    return Answer(allowed=False, code=code, reason=_REASONS[code], message=message, audit=dict(audit or {}))
+
+
+def review(uid: str, answer: Answer) -> dict[str, Any]:
+    """The AdmissionReview that answers the request with this UID."""
+    response: dict[str, Any] = {"uid": uid, "allowed": answer.allowed}
+    if not answer.allowed:
+        response["status"] = {
+            "status": "Failure",
+            "code": answer.code,
+            "reason": answer.reason,
+            "message": answer.message,
+        }
+    if answer.warnings:
+        response["warnings"] = list(answer.warnings)
+    if answer.audit:
+        response["auditAnnotations"] = dict(answer.audit)
+    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
+
+
+def parse(body: bytes) -> AdmissionRequest:
+    """The request in a review's JSON; raises only `NotAnAdmissionReview`."""
+    if len(body) > _MOST_BYTES:
+        raise NotAnAdmissionReview(f"the body has {len(body)} bytes, more than {_MOST_BYTES}")
+    try:
+        document = json.loads(
+            body.decode(), parse_constant=_number, parse_float=_number, object_pairs_hook=_without_twins
+        )
+    except RecursionError:
+        raise NotAnAdmissionReview("the body is nested too deeply") from None
+    except ValueError as error:  # no UTF-8, no JSON, a number of thousands of digits, a key that is there twice
+        raise NotAnAdmissionReview(f"the body is no JSON: {_one_line(str(error))}") from None
+    if not isinstance(document, dict):
+        raise NotAnAdmissionReview("the body is no JSON object")
+    if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, "AdmissionReview"):
+        raise NotAnAdmissionReview(f"the body is no {API_VERSION} AdmissionReview")
+    request = document.get("request")
+    if not isinstance(request, dict):
+        raise NotAnAdmissionReview("the review has no request")
+    return _request(request)
+
+
+def _request(request: Mapping[str, Any]) -> AdmissionRequest:
+    uid = _text(request, "uid")
+    if not 0 < len(uid) <= _MOST_UID:
+        raise NotAnAdmissionReview(f"request.uid has {len(uid)} characters")
+    operation = _text(request, "operation")
+    if operation not in _OPERATIONS:
+        raise NotAnAdmissionReview(f"request.operation is none of {', '.join(_OPERATIONS)}")
+    resource = _mapping(request, "resource")
+    if resource is None or not _text(resource, "resource"):
+        raise NotAnAdmissionReview("request.resource names no resource")
+    new = _mapping(request, "object")
+    return AdmissionRequest(
+        uid=uid,
+        operation=operation,
+        group=_text(resource, "group"),
+        version=_text(resource, "version"),
+        resource=_text(resource, "resource"),
+        subresource=_text(request, "subResource"),
+        kind=_text(_mapping(request, "kind") or {}, "kind"),
+        namespace=_text(request, "namespace"),
+        name=_text(request, "name"),
+        dry_run=_flag(request, "dryRun") or _evicts_nothing(request, new),
+        user=_one_line(str((_mapping(request, "userInfo") or {}).get("username") or "")),
+        object=new,
+        old_object=_mapping(request, "oldObject"),
+    )
+
+
+def _evicts_nothing(request: Mapping[str, Any], new: Mapping[str, Any] | None) -> bool:
+    """Whether it is an eviction on a dry run that only its own body tells of, as `kubectl drain` sends it."""
+    if request.get("subResource") != "eviction" or new is None:
+        return False
+    options = new.get("deleteOptions")
+    return isinstance(options, dict) and options.get("dryRun") == ["All"]
+
+
+def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
+    value = parent.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise NotAnAdmissionReview(f"{key} is no object")
+    return value
+
+
+def _text(parent: Mapping[str, Any], key: str) -> str:
+    value = parent.get(key)
+    if value is not None and not isinstance(value, str):
+        raise NotAnAdmissionReview(f"{key} is no string")
+    if value and not value.isprintable():  # no half of a character, no line that a log would take for its own
+        raise NotAnAdmissionReview(f"{key} has characters that no name has")
+    return value or ""
+
+
+def _flag(parent: Mapping[str, Any], key: str) -> bool:
+    value = parent.get(key)
+    if value is not None and not isinstance(value, bool):
+        raise NotAnAdmissionReview(f"{key} is neither true nor false")
+    return bool(value)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:_LONGEST_WARNING]} is no number in JSON")
+    return number
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; refused when a key is there twice, as readers differ in which of the two they take."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _warning(text: str) -> str:
+    return _one_line(text)[:_LONGEST_WARNING]
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
