@@ -1,0 +1,121 @@
+"""The part of a pod's name that says which partition it holds, by a budget's regular expression.
+
+Budgets are written for RE2, which takes no longer for any expression; Python's engine may take for ever. So what would
+is refused: repetitions within repetitions, more than a few of them, and what RE2 doesn't know either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+__all__ = ["InvalidRegex", "PartitionRegex"]
+
+_MOST_CHARACTERS = 256
+_MOST_REPETITIONS = 5
+_LONGEST_NAME = 63  # a StatefulSet's pod has its name as a label
+_POSIX = {
+    "[:alnum:]": "0-9A-Za-z",
+    "[:alpha:]": "A-Za-z",
+    "[:digit:]": "0-9",
+    "[:lower:]": "a-z",
+    "[:upper:]": "A-Z",
+    "[:xdigit:]": "0-9A-Fa-f",
+}
+_TOKEN = re.compile(
+    r"\\.|\[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*\]|\(\?(?:P?<[A-Za-z_][A-Za-z0-9_]*>|[a-zA-Z-]*[:)])"
+    r"|\{[0-9]+,?[0-9]*\}|.",
+    re.DOTALL,
+)
+
+
+class InvalidRegex(ValueError):
+    """Why it can't be used."""
+
+
+@dataclass(frozen=True)
+class PartitionRegex:
+    """A regular expression for the whole of a pod's name, and the group in it that is the partition."""
+
+    text: str
+    group: int
+
+    @classmethod
+    def parse(cls, text: str, group: int | None) -> PartitionRegex:
+        """Checked; without a `group` there must be one only. Raises `InvalidRegex`."""
+        if len(text) > _MOST_CHARACTERS:
+            raise InvalidRegex(f"it has {len(text)} characters, more than {_MOST_CHARACTERS}")
+        _refuse_what_takes_for_ever(text)
+        if "[[" in _translated(text) or "[:" in _translated(text):
+            raise InvalidRegex("it has a class of characters that isn't known")
+        try:
+            groups = _compiled(text).groups
+        except (re.error, RecursionError, OverflowError) as error:
+            raise InvalidRegex(str(error)) from None
+        if groups == 0:
+            raise InvalidRegex("it has no group in parentheses")
+        if group is None and groups > 1:
+            raise InvalidRegex(f"it has {groups} groups, and podNameRegexGroup doesn't say which is meant")
+        if group is not None and not 1 <= group <= groups:
+            raise InvalidRegex(f"podNameRegexGroup is {group}, and it has {groups} groups")
+        return cls(text, group or 1)
+
+    def partition(self, name: str) -> str | None:
+        """The partition of the pod with this name; None if the name doesn't say."""
+        return _partition(self.text, self.group, name)
+
+
+@lru_cache(maxsize=64)
+def _compiled(text: str) -> re.Pattern[str]:
+    return re.compile(_translated(text), re.ASCII)
+
+
+def _translated(text: str) -> str:
+    for posix, characters in _POSIX.items():
+        text = text.replace(posix, characters)
+    return text
+
+
+@lru_cache(maxsize=65536)
+def _partition(text: str, group: int, name: str) -> str | None:
+    found = _compiled(text).fullmatch(name) if len(name) <= _LONGEST_NAME else None
+    return found[group] or None if found else None
+
+
+def _refuse_what_takes_for_ever(text: str) -> None:
+    """Refuse a repetition of what itself repeats or has alternatives, and too many repetitions."""
+    repetitions, before = 0, ""
+    varies = [False]  # for each group that is open: can what is in it match in more than one way?
+    closed_varies = False  # …and for the one that has just been closed
+    for part in _tokens(text):
+        repeats = part in "*+?" or (part[0] == "{" and part != "{")
+        if repeats and before == "repetition":
+            if part != "?":  # this one only makes it lazy
+                raise InvalidRegex("it repeats a repetition")
+        elif repeats:
+            repetitions += 1
+            if closed_varies and part != "?":
+                raise InvalidRegex("it repeats a group in which something repeats, or which has alternatives")
+            varies[-1] = True
+        elif part == "|":
+            varies[-1] = True
+        elif part[0] == "(" and part[-1] != ")":
+            varies.append(False)
+        closed_varies = part == ")" and len(varies) > 1 and varies.pop()
+        varies[-1] = varies[-1] or closed_varies
+        before = "repetition" if repeats else part
+    if repetitions > _MOST_REPETITIONS:
+        raise InvalidRegex(f"it has {repetitions} repetitions, more than {_MOST_REPETITIONS}")
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """Its characters, with what belongs together in one: escapes, sets, `(?…`, `{m,n}`. Refuses what RE2 hasn't."""
+    for found in _TOKEN.finditer(text):
+        part = found[0]
+        if part == "(" and text.startswith("(?", found.start()):
+            raise InvalidRegex("it looks around, or has another kind of group that isn't known")
+        if part[0] == "\\" and part[1:].isdigit():
+            raise InvalidRegex("it refers back to a group")
+        yield part
