@@ -1,0 +1,134 @@
+"""Which PodProtector a Deployment has, and when it goes.
+
+A protector outlives its Deployment when that has vanished without having been deleted, as it does when objects are
+lost: then it is what stands between the pods and a controller that takes them for orphans.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from upgrader.guard.core.selectors import Selector
+
+__all__ = ["FINALIZER", "REMOVE_CELL_ONCE", "Wanted", "Work", "cells_to_remove", "min_available", "wanted", "work"]
+
+FINALIZER = "podseidon.kubewharf.io/generator"
+REMOVE_CELL_ONCE = "podseidon.kubewharf.io/remove-cell-once"
+_SOURCE = "podseidon.kubewharf.io/source-"
+_PERCENT = re.compile(r"([0-9]{1,9})%")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The protector that a Deployment must have. `condition`: why it protects nothing; empty if it does."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    spec: Mapping[str, Any]
+    condition: str = ""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What to do about a Deployment and its protector, in this order; each step may have been done already.
+
+    The finalizer is on the Deployment before there is a protector, and leaves it after the protector has gone, so that
+    a Deployment that is deleted is always seen to be. `orphaned`: the protector stays although its source is gone.
+    """
+
+    add_source_finalizer: bool = False
+    create: bool = False
+    update: bool = False
+    release: bool = False  # take the finalizer off the protector, and delete it
+    remove_source_finalizer: bool = False
+    orphaned: bool = False
+
+
+def min_available(deployment: Mapping[str, Any]) -> tuple[int, str]:
+    """How many pods a rollout of the Deployment leaves available, and why it is 0 if its strategy is the reason.
+
+    As its controller rounds: maxUnavailable down, maxSurge up, and 1 unavailable if both are 0 then.
+    """
+    spec = deployment.get("spec") or {}
+    replicas = spec.get("replicas")
+    replicas = 1 if replicas is None else replicas
+    strategy = spec.get("strategy") or {}
+    if strategy.get("type") == "Recreate":
+        return 0, "the strategy Recreate deletes all pods before it makes new ones"
+    rolling = strategy.get("rollingUpdate") or {}
+    unavailable = _amount(rolling.get("maxUnavailable", "25%"), replicas, up=False)
+    surge = _amount(rolling.get("maxSurge", "25%"), replicas, up=True)
+    if unavailable == 0 and surge == 0:
+        unavailable = 1
+    return max(0, replicas - unavailable), ""
+
+
+def wanted(deployment: Mapping[str, Any], protected: Selector) -> Wanted | None:
+    """The protector that this Deployment must have; None if it must have none.
+
+    One that is being deleted must have none: who deletes it wants its pods to go.
+    """
+    metadata, spec = deployment["metadata"], deployment["spec"]
+    if not protected.matches(metadata.get("labels") or {}) or metadata.get("deletionTimestamp"):
+        return None
+    least, condition = min_available(deployment)
+    return Wanted(
+        namespace=metadata["namespace"],
+        name=f"deployment-{metadata['name']}",
+        labels={
+            f"{_SOURCE}name": metadata["name"],
+            f"{_SOURCE}group": "apps",
+            f"{_SOURCE}kind": "Deployment",
+            f"{_SOURCE}resource": "deployments",
+        },
+        spec={
+            "minAvailable": least,
+            "minReadySeconds": spec.get("minReadySeconds") or 0,
+            "selector": spec["selector"],
+        },
+        condition=condition,
+    )
+
+
+def work(deployment: Mapping[str, Any] | None, protector: Mapping[str, Any] | None, protected: Selector) -> Work:
+    """What to do about a Deployment (None: there is none) and the protector of its name (None: there is none)."""
+    if deployment is None:
+        return Work(orphaned=protector is not None)
+    marked = FINALIZER in (deployment["metadata"].get("finalizers") or ())
+    target = wanted(deployment, protected)
+    if target is None:
+        return Work(release=protector is not None, remove_source_finalizer=marked)
+    if protector is None:
+        return Work(add_source_finalizer=not marked, create=True)
+    return Work(add_source_finalizer=not marked, update=_differs(protector, target))
+
+
+def cells_to_remove(protector: Mapping[str, Any]) -> frozenset[str]:
+    """The cells to be forgotten once; the annotation is taken off in the same pass."""
+    text = (protector["metadata"].get("annotations") or {}).get(REMOVE_CELL_ONCE, "")
+    return frozenset(name for part in text.split(",") if (name := part.strip()))
+
+
+def _differs(protector: Mapping[str, Any], target: Wanted) -> bool:
+    """Whether it has other values than it must, or no finalizer; what people added beside them is theirs."""
+    metadata, spec = protector["metadata"], protector.get("spec") or {}
+    labels = metadata.get("labels") or {}
+    return (
+        FINALIZER not in (metadata.get("finalizers") or ())
+        or any(labels.get(key) != value for key, value in target.labels.items())
+        or any(spec.get(key) != value for key, value in target.spec.items())
+    )
+
+
+def _amount(value: object, replicas: int, *, up: bool) -> int:
+    """A number or a percentage of the replicas; what is neither is 0, which the API server lets nobody store."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return max(0, value)
+    percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    if percent is None:
+        return 0
+    return -(-replicas * int(percent[1]) // 100) if up else replicas * int(percent[1]) // 100
