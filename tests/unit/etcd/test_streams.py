@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def test_only_what_nobody_serves_is_closed(
             path.write_text("\n".join(["  sl  local_address rem_address   st", *own]) + "\n")
         tables.append((family, str(path)))
     ended: list[object] = []
-    now = iter(float(second) for second in range(1, 9))
+    now = count(1.0)
     monkeypatch.setattr(streams, "_TABLES", tuple(tables))
     monkeypatch.setattr(streams, "_close", ended.append)
     monkeypatch.setattr("time.monotonic", lambda: next(now))
@@ -94,7 +95,7 @@ def test_kernel_that_closes_no_connection_of_others(tmp_path: Path, monkeypatch:
         tried.append(each)
         raise OSError(95, "Operation not supported")
 
-    now = iter(float(second) for second in range(1, 9))
+    now = count(1.0)
     monkeypatch.setattr(streams, "_TABLES", ((socket.AF_INET, str(table)),))
     monkeypatch.setattr(streams, "_close", refuse)
     monkeypatch.setattr("time.monotonic", lambda: next(now))
