@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -65,7 +66,18 @@ def _node(item: KubeObject) -> FoundNode:
     status = item.get("status") or {}
     name = str(item["metadata"]["name"])
     own = [str(each["address"]) for each in status.get("addresses") or () if each["type"] == "InternalIP"]
+    own = [address for address in own if _is_address(address)]
     return FoundNode(name, own[0] if own else name, str((status.get("nodeInfo") or {}).get("kubeletVersion", "")))
+
+
+def _is_address(text: str) -> bool:
+    """Whether that is an IP address, and nothing else. It becomes a line of an inventory, where Ansible would carry a
+    template out, and ssh an option; its node's kubelet writes it, and an API server takes any text.
+    """
+    try:
+        return "%" not in text and bool(ipaddress.ip_address(text))  # behind a %, Python's may have anything
+    except ValueError:
+        return False
 
 
 def _kind(kube: Kube) -> Literal["kubeadm", "self-hosted"]:

@@ -202,9 +202,16 @@ def host_from_facts(inventory: Path, name: str, known: Mapping[str, Any], *, con
     port = str(known.get("port") or 22)
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise ConfigError(f"{where}: ansible_port {port!r} is not a port")
+    address = str(known.get("address") or name)
+    if address.startswith("-"):
+        raise ConfigError(
+            f"{where}: ansible_host '{address}' begins with a dash: ssh would take it for an option, which may run a "
+            "program",
+            remedy="Write the machine's address.",
+        )
     host = Host(
         name=name,
-        address=str(known.get("address") or name),
+        address=address,
         user=str(known.get("user") or getpass.getuser()),
         port=int(port),
         key_file=_path(where, "ansible_ssh_private_key_file", known.get("key_file")),

@@ -196,3 +196,22 @@ def test_managed_control_plane(tmp_path: Path, kube: FakeKube) -> None:
     with pytest.raises(Inhibited, match="no node has the label") as caught:
         proposed(tmp_path / "prod", kube)
     assert "provider" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "-oProxyCommand=touch /tmp/pwned",
+        "{{ lookup('pipe', 'touch /tmp/pwned') }}",
+        "fe80::1%{{ lookup('pipe','x') }}",
+        "evil.example",
+        "10.0.0.9 evil",
+        "",
+    ],
+)
+def test_a_nodes_own_word_for_its_address_runs_nothing(tmp_path: Path, kube: FakeKube, address: str) -> None:
+    """A kubelet writes it, and no API server looks at it: root on a worker would have Ansible, or ssh, run programs."""
+    kube.put(NODES, node("w1", address))
+    proposed(tmp_path, kube).write(trust=True)
+    (worker,) = load_hosts(tmp_path / "hosts.yml")["workers"]
+    assert (worker.name, worker.address) == ("w1", "w1")
