@@ -29,7 +29,7 @@ ATTACHED = "node-detacher.variant.run/attachment-timestamp"
 class Detachment:
     """How nodes are detached. `grace`: seconds after asking; `answered_grace`: seconds after the answer.
 
-    `answer`: the annotation with the time of detachment; empty if nobody answers, and asking must do.
+    `answer`, `attached`: the annotations with the times of both; each is empty if nobody answers, and asking must do.
     """
 
     key: str = DETACHMENT
@@ -82,13 +82,19 @@ def detach(
 
 
 def attach(annotations: Mapping[str, str], how: Detachment) -> DetachStep:
-    """The next step back; to be asked only about a node that was detached by who asks now."""
+    """The next step back, for who asked for the way out.
+
+    If the agent never said that the node is out, nothing is waited for. So it takes off that answer in the same patch
+    as it gives the other, or never.
+    """
     if asked(annotations, how):
         patch = {key: None for key in (how.key, how.attached) if key in annotations}
         return DetachStep(patch=patch, waits_for="the annotation to be taken off the node")
-    if not how.answer:
+    if not how.attached:
         return DetachStep(done=True)
     text = annotations.get(how.attached)
+    if text is None and how.answer not in annotations:
+        return DetachStep(done=True)
     if text is None:
         return DetachStep(waits_for=f"the annotation {how.attached} on the node")
     if seconds_of(text) is None:

@@ -8,7 +8,7 @@ from upgrader.guard.core.detach import ATTACHED, DETACHED, DETACHMENT, Detachmen
 from upgrader.guard.core.times import timestamp
 
 HOW = Detachment(grace=10, answered_grace=30)
-ALONE = Detachment(grace=10, answer="")
+ALONE = Detachment(grace=10, answer="", attached="")
 
 
 def test_the_node_is_annotated_and_old_answers_taken_off() -> None:
@@ -67,3 +67,8 @@ def test_the_way_back_ends_with_the_agents_answer() -> None:
     waiting = attach({DETACHED: timestamp(1)}, HOW)
     assert not waiting.done and not waiting.patch and ATTACHED in waiting.waits_for
     assert attach({DETACHED: timestamp(1), ATTACHED: timestamp(2)}, HOW).done
+
+
+def test_nobody_waits_for_the_way_back_of_a_node_that_was_never_out() -> None:
+    """Taken back before the agent has said anything."""
+    assert attach({}, HOW).done
