@@ -16,5 +16,5 @@ observed_values     the values that these share; beside them checkpointer_errors
 ==================  ======================================================================================
 
 `decision`, `observation` and `reporting` don't know each other: `loop` hands values from one to the next. Of the rest
-of upgrader the package imports `upgrader.node` alone, so that its image stays small.
+of upgrader the package imports `upgrader.node` and `upgrader.daemons` alone, so that its image stays small.
 """

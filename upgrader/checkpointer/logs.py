@@ -1,38 +1,14 @@
-"""Log lines as JSON on stdout: one object a line, no secrets (nothing that was read from a Secret is ever handed to a
-logger).
-"""
+"""Where the pod-checkpointer logs."""
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
-from datetime import UTC, datetime
+
+from upgrader.daemons.json_logs import to_stdout
 
 LOG = logging.getLogger("checkpointer")
-_KNOWN = set(vars(logging.makeLogRecord({})))
-
-
-class JsonFormatter(logging.Formatter):
-    """Time, level and message, then whatever the caller passed as `extra`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line, without its newline."""
-        line = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-            **{k: v for k, v in vars(record).items() if k not in _KNOWN and k != "message"},
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
 
 
 def set_up(level: str) -> None:
     """Send this process's log lines to stdout."""
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(JsonFormatter())
-    LOG.addHandler(handler)
-    LOG.setLevel(level.upper())
-    LOG.propagate = False
+    to_stdout(LOG, level)

@@ -1,4 +1,4 @@
-"""The pod-checkpointer's image, as a release has it: Debian's Python, the libraries, and two packages of ours."""
+"""The pod-checkpointer's image, as a release has it: Debian's Python, the libraries, and three packages of ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def requirements_of_the_checkpointer() -> Path:
 def checkpointer_image(progress: LabProgress, architecture: str = "") -> Image:
     """It, from the sources as they are now; for this machine's architecture, or for `amd64` or `arm64`."""
     architecture = architecture or native_architecture()
-    sources = {name: Path(__file__).resolve().parents[1] / name for name in ("checkpointer", "node")}
+    sources = {name: Path(__file__).resolve().parents[1] / name for name in ("checkpointer", "daemons", "node")}
     key = content_hash(
         [requirements_of_the_checkpointer()], *(content_hash([source]) for source in sources.values()), architecture
     )

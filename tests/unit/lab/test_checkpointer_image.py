@@ -16,7 +16,7 @@ from upgrader.lab.progress_port import Silent
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The sources in a folder of their own; nothing is built, what would be is written down."""
     (tmp_path / "upgrader/lab").mkdir(parents=True)
-    for name in ("checkpointer", "node", "recover"):
+    for name in ("checkpointer", "daemons", "node", "recover"):
         shutil.copytree(Path(upgrader.__file__).parent / name, tmp_path / "upgrader" / name)
     monkeypatch.setattr(module, "__file__", str(tmp_path / "upgrader/lab/checkpointer_image.py"))
     monkeypatch.setattr(module, "unpacked_layer", lambda name, progress, architecture: Path(f"{name}-{architecture}"))
@@ -28,10 +28,15 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     ("changed", "rebuilt"),
-    [("checkpointer/loop.py", True), ("node/generation_choice.py", True), ("recover/pipeline.py", False)],
+    [
+        ("checkpointer/loop.py", True),
+        ("node/generation_choice.py", True),
+        ("daemons/json_logs.py", True),
+        ("recover/pipeline.py", False),
+    ],
 )
 def test_the_image_is_built_again_when_what_is_in_it_changes(sources: Path, changed: str, rebuilt: bool) -> None:
-    """Its tag and its layer's key follow the sources of the checkpointer and of the node library, and no others."""
+    """Its tag and its layer's key follow the sources of the checkpointer and of what it stands on, and no others."""
     before = module.checkpointer_image(Silent())
     (sources / changed).write_text("")
     after = module.checkpointer_image(Silent())
@@ -39,7 +44,9 @@ def test_the_image_is_built_again_when_what_is_in_it_changes(sources: Path, chan
     assert (before.layers != after.layers) is rebuilt
 
 
-def test_the_image_holds_two_packages_of_ours(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The checkpointer and the node library, beside the libraries of its requirements."""
+def test_the_image_holds_three_packages_of_ours(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checkpointer, what daemons share and the node library, beside the libraries of its requirements."""
     monkeypatch.setattr(module, "layer_of_files", lambda key, files: files["/app"])
-    assert module.checkpointer_image(Silent()).layers[1] == Path("site-packages/upgrader/checkpointer/upgrader/node")
+    assert module.checkpointer_image(Silent()).layers[1] == Path(
+        "site-packages/upgrader/checkpointer/upgrader/daemons/upgrader/node"
+    )

@@ -5,7 +5,6 @@ the node.
 from __future__ import annotations
 
 import base64
-import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from upgrader.checkpointer.checkpointer_errors import ApiUnknown
+from upgrader.daemons.tls_in_memory import load_cert_chain
 
 
 @dataclass(frozen=True)
@@ -78,19 +78,10 @@ def _tls(cluster: Mapping[str, Any], user: Mapping[str, Any], path: Path) -> tup
         files.append(path.parent / cluster["certificate-authority"])
         context.load_verify_locations(cafile=files[-1])
     if "client-certificate-data" in user:
-        _load_inline(context, user["client-certificate-data"], user["client-key-data"])
+        parts = (base64.b64decode(user[name]) for name in ("client-certificate-data", "client-key-data"))
+        load_cert_chain(context, *parts)
     else:
         certificate, key = path.parent / user["client-certificate"], path.parent / user["client-key"]
         context.load_cert_chain(certificate, key)
         files += [certificate, key]
     return context, tuple(files)
-
-
-def _load_inline(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """The ssl module takes only files, and a key should touch no disk: memory that has a file name."""
-    handle = os.memfd_create("client-certificate")
-    try:
-        os.write(handle, base64.b64decode(certificate) + b"\n" + base64.b64decode(key))
-        context.load_cert_chain(f"/proc/self/fd/{handle}")
-    finally:
-        os.close(handle)
