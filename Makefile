@@ -126,7 +126,7 @@ dist: deps $(BIN)/helm ## Make what people install, in dist/: wheels, charts, im
 lock: venv ## Update the pinned dependencies in the lock files.
 	@lock() { $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url "$$@"; }
 	lock pyproject.toml -o requirements.lock
-	lock pyproject.toml --group dev -c requirements.lock -c lab/images/pod-checkpointer/requirements.txt -o requirements-dev.lock
+	lock pyproject.toml --group dev -c requirements.lock -c lab/images/pod-checkpointer/requirements.txt -c lab/images/guard/requirements.txt -o requirements-dev.lock
 	lock --no-annotate lab/go-toolchain.in -o lab/go-toolchain.txt
 
 apis: venv ## Update the table of Kubernetes' APIs that `removed-apis` checks by (TO names the newest version; 10 s).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,25 +22,27 @@ _TOKEN = "test-admin"
 
 
 @contextmanager
-def api_servers(folder: Path) -> Iterator[ApiServers]:
-    """With an empty etcd, which ends with the block."""
+def api_servers(folder: Path, *users: str) -> Iterator[ApiServers]:
+    """With an empty etcd, which ends with the block. `users` can log in beside the administrator."""
     client, peer = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
     command = [str(Binaries(Silent()).etcd() / "etcd"), f"--data-dir={folder / 'etcd'}"]
     command += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}"]
     with (folder / "etcd.log").open("w") as log, _process(command, log.fileno()) as etcd:
-        yield ApiServers(folder, client, etcd)
+        yield ApiServers(folder, client, etcd, users)
 
 
 class ApiServers:
     """An etcd, and API servers that take turns on it."""
 
-    def __init__(self, folder: Path, etcd: str, process: subprocess.Popen[bytes]) -> None:
-        self._folder, self._etcd, self.etcd = folder, etcd, process
+    def __init__(self, folder: Path, etcd: str, process: subprocess.Popen[bytes], users: Sequence[str] = ()) -> None:
+        self._folder, self.etcd_url, self.etcd = folder, etcd, process
         self.port = 0
         """Where the newest one listens."""
         key = folder / "sa.key"
         subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
-        (folder / "tokens.csv").write_text(f"{_TOKEN},admin,1,system:masters\n")
+        tokens = [f"{_TOKEN},admin,1,system:masters", *(f"{_token(user)},{user},{user}" for user in users)]
+        (folder / "tokens.csv").write_text("\n".join(tokens) + "\n")
+        self._place = self._address = ""
 
     @contextmanager
     def serving(self, version: str, *flags: str, address: str = "127.0.0.1") -> Iterator[KubeAdapter]:
@@ -53,7 +55,7 @@ class ApiServers:
         self.port, key = _free_port(), self._folder / "sa.key"
         command = [
             str(program),
-            f"--etcd-servers={self._etcd}",
+            f"--etcd-servers={self.etcd_url}",
             f"--bind-address={address}",
             f"--secure-port={self.port}",
             "--advertise-address=192.0.2.1",
@@ -69,29 +71,36 @@ class ApiServers:
             *flags,
         ]
         with (place / "log").open("w") as log, _process(command, log.fileno()):
-            kube = KubeAdapter(self._kubeconfig(place, address))
+            self._place, self._address = str(place), address
+            kube = KubeAdapter(self.kubeconfig())
             try:
                 until(f"kube-apiserver {version}", lambda: kube.raw("/readyz") == "ok", timeout_seconds=90)
                 yield kube
             finally:
                 kube.close()
 
-    def _kubeconfig(self, place: Path, address: str) -> Path:
+    def kubeconfig(self, user: str = "") -> Path:
+        """For the newest server, as one of the `users`, or as the administrator."""
+        place = Path(self._place)
         certificate = place / "apiserver.crt"
         while not certificate.exists():
             time.sleep(0.1)
-        cluster = {"server": f"https://{address}:{self.port}", "certificate-authority": str(certificate)}
+        cluster = {"server": f"https://{self._address}:{self.port}", "certificate-authority": str(certificate)}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "x", "cluster": cluster}],
-            "users": [{"name": "x", "user": {"token": _TOKEN}}],
+            "users": [{"name": "x", "user": {"token": _token(user) if user else _TOKEN}}],
             "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
             "current-context": "x",
         }
-        path = place / "kubeconfig"
+        path = place / f"kubeconfig{'-' if user else ''}{user.rpartition(':')[2]}"
         path.write_text(yaml.safe_dump(config))
         return path
+
+
+def _token(user: str) -> str:
+    return f"test-{user.replace(':', '-')}"
 
 
 def _free_port() -> int:

@@ -1,0 +1,98 @@
+"""guard as a process on this machine, beside an API server that is one, too."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import urllib3
+
+from testkit.lab_cluster import until
+
+__all__ = ["GuardProcess", "guard_process"]
+
+_START_SECONDS = 30.0
+
+
+class GuardProcess:
+    """One replica, with ports of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._process, self._log = process, log
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What it has logged."""
+        return [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
+
+    def get(self, path: str) -> tuple[int, str]:
+        """(status, text) of its HTTP port; status 0: nothing answers."""
+        try:
+            answer = urllib3.request("GET", f"http://127.0.0.1:{self._started()['port']}{path}", retries=False)
+        except (urllib3.exceptions.HTTPError, LookupError):
+            return 0, ""
+        return answer.status, answer.data.decode()
+
+    def url(self, path: str) -> str:
+        """Of a webhook."""
+        return f"https://127.0.0.1:{self._started()['tls_port']}{path}"
+
+    def wait_ready(self) -> float:
+        """Until /ready is 200; how long that took. Raises TimeoutError, RuntimeError with its output where it ended."""
+
+        def ready() -> bool:
+            if self._process.poll() is not None:
+                raise RuntimeError(f"guard ended with {self._process.returncode}: {self._log.read_text()[-2000:]}")
+            return self.get("/ready")[0] == 200
+
+        return until("guard to be ready", ready, timeout_seconds=_START_SECONDS, interval_seconds=0.05)
+
+    def kill(self) -> None:
+        """At once, as by the kernel."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def end(self) -> int:
+        """As the kubelet does; its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(timeout=30)
+
+    @property
+    def pid(self) -> int:
+        """To measure it by."""
+        return self._process.pid
+
+    def _started(self) -> dict[str, Any]:
+        for line in self.lines():
+            if line["message"] == "started":
+                return line
+        raise LookupError("it hasn't started yet")
+
+
+@contextmanager
+def guard_process(folder: Path, kubeconfig: Path, *flags: str, namespace: str = "ops") -> Iterator[GuardProcess]:
+    """A replica that is killed at the end of the block, if it lives still."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "log"
+    command: Sequence[str] = [
+        *(sys.executable, "-m", "upgrader.guard", "-server.port=0", "-server-tls.port=0", "-server-tls.enabled"),
+        f"-kubernetes.config-file={kubeconfig}",
+        f"-kubernetes.namespace={namespace}",
+        "-server-tls.self-signed-cert.dns-name=127.0.0.1",
+        *flags,
+    ]
+    environment = {name: value for name, value in os.environ.items() if name != "POD_NAMESPACE"}
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+    guard = GuardProcess(process, log)
+    try:
+        yield guard
+    finally:
+        if process.poll() is None:
+            guard.kill()

@@ -1,0 +1,49 @@
+"""A real API server for guard: etcd and kube-apiserver on loopback, no controllers, no kubelets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from testkit.api_servers import api_servers
+from testkit.guard_process import GuardProcess, guard_process
+from testkit.lab_cluster import OLD
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.ports import Kind
+
+NAMESPACES = Kind("v1", "namespaces", namespaced=False)
+
+ACCOUNT = "system:serviceaccount:ops:guard"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The two, and who may ask them."""
+
+    kube: KubeAdapter
+    kubeconfig: Path
+    """The administrator's."""
+    account: Path
+    """The kubeconfig of the chart's ServiceAccount, which has no rights but those that are given to it."""
+    etcd: str
+    """Its URL."""
+
+
+@pytest.fixture(scope="package")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """With the namespaces `ops`, where guard is, and `shop`, whose workloads it is for."""
+    with api_servers(tmp_path_factory.mktemp("guard"), ACCOUNT) as servers, servers.serving(OLD) as kube:
+        for name in ("ops", "shop"):
+            kube.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        yield Pair(kube, servers.kubeconfig(), servers.kubeconfig(ACCOUNT), servers.etcd_url)
+
+
+@pytest.fixture(scope="package")
+def guard(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardProcess]:
+    """A replica that is ready."""
+    with guard_process(tmp_path_factory.mktemp("replica"), pair.kubeconfig) as process:
+        process.wait_ready()
+        yield process

@@ -1,0 +1,118 @@
+"""The informer on a real API server: pages, events, selectors, a forgotten moment, and a token that is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.contract.guard.conftest import Pair
+from upgrader.guard.guard_errors import ApiRefused, Conflict, VersionGone
+from upgrader.guard.runtime import informer as module
+from upgrader.guard.runtime.api_client import JSON_PATCH, Api
+from upgrader.guard.runtime.connection import Connection, Credentials, by_kubeconfig
+from upgrader.guard.runtime.informer import Informer
+from upgrader.guard.runtime.resource import Resource
+from upgrader.lab.binaries import Binaries
+from upgrader.lab.progress_port import Silent
+
+CONFIG_MAPS = Resource("v1", "configmaps")
+EVENTS = Resource("v1", "events")
+
+
+def asked(pair: Pair, test: Callable[[Api], Awaitable[None]]) -> None:
+    """Run it with a client of the real API."""
+
+    async def run() -> None:
+        async with asyncio.timeout(30), Api(by_kubeconfig(pair.kubeconfig)) as api:
+            await test(api)
+
+    asyncio.run(run())
+
+
+def config_map(name: str, **labels: str) -> dict[str, Any]:
+    """An empty one."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}
+
+
+async def until_so(holds: Callable[[], bool]) -> None:
+    """The test's own deadline ends it."""
+    while not holds():
+        await asyncio.sleep(0.01)
+
+
+def test_it_knows_what_the_server_has(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pages of what matches, then each change, also one that takes an object out of the selector."""
+    monkeypatch.setattr(module, "_PAGE", 3)
+
+    async def test(api: Api) -> None:
+        for number in range(10):
+            await api.create(CONFIG_MAPS, config_map(f"page-{number}", test="pages"), "shop")
+        informer = Informer(api, CONFIG_MAPS, "shop", labels="test=pages")
+        task = asyncio.create_task(informer.run())
+        await informer.synced.wait()
+        assert len(informer.objects) == 10 and informer.silent_seconds() < 10
+        await api.create(CONFIG_MAPS, config_map("page-new", test="pages"), "shop")
+        await api.patch(CONFIG_MAPS, "page-3", {"metadata": {"labels": {"test": "other"}}}, "shop")
+        await until_so(lambda: ("shop", "page-new") in informer.objects and ("shop", "page-3") not in informer.objects)
+        task.cancel()
+
+    asked(pair, test)
+
+
+def test_a_moment_that_is_forgotten_is_told_as_such(pair: Pair) -> None:
+    """A watch from before etcd's last compaction is refused, so that all is listed again."""
+
+    async def test(api: Api) -> None:
+        made = await api.create(CONFIG_MAPS, config_map("younger"), "shop")
+        command = [str(Binaries(Silent()).etcd() / "etcdctl"), f"--endpoints={pair.etcd}", "compact"]
+        subprocess.run([*command, made["metadata"]["resourceVersion"]], check=True, capture_output=True)
+        with pytest.raises(VersionGone):
+            # The API server caches all but Events, and remembers longer than etcd does.
+            async for _ in api.watch(EVENTS, "shop", {}, version="1", seconds=5):
+                pass
+
+    asked(pair, test)
+
+
+def test_writes_of_an_old_version_are_conflicts(pair: Pair) -> None:
+    """By replacement and by a patch that names the version it is for."""
+
+    async def test(api: Api) -> None:
+        first = await api.create(CONFIG_MAPS, config_map("conflict"), "shop")
+        await api.patch(CONFIG_MAPS, "conflict", {"data": {"a": "b"}}, "shop")
+        with pytest.raises(Conflict):
+            await api.replace(CONFIG_MAPS, first, "shop")
+        at = {"op": "replace", "path": "/metadata/resourceVersion", "value": first["metadata"]["resourceVersion"]}
+        with pytest.raises(Conflict):
+            await api.patch(
+                CONFIG_MAPS,
+                "conflict",
+                [at, {"op": "add", "path": "/data", "value": {}}],
+                "shop",
+                content_type=JSON_PATCH,
+            )
+        with pytest.raises(Conflict):
+            await api.create(CONFIG_MAPS, config_map("conflict"), "shop")
+        assert await api.get(CONFIG_MAPS, "nobody", "shop") is None
+
+    asked(pair, test)
+
+
+def test_a_token_that_is_refused_is_read_again(pair: Pair) -> None:
+    """Once; where the new one is refused too, that is the answer."""
+    right = by_kubeconfig(pair.kubeconfig).credentials()
+    tokens = iter(["replaced by now", right.token, *["nobody's"] * 9])
+    connection = Connection(by_kubeconfig(pair.kubeconfig).url, lambda: Credentials(right.context, next(tokens)))
+
+    async def run() -> None:
+        async with Api(connection) as api:
+            assert await api.get(CONFIG_MAPS, "nobody", "shop") is None
+            connection.credentials(anew=True)
+            with pytest.raises(ApiRefused, match="401"):
+                await api.get(CONFIG_MAPS, "nobody", "shop")
+
+    asyncio.run(run())

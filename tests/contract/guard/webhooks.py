@@ -1,0 +1,101 @@
+"""Webhook configurations and workloads for tests of guard."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from upgrader.adapters.kube import KubeAdapter
+from upgrader.errors import ApiError
+from upgrader.ports import Kind
+
+VALIDATING = Kind("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", namespaced=False)
+STATEFUL_SETS = Kind("apps/v1", "statefulsets")
+_SCALED = ("statefulsets", "deployments", "replicasets")
+
+
+def no_downscale(url: str, **more: Any) -> dict[str, Any]:
+    """The manifest of rollout-operator's README, with a URL instead of a Service."""
+    name = f"no-downscale-{uuid.uuid4().hex[:6]}"
+    webhook = {
+        "name": f"{name}.grafana.com",
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": url},
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "shop"}},
+        "rules": [
+            {
+                "apiGroups": ["apps"],
+                "apiVersions": ["v1"],
+                "operations": ["UPDATE"],
+                "resources": [*_SCALED, *(f"{each}/scale" for each in _SCALED)],
+                "scope": "Namespaced",
+            }
+        ],
+        "sideEffects": "None",
+        "timeoutSeconds": 10,
+        **more,
+    }
+    labels = {"grafana.com/inject-rollout-operator-ca": "true", "grafana.com/namespace": "ops"}
+    return {
+        "apiVersion": VALIDATING.api_version,
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name, "labels": labels},
+        "webhooks": [webhook],
+    }
+
+
+def bundles(kube: KubeAdapter, name: str) -> list[str]:
+    """The caBundle of each webhook of a configuration; "" where there is none."""
+    found: Any = kube.get(VALIDATING, name)
+    return [webhook["clientConfig"].get("caBundle", "") for webhook in found["webhooks"]]
+
+
+@contextmanager
+def applied(kube: KubeAdapter, manifest: Mapping[str, Any]) -> Iterator[str]:
+    """A configuration, until the end of the block; its name."""
+    kube.create(VALIDATING, manifest)
+    try:
+        yield manifest["metadata"]["name"]
+    finally:
+        kube.delete(VALIDATING, manifest["metadata"]["name"])
+
+
+@contextmanager
+def stateful_set(kube: KubeAdapter, labels: Mapping[str, str], *, replicas: int = 3) -> Iterator[str]:
+    """A StatefulSet in `shop`, until the end of the block; its name."""
+    name = f"db-{uuid.uuid4().hex[:6]}"
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
+    spec = {
+        "replicas": replicas,
+        "serviceName": name,
+        "selector": {"matchLabels": {"app": name}},
+        "updateStrategy": {"type": "OnDelete"},
+        "template": template,
+    }
+    manifest = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name, "labels": dict(labels)},
+        "spec": spec,
+    }
+    kube.create(STATEFUL_SETS, manifest, "shop")
+    try:
+        yield name
+    finally:
+        kube.delete(STATEFUL_SETS, name, "shop")
+
+
+def scaled(kube: KubeAdapter, name: str, replicas: int, *, subresource: str = "", dry_run: bool = False) -> str:
+    """What the API server says to a scale, by the object or by `scale`: "" when it is done."""
+    path = f"/apis/apps/v1/namespaces/shop/statefulsets/{name}" + (f"/{subresource}" if subresource else "")
+    query = {"dryRun": "All"} if dry_run else {}
+    change = {"spec": {"replicas": replicas}}
+    try:
+        kube._json("PATCH", path, f"scale {name}", query, change, content_type="application/merge-patch+json")
+    except ApiError as error:
+        return f"{error.status}: {error.message}"
+    return ""

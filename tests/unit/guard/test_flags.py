@@ -1,0 +1,75 @@
+"""Flags, as manifests of rollout-operator have them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from upgrader.guard.commands.flags import parse
+from upgrader.guard.guard_errors import UsageError
+
+TLS = ("-server-tls.enabled=true", "-kubernetes.namespace=shop")
+
+
+def test_the_manifest_of_the_original_is_understood() -> None:
+    """One dash or two, with = or a word of its own, and its defaults."""
+    one = parse(["-server-tls.enabled=true", "-kubernetes.namespace=shop", "-server-tls.port=9443"])
+    other = parse(["--server-tls.enabled", "--kubernetes.namespace", "shop", "--server-tls.port", "9443"])
+    assert one == other
+    assert (one.port, one.tls_port, one.namespaces, one.inject, one.dry_run) == (8001, 9443, ("shop",), True, False)
+    assert one.dns_name == "rollout-operator.shop.svc"
+    assert one.secret == "rollout-operator-self-signed-certificate"
+    assert (one.life, one.timeout_seconds) == (timedelta(days=365), 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "life"),
+    [
+        ("1y", timedelta(days=365)),
+        ("1h30m", timedelta(hours=1.5)),
+        ("2w", timedelta(days=14)),
+        ("1500ms", timedelta(seconds=1.5)),
+    ],
+)
+def test_durations_are_those_of_go_and_of_prometheus(text: str, life: timedelta) -> None:
+    """Both, as the original takes both."""
+    assert parse([*TLS, f"-server-tls.self-signed-cert.expiration={text}"]).life == life
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-server-tls.enabled"], "namespace"),
+        (["-kubernetes.namespace=shop"], "there is nothing to do"),
+        ([*TLS, "-kubernetes.api-url=https://x"], "config-file"),
+        ([*TLS, "-server-tls.cert-file=x"], "self-signed-cert.enabled=false"),
+        ([*TLS, "-server-tls.self-signed-cert.enabled=false"], "no certificate"),
+        (
+            [*TLS, "-server-tls.self-signed-cert.enabled=false", "-server-tls.cert-file=x", "-server-tls.key-file=y"],
+            "update-ca-bundle=false",
+        ),
+    ],
+)
+def test_contradictions_are_refused(arguments: list[str], message: str) -> None:
+    """Before anything begins, with what to set."""
+    with pytest.raises(UsageError, match=message):
+        parse(arguments)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["-server.port=x", "-server-tls.request-timeout=40s", "-webhook-dry-run=maybe", "-log.level=loud", "-bogus=1"],
+)
+def test_a_wrong_value_ends_with_usage(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, which names the flag or its value."""
+    with pytest.raises(SystemExit) as ended:
+        parse([*TLS, argument])
+    assert ended.value.code == 2 and argument.rpartition("=")[0].lstrip("-") in capsys.readouterr().err
+
+
+def test_certificates_of_others_are_files() -> None:
+    """Whose authority is theirs to inject."""
+    given = ["-server-tls.self-signed-cert.enabled=false", "-server-tls.cert-file=a", "-server-tls.key-file=b"]
+    assert parse([*TLS, *given, "-webhooks.update-ca-bundle=false"]).certificate_files == (Path("a"), Path("b"))

@@ -1,0 +1,48 @@
+"""What can go wrong.
+
+.. code-block:: text
+
+    GuardError
+    ├── UsageError        a flag, or a file that it names, can't be used
+    ├── ApiAway           nothing answered, or it can't answer now: asking again may help
+    └── ApiRefused        the API server has answered no
+        ├── NotFound      404
+        ├── Conflict      409: the object is another one by now, or exists already
+        └── VersionGone   410: the moment that was asked for is forgotten
+"""
+
+from __future__ import annotations
+
+__all__ = ["ApiAway", "ApiRefused", "Conflict", "GuardError", "NotFound", "UsageError", "VersionGone"]
+
+
+class GuardError(Exception):
+    """The message says what, which object, and why."""
+
+
+class UsageError(GuardError):
+    """A flag, or a file that it names, can't be used."""
+
+
+class ApiAway(GuardError):
+    """Nothing answered, or it can't answer now: asking again may help."""
+
+
+class ApiRefused(GuardError):
+    """The API server has answered no; `status` is HTTP's."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class NotFound(ApiRefused):
+    """There is no such object."""
+
+
+class Conflict(ApiRefused):
+    """The object is another one by now, or exists already."""
+
+
+class VersionGone(ApiRefused):
+    """The moment that was asked for is forgotten: everything has to be read again."""

@@ -1,0 +1,67 @@
+"""What guard counts, as Prometheus reads it; names that others' dashboards know are theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+__all__ = ["CONTENT_TYPE", "Metrics"]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """Those of one process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.requests = Counter(
+            "guard_admission_requests",
+            "Admission requests by path and by what was answered: allowed, denied, would_deny, bad_request, failed.",
+            ["path", "answer"],
+            registry=self.registry,
+        )
+        self.seconds = Histogram(
+            "guard_admission_request_duration_seconds",
+            "How long an answer took, from the request's last byte.",
+            ["path"],
+            buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+            registry=self.registry,
+        )
+        self.certificate_ends = Gauge(
+            "guard_certificate_expiry_timestamp_seconds",
+            "When the webhooks' certificate ends.",
+            registry=self.registry,
+        )
+        self._policies = _Policies()
+        self.registry.register(self._policies)
+
+    def webhooks(self, policies: Mapping[tuple[str, str], str]) -> None:
+        """Which failurePolicy each webhook has now: (kind, name) → policy."""
+        self._policies.found = policies
+
+    def text(self) -> str:
+        """All of them."""
+        return generate_latest(self.registry).decode()
+
+
+class _Policies(Collector):
+    def __init__(self) -> None:
+        self.found: Mapping[tuple[str, str], str] = {}
+
+    def collect(self) -> Iterator[Metric]:
+        """One series a webhook."""
+        family: Any = GaugeMetricFamily(
+            "kube_validating_webhook_failure_policy",
+            "FailurePolicy of the validating and mutating webhooks that guard gives its certificate authority.",
+            labels=["type", "webhook", "policy"],
+        )
+        for (kind, name), policy in sorted(self.found.items()):
+            family.add_metric([kind, name, policy], 1)
+        yield family
