@@ -1,0 +1,59 @@
+"""`upgrader guard off` and `on`, with a real API server between them and guard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from testkit.guard_process import guard_process
+from testkit.lab_cluster import until
+from tests.contract.guard.conftest import Pair
+from tests.contract.guard.webhooks import VALIDATING, applied, bundles, no_downscale, scaled, stateful_set
+from upgrader.adapters.clock import SystemClock
+from upgrader.errors import Inhibited
+from upgrader.webhook_switch.switch import switch_off, switch_on
+
+PROTECTED = {"grafana.com/no-downscale": "true"}
+
+
+def selector(pair: Pair, name: str) -> Any:
+    """Of the only webhook of a configuration."""
+    found: Any = pair.kube.get(VALIDATING, name)
+    return found["webhooks"][0].get("objectSelector")
+
+
+def test_a_dead_guard_is_switched_off_and_on_only_once_it_answers(
+    pair: Pair, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Dead, with failurePolicy Fail, it refuses a downscale; off, the downscale is done; `on` refuses as long as it is
+    dead, and restores what it selected once another one answers there.
+    """
+    clock, told = SystemClock(), list[str]()
+    selects = {"matchLabels": PROTECTED}
+    with guard_process(tmp_path_factory.mktemp("dies"), pair.kubeconfig) as guard:
+        guard.wait_ready()
+        url = guard.url("/admission/no-downscale")
+        with (
+            applied(pair.kube, no_downscale(url, objectSelector=selects)) as name,
+            stateful_set(pair.kube, PROTECTED) as kept,
+        ):
+            until("it to be injected", lambda: all(bundles(pair.kube, name)), timeout_seconds=20, interval_seconds=0.1)
+            until("it to be asked", lambda: "not allowed" in scaled(pair.kube, kept, 2), timeout_seconds=20)
+            guard.kill()
+            assert "failed calling webhook" in scaled(pair.kube, kept, 2)
+            switch_off(pair.kube, clock, [name], lambda each: told.append(each.name))
+            until("it to be off", lambda: scaled(pair.kube, kept, 2) == "", timeout_seconds=20, interval_seconds=0.1)
+            with pytest.raises(Inhibited, match=r"stays off: .*failed calling webhook"):
+                switch_on(pair.kube, clock, [name], lambda each: told.append(each.name))
+            assert scaled(pair.kube, kept, 1) == ""
+            port = url.split(":")[2].partition("/")[0]
+            again = guard_process(tmp_path_factory.mktemp("again"), pair.kubeconfig, f"-server-tls.port={port}")
+            with again as other:
+                other.wait_ready()
+                switch_on(pair.kube, clock, [name], lambda each: told.append(each.name))
+                assert selector(pair, name) == selects
+                until("it to be asked", lambda: "not allowed" in scaled(pair.kube, kept, 0), timeout_seconds=20)
+        assert told == [f"{name}.grafana.com"] * 2
+        left = [each["metadata"]["name"] for each in pair.kube.list(VALIDATING)]
+        assert not [each for each in left if each.startswith("guard-probe")]

@@ -1,0 +1,66 @@
+"""`upgrader guard`: the webhooks of the guard that runs in the cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from upgrader.app.guard_switch import switch_guard_off, switch_guard_on
+from upgrader.cli.command_line import say
+from upgrader.webhook_switch.configurations import Webhook
+
+__all__ = ["guard"]
+
+
+@click.group()
+def guard() -> None:
+    """Switch the webhooks of guard off where they stand in the way, and on again."""
+
+
+@guard.command()
+@click.argument("webhooks", metavar="[WEBHOOK]...", nargs=-1)
+@click.pass_obj
+def off(folder: Path, webhooks: tuple[str, ...]) -> None:
+    """Have guard's webhooks match nothing: all of them, or those that are named.
+
+    WEBHOOK is the name of a webhook, or of a configuration with several. guard itself goes on. What each selected is
+    kept in an annotation of its configuration, for `upgrader guard on`. A webhook that is off already stays as it is.
+
+    \b
+    Exit codes: 0 they are off, 2 there is no such webhook, 5 the API refused it or did not answer.
+    """
+    told = _Told("off")
+    switch_guard_off(folder, webhooks, told)
+    if not told.any:
+        say("None of guard's webhooks was on.")
+
+
+@guard.command()
+@click.argument("webhooks", metavar="[WEBHOOK]...", nargs=-1)
+@click.pass_obj
+def on(folder: Path, webhooks: tuple[str, ...]) -> None:
+    """Switch on what `upgrader guard off` switched off: all of it, or what is named.
+
+    The one that was switched off last comes first. Before each, the API server calls it in a dry run, by a
+    configuration that exists only for that: one that doesn't answer stays off, and so do those that were switched off
+    before it.
+
+    \b
+    Exit codes: 0 they are on, 2 there is no such webhook, 3 one doesn't answer, 5 the API refused it or did not answer.
+    """
+    told = _Told("on")
+    switch_guard_on(folder, webhooks, told)
+    if not told.any:
+        say("None of guard's webhooks was off.")
+
+
+class _Told:
+    """Says each webhook, when it is done."""
+
+    def __init__(self, state: str) -> None:
+        self._state, self.any = state, False
+
+    def __call__(self, webhook: Webhook) -> None:
+        self.any = True
+        say(f"{self._state}: {webhook}")
