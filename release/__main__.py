@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from release.charts import pack_charts
 from release.checksums import write_checksums
-from release.images import write_checkpointer, write_runner
+from release.images import write_checkpointer, write_guard, write_runner
 from release.python_packages import build_packages, download_dependencies
 from release.sources import Sources
 from upgrader.model.first_few import first_few
@@ -18,17 +18,18 @@ from upgrader.model.first_few import first_few
 def main(folder: Path, registry: str = "") -> None:
     """Make the folder anew; it is complete when SHA256SUMS is there.
 
-    With a registry, `HOST[:PORT][/PATH]`, the charts name the image of the pod-checkpointer there, by its digest.
+    With a registry, `HOST[:PORT][/PATH]`, the charts name the images of the pod-checkpointer and of guard there, by
+    their digests.
     """
     sources = Sources.of_this_checkout()
     if strangers := sources.strangers():
         sys.exit(f"release: these files are not in git, and would be packed: {first_few(strangers)}; add or move them")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    _say("image of the pod-checkpointer, with its lists of contents")
-    digest = write_checkpointer(folder / "images")
+    _say("images of the pod-checkpointer and of guard, with their lists of contents")
+    digests = {"pod-checkpointer": write_checkpointer(folder / "images"), "guard": write_guard(folder / "images")}
     with TemporaryDirectory() as copy:
-        _make(sources.naming(registry, digest, Path(copy)) if registry else sources, folder)
+        _make(sources.naming(registry, digests, Path(copy)) if registry else sources, folder)
     _say(f"{folder / 'SHA256SUMS'}: {len((folder / 'SHA256SUMS').read_text().splitlines())} files")
 
 

@@ -10,11 +10,11 @@ from release.bill_of_materials import write_bill_of_materials
 from release.runner_image import runner_image
 from release.sources import Sources
 from upgrader import __version__
-from upgrader.lab.checkpointer_image import checkpointer_image
+from upgrader.lab.daemon_images import checkpointer_image, guard_image
 from upgrader.lab.oci_archive import Image, write_platforms
 from upgrader.lab.progress_port import Silent
 
-__all__ = ["ARCHITECTURES", "write_checkpointer", "write_runner"]
+__all__ = ["ARCHITECTURES", "write_checkpointer", "write_guard", "write_runner"]
 
 ARCHITECTURES = ("amd64", "arm64")
 
@@ -26,6 +26,12 @@ def write_checkpointer(folder: Path) -> str:
     """
     name = f"pod-checkpointer:{__version__}"
     return _write([replace(checkpointer_image(Silent(), each), name=name) for each in ARCHITECTURES], folder)
+
+
+def write_guard(folder: Path) -> str:
+    """`guard-VERSION.tar`. As `write_checkpointer`."""
+    name = f"guard:{__version__}"
+    return _write([replace(guard_image(Silent(), each), name=name) for each in ARCHITECTURES], folder)
 
 
 def write_runner(folder: Path, wheel: Path, sources: Sources) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -33,16 +34,18 @@ class Sources:
         commit, status = (_git(root, *words) for words in (("rev-parse", "HEAD"), ("status", "--porcelain")))
         return cls(root, commit, bool(status))
 
-    def naming(self, registry: str, digest: str, folder: Path) -> Self:
-        """A copy of all files that git has, in the new `folder`, whose chart names the pod-checkpointer's image."""
+    def naming(self, registry: str, digests: Mapping[str, str], folder: Path) -> Self:
+        """A copy of all files that git has, in the new `folder`, whose charts name their images.
+
+        `digests`: those of the images, each by the name that it has in common with its chart.
+        """
         for name in _git(self.root, "ls-files", "-z").rstrip("\0").split("\0"):
             if (self.root / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(self.root / name, folder / name, follow_symlinks=False)
-        values = folder / "charts/pod-checkpointer/values.yaml"
-        values.write_text(
-            with_values(values, "image", {"repository": f"{registry}/pod-checkpointer", "digest": digest})
-        )
+        for name, digest in digests.items():
+            values = folder / "charts" / name / "values.yaml"
+            values.write_text(with_values(values, "image", {"repository": f"{registry}/{name}", "digest": digest}))
         return replace(self, root=folder, registry=registry)
 
     def strangers(self) -> list[str]:

@@ -13,17 +13,25 @@ __all__ = ["render"]
 
 _INSTALL = """\
 ```
-helm upgrade --install {name} charts/{name} --namespace kube-system --values values/{name}.yaml \\
+helm upgrade --install {name} charts/{name} --namespace {namespace} --values values/{name}.yaml \\
   --rollback-on-failure --wait --timeout 5m
 ```
 """
 
 
+_NAMESPACES = {"guard": "guard --create-namespace"}
+"""Charts whose workloads are not in kube-system."""
+
+
 def render(chart: Path) -> str:
     """The README of the chart in a folder, as Markdown. Raises ValueError when a value has no comment."""
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
+    name = about["name"]
     intro = chart / "README.intro.md"
-    parts = [f"# {about['name']}\n\n{about['description']}\n", _INSTALL.format(name=about["name"])]
+    parts = [
+        f"# {about['name']}\n\n{about['description']}\n",
+        _INSTALL.format(name=name, namespace=_NAMESPACES.get(name, "kube-system")),
+    ]
     if intro.exists():
         parts.append(intro.read_text())
     parts.append("## Values\n\nMade from the comments in `values.yaml`; run `make docs` to regenerate it.\n")

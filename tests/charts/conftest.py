@@ -56,18 +56,19 @@ class Refused(Exception):
 Render = Callable[..., Rendered]
 
 _REQUIRED: Mapping[str, Mapping[str, Any]] = {
-    "pod-checkpointer": {"image": {"repository": "registry.example/pod-checkpointer"}}
+    "guard": {"image": {"repository": "registry.example/guard"}},
+    "pod-checkpointer": {"image": {"repository": "registry.example/pod-checkpointer"}},
 }
 """Values that have no default, for tests that don't set them."""
 
 
 @pytest.fixture(scope="session")
 def render() -> Render:
-    """`render(chart, values)`: the rendered chart; raises Refused with Helm's message."""
+    """`render(chart, values, namespace)`: the rendered chart; raises Refused with Helm's message."""
     helm = str(find_helm())
 
-    def work(chart: str, values: Mapping[str, Any] | None = None) -> Rendered:
-        command = [helm, "template", chart, str(CHARTS / chart), "--namespace", "kube-system"]
+    def work(chart: str, values: Mapping[str, Any] | None = None, namespace: str = "kube-system") -> Rendered:
+        command = [helm, "template", chart, str(CHARTS / chart), "--namespace", namespace]
         command += ["--kube-version", "v1.36.3", "--values", "-"]
         given = json.dumps({**_REQUIRED.get(chart, {}), **(values or {})})
         done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)

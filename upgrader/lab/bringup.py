@@ -7,9 +7,9 @@ from functools import partial
 from upgrader.lab import network
 from upgrader.lab.bastion import bastion_files, bastion_of, firewall_files
 from upgrader.lab.build_parts import Parts
-from upgrader.lab.checkpointer_image import checkpointer_image
 from upgrader.lab.cluster_folder import write_access, write_cluster, write_values
 from upgrader.lab.command_runner import CommandRunner
+from upgrader.lab.daemon_images import checkpointer_image
 from upgrader.lab.external_etcd import client_files, etcd_files
 from upgrader.lab.hardening import controller_files
 from upgrader.lab.host_capabilities import host_capabilities

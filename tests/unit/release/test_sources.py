@@ -56,12 +56,14 @@ def test_charts_of_a_release_name_its_own_image(tmp_path: Path) -> None:
     sources = Sources.of_this_checkout()
     before = (sources.root / "charts/pod-checkpointer/values.yaml").read_text()
     digest = f"sha256:{'5' * 64}"
-    named = sources.naming("registry.example.com/upgrader", digest, tmp_path / "copy")
+    digests = {"pod-checkpointer": digest, "guard": digest}
+    named = sources.naming("registry.example.com/upgrader", digests, tmp_path / "copy")
     for folder, each in (("named", named), ("plain", sources)):
         pack_charts(each, tmp_path / folder)
-    chart = f"pod-checkpointer-{__version__}.tgz"
-    assert f"image: registry.example.com/upgrader/pod-checkpointer@{digest}\n" in rendered(tmp_path / "named" / chart)
-    assert "image.repository is not set" in rendered(tmp_path / "plain" / chart)
+    for name in digests:
+        chart = f"{name}-{__version__}.tgz"
+        assert f"image: registry.example.com/upgrader/{name}@{digest}\n" in rendered(tmp_path / "named" / chart)
+        assert "image.repository is not set" in rendered(tmp_path / "plain" / chart)
     assert (sources.root / "charts/pod-checkpointer/values.yaml").read_text() == before
     assert (named.commit, named.registry) == (sources.commit, "registry.example.com/upgrader")
 
@@ -75,6 +77,6 @@ def test_copy_has_what_git_has(checkout: Path, tmp_path_factory: pytest.TempPath
     (checkout / "gone").unlink()
     (checkout / "stranger").touch()
     copy = tmp_path_factory.mktemp("named") / "copy"
-    Sources.of_this_checkout().naming("registry.example.com", "sha256:1", copy)
+    Sources.of_this_checkout().naming("registry.example.com", {"pod-checkpointer": "sha256:1"}, copy)
     found = {str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_file()}
     assert found == {".gitignore", "pyproject.toml", "charts/pod-checkpointer/values.yaml"}

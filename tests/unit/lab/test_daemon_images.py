@@ -1,4 +1,4 @@
-"""What goes into the pod-checkpointer's image."""
+"""What goes into the images of the pod-checkpointer and of guard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import upgrader
-from upgrader.lab import checkpointer_image as module
+from upgrader.lab import daemon_images as module
 from upgrader.lab.progress_port import Silent
 
 
@@ -16,9 +16,9 @@ from upgrader.lab.progress_port import Silent
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The sources in a folder of their own; nothing is built, what would be is written down."""
     (tmp_path / "upgrader/lab").mkdir(parents=True)
-    for name in ("checkpointer", "daemons", "node", "recover"):
+    for name in ("checkpointer", "daemons", "guard", "node", "recover"):
         shutil.copytree(Path(upgrader.__file__).parent / name, tmp_path / "upgrader" / name)
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "upgrader/lab/checkpointer_image.py"))
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "upgrader/lab/daemon_images.py"))
     monkeypatch.setattr(module, "unpacked_layer", lambda name, progress, architecture: Path(f"{name}-{architecture}"))
     monkeypatch.setattr(module, "installed_packages", lambda requirements, architecture, progress: Path("wheels"))
     monkeypatch.setattr(module, "layer_of_files", lambda key, files: Path(key))
@@ -33,6 +33,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("node/generation_choice.py", True),
         ("daemons/json_logs.py", True),
         ("recover/pipeline.py", False),
+        ("guard/guard_errors.py", False),
     ],
 )
 def test_the_image_is_built_again_when_what_is_in_it_changes(sources: Path, changed: str, rebuilt: bool) -> None:
@@ -50,3 +51,19 @@ def test_the_image_holds_three_packages_of_ours(sources: Path, monkeypatch: pyte
     assert module.checkpointer_image(Silent()).layers[1] == Path(
         "site-packages/upgrader/checkpointer/upgrader/daemons/upgrader/node"
     )
+
+
+def test_the_image_of_guard_holds_two_packages_of_ours(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """guard and what daemons share; it is built again when one of them changes, and started by its own name."""
+    before = module.guard_image(Silent(), "arm64")
+    assert before.entrypoint == ("python3", "-m", "upgrader.guard") and before.layers[0] == Path("python-arm64")
+    (sources / "guard" / "guard_errors.py").write_text("")
+    assert module.guard_image(Silent(), "arm64").name != before.name
+    monkeypatch.setattr(module, "layer_of_files", lambda key, files: files["/app"])
+    assert module.guard_image(Silent()).layers[1] == Path("site-packages/upgrader/daemons/upgrader/guard")
+
+
+@pytest.mark.parametrize("name", ["guard", "pod-checkpointer"])
+def test_each_image_names_its_libraries(name: str) -> None:
+    """By a file with their hashes."""
+    assert "--hash=sha256:" in module.requirements_of(name).read_text()

@@ -1,0 +1,45 @@
+{{- define "guard.selector" -}}
+app.kubernetes.io/name: guard
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "guard.labels" -}}
+{{ include "guard.selector" . }}
+app.kubernetes.io/component: guard
+app.kubernetes.io/part-of: kubernetes
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* NAME:TAG or NAME@DIGEST of the image. */}}
+{{- define "guard.image" -}}
+{{- with .Values.image -}}
+{{- $missing := "image.repository is not set: no image of guard is published. Build one (docs/install.md), push it to a registry of your own, and name it in the values." -}}
+{{- $_ := required $missing .repository -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The namespace, which also is in the names of what has none: another guard may be in another namespace. */}}
+{{- define "guard.namespace" -}}
+{{- if eq .Release.Namespace "kube-system" -}}
+{{- fail "guard doesn't run in kube-system, where its webhooks would stand between the control plane and its own repair: install it with --namespace guard --create-namespace" -}}
+{{- end -}}
+{{ .Release.Namespace }}
+{{- end }}
+
+{{- define "guard.configuration" -}}
+guard-no-downscale-{{ include "guard.namespace" . }}
+{{- end }}
+
+{{/* The subjects of a binding. */}}
+{{- define "guard.subjects" -}}
+- kind: ServiceAccount
+  name: guard
+  namespace: {{ include "guard.namespace" . }}
+{{- end }}

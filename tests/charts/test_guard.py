@@ -1,0 +1,136 @@
+"""The chart of guard: what an operator relies on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.charts.conftest import Refused, Render, Rendered
+from upgrader.guard.commands.flags import parse
+from upgrader.model.workload import selects
+
+DEPLOYMENT = ("Deployment", "guard")
+CONFIGURATION = "guard-no-downscale-ops"
+
+
+def chart(render: Render, **values: Any) -> Rendered:
+    """In the namespace `ops`."""
+    return render("guard", values, "ops")
+
+
+def webhooks(rendered: Rendered) -> list[Any]:
+    """Of its only configuration."""
+    found: list[Any] = rendered.get("ValidatingWebhookConfiguration", CONFIGURATION)["webhooks"]
+    return found
+
+
+def test_it_never_is_in_kube_system(render: Render) -> None:
+    """There its webhooks would stand between the control plane and its own repair."""
+    with pytest.raises(Refused, match="guard doesn't run in kube-system"):
+        render("guard", {}, "kube-system")
+
+
+def test_guard_takes_its_arguments(render: Render) -> None:
+    """The flags are those that the program has, and name the Service that the webhooks call."""
+    rendered = chart(render, dryRun=True, logLevel="warn", certificate={"expiration": "90d"})
+    settings = parse(rendered.container(*DEPLOYMENT, "guard")["args"])
+    assert settings.namespaces == ("ops",) and settings.dns_name == "guard.ops.svc"
+    assert settings.dry_run and settings.log_level == "warning" and settings.life.days == 90
+    (client,) = {str(webhook["clientConfig"]["service"]) for webhook in webhooks(rendered)}
+    assert "'name': 'guard'" in client and "'namespace': 'ops'" in client
+    service = rendered.get("Service", "guard")["spec"]
+    ports = {port["name"]: port["containerPort"] for port in rendered.container(*DEPLOYMENT, "guard")["ports"]}
+    assert {port["port"]: ports[port["targetPort"]] for port in service["ports"]} == {
+        443: settings.tls_port,
+        9090: settings.port,
+    }
+    assert selects({"matchLabels": service["selector"]}, rendered.pod(*DEPLOYMENT)["metadata"]["labels"])
+
+
+def test_two_answer_and_one_may_go(render: Render) -> None:
+    """Two replicas on two nodes if there are two, one more while they are replaced; with one there is no budget that
+    would keep a node from being drained.
+    """
+    rendered = chart(render)
+    spec = rendered.get(*DEPLOYMENT)["spec"]
+    assert (spec["replicas"], spec["strategy"]["rollingUpdate"]) == (2, {"maxUnavailable": 0, "maxSurge": 1})
+    affinity = spec["template"]["spec"]["affinity"]["podAntiAffinity"]
+    (term,) = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
+    budget = rendered.get("PodDisruptionBudget", "guard")["spec"]
+    assert (budget["maxUnavailable"], budget["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
+    assert "PodDisruptionBudget" not in {each["kind"] for each in chart(render, replicas=1).objects}
+
+
+def test_webhooks_leave_the_control_plane_alone(render: Render) -> None:
+    """Not in kube-system, not in their own namespace; ten seconds at most; nothing that grows is ever asked about."""
+    for webhook in webhooks(chart(render)):
+        for name, asked in (("kube-system", False), ("ops", False), ("shop", True)):
+            assert selects(webhook["namespaceSelector"], {"kubernetes.io/metadata.name": name}) is asked
+        assert webhook["timeoutSeconds"] <= 10 and webhook["sideEffects"] == "None"
+        assert "object.spec.replicas < oldObject.spec.replicas" in webhook["matchConditions"][0]["expression"]
+    by_object, by_scale = webhooks(chart(render))
+    assert by_object["objectSelector"] == {"matchLabels": {"grafana.com/no-downscale": "true"}}
+    assert "objectSelector" not in by_scale, "a Scale has no labels"
+    assert all(resource.endswith("/scale") for resource in by_scale["rules"][0]["resources"])
+
+
+@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+def test_values_of_the_webhooks(render: Render, policy: str) -> None:
+    """failurePolicy, timeout and namespaces; kube-system can't be among these."""
+    values = {"failurePolicy": policy, "timeoutSeconds": 3, "namespaces": ["shop"]}
+    for webhook in webhooks(chart(render, noDownscale=values)):
+        assert (webhook["failurePolicy"], webhook["timeoutSeconds"]) == (policy, 3)
+        for name, asked in (("shop", True), ("other", False)):
+            assert selects(webhook["namespaceSelector"], {"kubernetes.io/metadata.name": name}) is asked
+    with pytest.raises(Refused, match="schema"):
+        chart(render, noDownscale={"namespaces": ["kube-system"]})
+    with pytest.raises(Refused, match="schema"):
+        chart(render, noDownscale={"timeoutSeconds": 11})
+
+
+def rules(rendered: Rendered, kind: str, name: str) -> list[tuple[Any, ...]]:
+    """(verbs, resources, names) of a role."""
+    return [
+        (tuple(rule["verbs"]), tuple(rule["resources"]), tuple(rule.get("resourceNames", ())))
+        for rule in rendered.get(kind, name)["rules"]
+    ]
+
+
+def test_least_privilege(render: Render) -> None:
+    """One Secret by name; the labels of what is scaled; its own configuration; no token of a kubelet, no root."""
+    rendered = chart(render)
+    assert rules(rendered, "Role", "guard") == [
+        (("create",), ("secrets",), ()),
+        (("get", "update"), ("secrets",), ("guard-certificate",)),
+    ]
+    configurations = ("validatingwebhookconfigurations", "mutatingwebhookconfigurations")
+    assert rules(rendered, "ClusterRole", "guard-ops") == [
+        (("list", "watch"), configurations, ()),
+        (("patch",), configurations, (CONFIGURATION,)),
+        (("get",), ("deployments", "replicasets", "statefulsets"), ()),
+    ]
+    pod = rendered.pod(*DEPLOYMENT)["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    context = rendered.container(*DEPLOYMENT, "guard")["securityContext"]
+    assert context["capabilities"] == {"drop": ["ALL"]} and context["readOnlyRootFilesystem"] is True
+
+
+def test_rights_follow_what_is_enabled(render: Render) -> None:
+    """In named namespaces by a Role each; without the webhook none for it, and none of its configuration."""
+    narrow = chart(render, noDownscale={"namespaces": ["shop"]})
+    (role,) = (r for r in narrow.objects if r["kind"] == "Role" and r["metadata"]["namespace"] == "shop")
+    assert role["rules"][0]["verbs"] == ["get"]
+    assert len(rules(narrow, "ClusterRole", "guard-ops")) == 2
+    off = chart(render, noDownscale={"enabled": False}, certificate={"configurations": ["theirs"]})
+    assert "ValidatingWebhookConfiguration" not in {each["kind"] for each in off.objects}
+    assert [names for _, _, names in rules(off, "ClusterRole", "guard-ops")] == [(), ("theirs",)]
+
+
+def test_unknown_values_are_refused(render: Render) -> None:
+    """The schema refuses mistakes, and an image of nobody's."""
+    with pytest.raises(Refused, match="schema"):
+        chart(render, noDownScale={"enabled": False})
+    with pytest.raises(Refused, match="no image of guard is published"):
+        chart(render, image={"tag": "0.1.0"})

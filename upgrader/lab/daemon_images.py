@@ -1,0 +1,51 @@
+"""Images of the programs that run in a cluster, as a release has them: Debian's Python, libraries, packages of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from upgrader import __version__
+from upgrader.lab.build_cache import content_hash, definitions
+from upgrader.lab.debian import unpacked_layer
+from upgrader.lab.oci_archive import Image, layer_of_files, native_architecture
+from upgrader.lab.progress_port import LabProgress
+from upgrader.lab.python_files import compiled, installed_packages
+
+__all__ = ["checkpointer_image", "guard_image", "requirements_of"]
+
+
+def requirements_of(name: str) -> Path:
+    """The Python packages in an image, with their hashes."""
+    return definitions() / "images" / name / "requirements.txt"
+
+
+def checkpointer_image(progress: LabProgress, architecture: str = "") -> Image:
+    """It, from the sources as they are now; for this machine's architecture, or for `amd64` or `arm64`."""
+    return _image("pod-checkpointer", ("checkpointer", "daemons", "node"), progress, architecture)
+
+
+def guard_image(progress: LabProgress, architecture: str = "") -> Image:
+    """As `checkpointer_image`."""
+    return _image("guard", ("guard", "daemons"), progress, architecture)
+
+
+def _image(name: str, packages: Sequence[str], progress: LabProgress, architecture: str) -> Image:
+    """`packages`: the one that is run, then what it stands on."""
+    architecture = architecture or native_architecture()
+    sources = {package: Path(__file__).resolve().parents[1] / package for package in packages}
+    key = content_hash([requirements_of(name)], *(content_hash([source]) for source in sources.values()), architecture)
+    folders = {f"upgrader/{package}": source for package, source in sources.items()}
+    folders["site-packages"] = installed_packages(requirements_of(name), architecture, progress)
+    app = compiled(f"app-{key}", folders, "/app", progress)
+    return Image(
+        f"upgrader.lab/{name}:{__version__}-{key}",
+        (
+            unpacked_layer("python", progress, architecture),
+            layer_of_files(f"{name}-compiled-{key}", {"/app": app}),
+        ),
+        entrypoint=("python3", "-m", f"upgrader.{packages[0]}"),
+        environment=("PATH=/usr/local/bin:/usr/bin:/bin", "PYTHONPATH=/app:/app/site-packages", "PYTHONUNBUFFERED=1"),
+        working_dir="/app",
+        architecture=architecture,
+    )
