@@ -116,6 +116,14 @@ def _answers(address: str, port: int) -> bool:
     return True
 
 
+def has_debian_13(cluster: LabCluster) -> None:
+    """The node reports it, with the containerd that it has; and it is no surprise to the checks."""
+    (node,) = cluster.kube.list(ApiKind("v1", "nodes", namespaced=False))
+    info = node["status"]["nodeInfo"]
+    assert info["osImage"].startswith("Debian GNU/Linux 13 "), info
+    assert info["containerRuntimeVersion"].startswith("containerd://1.7."), info
+
+
 KINDS = (
     Kind("plain"),
     Kind("hardened", ("--hardened",), proofs=(audits_to_a_file, encrypts_secrets)),
@@ -124,5 +132,6 @@ KINDS = (
     Kind("external-etcd", ("--external-etcd",), proofs=(is_in_the_other_etcd,)),
     Kind("host-names", ("--host-names",), proofs=(has_another_host_name,)),
     Kind("bastion", ("--bastion",), proofs=(only_through_the_bastion,)),
+    Kind("debian-13", ("--debian", "13"), proofs=(has_debian_13,)),
     Kind("private-registry", ("--registry",)),
 )

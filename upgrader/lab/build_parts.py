@@ -25,20 +25,18 @@ class Parts:
     images: tuple[Image, ...]
 
 
-def prepare(version: str, origin: Origin, progress: LabProgress, *, registry: bool = False) -> Parts:
-    """Make, or find in the cache, everything that a lab of that Kubernetes version needs.
+def prepare(version: str, origin: Origin, progress: LabProgress, *, registry: bool = False, debian: int = 12) -> Parts:
+    """Make, or find in the cache, everything that a lab of that Kubernetes version, and release of Debian, needs.
 
     With `registry`, for its node as well; and the store has only what kubeadm needs, which can't log in.
     """
     programs = origin.programs(version)
-    root = node_root(progress)
+    root = node_root(progress, debian)
     found = images(origin, progress)
     lower = (node_files(), _node_programs(programs, origin.etcd()), root)
     if registry:
-        return Parts(
-            (registry_program(progress), *lower), store(kubeadm_images(found, version), progress), tuple(found)
-        )
-    return Parts(lower, store(found, progress), tuple(found))
+        lower = (registry_program(progress), *lower)
+    return Parts(lower, store(kubeadm_images(found, version) if registry else found, progress, debian), tuple(found))
 
 
 def probably_prepared(version: str, origin: Origin) -> bool:

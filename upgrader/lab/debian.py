@@ -14,6 +14,7 @@ from pathlib import Path
 from upgrader.errors import LabError
 from upgrader.lab.build_cache import built, cache_root, content_hash, definitions
 from upgrader.lab.progress_port import LabProgress
+from upgrader.lab.spec import DEBIAN
 
 __all__ = [
     "base_layer",
@@ -26,7 +27,8 @@ __all__ = [
     "unpacked_layer",
 ]
 
-_RELEASE = "bookworm"
+_RELEASE = DEBIAN[12]
+"""Of images, and of single packages."""
 _MERGED_USR = "/usr/share/mmdebstrap/hooks/merged-usr"
 _LIST_PACKAGES = """
 for deb in "$1"/var/cache/apt/archives/*.deb; do
@@ -54,17 +56,17 @@ def private_namespace(command: list[str]) -> list[str]:
     ]
 
 
-def node_root(progress: LabProgress) -> Path:
-    """The root file system that all nodes share, read-only."""
+def node_root(progress: LabProgress, debian: int = 12) -> Path:
+    """The root file system, of a release of Debian, that all nodes of a lab share, read-only."""
     packages = definitions() / "node" / "packages.txt"
 
     def build(target: Path) -> None:
-        with progress.task("Debian root of the nodes", seconds=45):
-            _mmdebstrap("minbase", _lines(packages), target)
+        with progress.task(f"Debian {debian} root of the nodes", seconds=45):
+            _mmdebstrap("minbase", _lines(packages), target, release=DEBIAN[debian])
             for folder in ("containerd", "kubelet", "etcd"):
                 (target / "var/lib" / folder).mkdir(exist_ok=True)  # mount points
 
-    return built(cache_root() / "node" / f"{_RELEASE}-{content_hash([packages])}", build)
+    return built(cache_root() / "node" / f"{DEBIAN[debian]}-{content_hash([packages])}", build)
 
 
 def node_files() -> Path:
@@ -159,9 +161,9 @@ def _programs(root: Path) -> tuple[Path, ...]:
     return tuple(root / folder for folder in ("usr/bin", "usr/local/bin", "usr/local/sbin"))
 
 
-def _mmdebstrap(variant: str, names: Sequence[str], target: Path, *options: str) -> None:
+def _mmdebstrap(variant: str, names: Sequence[str], target: Path, *options: str, release: str = _RELEASE) -> None:
     include = f"--include={','.join(names)}"
-    command = ["mmdebstrap", f"--variant={variant}", include, "--quiet", *options, _RELEASE, str(target)]
+    command = ["mmdebstrap", f"--variant={variant}", include, "--quiet", *options, release, str(target)]
     # The time of every file that is newer, so that the same packages make the same bytes.
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "0"}
     done = subprocess.run(private_namespace(command), env=environment, capture_output=True, text=True, check=False)

@@ -19,6 +19,7 @@ from upgrader.lab.debian import base_layer, node_root, package_version, private_
 from upgrader.lab.oci_archive import Image, digest_of, documents, layer_of_files, write_archive
 from upgrader.lab.origin import Origin
 from upgrader.lab.progress_port import LabProgress
+from upgrader.lab.spec import DEBIAN
 
 __all__ = ["IMAGE_VERSIONS", "etcd_image", "image_names", "images", "kubeadm_images", "link_store", "store"]
 
@@ -52,8 +53,8 @@ def image_names(found: Sequence[Image]) -> dict[str, str]:
     return {image.name.rsplit(":", 1)[0].rsplit("/", 1)[1]: image.name for image in found}
 
 
-def store(found: Sequence[Image], progress: LabProgress) -> Path:
-    """A folder for /var/lib/containerd that contains the images, unpacked."""
+def store(found: Sequence[Image], progress: LabProgress, debian: int = 12) -> Path:
+    """A folder for /var/lib/containerd that contains the images, unpacked by the containerd of a release of Debian."""
     identity = "\n".join(sorted(f"{image.name} {digest_of(documents(image)[1])}" for image in found))
     key = hashlib.sha256(identity.encode()).hexdigest()[:12]
 
@@ -61,9 +62,9 @@ def store(found: Sequence[Image], progress: LabProgress) -> Path:
         target.mkdir()
         with progress.task(f"container images ({len(found)})", seconds=25):
             write_archive(found, target.parent / "images.tar")
-            _import(target.parent / "images.tar", target, node_root(progress))
+            _import(target.parent / "images.tar", target, node_root(progress, debian))
 
-    return built(cache_root() / "containerd" / key, build)
+    return built(cache_root() / "containerd" / f"{key}-{DEBIAN[debian]}", build)
 
 
 def link_store(source: Path, target: Path) -> None:

@@ -16,9 +16,11 @@ from pathlib import Path
 
 from upgrader.errors import UsageError
 
-__all__ = ["MAX_LABS", "LabSpec", "Node", "Placement"]
+__all__ = ["DEBIAN", "MAX_LABS", "LabSpec", "Node", "Placement"]
 
 MAX_LABS = 100
+DEBIAN = {12: "bookworm", 13: "trixie"}
+"""Releases of the machines' system: number → name."""
 _ROLES = {
     "bastion": ("bastion", 2),
     "load-balancer": ("lb", 10),
@@ -30,6 +32,8 @@ _ROLES = {
 
 
 _PORT = 6443
+_VALUED = ("port", "debian")
+"""Options of `lab up` that make a lab less simple, and aren't switches."""
 _TAKEN_PORTS = (2379, 2380, 2381, 8404, 10248, 10249, 10250, 10256, 10257, 10259)
 """Of etcd, the kubelet and the other components on a controller."""
 
@@ -94,6 +98,9 @@ class LabSpec:
     bastion: bool = False
     """All machines are logged in to through one more, and by no other way (`bastion.py`)."""
 
+    debian: int = 12
+    """The machines' system: one of `DEBIAN`."""
+
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
             raise UsageError(
@@ -110,6 +117,9 @@ class LabSpec:
             raise UsageError(
                 f"--hardened needs Kubernetes v1.34 or later, for its authentication file, not {self.kubernetes}"
             )
+        if self.debian not in DEBIAN:
+            known = ", ".join(map(str, DEBIAN))
+            raise UsageError(f"machines have Debian {known}, not {self.debian}")
         if self.vip and self.controllers > 1:
             raise UsageError(
                 "--vip is for one controller: several have a load balancer, whose address clients use",
@@ -120,7 +130,8 @@ class LabSpec:
     def switches(self) -> tuple[str, ...]:
         """The options of `lab up` that make this lab less simple than the default."""
         on = [f"--{field.name.replace('_', '-')}" for field in fields(self) if getattr(self, field.name) is True]
-        return (*on, *([f"--port {self.port}"] if self.port != _PORT else []))
+        differing = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
+        return (*on, *(f"--{name} {getattr(self, name)}" for name in _VALUED if name in differing))
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,10 @@ def found(
     return list(run_checks(context, [("os-support", check_os_support)]))
 
 
-def test_supported_system_is_no_finding(world: World) -> None:
+@pytest.mark.parametrize("image", ["Debian GNU/Linux 12 (bookworm)", "Debian GNU/Linux 13 (trixie)"])
+def test_supported_system_is_no_finding(world: World, image: str) -> None:
     """Also where its kubelet comes to the newest minor."""
-    world.node()
+    reports(world, osImage=image)
     assert found(world, before=V(1, 36, 3), after=V(1, 37, 1)) == []
 
 
