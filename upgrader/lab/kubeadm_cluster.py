@@ -91,7 +91,7 @@ rm /run/kubeadm.yaml
 
         Nor does it keep its pod network: until it has one again, it isn't Ready.
         """
-        others = (each for each in self._placement.nodes if each.role == "controller" and each is not node)
+        others = (each for each in self._placement.nodes if each.role == "controller" and each != node)
         host = next(others, None)
         if host is None:
             raise LabError(f"{node.name} is the only controller: there is no cluster that it could leave")
