@@ -33,6 +33,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.refusal import refusal
 
 __all__ = ["Adoption", "ProposedAdoption", "adoption", "propose_undo"]
 
@@ -65,9 +66,10 @@ class ProposedAdoption:
     def check_allowed(self) -> None:
         """Raises Inhibited where a check forbids it."""
         if inhibits(self.findings):
-            raise Inhibited(
+            raise refusal(
                 "a check blocks the adoption; the cluster was not changed",
-                remedy="Fix the checks marked error or unknown, then run it again.",
+                self.findings,
+                "Then run this command again.",
             )
 
     def execute(self) -> FinishedRun:

@@ -26,6 +26,7 @@ from upgrader.model.renewable import ControllerCertificates, RenewableCertificat
 from upgrader.model.run_kind import RunKind
 from upgrader.pipeline import Pipeline
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.refusal import refusal
 from upgrader.renewal.kubeadm_on_host import KubeadmOnHost
 from upgrader.renewal.onhost.places import KNOWN
 from upgrader.renewal.pipeline import Serving, components_to_restart, renewal_pipeline, serving
@@ -66,9 +67,8 @@ class ProposedRenewal:
     def check_allowed(self) -> None:
         """Raises Inhibited where a check forbids it."""
         if inhibits(self.findings):
-            raise Inhibited(
-                "a check blocks the renewal; nothing was renewed",
-                remedy="Fix the checks marked error or unknown, then run it again.",
+            raise refusal(
+                "a check blocks the renewal; nothing was renewed", self.findings, "Then run this command again."
             )
 
     def execute(self) -> FinishedRun:

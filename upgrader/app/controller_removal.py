@@ -42,6 +42,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.pipeline import Pipeline
 from upgrader.ports import Kind
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.refusal import refusal
 from upgrader.recover.facts.collect import examine_all
 
 __all__ = ["LeavingController", "ProposedRemoval", "leaving_controller"]
@@ -72,9 +73,8 @@ class LeavingController:
     def check_allowed(self) -> None:
         """Raises Inhibited where a check forbids it."""
         if inhibits(self.findings):
-            raise Inhibited(
-                "a check blocks the removal; nothing was changed",
-                remedy="Fix the checks marked error or unknown, then run it again.",
+            raise refusal(
+                "a check blocks the removal; nothing was changed", self.findings, "Then run this command again."
             )
 
     @contextmanager

@@ -30,6 +30,7 @@ from upgrader.model.run_kind import RunKind
 from upgrader.model.settings import BUILT_IN_CHARTS, ReleaseSettings
 from upgrader.model.version import KubernetesVersion
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
+from upgrader.preflight.refusal import refusal
 
 __all__ = ["FoundControllers", "found_controllers"]
 
@@ -70,9 +71,8 @@ class FoundControllers:
     def check_allowed(self) -> None:
         """Raises Inhibited where a check forbids it."""
         if inhibits(self.findings):
-            raise Inhibited(
-                "a check blocks the adoption; nothing was changed",
-                remedy="Fix the checks marked error or unknown, then run it again.",
+            raise refusal(
+                "a check blocks the adoption; nothing was changed", self.findings, "Then run this command again."
             )
 
     @contextmanager

@@ -41,7 +41,7 @@ class CheckedFolder:
         """Raise Inhibited where the folder is not known to be right."""
         if self.inhibited:
             what = "the folder is wrong, or can't be judged; no cluster was asked"
-            raise refusal(what, self.findings, "Then run this command again.")
+            raise refusal(what, self.findings)
 
 
 def check_offline(folder: Path, target: KubernetesVersion | None, skips: Skips = NO_SKIPS) -> CheckedFolder:

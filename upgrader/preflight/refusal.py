@@ -14,7 +14,7 @@ _CHARACTERS = 300
 """Of a title, and of a diagnosis."""
 
 
-def refusal(what: str, findings: Iterable[Finding], again: str) -> Inhibited:
+def refusal(what: str, findings: Iterable[Finding], again: str = "Then run this command again.") -> Inhibited:
     """The error: `what`, then the first findings that forbid it, each with its cause, and the remedy of the first.
 
     `again`: what is to be done once they are fixed.
@@ -23,7 +23,7 @@ def refusal(what: str, findings: Iterable[Finding], again: str) -> Inhibited:
     named = blocking[:_FINDINGS]
     lines = [what, *(line for finding in named for line in _described(finding))]
     if len(blocking) > len(named):
-        lines.append(f"…and {len(blocking) - len(named)} more, which `upgrader check` shows")
+        lines.append(f"…and {len(blocking) - len(named)} more, above")
     first = next((finding.remedy for finding in named if finding.remedy), "")
     if not first:
         again = f"Fix what is marked error or unknown. {again}"

@@ -21,7 +21,7 @@ def test_it_names_what_blocks_with_cause_and_remedy() -> None:
 def test_many_are_counted() -> None:
     """The first three fit on a screen, each shortened; the rest is in the list."""
     error = refusal("no run", [replace(BLOCKS, diagnosis="x" * 1000)] * 5, "Then again.")
-    assert error.message.splitlines()[-1] == "…and 2 more, which `upgrader check` shows"
+    assert error.message.splitlines()[-1] == "…and 2 more, above"
     assert max(map(len, error.message.splitlines())) == 302
 
 
