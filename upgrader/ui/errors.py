@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from rich.console import Console
@@ -21,24 +21,39 @@ _INDENT = 7
 def print_error(error: UpgraderError, stream: TextIO | None = None, *, commands: Sequence[str] = ()) -> None:
     """Print what happened, its details line by line, and what to do about it.
 
-    `commands`: those that take a cluster's folder.
+    `commands`: those that take a cluster's folder. Where details are longer than the terminal, its first lines are
+    repeated behind them: they have scrolled out.
     """
     out = console(stream)
-    first, *details = error.message.splitlines() or [""]
-    _print(out, Text.assemble(("Error: ", "bold red"), (first, "bold")))
-    for line in details:
-        _print(out, Text(" " * _INDENT) + Text(line))
-    if error.remedy:
-        remedy = with_folder(error.remedy, commands, error.folder) if error.folder and commands else error.remedy
-        first, *more = remedy.splitlines()
-        _print(out, Text.assemble(("Remedy: ", "bold green"), first))
-        for line in more:
-            _print(out, Text(" " * _INDENT) + Text(line))
+    remedy = with_folder(error.remedy, commands, error.folder) if error.folder and commands else error.remedy
+    message = _lines("Error: ", "bold red", error.message)
+    message[0].stylize("bold")
+    end = _lines("Remedy: ", "bold green", remedy) if remedy else []
     if not isinstance(error, UsageError):
         # What is wrong with a command line or a file, the message says; what became of a cluster needs more words.
-        _print(out, Text(f"More: upgrader explain {error_name(error)}", "dim"))
+        end.append(Text(f"More: upgrader explain {error_name(error)}", "dim"))
+    _print(out, message)
+    if out.is_terminal and _rows(out, [*message, *end]) >= out.height:
+        _print(out, [Text("…"), *message[:2]])
+    _print(out, end)
 
 
-def _print(out: Console, text: Text) -> None:
+def _lines(word: str, style: str, text: str) -> list[Text]:
+    """The first line behind a word, the others indented."""
+    first, *others = text.splitlines() or [""]
+    return [Text.assemble((word, style), first), *(Text(f"{'':{_INDENT}}{line}") for line in others)]
+
+
+def _print(out: Console, lines: Iterable[Text]) -> None:
     # Never break lines that people copy (paths, flags, log lines): the terminal wraps them.
-    out.print(filled(printable_text(text), out, _INDENT), soft_wrap=True)
+    for line in lines:
+        out.print(_shown(out, line), soft_wrap=True)
+
+
+def _shown(out: Console, line: Text) -> Text:
+    return filled(printable_text(line), out, _INDENT)
+
+
+def _rows(out: Console, lines: Iterable[Text]) -> int:
+    """How many of the terminal's they take."""
+    return sum(max(1, -(-_shown(out, line).cell_len // out.width)) for line in lines)

@@ -77,6 +77,17 @@ def test_an_error_on_a_terminal_is_whole() -> None:
     assert all(not line or line.startswith(("Error", "Remedy", "More", " " * 7 + "w")) for line in terminal.lines)
 
 
+@pytest.mark.parametrize("lines", [5, 60])
+def test_what_happened_is_seen_behind_long_details(lines: int) -> None:
+    """An error that is longer than the terminal ends with what it began with; a shorter one says it once."""
+    terminal = Terminal()
+    details = "\n".join(f"log line {number}" for number in range(lines))
+    print_error(StepFailed(f"it failed\npod x exits\n{details}", remedy="Mend it."), terminal)
+    shown = "\n".join(terminal.lines)
+    assert shown.count("Error: it failed\n       pod x exits") == 1 and "Remedy: Mend it." in shown
+    assert (f"log line {lines - 1}\n…\nError: it failed" in shown) is (lines > 24)
+
+
 @pytest.mark.parametrize("text", ["x" * 100, f"a {'x' * 100}", "", " ", "  indented"])
 def test_what_a_terminal_must_break_is_left_to_it(text: str) -> None:
     """A path that is longer than a line is copied as one."""
