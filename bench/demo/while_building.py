@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Process", "built", "recording_of"]
+__all__ = ["RECORDING", "Process", "built", "recording_of"]
 
 RECORDING = Path(__file__).with_name("recording.jsonl")
 _AT_ONCE_SECONDS = 5.0

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from bench.demo.parts import described, parts, remember
-from bench.demo.while_building import built
+from bench.demo.while_building import RECORDING, built
+from upgrader.app.recording import recorded_run
+from upgrader.model.event import AvailabilityMeasured, RunEnded, RunStarted
 
 FROM, TO = "v1.36.3", "v1.37.1"
 
@@ -101,6 +103,18 @@ def test_recording_and_then_the_log(log: Path) -> None:
     assert wait(Running(200), log, lambda: Running(1000)) == (0, [])
     assert wait(Running(200), log, lambda: Running(10)) == (0, ["building: Kubernetes v1.36.3: 40 %"])
     assert wait(Running(200), log, lambda: None) == (0, ["building: Kubernetes v1.36.3: 40 %"])
+
+
+def test_recording_is_a_run_that_can_be_replayed(tmp_path: Path) -> None:
+    """A whole upgrade without a failed request, small, and of no place that anybody could recognize."""
+    run = recorded_run(tmp_path, str(RECORDING))
+    (ended,) = (event for _, event in run.events if isinstance(event, RunEnded))
+    assert isinstance(run.events[0][1], RunStarted) and ended.outcome == "succeeded"
+    measured = [event for _, event in run.events if isinstance(event, AvailabilityMeasured)]
+    assert measured and measured[-1].failed == 0
+    content = RECORDING.read_text()
+    assert len(content) < 200_000
+    assert [word for word in ("/home/", "/root", "/tmp", "@", "BEGIN ") if word in content] == []
 
 
 def test_recording_ends_with_the_build(log: Path) -> None:
