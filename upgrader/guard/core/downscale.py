@@ -12,7 +12,7 @@ from typing import Any
 
 from upgrader.guard.core.admission import FORBIDDEN, AdmissionRequest, Answer, allow, deny
 
-__all__ = ["NO_DOWNSCALE", "Parent", "Unreadable", "decide", "needs_parent"]
+__all__ = ["NO_DOWNSCALE", "Parent", "Unreadable", "both", "by_scale", "decide", "needs_parent"]
 
 NO_DOWNSCALE = "grafana.com/no-downscale"
 _MOST_REPLICAS = 2**31
@@ -33,10 +33,10 @@ class Parent:
 def needs_parent(request: AdmissionRequest) -> bool:
     """Whether `decide` needs the object's labels from the API: it shrinks by `/scale`, where there are none."""
     try:
-        before, after = _both(request)
+        before, after = both(request)
     except Unreadable:
         return False
-    return _by_scale(request) and before is not None and after is not None and after < before
+    return by_scale(request) and before is not None and after is not None and after < before
 
 
 def decide(request: AdmissionRequest, parent: Parent | None = None) -> Answer:
@@ -44,7 +44,7 @@ def decide(request: AdmissionRequest, parent: Parent | None = None) -> Answer:
     if request.operation != "UPDATE":
         return allow()
     try:
-        before, after = _both(request)
+        before, after = both(request)
     except Unreadable as error:
         return allow(f"{request}: the change is allowed, as {error}")
     if before == after:
@@ -53,7 +53,7 @@ def decide(request: AdmissionRequest, parent: Parent | None = None) -> Answer:
         return allow(f"{request}: the change is allowed, as replicas go {'from' if before is None else 'to'} null")
     if after > before:
         return allow()
-    if _by_scale(request):
+    if by_scale(request):
         if parent is None or parent.labels is None:
             why = "nobody asked for it" if parent is None else parent.why_not
             return allow(f"{request}: the downscale is allowed, as its labels can't be read: {why}")
@@ -86,12 +86,14 @@ def replicas_of(content: Mapping[str, Any] | None, *, scale: bool) -> int | None
     return replicas
 
 
-def _both(request: AdmissionRequest) -> tuple[int | None, int | None]:
-    scale = _by_scale(request)
+def both(request: AdmissionRequest) -> tuple[int | None, int | None]:
+    """The replicas before and after, None for null. Raises `Unreadable`."""
+    scale = by_scale(request)
     return replicas_of(request.old_object, scale=scale), replicas_of(request.object, scale=scale)
 
 
-def _by_scale(request: AdmissionRequest) -> bool:
+def by_scale(request: AdmissionRequest) -> bool:
+    """Whether it is a Scale that changes, not the object itself."""
     return request.subresource == "scale" or request.kind == "Scale"
 
 

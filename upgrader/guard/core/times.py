@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-__all__ = ["duration_of", "micro_timestamp", "seconds_of", "timestamp"]
+__all__ = ["days_of", "duration_of", "micro_timestamp", "seconds_of", "timestamp"]
 
 _RFC3339 = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -30,6 +30,18 @@ def timestamp(seconds: float) -> str:
 def micro_timestamp(seconds: float) -> str:
     """A MicroTime of the API: RFC 3339 in UTC, with microseconds."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+_LONG = {"y": 365 * 86400, "w": 7 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
+_LONG_PARTS = re.compile("".join(f"(?:([0-9]{{1,9}}){unit})?" for unit in _LONG))
+
+
+def days_of(text: object) -> float | None:
+    """Seconds of a Prometheus duration such as `1d12h`, `90m`, `0`, its units once and in order; None for others."""
+    if text == "0":
+        return 0.0
+    found = _LONG_PARTS.fullmatch(text) if isinstance(text, str) and text else None
+    return sum(float(n or 0) * size for n, size in zip(found.groups(), _LONG.values(), strict=True)) if found else None
 
 
 def duration_of(text: object) -> float | None:

@@ -68,6 +68,7 @@ class StatefulSet:
     replicas: int = 1
     update_strategy: str = "RollingUpdate"
     service_name: str = ""
+    first_ordinal: int = 0
     generation: int = 0
     observed_generation: int = 0
     status_replicas: int = 0
@@ -126,6 +127,7 @@ def stateful_set(item: Mapping[str, Any]) -> StatefulSet:
         replicas=1 if replicas is None else replicas,
         update_strategy=(spec.get("updateStrategy") or {}).get("type", "RollingUpdate"),
         service_name=spec.get("serviceName") or "",
+        first_ordinal=(spec.get("ordinals") or {}).get("start", 0),
         generation=metadata.get("generation", 0),
         observed_generation=status.get("observedGeneration", 0),
         status_replicas=status.get("replicas", 0),

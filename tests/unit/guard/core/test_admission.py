@@ -191,7 +191,7 @@ def _read(body: bytes) -> AdmissionRequest | str:
         return str(refusal)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.binary() | mutated() | json_values.map(lambda value: json.dumps(value).encode()))
 def test_whatever_arrives_is_a_request_or_no_review(body: bytes) -> None:
     """Nothing but `NotAnAdmissionReview` is ever raised, and what is read has the types that it says."""

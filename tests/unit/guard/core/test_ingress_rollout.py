@@ -220,7 +220,7 @@ def _patched(annotations: Any, patch: Any) -> Json:
     return {k: v for k, v in {**annotations, **patch}.items() if v is not None}
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data())
 def test_every_node_is_updated_however_the_controller_is_killed(data: st.DataObject) -> None:
     """Any part of the work is done in any order, as by controllers that die: safe at each step, and it ends."""

@@ -354,7 +354,7 @@ def _cell_pods(world: _World, cell: str) -> dict[str, Pod]:
     return {name: _pod(name) for name in world.alive[cell] if name not in gone}
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.data())
 def test_no_interleaving_deletes_a_pod_too_many(data: st.DataObject) -> None:
     """Webhooks and aggregators that read, write, lag and crash as they like: never below the minimum.

@@ -350,7 +350,7 @@ def test_a_rollout_with_a_budget_takes_zone_by_zone(spec: dict[str, Any]) -> Non
     assert not decide(sets, pods).delete
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data())
 def test_two_processes_with_caches_that_lag_never_break_a_budget(data: st.DataObject) -> None:
     """Whatever each cache shows of what was deleted, and whoever answers: one zone, and no more than the maximum."""
