@@ -72,11 +72,13 @@ class WriteBack:
 class Scaling:
     """What should change: take the first wish that can be had, and decide anew.
 
-    `write_back`: for references whose set has what they want. Where a wish by reference is had, its status shows the
-    new number; where it can't be had, the old one: `writes_back` says whether at all.
+    `staying`: sets that have what their reference wants. Their pods are told that they stay, as somebody may have
+    wanted fewer before. `write_back`: for the references of some of those. Where a wish by reference is had, its status
+    shows the new number; where it can't be had, the old one: `writes_back` says whether at all.
     """
 
     wishes: tuple[Wish, ...] = ()
+    staying: tuple[StatefulSet, ...] = ()
     write_back: tuple[WriteBack, ...] = ()
     events: tuple[Event, ...] = ()
 
@@ -94,6 +96,7 @@ def decide(
     """
     ordered = sorted(sets, key=lambda s: s.name)
     wishes: list[Wish] = []
+    staying: list[StatefulSet] = []
     back: list[WriteBack] = []
     events: list[Event] = []
     for each in ordered:
@@ -114,9 +117,11 @@ def decide(
             continue
         if wanted != each.replicas:
             wishes.append(Wish(each, wanted, by_reference=True))
-        elif seen.status_replicas != wanted and writes_back(each):
+            continue
+        staying.append(each)
+        if seen.status_replicas != wanted and writes_back(each):
             back.append(WriteBack(each, wanted))
-    return Scaling(tuple(wishes), tuple(back), tuple(events))
+    return Scaling(tuple(wishes), tuple(staying), tuple(back), tuple(events))
 
 
 def reference_of(which: StatefulSet) -> tuple[str, str, str] | None:

@@ -150,7 +150,14 @@ def test_the_minimum_time_does_not_hold_up_a_reference() -> None:
 def test_the_references_status_shows_what_the_set_has() -> None:
     """Written if it is another number, and not if it is right already."""
     assert _decide(_mirror(B, 5), b=Reference(5, 3)).write_back == (WriteBack(_mirror(B, 5), 5),)
-    assert _decide(_mirror(B, 5), b=Reference(5, 5)) == Scaling()
+    assert _decide(_mirror(B, 5), b=Reference(5, 5)).write_back == ()
+
+
+def test_pods_that_stay_are_told_so_each_time() -> None:
+    """A downscale that was prepared and is no longer wanted is cancelled, also where replicas are forced."""
+    assert _decide(_mirror(B, 5), b=Reference(5, 5)) == Scaling(staying=(_mirror(B, 5),))
+    forced = _mirror(B, 5, **{FORCE: "5"})
+    assert _decide(forced, b=Reference(2, 5)) == Scaling(staying=(forced,))
 
 
 @pytest.mark.parametrize(
