@@ -25,10 +25,9 @@ from upgrader.guard.core.protector import (
     judge,
     misdirected,
     pod_of_delete,
-    read,
     request_for,
-    status,
 )
+from upgrader.guard.core.protector_object import read, status
 from upgrader.guard.core.selectors import Selector
 from upgrader.guard.core.workloads import Pod
 
