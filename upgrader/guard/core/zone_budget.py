@@ -91,7 +91,9 @@ class Rollout:
 
 def read(item: Mapping[str, Any]) -> ZoneBudget | InvalidBudget:
     """A budget from the API's object, right or not."""
-    metadata = item.get("metadata") or {}
+    metadata = item.get("metadata")
+    if not isinstance(metadata, dict):
+        return InvalidBudget("", "", "it has no metadata")
     namespace, name = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
     spec = item.get("spec")
     if not isinstance(spec, dict):

@@ -328,6 +328,7 @@ def test_a_budget_is_read() -> None:
     assert _budget(podNamePartitionRegex=REGEX, crossZoneEvictionDelay="1h30m").delay == 5400
     assert validate(request_of(review_of("CREATE", object=_item()))).allowed
     assert isinstance(read({}), InvalidBudget)
+    assert isinstance(read({"metadata": [None], "spec": {}}), InvalidBudget), "no object has such metadata"
     assert str(read({"metadata": {"name": "n", "namespace": "ns"}})) == "ns/n"
 
 
