@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,8 +16,8 @@ from upgrader.engine.history.run_status import Status
 from upgrader.engine.state.run_state import RunState, StepState
 from upgrader.ui.as_typed import program
 from upgrader.ui.live_display import MARKS
-from upgrader.ui.summary import OUTCOMES, step_row
-from upgrader.ui.terminal import console, duration, filled, grid_with_times, show
+from upgrader.ui.summary import outcome_of, step_row
+from upgrader.ui.terminal import console, duration, filled, grid_with_times, printable_text, show
 
 __all__ = ["print_history", "print_run", "print_status", "print_rollback_order"]
 
@@ -29,7 +30,7 @@ def print_history(runs: Sequence[PastRun], *, running: bool = False, stream: Tex
     `running`: the last one is still running.
     """
     out = console(stream)
-    table = grid_with_times()
+    table, rows = grid_with_times(), list[tuple[Text, Text, Text, Text]]()
     for run in runs:
         mark, text, style = ("▸", "is running", "cyan") if running and run is runs[-1] else _outcome(run)
         reason = _problem(run) or run.state.reason
@@ -37,11 +38,27 @@ def print_history(runs: Sequence[PastRun], *, running: bool = False, stream: Tex
         if run.place:
             why = f"{why} (its journal is in {run.place})".lstrip()
         seconds = duration(run.seconds) if run.seconds else ""
-        table.add_row(Text(run.name), Text(f"{mark} {text}", style=style), Text(seconds), Text(why, style="dim"))
-    if runs:
-        show(out, table)
-    else:
+        rows.append((Text(run.name), Text(f"{mark} {text}", style=style), Text(seconds), Text(why, style="dim")))
+    if not rows:
         out.print("no run yet")
+    elif out.is_terminal:
+        _print_below(out, rows)
+    else:
+        for row in rows:
+            table.add_row(*row)
+        show(out, table)
+
+
+def _print_below(out: Console, rows: Sequence[tuple[Text, Text, Text, Text]]) -> None:
+    """Each row with its last text below it: beside the others, a reason would have a few columns."""
+    widths = [max(row[column].cell_len for row in rows) for column in range(3)]
+    for name, outcome, seconds, why in rows:
+        name.pad_right(widths[0] - name.cell_len + 2)
+        outcome.pad_right(widths[1] - outcome.cell_len + 2)
+        seconds.pad_left(widths[2] - seconds.cell_len)
+        out.print(Text.assemble(name, outcome, seconds), soft_wrap=True)
+        if why:
+            out.print(filled(printable_text(Text.assemble("  ", why)), out, 2), soft_wrap=True)
 
 
 def print_run(state: RunState, stream: TextIO | None = None) -> None:
@@ -168,5 +185,5 @@ def _active(step: StepState) -> tuple[Text, Text, Text, Text]:
 
 
 def _outcome(run: PastRun) -> tuple[str, str, str]:
-    mark, text, style = _UNKNOWN if run.problem else OUTCOMES[run.outcome]
-    return mark, text.removesuffix(" in").removesuffix(" after"), style
+    mark, text, style = _UNKNOWN if run.problem else outcome_of(run.state)
+    return mark, text.removesuffix(" in").removesuffix(" after").partition(";")[0], style

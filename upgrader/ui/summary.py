@@ -14,9 +14,9 @@ from upgrader.ui.availability import availability_line
 from upgrader.ui.live_display import INTERRUPTED, MARKS
 from upgrader.ui.terminal import console, duration, grid_with_times, show
 
-__all__ = ["OUTCOMES", "print_report", "step_row"]
+__all__ = ["outcome_of", "print_report", "step_row"]
 
-OUTCOMES = {
+_OUTCOMES = {
     "succeeded": ("✔", "succeeded in", "green"),
     "rolled-back": ("↶", "failed and was rolled back in", "yellow"),
     "failed": ("✘", "failed after", "bold red"),
@@ -24,10 +24,20 @@ OUTCOMES = {
 }
 
 
+_REQUESTED = ("↶", "was rolled back as requested; with that, it took", "yellow")
+
+
+def outcome_of(state: RunState) -> tuple[str, str, str]:
+    """A run's mark, words that go before its time, and style."""
+    if state.result == "rolled-back" and state.rollback_by and state.failure is None:
+        return _REQUESTED  # it hadn't failed
+    return _OUTCOMES[state.result]
+
+
 def print_report(state: RunState, folder: Path, stream: TextIO | None = None) -> None:
     """Print how the run ended, each step with its time, what clients of the API saw, and where the files are."""
     out = console(stream)
-    mark, text, style = OUTCOMES[state.result]
+    mark, text, style = outcome_of(state)
     if state.untouched and state.over:
         text = "failed, with nothing changed, after"
     goal = describe_run(state.kind, state.target)

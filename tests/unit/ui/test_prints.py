@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from testkit.terminal import Terminal
 from tests.unit.ui.conftest import text
+from upgrader.engine.history.past_runs import PastRun
 from upgrader.engine.state.run_state import GateState, RecoveryState, RunState, StepState
 from upgrader.errors import ConfigError, StepFailed
 from upgrader.model.event import AvailabilityMeasured
@@ -23,7 +25,7 @@ from upgrader.model.version import KubernetesVersion
 from upgrader.ui.errors import print_error
 from upgrader.ui.findings import draw_findings
 from upgrader.ui.plan import print_plan
-from upgrader.ui.runs import print_rollback_order
+from upgrader.ui.runs import print_history, print_rollback_order
 from upgrader.ui.summary import print_report
 from upgrader.ui.terminal import console, duration, filled, milliseconds, show
 
@@ -82,7 +84,7 @@ def test_what_happened_is_seen_behind_long_details(lines: int) -> None:
     """An error that is longer than the terminal ends with what it began with; a shorter one says it once."""
     terminal = Terminal()
     details = "\n".join(f"log line {number}" for number in range(lines))
-    print_error(StepFailed(f"it failed\npod x exits\n{details}", remedy="Mend it."), terminal)
+    print_error(StepFailed(f"it failed\npod x exits\n{details}", remedy="Mend it."), terminal)  # type: ignore[arg-type]
     shown = "\n".join(terminal.lines)
     assert shown.count("Error: it failed\n       pod x exits") == 1 and "Remedy: Mend it." in shown
     assert (f"log line {lines - 1}\n…\nError: it failed" in shown) is (lines > 24)
@@ -176,6 +178,39 @@ def test_a_report_shows_outcome_steps_and_availability() -> None:
     assert "recovered over SSH in 12 s (connection refused)" in shown
     assert "12:00 kept GET /version: closed" in shown
     assert "/c/runs/x/report.html" in shown
+
+
+def test_rollback_on_request_is_no_failure() -> None:
+    """A run that had succeeded, and was taken back, hadn't failed; one that had failed still has."""
+    state = RunState(
+        run="x", target=KubernetesVersion(1, 37, 1), outcome="rolled-back", seconds=9.0, rollback_by="anna"
+    )
+    out = io.StringIO()
+    print_report(state, Path("/c"), out)
+    assert "upgrade to v1.37.1 was rolled back as requested; with that, it took 9.0 s" in out.getvalue()
+    out = io.StringIO()
+    print_history([PastRun(Path("/c/runs/x"), state)], stream=out)
+    assert out.getvalue().split("  ")[1] == "↶ was rolled back as requested"
+    out = io.StringIO()
+    failed = StepState("a", "undone")
+    print_report(replace(state, steps=(failed,), failure=failed), Path("/c"), out)
+    assert "failed and was rolled back in" in out.getvalue()
+
+
+def test_reasons_of_the_history_are_read_on_a_narrow_terminal() -> None:
+    """A reason has the whole width below its run; through a pipe, each run is one line."""
+    failed = StepState("a", "undone")
+    words = " ".join(f"word{number}" for number in range(20))
+    state = RunState(outcome="rolled-back", seconds=9.0, reason=words, steps=(failed,), failure=failed)
+    runs = [PastRun(Path("/c/runs/x"), state), PastRun(Path("/c/runs/y"), RunState(outcome="succeeded", seconds=100.0))]
+    terminal = Terminal()
+    print_history(runs, stream=terminal)  # type: ignore[arg-type]
+    shown = [line for line in terminal.lines if line]
+    assert len(shown) == 4 and shown[0].startswith("x  ↶ failed") and shown[3].startswith("y  ✔ succeeded")
+    assert " ".join(" ".join(shown[1:3]).split()) == words
+    out = io.StringIO()
+    print_history(runs, stream=out)
+    assert len(out.getvalue().splitlines()) == 2
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "rolled-back", "failed", "interrupted"])
