@@ -96,16 +96,23 @@ def console_block(page: str, heading: str) -> list[Step]:
 
 def differences(expected: list[Step], seen: list[Step]) -> str:
     """What a page says otherwise than it was, as text; empty: nothing. Empty lines, and spaces
-    at the ends of lines, don't count.
+    at the ends of lines, don't count. A line `…` stands for any lines, or none.
     """
     found = []
     for page, run in zip(expected, seen, strict=True):
-        pattern = _text(page)
-        form = ".*".join(re.escape(part) for part in pattern.split("…"))
-        text = _text(run)
-        if not re.fullmatch(form, text, re.DOTALL):
+        pattern, text = _text(page), _text(run)
+        if not re.fullmatch(_form(pattern), f"{text}\n", re.DOTALL):
             found.append(f"$ {page.command}\n--- the page says\n{pattern}\n--- it was\n{text}")
     return "\n\n".join(found)
+
+
+def _form(pattern: str) -> str:
+    """As a regular expression for lines with their ends."""
+    lines = []
+    for line in pattern.splitlines() or [""]:
+        text = ".*".join(re.escape(part) for part in line.split("…"))
+        lines.append(r"(?:.*\n)?" if line == "…" else f"{text}\n")
+    return "".join(lines)
 
 
 def _text(step: Step) -> str:
