@@ -76,18 +76,18 @@ class GuardProcess:
 
 
 @contextmanager
-def guard_process(folder: Path, kubeconfig: Path, *flags: str, namespace: str = "ops") -> Iterator[GuardProcess]:
-    """A replica that is killed at the end of the block, if it lives still."""
+def guard_process(folder: Path, kubeconfig: Path, *flags: str) -> Iterator[GuardProcess]:
+    """A replica in the namespace `ops`, which is killed at the end of the block, if it lives still."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
     command: Sequence[str] = [
         *(sys.executable, "-m", "upgrader.guard", "-server.port=0", "-server-tls.port=0", "-server-tls.enabled"),
+        "-roles=webhook",
         f"-kubernetes.config-file={kubeconfig}",
-        f"-kubernetes.namespace={namespace}",
         "-server-tls.self-signed-cert.dns-name=127.0.0.1",
-        *flags,
+        *(flags if any("-kubernetes.namespace" in flag for flag in flags) else (*flags, "-kubernetes.namespace=ops")),
     ]
-    environment = {name: value for name, value in os.environ.items() if name != "POD_NAMESPACE"}
+    environment = {**os.environ, "POD_NAMESPACE": "ops"}
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
     guard = GuardProcess(process, log)

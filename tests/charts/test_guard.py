@@ -128,6 +128,24 @@ def test_rights_follow_what_is_enabled(render: Render) -> None:
     assert [names for _, _, names in rules(off, "ClusterRole", "guard-ops")] == [(), ("theirs",)]
 
 
+def test_groups_are_rolled_only_where_that_is_asked_for(render: Render) -> None:
+    """Then in named namespaces, by a Role each, and by the replica that has a Lease; never without a namespace."""
+    plain = parse(chart(render).container(*DEPLOYMENT, "guard")["args"])
+    assert (plain.roles, plain.namespaces) == (("webhook",), ("ops",))
+    rolling = chart(render, rollouts={"enabled": True, "namespaces": ["shop", "storage"]})
+    settings = parse(rolling.container(*DEPLOYMENT, "guard")["args"])
+    assert (settings.roles, settings.namespaces) == (("rollout", "webhook"), ("shop", "storage"))
+    assert (("get", "update"), ("leases",), ("guard-rollout",)) in rules(rolling, "Role", "guard")
+    assert rules(rolling, "Role", "guard-rollouts-ops") == [
+        (("list", "watch", "delete"), ("pods",), ()),
+        (("get", "list", "watch"), ("statefulsets",), ()),
+        (("update",), ("statefulsets/status",), ()),
+        (("create",), ("events",), ()),
+    ]
+    with pytest.raises(Refused, match="schema"):
+        chart(render, rollouts={"enabled": True})
+
+
 def test_unknown_values_are_refused(render: Render) -> None:
     """The schema refuses mistakes, and an image of nobody's."""
     with pytest.raises(Refused, match="schema"):

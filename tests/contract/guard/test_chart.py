@@ -18,6 +18,7 @@ from testkit.lab_cluster import until
 from tests.contract.checking import checked
 from tests.contract.guard.conftest import Pair
 from tests.contract.guard.webhooks import VALIDATING, applied, bundles, scaled, stateful_set
+from tests.contract.guard.zones import zones
 from upgrader.adapters.helm import find_helm
 from upgrader.ports import Kind, KubeObject
 from upgrader.preflight.webhooks import check_webhooks
@@ -37,7 +38,7 @@ FLAGS = ("-server-tls.self-signed-cert.secret-name=guard-certificate",)
 def objects() -> list[KubeObject]:
     """What Helm renders for the namespace `ops`."""
     command = [str(find_helm()), "template", "guard", str(CHART), "--namespace=ops", "--values=-"]
-    values = json.dumps({"image": {"repository": "x"}})
+    values = json.dumps({"image": {"repository": "x"}, "rollouts": {"enabled": True, "namespaces": ["shop"]}})
     done = subprocess.run(command, input=values, capture_output=True, text=True, check=True)
     return [each for each in yaml.safe_load_all(done.stdout) if each]
 
@@ -59,6 +60,7 @@ def rights(pair: Pair, objects: list[KubeObject], without: str = "") -> Iterator
         for each in reversed(given):
             pair.kube.delete(_RBAC[each["kind"]], each["metadata"]["name"], each["metadata"].get("namespace", ""))
         pair.kube.delete(Kind("v1", "secrets"), "guard-certificate", "ops")
+        pair.kube.delete(Kind("coordination.k8s.io/v1", "leases"), "guard-rollout", "ops")
 
 
 def configuration(objects: list[KubeObject], guard: GuardProcess) -> dict[str, Any]:
@@ -111,6 +113,70 @@ def test_a_right_that_is_missing_is_named(pair: Pair, objects: list[KubeObject],
 
         until(f"it to name {right}", said, timeout_seconds=20, interval_seconds=0.1)
         assert guard.get("/ready")[0] == 503
+
+
+ROLLOUT = (*FLAGS, "-roles=rollout", "-kubernetes.namespace=shop")
+
+
+def test_the_charts_rights_are_enough_to_roll(pair: Pair, objects: list[KubeObject], tmp_path: Path) -> None:
+    """A pod is deleted, and the status written at the end; no right is missing."""
+    with (
+        rights(pair, objects),
+        zones(pair.kube, count=1) as group,
+        guard_process(tmp_path, pair.account, *ROLLOUT) as guard,
+    ):
+        guard.wait_ready()
+        (name,) = group.names
+        group.template(name, "v2")
+        until("the pod to be deleted", lambda: not group.pods(name), timeout_seconds=10, interval_seconds=0.1)
+        group.controller(name)
+        group.make_ready(name)
+        until("v2 to be current", lambda: group.current(name) == "v2", timeout_seconds=10, interval_seconds=0.1)
+        assert not [line for line in guard.lines() if "cannot" in str(line.get("reason"))]
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        "create leases",
+        "get leases",
+        "update leases",
+        "list pods",
+        "watch pods",
+        "delete pods",
+        "list statefulsets",
+        "watch statefulsets",
+        "get statefulsets",
+        "update statefulsets/status",
+        "create events",
+    ],
+)
+def test_a_right_that_rollouts_lack_is_named(pair: Pair, objects: list[KubeObject], tmp_path: Path, right: str) -> None:
+    """Each of them, in the log, as soon as it is needed."""
+    without = ("get statefulsets", "update statefulsets/status")
+    with (
+        rights(pair, objects, without=right),
+        zones(pair.kube, count=1) as group,
+        guard_process(tmp_path, pair.account, *ROLLOUT) as guard,
+    ):
+        (name,) = group.names
+        if right == "create events":
+            annotations = {"annotations": {"rollout-max-unavailable": "abc"}}
+            pair.kube.patch(Kind("apps/v1", "statefulsets"), name, {"metadata": annotations}, "shop")
+        if right in without:
+            group.controller(name, "v2")
+            for pod in group.pods(name):
+                pair.kube.delete(Kind("v1", "pods"), pod, "shop")
+            group.controller(name)
+            group.make_ready(name)
+        else:
+            group.template(name, "v2")
+        verb, resource = right.split()
+
+        def said() -> bool:
+            return any(f'cannot {verb} resource "{resource}"' in str(line.get("reason")) for line in guard.lines())
+
+        until(f"it to name {right}", said, timeout_seconds=20, interval_seconds=0.1)
 
 
 def test_without_the_right_to_patch_its_configuration_it_says_so(

@@ -54,6 +54,7 @@ class FakeApi(Api):
             for path, item in sorted(self.objects.items())
             if path.rsplit("/", 1)[0].endswith(f"/{resource.plural}")
             and (not namespace or item["metadata"].get("namespace") == namespace)
+            and _selected(query.get("labelSelector", ""), item["metadata"].get("labels") or {})
         ]
         start = int(token or 0)
         end = start + limit if limit else len(found)
@@ -92,6 +93,15 @@ class FakeApi(Api):
             place[last] = operation["value"]
         return self.put(resource, found, namespace)
 
+    async def delete(self, resource: Resource, name: str, namespace: str = "", *, uid: str) -> None:
+        path = resource.path(namespace, name)
+        self._check("delete", path)
+        if path not in self.objects:
+            raise NotFound(f"{path} isn't there", 404)
+        if self.objects[path]["metadata"]["uid"] != uid:
+            raise Conflict(f"{path} is another one", 409)
+        del self.objects[path]
+
     async def watch(
         self, resource: Resource, namespace: str, query: Mapping[str, str], *, version: str, seconds: int
     ) -> AsyncIterator[dict[str, Any]]:
@@ -112,6 +122,12 @@ class FakeApi(Api):
             raise NotFound(f"{path} isn't there", 404)
         if version and version != self.objects[path]["metadata"]["resourceVersion"]:
             raise Conflict(f"{path} has been modified", 409)
+
+
+def _selected(selector: str, labels: Mapping[str, str]) -> bool:
+    """Of terms that are `key` or `key=value`."""
+    terms = [term.partition("=") for term in selector.split(",") if term]
+    return all(key in labels and (not equals or labels[key] == value) for key, equals, value in terms)
 
 
 def _no_credentials() -> Credentials:

@@ -42,7 +42,7 @@ def test_durations_are_those_of_go_and_of_prometheus(text: str, life: timedelta)
     ("arguments", "message"),
     [
         (["-server-tls.enabled"], "namespace"),
-        (["-kubernetes.namespace=shop"], "there is nothing to do"),
+        (["-kubernetes.namespace=shop", "-roles=webhook"], "-server-tls.enabled"),
         ([*TLS, "-kubernetes.api-url=https://x"], "config-file"),
         ([*TLS, "-server-tls.cert-file=x"], "self-signed-cert.enabled=false"),
         ([*TLS, "-server-tls.self-signed-cert.enabled=false"], "no certificate"),
@@ -60,7 +60,14 @@ def test_contradictions_are_refused(arguments: list[str], message: str) -> None:
 
 @pytest.mark.parametrize(
     "argument",
-    ["-server.port=x", "-server-tls.request-timeout=40s", "-webhook-dry-run=maybe", "-log.level=loud", "-bogus=1"],
+    [
+        "-server.port=x",
+        "-server-tls.request-timeout=40s",
+        "-webhook-dry-run=maybe",
+        "-log.level=loud",
+        "-bogus=1",
+        "-roles=x",
+    ],
 )
 def test_a_wrong_value_ends_with_usage(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2, which names the flag or its value."""
@@ -73,3 +80,12 @@ def test_certificates_of_others_are_files() -> None:
     """Whose authority is theirs to inject."""
     given = ["-server-tls.self-signed-cert.enabled=false", "-server-tls.cert-file=a", "-server-tls.key-file=b"]
     assert parse([*TLS, *given, "-webhooks.update-ca-bundle=false"]).certificate_files == (Path("a"), Path("b"))
+
+
+def test_roles_follow_from_what_the_original_has() -> None:
+    """Rollouts always, webhooks with TLS, as rollout-operator; unless they are named."""
+    assert parse(["-kubernetes.namespace=shop"]).roles == ("rollout",)
+    assert parse(TLS).roles == ("rollout", "webhook")
+    assert parse([*TLS, "-roles=webhook"]).roles == ("webhook",)
+    several = parse(["-kubernetes.namespace=shop", "-kubernetes.namespace=ops", "-reconcile.interval=30s"])
+    assert (several.namespaces, several.interval_seconds) == (("shop", "ops"), 30)

@@ -12,7 +12,9 @@ from typing import Any
 
 from upgrader.guard.guard_errors import UsageError
 
-__all__ = ["Settings", "parse"]
+__all__ = ["ROLES", "Settings", "parse"]
+
+ROLES = ("rollout", "webhook")
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _IN = "rollout-operator-self-signed-certificate"
@@ -25,6 +27,8 @@ _MOST_TIMEOUT_SECONDS = 30.0
 class Settings:
     """What the flags say."""
 
+    roles: tuple[str, ...]
+    """Of ROLES."""
     log_level: str
     port: int
     tls_port: int
@@ -36,6 +40,7 @@ class Settings:
     life: timedelta
     inject: bool
     timeout_seconds: float
+    interval_seconds: float
     dry_run: bool
     namespaces: tuple[str, ...]
     kubeconfig: Path | None
@@ -50,14 +55,16 @@ def parse(arguments: Sequence[str]) -> Settings:
         raise UsageError("the Kubernetes namespace has not been specified: set -kubernetes.namespace")
     if given.url and not given.kubeconfig:
         raise UsageError("-kubernetes.api-url needs -kubernetes.config-file")
-    if not given.tls:
-        raise UsageError("there is nothing to do: all that guard does needs -server-tls.enabled")
+    roles = given.roles or (ROLES if given.tls else ("rollout",))
+    if "webhook" in roles and not given.tls:
+        raise UsageError("the role webhook needs -server-tls.enabled")
     files = _files(given)
     if files and given.inject:
         raise UsageError(
             "certificates from files have an authority that guard doesn't know: set -webhooks.update-ca-bundle=false"
         )
     return Settings(
+        roles=roles,
         log_level={"warn": "warning"}.get(given.log_level, given.log_level),
         port=given.port,
         tls_port=given.tls_port,
@@ -68,6 +75,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         life=timedelta(seconds=given.life),
         inject=given.inject,
         timeout_seconds=given.timeout_seconds,
+        interval_seconds=given.interval_seconds,
         dry_run=given.dry_run,
         namespaces=namespaces,
         kubeconfig=given.kubeconfig,
@@ -117,11 +125,22 @@ def _parser() -> argparse.ArgumentParser:
     flag(f"{own}.expiration", "life", _duration, 365 * 86400, "how long it is valid", metavar="1y")
     switch("webhooks.update-ca-bundle", "inject", True, "inject the authority into the labelled webhook configurations")
     switch("webhook-dry-run", "dry_run", False, "deny nothing: warn and count what would be denied")
+    text = "what it does: rollout, webhook, or both (default: rollout, and webhook with -server-tls.enabled)"
+    flag("roles", "roles", _roles, (), text, metavar="ROLE,…")
+    text = "how often each group is looked at, whatever has changed"
+    flag("reconcile.interval", "interval_seconds", _duration, 5.0, text, metavar="5s")
     text = "namespace that it is for; can be repeated"
     flag("kubernetes.namespace", "namespaces", str, [], text, action="append", metavar="NAME")
     flag("kubernetes.config-file", "kubeconfig", Path, None, "kubeconfig, outside a cluster", metavar="FILE")
     flag("kubernetes.api-url", "url", str, "", "the API server's URL, if not the kubeconfig's", metavar="URL")
     return parser
+
+
+def _roles(text: str) -> tuple[str, ...]:
+    roles = tuple(text.split(","))
+    if unknown := [role for role in roles if role not in ROLES]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(ROLES)}")
+    return roles
 
 
 def _truth(text: str) -> bool:

@@ -1,14 +1,20 @@
-"""The process: servers, certificates and caches, joined."""
+"""The process: what its roles need, joined, from the start to a signal."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import uuid
+from collections.abc import Awaitable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from upgrader.guard.commands.flags import Settings
 from upgrader.guard.logs import LOG
 from upgrader.guard.roles import no_downscale
 from upgrader.guard.roles.admission_server import admission_app
+from upgrader.guard.roles.rollout import Rollouts
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.ca_injection import CONFIGURATIONS, Injection, labels_of
 from upgrader.guard.runtime.certificate_bundle import Wanted
@@ -17,6 +23,7 @@ from upgrader.guard.runtime.certificate_secret import CertificateSecret
 from upgrader.guard.runtime.connection import Connection
 from upgrader.guard.runtime.http_servers import ServedCertificate, listening
 from upgrader.guard.runtime.informer import Informer
+from upgrader.guard.runtime.leadership import Leadership
 from upgrader.guard.runtime.metrics import Metrics
 from upgrader.guard.runtime.status_server import Question, status_app
 
@@ -24,56 +31,85 @@ __all__ = ["serve"]
 
 _DRAIN_SECONDS = 5.0
 """After it is told to end: until then, API servers and kube-proxy know that it isn't ready."""
+_LEASE = "guard-rollout"
+
+
+@dataclass
+class _Parts:
+    """What runs, and what has to be so for it to be ready."""
+
+    running: list[Awaitable[None]] = field(default_factory=list)
+    questions: dict[str, Question] = field(default_factory=dict)
+
+    def follow(self, informer: Informer) -> None:
+        """A cache that has to be there."""
+        self.running.append(informer.run())
+        self.questions[f"cache of {informer.name}"] = lambda: "" if informer.synced.is_set() else "not listed yet"
 
 
 async def serve(settings: Settings, connection: Connection, namespace: str, stop: asyncio.Event) -> None:
-    """Until `stop`; then no longer ready, and after a while the end. `namespace`: where its Secret is."""
-    metrics, served = Metrics(), ServedCertificate()
-    metrics.certificate_ends.set_function(lambda: served.ends.timestamp() if served.ends else 0)
-    async with Api(connection) as api:
-        informers = _configurations(api, settings, namespace) if settings.inject else {}
-        keeper = _keeper(api, settings, namespace, served, informers)
-        for informer in informers.values():
-            informer.tell(lambda *_: metrics.webhooks(_policies(informers)))
-        roles = {no_downscale.PATH: no_downscale.NoDownscale(api)}
-        admission = admission_app(roles, metrics, timeout_seconds=settings.timeout_seconds, dry_run=settings.dry_run)
-        questions: dict[str, Question] = {
-            "process": lambda: "it is ending" if stop.is_set() else "",
-            "certificate": lambda: served.why_not(datetime.now(UTC)),
-            **{f"cache of {informer.name}": _synced(informer) for informer in informers.values()},
-        }
-        async with (
-            listening(status_app(questions, metrics), settings.port) as port,
-            listening(admission, settings.tls_port, served.context) as tls_port,
-            asyncio.TaskGroup() as tasks,
-        ):
-            LOG.info("started", extra={"port": port, "tls_port": tls_port, "namespace": namespace})
-            running = [tasks.create_task(each.run()) for each in (keeper, *informers.values())]
+    """Until `stop`; then no longer ready, and after a while the end. `namespace`: where its Secret and Lease are."""
+    metrics, parts = Metrics(), _Parts()
+    parts.questions["process"] = lambda: "it is ending" if stop.is_set() else ""
+    async with Api(connection) as api, AsyncExitStack() as servers:
+        tls_port = 0
+        if "webhook" in settings.roles:
+            served = _certificates(api, settings, namespace, metrics, parts)
+            admission = admission_app(
+                {no_downscale.PATH: no_downscale.NoDownscale(api)},
+                metrics,
+                timeout_seconds=settings.timeout_seconds,
+                dry_run=settings.dry_run,
+            )
+            tls_port = await servers.enter_async_context(listening(admission, settings.tls_port, served.context))
+        if "rollout" in settings.roles:
+            _rollouts(api, settings, namespace, metrics, parts)
+        port = await servers.enter_async_context(listening(status_app(parts.questions, metrics), settings.port))
+        LOG.info("started", extra={"port": port, "tls_port": tls_port, "roles": settings.roles, "namespace": namespace})
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_awaited(each)) for each in parts.running]
             await stop.wait()
             LOG.info("ending")
-            await asyncio.sleep(_DRAIN_SECONDS)
-            for task in running:
+            await asyncio.sleep(_DRAIN_SECONDS if tls_port else 0)
+            for task in tasks:
                 task.cancel()
 
 
-def _keeper(
-    api: Api, settings: Settings, namespace: str, served: ServedCertificate, informers: dict[str, Informer]
-) -> CertificateKeeper | FileKeeper:
+async def _awaited(what: Awaitable[None]) -> None:
+    await what
+
+
+def _rollouts(api: Api, settings: Settings, namespace: str, metrics: Metrics, parts: _Parts) -> None:
+    identity = f"{os.environ.get('HOSTNAME') or 'guard'}_{uuid.uuid4()}"
+    leadership = Leadership(api, namespace, _LEASE, identity)
+    rollouts = Rollouts(api, settings.namespaces, leadership, metrics, settings.interval_seconds)
+    for cache in rollouts.caches.values():
+        for informer in cache.informers:
+            parts.follow(informer)
+    parts.running.append(rollouts.run())
+
+
+def _certificates(api: Api, settings: Settings, namespace: str, metrics: Metrics, parts: _Parts) -> ServedCertificate:
+    served = ServedCertificate()
+    metrics.certificate_ends.set_function(lambda: served.ends.timestamp() if served.ends else 0)
+    parts.questions["certificate"] = lambda: served.why_not(datetime.now(UTC))
     if settings.certificate_files:
-        return FileKeeper(*settings.certificate_files, served)
-    short = settings.dns_name.removesuffix(".svc")
-    names = (settings.dns_name,) if short == settings.dns_name else (settings.dns_name, short)
-    wanted = Wanted(names, settings.organization, settings.life)
-    injection = Injection(api, informers) if informers else None
-    keeper = CertificateKeeper(CertificateSecret(api, namespace, settings.secret, wanted), served, injection)
-    for informer in informers.values():
-        informer.tell(keeper.webhooks_changed)
-    return keeper
-
-
-def _configurations(api: Api, settings: Settings, namespace: str) -> dict[str, Informer]:
+        parts.running.append(FileKeeper(*settings.certificate_files, served).run())
+        return served
     labels = labels_of(dict.fromkeys((*settings.namespaces, namespace)))
-    return {kind: Informer(api, resource, labels=labels) for kind, resource in CONFIGURATIONS.items()}
+    informers = {kind: Informer(api, found, labels=labels) for kind, found in CONFIGURATIONS.items()}
+    injection = Injection(api, informers) if settings.inject else None
+    short = settings.dns_name.removesuffix(".svc")
+    names = tuple(dict.fromkeys((settings.dns_name, short)))
+    wanted = Wanted(names, settings.organization, settings.life)
+    keeper = CertificateKeeper(CertificateSecret(api, namespace, settings.secret, wanted), served, injection)
+    parts.running.append(keeper.run())
+    if injection:
+        for informer in informers.values():
+            informer.tell(keeper.webhooks_changed)
+            informer.tell(lambda *_: metrics.webhooks(_policies(informers)))
+            parts.follow(informer)
+    return served
 
 
 def _policies(informers: dict[str, Informer]) -> dict[tuple[str, str], str]:
@@ -83,7 +119,3 @@ def _policies(informers: dict[str, Informer]) -> dict[tuple[str, str], str]:
         for found in informer.objects.values()
         for webhook in found.get("webhooks") or []
     }
-
-
-def _synced(informer: Informer) -> Question:
-    return lambda: "" if informer.synced.is_set() else "not listed yet"

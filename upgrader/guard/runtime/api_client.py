@@ -83,6 +83,10 @@ class Api:
         """Change an object by a merge patch, or by a list of operations (JSON_PATCH)."""
         return await self._json("PATCH", resource.path(namespace, name), body=changes, content_type=content_type)
 
+    async def delete(self, resource: Resource, name: str, namespace: str = "", *, uid: str) -> None:
+        """Delete this very object: Conflict where another one has its name by now."""
+        await self._json("DELETE", resource.path(namespace, name), body={"preconditions": {"uid": uid}})
+
     async def watch(
         self, resource: Resource, namespace: str, query: Mapping[str, str], *, version: str, seconds: int
     ) -> AsyncIterator[dict[str, Any]]:

@@ -39,6 +39,28 @@ class Metrics:
             "When the webhooks' certificate ends.",
             registry=self.registry,
         )
+        group = ["rollout_group"]
+        self.reconciles = Counter(
+            "rollout_operator_group_reconciles", "Times a group was looked at.", group, registry=self.registry
+        )
+        self.failed_reconciles = Counter(
+            "rollout_operator_group_reconciles_failed",
+            "Times that could not be done to the end.",
+            group,
+            registry=self.registry,
+        )
+        self.reconcile_seconds = Histogram(
+            "rollout_operator_group_reconcile_duration_seconds",
+            "How long it took to look at a group, and to do what was due.",
+            group,
+            registry=self.registry,
+        )
+        self.last_reconcile = Gauge(
+            "rollout_operator_last_successful_group_reconcile_timestamp_seconds",
+            "When a group was last looked at without a failure.",
+            group,
+            registry=self.registry,
+        )
         self._policies = _Policies()
         self.registry.register(self._policies)
 

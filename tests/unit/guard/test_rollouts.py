@@ -1,0 +1,255 @@
+"""Rollouts as the role does them: what is asked of the API, when, and what isn't done on an old cache's word."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.guard.fake_api import FakeApi
+from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict
+from upgrader.guard.roles.rollout import Rollouts, _selector
+from upgrader.guard.roles.workload_cache import PODS, STATEFUL_SETS
+from upgrader.guard.runtime.leadership import Leadership
+from upgrader.guard.runtime.metrics import Metrics
+
+GROUP = ("shop", "db")
+
+
+def stateful_set(name: str, update: str = "v2", current: str = "v1", **changes: Any) -> dict[str, Any]:
+    """One of a single replica, whole, with the group's label."""
+    spec = {
+        "replicas": 1,
+        "selector": {"matchLabels": {"app": name}},
+        "template": {},
+        "updateStrategy": {"type": "OnDelete"},
+    }
+    status = {
+        "observedGeneration": 1,
+        "replicas": 1,
+        "readyReplicas": 1,
+        "currentRevision": current,
+        "updateRevision": update,
+    }
+    meta = {"name": name, "generation": 1, "labels": {"rollout-group": "db"}, "annotations": {}}
+    return {"metadata": meta, "spec": {**spec, **changes}, "status": status}
+
+
+def pod(of: str, revision: str = "v1", *, ready: bool = True) -> dict[str, Any]:
+    """A set's only one."""
+    meta = {
+        "name": f"{of}-0",
+        "uid": f"pod-{of}-{revision}",
+        "labels": {"app": of, "controller-revision-hash": revision},
+        "ownerReferences": [{"controller": True, "kind": "StatefulSet", "name": of, "uid": f"uid-{of}"}],
+    }
+    state = {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = {"phase": "Running", "conditions": [state], "containerStatuses": [{"ready": ready}]}
+    return {"metadata": meta, "spec": {"nodeName": "n", "containers": []}, "status": status}
+
+
+class Sure(Leadership):
+    """Leads from the start; `is_sure` is the test's."""
+
+    is_sure = True
+
+    def sure(self) -> bool:
+        return self.is_sure
+
+
+class World:
+    """Two sets of a group and their pods, and a role that knows what was there at first."""
+
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.leadership = Sure(self.api, "ops", "guard", "me")
+        self.metrics = Metrics()
+        self.rollouts = Rollouts(self.api, ["shop"], self.leadership, self.metrics, 5)
+        for name in ("a", "b"):
+            self.put(stateful_set(name), pod(name))
+
+    def put(self, *objects: dict[str, Any]) -> None:
+        """Sets and pods, in `shop`."""
+        for each in objects:
+            self.api.put(STATEFUL_SETS if "template" in each["spec"] else PODS, each, "shop")
+
+    async def see(self) -> None:
+        """The caches know what there is now."""
+        for informer in self.rollouts.caches["shop"].informers:
+            await informer._list()
+
+    async def look(self) -> None:
+        """At the group, once."""
+        await self.rollouts._look_at(GROUP)
+
+    def done(self, verb: str) -> list[str]:
+        """The names of what was asked for by this verb."""
+        return [call.rpartition("/")[2] for call in self.api.calls if call.startswith(f"{verb} ")]
+
+    def events(self) -> list[str]:
+        """The reasons of the Events that were written."""
+        return [item["reason"] for path, item in self.api.objects.items() if "/events/" in path]
+
+
+def run(test: Callable[[World], Awaitable[None]]) -> None:
+    """In a loop of its own."""
+
+    async def whole() -> None:
+        await test(World())
+
+    asyncio.run(whole())
+
+
+def test_one_zone_after_the_other() -> None:
+    """The first set's pod is deleted; the second one's only after the first one's is back, and Ready."""
+
+    async def test(world: World) -> None:
+        await world.see()
+        await world.look()
+        assert world.done("delete") == ["a-0"]
+        await world.see()
+        await world.look()
+        world.put(pod("a", "v2", ready=False))
+        await world.see()
+        await world.look()
+        assert world.done("delete") == ["a-0"], "nothing is deleted as long as it isn't Ready"
+        world.put(pod("a", "v2"))
+        await world.see()
+        await world.look()
+        assert world.done("delete") == ["a-0", "b-0"]
+
+    run(test)
+
+
+def test_an_old_cache_deletes_nothing() -> None:
+    """A replica that begins to lead may know what was there before the last deletion: the API is asked before each."""
+
+    async def test(world: World) -> None:
+        await world.see()
+        del world.api.objects[PODS.path("shop", "b-0")]
+        await world.look()
+        assert world.done("delete") == []
+
+    run(test)
+
+
+def test_who_may_not_lead_any_more_deletes_nothing() -> None:
+    """Not even what it has decided while it led."""
+
+    async def test(world: World) -> None:
+        world.leadership.is_sure = False
+        await world.see()
+        await world.look()
+        assert world.done("delete") == [] and world.done("replace") == []
+
+    run(test)
+
+
+def test_the_current_revision_is_written_once_all_is_new() -> None:
+    """The controller doesn't, with OnDelete; whoever writes at the same time is first."""
+
+    async def test(world: World) -> None:
+        world.put(pod("a", "v2"), pod("b", "v2"))
+        await world.see()
+        world.api.next_answer("replace", Conflict("modified", 409))
+        await world.look()
+        await world.look()
+        found = world.api.objects[STATEFUL_SETS.path("shop", "a")]
+        assert found["status"]["currentRevision"] == "v2" and found["spec"]["replicas"] == 1
+        assert "template" in found["spec"], "it is the whole object that is written, not what a cache keeps"
+
+    run(test)
+
+
+def test_a_group_that_is_not_set_up_is_told_once() -> None:
+    """An Event on the set, and not another one each time."""
+
+    async def test(world: World) -> None:
+        world.put(stateful_set("b", updateStrategy={"type": "RollingUpdate"}))
+        await world.see()
+        for _ in range(3):
+            await world.look()
+        assert world.done("delete") == [] and world.events() == ["RolloutSkipped"]
+
+    run(test)
+
+
+def test_an_event_that_cannot_be_written_keeps_nothing() -> None:
+    """Rights for Events are not needed for rollouts."""
+
+    async def test(world: World) -> None:
+        sets = stateful_set("a")
+        sets["metadata"]["annotations"] = {"rollout-max-unavailable": "abc"}
+        world.put(sets)
+        world.api.next_answer("create", ApiRefused("events is forbidden", 403))
+        await world.see()
+        await world.look()
+        assert world.done("delete") == ["a-0"] and world.events() == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("error", [ApiAway("away"), ApiRefused("pods is forbidden", 403)])
+def test_a_group_that_fails_is_looked_at_again(error: Exception) -> None:
+    """After a while, and counted; the next time it goes on."""
+
+    async def test(world: World) -> None:
+        await world.see()
+        world.api.next_answer("delete", error)
+        await world.look()
+        labels = 'rollout_group="db"'
+        assert f"rollout_operator_group_reconciles_failed_total{{{labels}}} 1.0" in world.metrics.text()
+        await world.look()
+        assert "shop/db" not in world.api.objects and PODS.path("shop", "a-0") not in world.api.objects
+        assert f"rollout_operator_group_reconciles_total{{{labels}}} 2.0" in world.metrics.text()
+
+    run(test)
+
+
+def test_changes_are_looked_at_by_whoever_leads() -> None:
+    """All groups at first, then each that has changed: a pod that gets ready brings the next deletion at once."""
+
+    async def test(world: World) -> None:
+        rollouts = world.rollouts
+        tasks = [asyncio.ensure_future(i.run()) for i in rollouts.caches["shop"].informers]
+        tasks.append(asyncio.ensure_future(rollouts.run()))
+        async with asyncio.timeout(5):
+            while world.done("delete") != ["a-0"]:
+                await asyncio.sleep(0.001)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(test)
+
+
+def test_what_is_gone_is_forgotten() -> None:
+    """Sets that leave the group, or were replaced by others of the same name, and pods that ended."""
+
+    async def test(world: World) -> None:
+        cache = world.rollouts.caches["shop"]
+        await world.see()
+        assert cache.groups() == {GROUP} and len(cache.of(GROUP)[1]) == 2
+        again = stateful_set("a")
+        again["metadata"]["uid"] = "uid-again"
+        world.put(again, pod("a"))
+        del world.api.objects[STATEFUL_SETS.path("shop", "b")], world.api.objects[PODS.path("shop", "b-0")]
+        await world.see()
+        sets, pods = cache.of(GROUP)
+        assert [(each.name, each.uid) for each in sets] == [("a", "uid-again")] and pods == []
+
+    run(test)
+
+
+def test_selectors_are_queries() -> None:
+    """Each operator that a StatefulSet may have."""
+    expressions = [
+        {"key": "a", "operator": "In", "values": ["x", "y"]},
+        {"key": "b", "operator": "NotIn", "values": ["z"]},
+        {"key": "c", "operator": "Exists"},
+        {"key": "d", "operator": "DoesNotExist"},
+    ]
+    selector = {"matchLabels": {"app": "db"}, "matchExpressions": expressions}
+    assert _selector(selector) == "app=db,a in (x,y),b notin (z),c,!d"

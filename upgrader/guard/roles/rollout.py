@@ -1,0 +1,164 @@
+"""Rolls groups of StatefulSets, one set after the other: what `core.rollout` decides, done by the replica that leads.
+
+Caches tell when something is to be looked at. Before a pod is deleted, the group is read from the API itself, and
+decided again: a cache may lag behind what another leader has just done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from upgrader.guard.core.rollout import GROUP_LABEL, Deletion, Finished, GroupDecision, decide
+from upgrader.guard.core.workloads import Pod, StatefulSet, pod, stateful_set
+from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
+from upgrader.guard.logs import LOG
+from upgrader.guard.roles.event_recorder import EventRecorder
+from upgrader.guard.roles.workload_cache import PODS, STATEFUL_SETS, Group, WorkloadCache
+from upgrader.guard.runtime.api_client import Api
+from upgrader.guard.runtime.backoff import Backoff
+from upgrader.guard.runtime.leadership import Leadership
+from upgrader.guard.runtime.metrics import Metrics
+from upgrader.guard.runtime.resource import Object
+from upgrader.guard.runtime.work_queue import WorkQueue
+
+__all__ = ["Rollouts"]
+
+_PAGE = 500
+
+
+class Rollouts:
+    """Of the groups in some namespaces."""
+
+    def __init__(
+        self, api: Api, namespaces: Sequence[str], leadership: Leadership, metrics: Metrics, interval_seconds: float
+    ) -> None:
+        """`interval_seconds`: each group is looked at again after that, whatever was told."""
+        self._api, self._leadership, self._metrics = api, leadership, metrics
+        self._interval_seconds = interval_seconds
+        self._events = EventRecorder(api)
+        self._queue = WorkQueue[Group]()
+        self._failing: dict[Group, Backoff] = {}
+        self.caches = {each: WorkloadCache(api, each, self._queue.add) for each in namespaces}
+
+    async def run(self) -> None:
+        """Lead, and look at each group that has changed, until cancelled."""
+        await self._leadership.lead(self._work)
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as begun:
+            for cache in self.caches.values():
+                begun.create_task(self._begin(cache))
+            while True:
+                await self._look_at(await self._queue.take())
+
+    async def _begin(self, cache: WorkloadCache) -> None:
+        """A namespace that can't be listed keeps no other one waiting."""
+        for informer in cache.informers:
+            await informer.synced.wait()
+        for group in cache.groups():
+            self._queue.add(group)
+
+    async def _look_at(self, group: Group) -> None:
+        begun, name = time.monotonic(), group[1]
+        self._metrics.reconciles.labels(name).inc()
+        try:
+            there = await self._reconcile(group)
+        except (ApiAway, ApiRefused) as error:
+            self._metrics.failed_reconciles.labels(name).inc()
+            seconds = self._failing.setdefault(group, Backoff()).next_seconds()
+            LOG.warning("a group can't be rolled", extra={"group": "/".join(group), "reason": str(error)})
+            self._queue.add(group, seconds)
+            return
+        finally:
+            self._metrics.reconcile_seconds.labels(name).observe(time.monotonic() - begun)
+        self._failing.pop(group, None)
+        if there:
+            self._metrics.last_reconcile.labels(name).set(datetime.now(UTC).timestamp())
+            self._queue.add(group, self._interval_seconds)
+
+    async def _reconcile(self, group: Group) -> bool:
+        """Whether there is such a group. Raises ApiAway, ApiRefused."""
+        cache = self.caches[group[0]]
+        sets, pods = cache.of(group)
+        if not cache.synced:
+            return False  # it comes again once all is listed
+        decision = decide(sets, pods)
+        if decision.delete or decision.finished:
+            decision = await self._decided_by_the_api(group)
+        for event in decision.events:
+            await self._events.record(event)
+        for deletion in decision.delete:
+            await self._delete(deletion)
+        for finished in decision.finished:
+            await self._finish(finished)
+        LOG.debug("looked at", extra={"group": "/".join(group), "waits_for": decision.waits_for})
+        return bool(sets)
+
+    async def _decided_by_the_api(self, group: Group) -> GroupDecision:
+        namespace, name = group
+        found = await self._all(STATEFUL_SETS, namespace, f"{GROUP_LABEL}={name}")
+        pods: dict[str, Pod] = {}
+        for item in found:
+            # A pod of a set matches its selector: the controller gives up one that doesn't.
+            for each in map(pod, await self._all(PODS, namespace, _selector(item["spec"]["selector"]))):
+                pods[each.uid] = each
+        return decide([stateful_set(item) for item in found], pods.values())
+
+    async def _all(self, resource: Any, namespace: str, labels: str) -> list[dict[str, Any]]:
+        found, token = list[dict[str, Any]](), ""
+        while True:
+            items, _, token = await self._api.page(
+                resource, namespace, {"labelSelector": labels}, limit=_PAGE, token=token
+            )
+            found += items
+            if not token:
+                return found
+
+    async def _delete(self, deletion: Deletion) -> None:
+        which = deletion.pod
+        if not self._leadership.sure():
+            raise ApiAway("it may not lead any more")
+        try:
+            await self._api.delete(PODS, which.name, which.namespace, uid=which.uid)
+        except (NotFound, Conflict):
+            return  # it is gone, or another one has its name
+        LOG.info(
+            "pod deleted, to be replaced",
+            extra={"pod": f"{which.namespace}/{which.name}", "revision": which.revision, "was_ready": which.ready},
+        )
+
+    async def _finish(self, finished: Finished) -> None:
+        """The controller leaves status.currentRevision as it is with OnDelete; `kubectl rollout status` reads it."""
+        which: StatefulSet = finished.set
+        found = await self._api.get(STATEFUL_SETS, which.name, which.namespace)
+        if found is None or found["metadata"]["uid"] != which.uid:
+            return
+        status: Mapping[str, Any] = found.get("status") or {}
+        if status.get("updateRevision") != finished.revision or not self._leadership.sure():
+            return
+        changed: Object = {**found, "status": {**status, "currentRevision": finished.revision}}
+        try:
+            await self._api.replace(STATEFUL_SETS, changed, which.namespace, subresource="status")
+        except Conflict:
+            return  # its controller has written it meanwhile, and it comes again
+        LOG.info("rolled", extra={"set": f"{which.namespace}/{which.name}", "revision": finished.revision})
+
+
+def _selector(selector: Mapping[str, Any]) -> str:
+    """As a query's labelSelector."""
+    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for each in selector.get("matchExpressions") or ():
+        key, operator, values = each["key"], each["operator"], ",".join(each.get("values") or ())
+        terms.append(
+            {
+                "In": f"{key} in ({values})",
+                "NotIn": f"{key} notin ({values})",
+                "Exists": key,
+                "DoesNotExist": f"!{key}",
+            }[operator]
+        )
+    return ",".join(terms)
