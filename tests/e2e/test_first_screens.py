@@ -58,7 +58,7 @@ def test_image_that_can_not_be_pulled(cluster: LabCluster) -> None:
 
 
 def test_webhook_without_a_backend(cluster: LabCluster) -> None:
-    """However many warnings there are: the webhook, the Service that isn't there, and how to see it."""
+    """However much else follows from it: the webhook, the Service that isn't there, and how to see it."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
     webhook = {
         "name": "pods.policy.example",
@@ -74,7 +74,7 @@ def test_webhook_without_a_backend(cluster: LabCluster) -> None:
         screen = looks(cluster.folder, "check", "--to", TARGET)
     finally:
         cluster.kube.delete(WEBHOOKS, "policy")
-    see = "kubectl get validatingwebhookconfiguration policy"
+    see = "kubectl get validatingwebhookconfiguration"  # of it alone, or of all
     assert_seen(screen, 3, "webhook pods.policy.example", "Service policy/policy doesn't exist", see)
 
 

@@ -17,10 +17,11 @@ _CHARACTERS = 300
 def refusal(what: str, findings: Iterable[Finding], again: str = "Then run this command again.") -> Inhibited:
     """The error: `what`, then the first findings that forbid it, each with its cause, and the remedy of the first.
 
+    Of several with one id, such as one for each workload, only the first is there: others may be nearer to the cause.
     `again`: what is to be done once they are fixed.
     """
     blocking = [finding for finding in findings if finding.inhibits]
-    named = blocking[:_FINDINGS]
+    named = list({finding.id: finding for finding in reversed(blocking)}.values())[::-1][:_FINDINGS]
     lines = [what, *(line for finding in named for line in _described(finding))]
     if len(blocking) > len(named):
         lines.append(f"…and {len(blocking) - len(named)} more, above")

@@ -24,7 +24,7 @@ _OUTCOMES = {
 }
 
 
-_REQUESTED = ("↶", "was rolled back as requested; with that, it took", "yellow")
+_REQUESTED = ("↶", "was rolled back as requested; in all", "yellow")
 
 
 def outcome_of(state: RunState) -> tuple[str, str, str]:

@@ -20,7 +20,9 @@ def test_it_names_what_blocks_with_cause_and_remedy() -> None:
 
 def test_many_are_counted() -> None:
     """The first three fit on a screen, each shortened; the rest is in the list."""
-    error = refusal("no run", [replace(BLOCKS, diagnosis="x" * 1000)] * 5, "Then again.")
+    error = refusal(
+        "no run", [replace(BLOCKS, id=f"a.{number}", diagnosis="x" * 1000) for number in range(5)], "Then again."
+    )
     assert error.message.splitlines()[-1] == "…and 2 more, above"
     assert max(map(len, error.message.splitlines())) == 302
 
@@ -30,3 +32,16 @@ def test_without_a_remedy_the_list_has_to_do() -> None:
     assert refusal("no run", [Finding("a.b", "unknown", "t")], "Then again.").remedy == (
         "Fix what is marked error or unknown. Then again."
     )
+
+
+def test_one_of_each_kind_is_named() -> None:
+    """What follows for each of many workloads doesn't hide the cause that comes after it."""
+    cause = Finding("w.x", "error", "the webhook has no backend")
+    error = refusal("no run", [*[replace(BLOCKS, title=f"workload {number}") for number in range(4)], cause], "Again.")
+    assert error.message.splitlines() == [
+        "no run",
+        "a.b: workload 0",
+        "  because of this",
+        "w.x: the webhook has no backend",
+        "…and 3 more, above",
+    ]

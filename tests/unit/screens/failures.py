@@ -26,7 +26,7 @@ from upgrader.adapters.sshconnect import _unreachable
 from upgrader.config.yaml_document import shown
 from upgrader.engine.locks.lease_object import LEASES, Holder
 from upgrader.engine.locks.lease_object import manifest as lease
-from upgrader.errors import ApiUnavailable, ChartRefused, UpgraderError
+from upgrader.errors import ApiError, ApiUnavailable, ChartRefused, UpgraderError
 from upgrader.gates.kubernetes_kinds import PODS, REPLICA_SETS, SECRETS
 from upgrader.model.cluster import Host
 from upgrader.model.finding import Finding
@@ -165,7 +165,12 @@ def _webhook(site: Site) -> Shown:
         "rules": [rule],
     }
     site.world.kube.put(kind, {"metadata": {"name": "policy"}, "webhooks": [webhook]})
-    site.checks("webhooks", also=WARNINGS)
+    site.world.kube.refuses_dry_run = ApiError(
+        "the API server at https://10.0.0.2:6443 refused 'create pods kube-system/kube-apiserver-dry-run': HTTP 500 "
+        'Internal error occurred: failed calling webhook "pods.policy.example": failed to call webhook: Post '
+        '"https://policy.policy.svc:443/?timeout=10s": service "policy" not found'
+    )
+    site.checks("admission", "webhooks", also=WARNINGS)
     return site.types(RUN)
 
 
@@ -336,7 +341,7 @@ FAILURES: Mapping[str, Failure] = {
         3,
         ("pods.policy.example", "ValidatingWebhookConfiguration policy"),
         ("Service policy/policy doesn't exist",),
-        ("kubectl get validatingwebhookconfiguration policy",),
+        ("kubectl get validatingwebhookconfiguration",),
     ),
     "budget": Failure(
         "A PodDisruptionBudget that never allows a drain",

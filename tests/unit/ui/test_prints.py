@@ -187,7 +187,7 @@ def test_rollback_on_request_is_no_failure() -> None:
     )
     out = io.StringIO()
     print_report(state, Path("/c"), out)
-    assert "upgrade to v1.37.1 was rolled back as requested; with that, it took 9.0 s" in out.getvalue()
+    assert "upgrade to v1.37.1 was rolled back as requested; in all 9.0 s" in out.getvalue()
     out = io.StringIO()
     print_history([PastRun(Path("/c/runs/x"), state)], stream=out)
     assert out.getvalue().split("  ")[1] == "↶ was rolled back as requested"
