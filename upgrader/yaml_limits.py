@@ -65,7 +65,7 @@ def _check_type(tag: str, scalar: yaml.ScalarEvent) -> None:
         try:
             yaml.SafeLoader("").construct_document(yaml.ScalarNode(tag, scalar.value))
         except (yaml.YAMLError, ValueError, LookupError, AttributeError, OverflowError):
-            _refuse(f"{scalar.value[:_CHARACTERS]!r} is no {kind}", scalar)
+            _refuse(f"a value isn't of its type, {kind}", scalar)  # which may be a secret: it isn't repeated
 
 
 def _refuse(why: str, event: Any) -> NoReturn:

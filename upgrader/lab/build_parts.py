@@ -33,7 +33,7 @@ def prepare(version: str, origin: Origin, progress: LabProgress, *, registry: bo
     programs = origin.programs(version)
     root = node_root(progress, debian)
     found = images(origin, progress)
-    lower = (node_files(), _node_programs(programs, origin.etcd()), root)
+    lower: tuple[Path, ...] = (node_files(), _node_programs(programs, origin.etcd()), root)
     if registry:
         lower = (registry_program(progress), *lower)
     return Parts(lower, store(kubeadm_images(found, version) if registry else found, progress, debian), tuple(found))

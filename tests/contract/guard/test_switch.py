@@ -38,12 +38,12 @@ def test_a_dead_guard_is_switched_off_and_on_only_once_it_answers(
             applied(pair.kube, no_downscale(url, objectSelector=selects)) as name,
             stateful_set(pair.kube, PROTECTED) as kept,
         ):
-            until("it to be injected", lambda: all(bundles(pair.kube, name)), timeout_seconds=20, interval_seconds=0.1)
-            until("it to be asked", lambda: "not allowed" in scaled(pair.kube, kept, 2), timeout_seconds=20)
+            until("it to be injected", lambda: all(bundles(pair.kube, name)), timeout_seconds=120, interval_seconds=0.1)
+            until("it to be asked", lambda: "not allowed" in scaled(pair.kube, kept, 2), timeout_seconds=120)
             guard.kill()
             assert "failed calling webhook" in scaled(pair.kube, kept, 2)
             switch_off(pair.kube, clock, [name], lambda each: told.append(each.name))
-            until("it to be off", lambda: scaled(pair.kube, kept, 2) == "", timeout_seconds=20, interval_seconds=0.1)
+            until("it to be off", lambda: scaled(pair.kube, kept, 2) == "", timeout_seconds=120, interval_seconds=0.1)
             with pytest.raises(Inhibited, match=r"stays off: .*failed calling webhook"):
                 switch_on(pair.kube, clock, [name], lambda each: told.append(each.name))
             assert scaled(pair.kube, kept, 1) == ""
@@ -53,7 +53,7 @@ def test_a_dead_guard_is_switched_off_and_on_only_once_it_answers(
                 other.wait_ready()
                 switch_on(pair.kube, clock, [name], lambda each: told.append(each.name))
                 assert selector(pair, name) == selects
-                until("it to be asked", lambda: "not allowed" in scaled(pair.kube, kept, 0), timeout_seconds=20)
+                until("it to be asked", lambda: "not allowed" in scaled(pair.kube, kept, 0), timeout_seconds=120)
         assert told == [f"{name}.grafana.com"] * 2
         left = [each["metadata"]["name"] for each in pair.kube.list(VALIDATING)]
         assert not [each for each in left if each.startswith("guard-probe")]

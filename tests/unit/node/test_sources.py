@@ -15,7 +15,7 @@ ROOT = Path(upgrader.__file__).parent
 SHARED = sorted((ROOT / "node").rglob("*.py"))
 OF_ETCD = sorted((ROOT / "etcd/onhost").rglob("*.py"))
 SENT = [*SHARED, *sorted((ROOT / "recover/onhost").rglob("*.py")), *OF_ETCD]
-IN_IMAGE = [*SHARED, *sorted((ROOT / "checkpointer").rglob("*.py"))]
+IN_IMAGE = [*SHARED, *(p for folder in ("daemons", "checkpointer") for p in sorted((ROOT / folder).rglob("*.py")))]
 USERS = [p for folder in ("checkpointer", "recover") for p in sorted((ROOT / folder).rglob("*.py"))]
 
 
@@ -46,9 +46,9 @@ def test_only_the_standard_library(path: Path) -> None:
 
 @pytest.mark.parametrize("path", IN_IMAGE, ids=name_of)
 def test_the_image_has_what_is_imported_in_it(path: Path) -> None:
-    """Of `upgrader` the pod-checkpointer's image holds two packages only."""
+    """Of `upgrader` the pod-checkpointer's image holds three packages only."""
     for module in imports(path):
-        ours = module.startswith(("upgrader.checkpointer", "upgrader.node"))
+        ours = module.startswith(("upgrader.checkpointer", "upgrader.daemons", "upgrader.node"))
         assert ours or not module.startswith("upgrader"), module
 
 

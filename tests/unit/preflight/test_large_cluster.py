@@ -99,7 +99,8 @@ class Many(KubeAdapter):
         self.alive += len(items)
         self.most_alive = max(self.most_alive, self.alive)
         self.largest_page = max(self.largest_page, len(items))
-        return {"metadata": {"continue": str(begin + size) if begin + size < OBJECTS else ""}, "items": items}
+        token = str(begin + size) if begin + size < OBJECTS else ""
+        return {"kind": "List", "metadata": {"continue": token}, "items": items}
 
     def _gone(self) -> None:
         self.alive -= 1
