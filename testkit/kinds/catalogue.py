@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 from collections.abc import Callable
@@ -61,6 +62,8 @@ def encrypts_secrets(cluster: LabCluster) -> None:
 
 
 _CHECK = "/usr/local/sbin/check-apiserver"
+CONTAINERD = "v2.4.2"
+"""One of today's; the lab's machines have Debian's otherwise."""
 
 
 def check_script(cluster: LabCluster) -> None:
@@ -124,6 +127,22 @@ def has_debian_13(cluster: LabCluster) -> None:
     assert info["containerRuntimeVersion"].startswith("containerd://1.7."), info
 
 
+def has_containerd_2(cluster: LabCluster) -> None:
+    """The node reports it, and once the cluster is adopted, checks have nothing to say of it."""
+    (node,) = cluster.kube.list(ApiKind("v1", "nodes", namespaced=False))
+    runtime = node["status"]["nodeInfo"]["containerRuntimeVersion"]
+    assert runtime == f"containerd://{CONTAINERD.removeprefix('v')}", runtime
+    if cluster.releases():
+        assert "os-support.containerd" not in _findings(cluster)
+
+
+def _findings(cluster: LabCluster) -> set[str]:
+    """The ids of what `upgrader check` finds."""
+    ended = cluster.upgrader("check", "-o", "json")
+    assert ended.exit_code in (0, 3), ended
+    return {finding["id"] for finding in json.loads(ended.stdout)["findings"]}
+
+
 KINDS = (
     Kind("plain"),
     Kind("hardened", ("--hardened",), proofs=(audits_to_a_file, encrypts_secrets)),
@@ -133,5 +152,6 @@ KINDS = (
     Kind("host-names", ("--host-names",), proofs=(has_another_host_name,)),
     Kind("bastion", ("--bastion",), proofs=(only_through_the_bastion,)),
     Kind("debian-13", ("--debian", "13"), proofs=(has_debian_13,)),
+    Kind("containerd-2", ("--containerd", CONTAINERD), proofs=(has_containerd_2,)),
     Kind("private-registry", ("--registry",)),
 )

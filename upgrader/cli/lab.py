@@ -55,6 +55,7 @@ def lab() -> None:
 @click.option("--host-names", is_flag=True, help="Host names that aren't the nodes' names.")
 @click.option("--bastion", is_flag=True, help="SSH to all machines leads through one more, and no other way.")
 @click.option("--debian", type=int, metavar="N", default=12, show_default=True, help="The machines' system: 12 or 13.")
+@click.option("--containerd", metavar="vX", default="", help="containerd of 2.x, built here, in place of Debian's.")
 @mirror_options
 @click.pass_obj
 def up(
@@ -202,7 +203,7 @@ def build(versions: tuple[str, ...], mirror: MirrorOptions) -> None:
         source = origin(display)
         require(host_capabilities(), None, all(probably_prepared(version, source) for version in wanted))
         for version in wanted:
-            prepare(version, source, display)
+            prepare(LabSpec("build", kubernetes=version), source, display)
     click.echo(f"In the cache: Kubernetes {', '.join(wanted)}.")
 
 

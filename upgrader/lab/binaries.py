@@ -98,6 +98,13 @@ class Binaries:
         module = Module("etcd", f"{base}/server/v3", version, programs, more=more, seconds=75)
         return _built("etcd", version, module, self._progress)
 
+    def containerd(self, version: str) -> Path:
+        """The folder with containerd 2.x, its shim and ctr; the version is stamped as upstream's releases do."""
+        base = "github.com/containerd/containerd/v2"
+        programs = {name: f"{base}/cmd/{name}" for name in ("containerd", "containerd-shim-runc-v2", "ctr")}
+        module = Module("containerd", base, version, programs, ldflags=f"-X {base}/version.Version={version}")
+        return _built("containerd-programs", version, module, self._progress)
+
     def coredns(self) -> Path:
         """The folder with coredns."""
         module = Module("CoreDNS", "github.com/coredns/coredns", COREDNS, {"coredns": "github.com/coredns/coredns"})

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from upgrader.lab.build_cache import built, cache_root
+from upgrader.lab.containerd import containerd_programs
 from upgrader.lab.debian import node_files, node_root
 from upgrader.lab.image_catalog import images, kubeadm_images, store
 from upgrader.lab.oci_archive import Image
 from upgrader.lab.origin import Origin, Programs
 from upgrader.lab.private_registry import registry_program
 from upgrader.lab.progress_port import LabProgress
+from upgrader.lab.spec import LabSpec
 
 __all__ = ["Parts", "prepare", "probably_prepared"]
 
@@ -25,18 +27,22 @@ class Parts:
     images: tuple[Image, ...]
 
 
-def prepare(version: str, origin: Origin, progress: LabProgress, *, registry: bool = False, debian: int = 12) -> Parts:
-    """Make, or find in the cache, everything that a lab of that Kubernetes version, and release of Debian, needs.
+def prepare(spec: LabSpec, origin: Origin, progress: LabProgress) -> Parts:
+    """Make, or find in the cache, everything that such a lab needs.
 
-    With `registry`, for its node as well; and the store has only what kubeadm needs, which can't log in.
+    With a registry, for its node as well; and the store has only what kubeadm needs, which can't log in. A containerd
+    in place of Debian's reads the store of that one, too.
     """
-    programs = origin.programs(version)
-    root = node_root(progress, debian)
+    programs = origin.programs(spec.kubernetes)
+    root = node_root(progress, spec.debian)
     found = images(origin, progress)
     lower: tuple[Path, ...] = (node_files(), _node_programs(programs, origin.etcd()), root)
-    if registry:
+    if spec.containerd:
+        lower = (containerd_programs(spec.containerd, progress), *lower)
+    if spec.registry:
         lower = (registry_program(progress), *lower)
-    return Parts(lower, store(kubeadm_images(found, version) if registry else found, progress, debian), tuple(found))
+    stored = kubeadm_images(found, spec.kubernetes) if spec.registry else found
+    return Parts(lower, store(stored, progress, spec.debian), tuple(found))
 
 
 def probably_prepared(version: str, origin: Origin) -> bool:

@@ -74,7 +74,7 @@ class Lab:
         # Nodes of an existing lab have their memory already: only new ones must fit beside the others.
         new = None if is_complete(spec.name) else spec
         require(host_capabilities(), new, probably_prepared(spec.kubernetes, origin))
-        parts = prepare(spec.kubernetes, origin, progress, registry=spec.registry, debian=spec.debian)
+        parts = prepare(spec, origin, progress)
         with ExitStack() as held:
             with locked():
                 existing = _existing(spec, folder)

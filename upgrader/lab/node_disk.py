@@ -7,10 +7,10 @@ import uuid
 from pathlib import Path
 
 from upgrader.lab.build_cache import built
+from upgrader.lab.containerd import containerd_config
 from upgrader.lab.host_capabilities import HostCapabilities
 from upgrader.lab.image_catalog import link_store
 from upgrader.lab.nspawn_machine import BOUND
-from upgrader.lab.private_registry import CERTIFICATES
 from upgrader.lab.spec import Node, Placement
 
 __all__ = ["make_disk"]
@@ -47,7 +47,10 @@ def make_disk(
             "/etc/resolv.conf": (f"nameserver {placement.gateway}\n", 0o644),
             "/etc/lab/network": (_network(placement, node), 0o644),
             "/etc/ssh/sshd_config.d/address.conf": (f"ListenAddress {node.ssh_address}:{node.ssh_port}\n", 0o644),
-            "/etc/containerd/config.toml": (_containerd(facts, pause_image), 0o644),
+            "/etc/containerd/config.toml": (
+                containerd_config(facts, pause_image, placement.spec.containerd),
+                0o644,
+            ),
             "/etc/ssh/ssh_host_ed25519_key": ((keys / f"host_{node.name}").read_text(), 0o600),
             "/root/.ssh/authorized_keys": ((keys / "id_ed25519.pub").read_text(), 0o600),
             **more,
@@ -83,18 +86,3 @@ def _hosts(placement: Placement) -> str:
 def _network(placement: Placement, node: Node) -> str:
     addresses, gateways = " ".join(placement.addresses(node)), " ".join(placement.gateways)
     return f"ADDRESSES='{addresses}'\nGATEWAYS='{gateways}'\n"
-
-
-def _containerd(facts: HostCapabilities, pause_image: str) -> str:
-    # Without CAP_SYS_RESOURCE runc can't lower a sandbox's oom_score_adj, and every sandbox fails with "EOF".
-    restrict = "false" if facts.may_lower_oom_score else "true"
-    return f"""version = 2
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{pause_image}"
-  restrict_oom_score_adj = {restrict}
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
-    conf_dir = "/etc/cni/net.d"
-  [plugins."io.containerd.grpc.v1.cri".registry]
-    config_path = "{CERTIFICATES}"
-"""

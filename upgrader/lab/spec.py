@@ -32,7 +32,7 @@ _ROLES = {
 
 
 _PORT = 6443
-_VALUED = ("port", "debian")
+_VALUED = ("port", "debian", "containerd")
 """Options of `lab up` that make a lab less simple, and aren't switches."""
 _TAKEN_PORTS = (2379, 2380, 2381, 8404, 10248, 10249, 10250, 10256, 10257, 10259)
 """Of etcd, the kubelet and the other components on a controller."""
@@ -101,6 +101,9 @@ class LabSpec:
     debian: int = 12
     """The machines' system: one of `DEBIAN`."""
 
+    containerd: str = ""
+    """A version of containerd 2.x, `v2.4.2`; "" for the system's own."""
+
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
             raise UsageError(
@@ -120,6 +123,11 @@ class LabSpec:
         if self.debian not in DEBIAN:
             known = ", ".join(map(str, DEBIAN))
             raise UsageError(f"machines have Debian {known}, not {self.debian}")
+        if self.containerd and not re.fullmatch(r"v2\.\d+\.\d+", self.containerd):
+            raise UsageError(
+                f"containerd {self.containerd!r} is not of the form v2.4.2",
+                remedy="Leave out --containerd for that of the machines' Debian.",
+            )
         if self.vip and self.controllers > 1:
             raise UsageError(
                 "--vip is for one controller: several have a load balancer, whose address clients use",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ import yaml
 from upgrader.config.inventory import load_hosts
 from upgrader.lab.bastion import bastion_files, firewall_files
 from upgrader.lab.cluster_folder import ssh_command, write_access, write_cluster, write_values
+from upgrader.lab.containerd import containerd_config
 from upgrader.lab.external_etcd import client_files, etcd_files
 from upgrader.lab.hardening import AUDIT_LOG, controller_files
+from upgrader.lab.host_capabilities import HostCapabilities
 from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
 from upgrader.lab.loadbalancer import haproxy_files
 from upgrader.lab.network import cni_config
+from upgrader.lab.private_registry import CERTIFICATES
 from upgrader.lab.spec import LabSpec, Placement
 
 _SECRETS = Secrets("abcdef.0123456789abcdef", "00" * 32, "sha256:11")
@@ -303,3 +307,28 @@ def test_controllers_use_an_etcd_that_is_not_theirs(tmp_path: Path) -> None:
     config = yaml.safe_load(own["/etc/etcd/lab.yml"][0])
     assert config["client-transport-security"]["client-cert-auth"] and "10.132.0.20" in config["listen-client-urls"]
     assert own["/etc/etcd/server.key"][1] == 0o600
+
+
+@pytest.mark.parametrize(("version", "format_version"), [("", 2), ("v2.4.2", 3)])
+def test_each_containerd_gets_the_configuration_that_it_reads(version: str, format_version: int) -> None:
+    """Both say the same: the sandbox's image, where CNI's programs are, the registries' CAs, and what runc may do."""
+    facts = HostCapabilities(
+        linux=True,
+        root=True,
+        cgroup_v2=False,
+        may_lower_oom_score=False,
+        memory_available=0,
+        disk_free=0,
+        missing_packages=(),
+    )
+    read = tomllib.loads(containerd_config(facts, "registry.k8s.io/pause:1", version))
+    assert read["version"] == format_version
+    plugins = read["plugins"]
+    if version:
+        images, runtime = plugins["io.containerd.cri.v1.images"], plugins["io.containerd.cri.v1.runtime"]
+        said = (images["pinned_images"]["sandbox"], images["registry"]["config_path"], *runtime["cni"]["bin_dirs"])
+    else:
+        images = runtime = plugins["io.containerd.grpc.v1.cri"]
+        said = (images["sandbox_image"], images["registry"]["config_path"], runtime["cni"]["bin_dir"])
+    assert said == ("registry.k8s.io/pause:1", CERTIFICATES, "/usr/lib/cni")
+    assert runtime["cni"]["conf_dir"] == "/etc/cni/net.d" and runtime["restrict_oom_score_adj"] is True

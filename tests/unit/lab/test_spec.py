@@ -75,11 +75,13 @@ def test_an_unknown_node_is_answered_with_those_that_exist() -> None:
         {"vip": True, "controllers": 3},
         {"hardened": True, "kubernetes": "v1.33.13"},
         {"debian": 11},
+        {"containerd": "v1.7.29"},
+        {"containerd": "2.4.2"},
     ],
 )
 def test_switches_that_cannot_work_are_refused(switch: dict[str, Any]) -> None:
     """A port that something else has, or NodePorts, a second address beside a load balancer, and a release of Debian
-    that no machine was made of are usage errors.
+    or containerd that no machine can have are usage errors.
     """
     with pytest.raises(UsageError):
         LabSpec("x", **switch)
@@ -96,8 +98,8 @@ def test_the_default_lab_has_no_switch_on_and_one_address_each() -> None:
 
 def test_switches_are_told_as_they_are_given() -> None:
     """A lab can be described by the options that would make it again."""
-    spec = LabSpec("x", registry=True, ssh_address=True, port=7443, debian=13)
-    assert spec.switches == ("--registry", "--ssh-address", "--port 7443", "--debian 13")
+    spec = LabSpec("x", registry=True, ssh_address=True, port=7443, debian=13, containerd="v2.4.2")
+    assert spec.switches == ("--registry", "--ssh-address", "--port 7443", "--debian 13", "--containerd v2.4.2")
 
 
 def test_ssh_addresses_are_none_that_kubernetes_knows() -> None:
