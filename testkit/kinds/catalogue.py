@@ -8,9 +8,10 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from testkit.lab_cluster import LabCluster
+from testkit.lab_cluster import LabCluster, until
 from upgrader.lab import Lab
 from upgrader.lab.hardening import AUDIT_LOG, ENCRYPTED_PREFIX
+from upgrader.lab.keepalived import CHECK as HEALTHY
 from upgrader.ports import Kind as ApiKind
 
 __all__ = ["KINDS", "Kind"]
@@ -143,11 +144,26 @@ def _findings(cluster: LabCluster) -> set[str]:
     return {finding["id"] for finding in json.loads(ended.stdout)["findings"]}
 
 
+def has_the_virtual_ip_once(cluster: LabCluster) -> None:
+    """keepalived runs on each controller, asks its kube-apiserver at localhost, and one of them has the address."""
+    until("keepalived to give one controller the virtual IP", lambda: _is_given_once(cluster), timeout_seconds=60)
+
+
+def _is_given_once(cluster: LabCluster) -> bool:
+    lab = Lab.find(cluster.name)
+    address = lab.placement.endpoint_address
+    asked = f"systemctl is-active -q keepalived && {HEALTHY} && echo healthy; ip -4 -oneline address show to {address}"
+    controllers = [node.name for node in lab.placement.nodes if node.role == "controller"]
+    said = [lab.run(name, asked) for name in controllers]
+    return all("healthy" in each for each in said) and sum(address in each for each in said) == 1
+
+
 KINDS = (
     Kind("plain"),
     Kind("hardened", ("--hardened",), proofs=(audits_to_a_file, encrypts_secrets)),
     Kind("dual-stack", ("--dual-stack",)),
     Kind("keepalived", ("--vip",), check_script, (answers_the_check_script,)),
+    Kind("keepalived-three", ("--vip", "--controllers", "3"), proofs=(has_the_virtual_ip_once,)),
     Kind("external-etcd", ("--external-etcd",), proofs=(is_in_the_other_etcd,)),
     Kind("host-names", ("--host-names",), proofs=(has_another_host_name,)),
     Kind("bastion", ("--bastion",), proofs=(only_through_the_bastion,)),

@@ -38,7 +38,7 @@ def lab() -> None:
 
 
 @lab.command()
-@click.option("--controllers", type=int, default=1, show_default=True, help="Several get a load balancer.")
+@click.option("--controllers", type=int, default=1, show_default=True, help="Several get a load balancer, or --vip.")
 @click.option("--workers", type=int, default=0, show_default=True)
 @click.option(
     "--kubernetes", "version", metavar="vX", default=_KUBERNETES, show_default=True, help="Kubernetes version."
@@ -48,7 +48,7 @@ def lab() -> None:
 @click.option("--token", is_flag=True, help="A ServiceAccount's token in the kubeconfig, no client certificate.")
 @click.option("--port", type=int, default=6443, show_default=True, help="Port of the API.")
 @click.option("--ssh-address", is_flag=True, help="SSH at addresses that Kubernetes doesn't know.")
-@click.option("--vip", is_flag=True, help="Clients use a second address of the only controller.")
+@click.option("--vip", is_flag=True, help="Clients use a second address of a controller; keepalived moves it.")
 @click.option("--dual-stack", is_flag=True, help="IPv6 as well, for nodes, pods and Services.")
 @click.option("--hardened", is_flag=True, help="Audit log, encryption at rest and flags as benchmarks ask for.")
 @click.option("--external-etcd", is_flag=True, help="etcd as a service on a node of its own.")

@@ -15,6 +15,7 @@ from upgrader.lab.hardening import controller_files
 from upgrader.lab.host_capabilities import host_capabilities
 from upgrader.lab.image_catalog import IMAGE_VERSIONS, image_names
 from upgrader.lab.image_delivery import deliver
+from upgrader.lab.keepalived import keepalived_files
 from upgrader.lab.keys import ca_files, join_secrets, make_keys
 from upgrader.lab.kubeadm_cluster import KubeadmCluster
 from upgrader.lab.kubeadm_config import patch_files
@@ -79,6 +80,8 @@ class BringUp:
             more = patch_files() | (ca_files(self._keys) if node == self._controllers[0] else {})
             if self._placement.spec.hardened:
                 more |= controller_files((self._keys / "encryption-key").read_text())
+            if self._placement.spec.keepalived:
+                more |= keepalived_files(self._placement, node, (self._keys / "keepalived-password").read_text())
             if self._placement.spec.external_etcd:
                 more |= client_files(self._keys)
         elif node.role == "etcd":

@@ -34,7 +34,7 @@ def prepare(spec: LabSpec, origin: Origin, progress: LabProgress) -> Parts:
     in place of Debian's reads the store of that one, too.
     """
     programs = origin.programs(spec.kubernetes)
-    root = node_root(progress, spec.debian)
+    root = node_root(progress, spec.debian, ("keepalived",) if spec.keepalived else ())
     found = images(origin, progress)
     lower: tuple[Path, ...] = (node_files(), _node_programs(programs, origin.etcd()), root)
     if spec.containerd:

@@ -56,17 +56,17 @@ def private_namespace(command: list[str]) -> list[str]:
     ]
 
 
-def node_root(progress: LabProgress, debian: int = 12) -> Path:
-    """The root file system, of a release of Debian, that all nodes of a lab share, read-only."""
+def node_root(progress: LabProgress, debian: int = 12, more: Sequence[str] = ()) -> Path:
+    """The root file system, of a release of Debian, that all nodes of a lab share, read-only; `more` are packages."""
     packages = definitions() / "node" / "packages.txt"
 
     def build(target: Path) -> None:
         with progress.task(f"Debian {debian} root of the nodes", seconds=45):
-            _mmdebstrap("minbase", _lines(packages), target, release=DEBIAN[debian])
+            _mmdebstrap("minbase", [*_lines(packages), *more], target, release=DEBIAN[debian])
             for folder in ("containerd", "kubelet", "etcd"):
                 (target / "var/lib" / folder).mkdir(exist_ok=True)  # mount points
 
-    return built(cache_root() / "node" / f"{DEBIAN[debian]}-{content_hash([packages])}", build)
+    return built(cache_root() / "node" / f"{DEBIAN[debian]}-{content_hash([packages], *more)}", build)
 
 
 def node_files() -> Path:

@@ -48,6 +48,8 @@ def make_keys(placement: Placement, target: Path, runner: CommandRunner) -> None
         _secret(folder / "certificate-key", secrets.token_hex(32))
         if placement.spec.hardened:
             _secret(folder / "encryption-key", base64.b64encode(secrets.token_bytes(32)).decode())
+        if placement.spec.keepalived:
+            _secret(folder / "keepalived-password", secrets.token_hex(4))  # it takes no more than eight characters
         if placement.spec.external_etcd:
             _etcd_certificates(placement, folder, runner)
         if placement.spec.registry:

@@ -80,7 +80,9 @@ class LabSpec:
     ssh_address: bool = False
     """sshd listens on an address of its own, which Kubernetes doesn't know."""
     vip: bool = False
-    """The API's name and the kubeconfig lead to a second address of the only controller."""
+    """The API's name and the kubeconfig lead to one more address: the only controller's second one, or that which
+    keepalived gives one of several controllers, instead of a load balancer (`keepalived.py`).
+    """
     dual_stack: bool = False
     """Nodes, pods and Services have IPv6 addresses as well."""
     hardened: bool = False
@@ -128,11 +130,11 @@ class LabSpec:
                 f"containerd {self.containerd!r} is not of the form v2.4.2",
                 remedy="Leave out --containerd for that of the machines' Debian.",
             )
-        if self.vip and self.controllers > 1:
-            raise UsageError(
-                "--vip is for one controller: several have a load balancer, whose address clients use",
-                remedy="Leave out --vip, or --controllers.",
-            )
+
+    @property
+    def keepalived(self) -> bool:
+        """Whether keepalived runs on the controllers."""
+        return self.vip and self.controllers > 1
 
     @property
     def switches(self) -> tuple[str, ...]:
@@ -201,7 +203,7 @@ class Placement:
         """Every machine, in the order in which they are created."""
         counts = {
             "bastion": 1 if self.spec.bastion else 0,  # first: without it, no other can be logged in to
-            "load-balancer": 1 if self.spec.controllers > 1 else 0,
+            "load-balancer": 1 if self.spec.controllers > 1 and not self.spec.vip else 0,
             "controller": self.spec.controllers,
             "worker": self.spec.workers,
             "etcd": 1 if self.spec.external_etcd else 0,
@@ -228,7 +230,7 @@ class Placement:
 
     @property
     def endpoint_address(self) -> str:
-        """The address of that name: the load balancer's, or else the only controller's, which may be a second one."""
+        """The address of that name: the virtual IP, the load balancer's, or else the only controller's."""
         if self.spec.vip:
             return f"10.{128 + self.index}.0.9"
         return next(node.address for node in self.nodes if node.role in ("load-balancer", "controller"))
@@ -248,7 +250,7 @@ class Placement:
         found = [f"{each}/{64 if ':' in each else 24}" for each in self.node_addresses(node)]
         if node.ssh_address != node.address:
             found.append(f"{node.ssh_address}/24")
-        if self.spec.vip and node.role == "controller":
+        if self.spec.vip and not self.spec.keepalived and node.role == "controller":
             # As keepalived adds it: never the source of a connection of the node's own.
             found.append(f"{self.endpoint_address}/32")
         return tuple(found)

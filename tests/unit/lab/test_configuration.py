@@ -17,6 +17,7 @@ from upgrader.lab.containerd import containerd_config
 from upgrader.lab.external_etcd import client_files, etcd_files
 from upgrader.lab.hardening import AUDIT_LOG, controller_files
 from upgrader.lab.host_capabilities import HostCapabilities
+from upgrader.lab.keepalived import CHECK, keepalived_files
 from upgrader.lab.kubeadm_config import Secrets, init_config, join_config
 from upgrader.lab.loadbalancer import haproxy_files
 from upgrader.lab.network import cni_config
@@ -332,3 +333,19 @@ def test_each_containerd_gets_the_configuration_that_it_reads(version: str, form
         said = (images["sandbox_image"], images["registry"]["config_path"], runtime["cni"]["bin_dir"])
     assert said == ("registry.k8s.io/pause:1", CERTIFICATES, "/usr/lib/cni")
     assert runtime["cni"]["conf_dir"] == "/etc/cni/net.d" and runtime["restrict_oom_score_adj"] is True
+
+
+def test_keepalived_prefers_the_first_controller_while_it_is_healthy() -> None:
+    """Its priority is the highest, and with an unhealthy API the lowest; only root may read the password."""
+    placement = _placement(vip=True)
+    priorities, peers = [], []
+    for name in ("controller-1", "controller-2", "controller-3"):
+        files = keepalived_files(placement, placement.node(name), "s3cret")
+        config, mode = files["/etc/keepalived/keepalived.conf"]
+        assert mode == 0o600 and "auth_pass s3cret" in config and "10.132.0.9/32" in config
+        assert "https://localhost:6443/healthz" in files[CHECK][0] and files[CHECK][1] == 0o755
+        priorities += [int(line.split()[1]) for line in config.splitlines() if line.strip().startswith("priority")]
+        assert "weight -2" in config
+        peers.append([line.strip() for line in config.splitlines() if line.strip().startswith("10.132.0.1")])
+    assert priorities == [101, 100, 100]
+    assert peers[0] == ["10.132.0.12", "10.132.0.13"] and peers[2] == ["10.132.0.11", "10.132.0.12"]

@@ -72,7 +72,6 @@ def test_an_unknown_node_is_answered_with_those_that_exist() -> None:
         {"port": 80},
         {"port": 10250},
         {"port": 30443},
-        {"vip": True, "controllers": 3},
         {"hardened": True, "kubernetes": "v1.33.13"},
         {"debian": 11},
         {"containerd": "v1.7.29"},
@@ -80,8 +79,8 @@ def test_an_unknown_node_is_answered_with_those_that_exist() -> None:
     ],
 )
 def test_switches_that_cannot_work_are_refused(switch: dict[str, Any]) -> None:
-    """A port that something else has, or NodePorts, a second address beside a load balancer, and a release of Debian
-    or containerd that no machine can have are usage errors.
+    """A port that something else has, or NodePorts, and releases of Debian and containerd that no machine can have are
+    usage errors.
     """
     with pytest.raises(UsageError):
         LabSpec("x", **switch)
@@ -118,6 +117,14 @@ def test_a_vip_is_what_clients_use() -> None:
     assert placement.endpoint == "https://10.132.0.9:7443"
     assert placement.addresses(placement.node("controller-1")) == ("10.132.0.11/24", "10.132.0.9/32")
     assert placement.addresses(placement.node("worker-1")) == ("10.132.0.31/24",)
+
+
+def test_several_controllers_with_a_vip_have_no_load_balancer() -> None:
+    """Clients use the address, which no controller has of its own: keepalived gives it to one of them."""
+    placement = Placement(LabSpec("x", 3, vip=True), 4, Path("/nowhere"))
+    assert [node.name for node in placement.nodes] == ["controller-1", "controller-2", "controller-3"]
+    assert placement.endpoint == "https://10.132.0.9:6443"
+    assert placement.addresses(placement.node("controller-2")) == ("10.132.0.12/24",)
 
 
 def test_a_registry_is_no_node_of_the_cluster() -> None:
