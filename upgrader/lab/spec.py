@@ -104,7 +104,7 @@ class LabSpec:
     """The machines' system: one of `DEBIAN`."""
 
     containerd: str = ""
-    """A version of containerd 2.x, `v2.4.2`; "" for the system's own."""
+    """A version of containerd, `v2.4.2`, from v2.1.0 on, whose configuration labs write; "" for the system's own."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?", self.name):
@@ -125,9 +125,9 @@ class LabSpec:
         if self.debian not in DEBIAN:
             known = ", ".join(map(str, DEBIAN))
             raise UsageError(f"machines have Debian {known}, not {self.debian}")
-        if self.containerd and not re.fullmatch(r"v2\.\d+\.\d+", self.containerd):
+        if self.containerd and not re.fullmatch(r"v2\.[1-9]\d*\.\d+", self.containerd):
             raise UsageError(
-                f"containerd {self.containerd!r} is not of the form v2.4.2",
+                f"containerd {self.containerd!r} is not of the form v2.4.2, from v2.1.0 on",
                 remedy="Leave out --containerd for that of the machines' Debian.",
             )
 

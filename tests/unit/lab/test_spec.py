@@ -75,6 +75,7 @@ def test_an_unknown_node_is_answered_with_those_that_exist() -> None:
         {"hardened": True, "kubernetes": "v1.33.13"},
         {"debian": 11},
         {"containerd": "v1.7.29"},
+        {"containerd": "v2.0.7"},
         {"containerd": "2.4.2"},
     ],
 )
