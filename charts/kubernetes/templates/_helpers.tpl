@@ -60,7 +60,7 @@ helm.sh/resource-policy: keep
   "service-cluster-ip-range" .Values.network.serviceSubnet
   "client-ca-file" (printf "%s/ca.crt" $pki)
   "root-ca-file" (printf "%s/ca.crt" $pki)
-  "cluster-signing-cert-file" (printf "%s/ca.crt" $pki)
+  "cluster-signing-cert-file" (printf "%s/%s" $pki (.Values.pki.signingCertificate | default "ca.crt"))
   "cluster-signing-key-file" (printf "%s/ca.key" $pki)
   "requestheader-client-ca-file" (printf "%s/front-proxy-ca.crt" $pki)
   "service-account-private-key-file" (printf "%s/sa.key" $pki)
