@@ -28,11 +28,12 @@ from upgrader.pipeline import Pipeline
 from upgrader.preflight.all_checks import CHECKS, inhibits, run_checks
 from upgrader.preflight.refusal import refusal
 from upgrader.renewal.kubeadm_on_host import KubeadmOnHost
+from upgrader.renewal.onhost.bundles import certificates
 from upgrader.renewal.onhost.places import KNOWN
 from upgrader.renewal.pipeline import Serving, components_to_restart, renewal_pipeline, serving
 from upgrader.wait_and_retry import wait_until
 
-__all__ = ["ProposedRenewal", "propose_renewal"]
+__all__ = ["ProposedRenewal", "propose_renewal", "served_files"]
 
 _SYSTEM = "kube-system"
 _FAMILIES = ("access", "hosts", "nodes", "clocks", "control-plane", "critical-pods")
@@ -101,8 +102,9 @@ def propose_renewal(
         lock = nullcontext(None) if dry_run else cluster_lock(session, front_end, take_over=take_over)
         with lock as held:
             refuse_unended(session)
-            served = _served(session)
+            served = served_files(session)
             now = session.tools.clock.now()
+            _refuse_two_authorities(session, kubeadm)
             found = [_look(kubeadm, host) for host in session.cluster.controllers]
             wanted = {item.host: tuple(item.ending(now, within)) for item in found}
             _refuse_external(found, wanted)
@@ -176,16 +178,17 @@ def _explained(session: Session, error: ApiError) -> ApiError:
     return explained
 
 
-def _served(session: Session) -> Serving:
+def served_files(session: Session) -> Serving:
+    """What kube-apiserver serves. Raises Inhibited for a control plane that wasn't adopted, or that has no files."""
     if last_good(session.tools.helm.history("kubernetes", _SYSTEM)) is None:
         raise Inhibited(
-            "the release kubernetes is not installed: this control plane was not adopted; nothing was renewed",
+            "the release kubernetes is not installed: this control plane was not adopted; nothing was changed",
             remedy="Adopt it first (`upgrader adopt`), or use `kubeadm certs renew` as on any kubeadm cluster.",
         )
     found = serving(session.tools.kube)
     if found is None:
         raise Inhibited(
-            "kube-apiserver doesn't serve a certificate from a file of the controllers; nothing was renewed",
+            "kube-apiserver doesn't serve a certificate from a file of the controllers; nothing was changed",
             remedy="kubeadm renews files. Where the chart reads them from a Secret (`pki.source`), renew them there, "
             "and run `upgrader run`.",
         )
@@ -197,6 +200,18 @@ def _look(kubeadm: KubeadmOnHost, host: Host) -> ControllerCertificates:
         return kubeadm.look(host)
     except HostError as error:
         raise type(error)(f"{error.message}; nothing was renewed", remedy=error.remedy) from error
+
+
+def _refuse_two_authorities(session: Session, kubeadm: KubeadmOnHost) -> None:
+    """kubeadm would write kubeconfigs that trust the first CA of the file alone."""
+    path = f"{kubeadm.certificates}/ca.crt"
+    for host in session.cluster.controllers:
+        text = (session.tools.hosts.read(host, path) or b"").decode("latin-1")
+        if len(certificates(text)) > 1:
+            raise Inhibited(
+                f"{host.name}: {path} has several CAs, as while the cluster's CA is rotated; nothing was renewed",
+                remedy="See `upgrader certs rotate-ca show`. `upgrader certs rotate-ca cancel` ends it; renew then.",
+            )
 
 
 def _refuse_unknown(wanted: Mapping[Host, tuple[RenewableCertificate, ...]]) -> None:

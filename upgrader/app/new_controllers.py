@@ -133,6 +133,7 @@ def _found(session: Session, front_end: FrontEnd) -> FoundControllers:
     new = joined(read_controllers(hosts, cluster))
     check_version(new, version)
     check_static_pods(new)
+    _refuse_rotation(session)
     pods = [ApiPod(each.host, pod.flags) for each in new if (pod := each.active.get("kube-apiserver"))]
     served = client_addresses(kube, hosts, pods, server_addresses(cluster.kubeconfig, cluster.context))
     values = _api_values(session)
@@ -155,6 +156,18 @@ def _api_values(session: Session) -> Mapping[str, Any]:
             remedy="Restore that in upgrader.yaml.",
         )
     return releases["kube-apiserver"]
+
+
+def _refuse_rotation(session: Session) -> None:
+    """A controller that joins then lacks the file with which kube-controller-manager signs."""
+    items = (item for item in session.settings.pipeline if isinstance(item, ReleaseSettings))
+    values = next((item.values for item in items if item.name == "kubernetes"), {})
+    if signing := (values.get("pki") or {}).get("signingCertificate"):
+        raise Inhibited(
+            f"values/kubernetes.yaml has the file {signing} for the CA that signs, as while the cluster's CA is "
+            "rotated: a new controller lacks it; nothing was changed",
+            remedy="See `upgrader certs rotate-ca show`; `upgrader certs rotate-ca cancel` ends it.",
+        )
 
 
 def _serve_all_clients(values: Mapping[str, Any], served: tuple[str, ...]) -> None:

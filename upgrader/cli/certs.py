@@ -12,6 +12,7 @@ from upgrader.app.certificate_renewal import ProposedRenewal, propose_renewal
 from upgrader.app.certificates import ShownCertificates, show_certificates
 from upgrader.cli.command_line import DURATION, EVENTS, FRONT_END, TAKE_OVER, YES, conclude, confirm, say
 from upgrader.cli.output import OUTPUT, Output, print_plain
+from upgrader.cli.rotate_ca import rotate_ca
 from upgrader.ui.certificates import print_certificates, print_renewable
 from upgrader.ui.proposed_steps import print_steps
 
@@ -21,6 +22,9 @@ __all__ = ["certs"]
 @click.group()
 def certs() -> None:
     """Show the certificates of the controllers, and renew them."""
+
+
+certs.add_command(rotate_ca)
 
 
 @certs.command()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -53,6 +53,10 @@ class KubeadmConfig:
     def certificates_folder(self) -> str:
         """kubeadm's folder of certificates on the controllers. Raises ValueError."""
         return str(self._read().get("certificatesDir") or _CERTIFICATES)
+
+    def fields(self, names: Sequence[str]) -> dict[str, Any]:
+        """Those of these fields that it has. Raises ValueError."""
+        return {name: value for name, value in self._read().items() if name in names}
 
     def at(self, version: KubernetesVersion) -> KubeadmConfig:
         """The same with another version; nothing else of the text is touched, comments included. Raises ValueError."""

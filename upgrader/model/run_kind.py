@@ -22,6 +22,8 @@ class RunKind(StrEnum):
     RECOVER = "recover"
     RESTORE = "restore"
     RENEW_CERTIFICATES = "renew-certificates"
+    TRUST_NEW_CA = "trust-new-ca"
+    CANCEL_NEW_CA = "cancel-new-ca"
 
     @property
     def command(self) -> str:
@@ -37,6 +39,8 @@ class RunKind(StrEnum):
             RunKind.RECOVER: "upgrader recover",
             RunKind.RESTORE: "upgrader restore",
             RunKind.RENEW_CERTIFICATES: "upgrader certs renew",
+            RunKind.TRUST_NEW_CA: "upgrader certs rotate-ca trust",
+            RunKind.CANCEL_NEW_CA: "upgrader certs rotate-ca cancel",
         }[self]
 
 

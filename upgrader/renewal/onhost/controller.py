@@ -14,12 +14,12 @@ from upgrader.renewal.onhost.kept_files import mend, put_back
 from upgrader.renewal.onhost.served import served
 from upgrader.renewal.onhost.staged import check_inside, forget_copy, kubeadm, renew, run_in_namespace
 
-__all__ = ["main"]
+__all__ = ["BUSY", "FOLDER", "KUBERNETES", "WAIT_SECONDS", "main"]
 
 KUBERNETES = "/etc/kubernetes"
 FOLDER = "/var/lib/upgrader/certificates"
-_WAIT_SECONDS = 60.0
-_BUSY = "another renewal works on this controller's certificates"
+WAIT_SECONDS = 60.0
+BUSY = "another renewal works on this controller's certificates"
 
 
 def look(certificates: str) -> dict[str, Any]:
@@ -33,21 +33,21 @@ def mended() -> dict[str, Any]:
     """Put back what an interrupted renewal had left unusable."""
     if not os.path.isdir(FOLDER):
         return {"changed": []}
-    with locked(FOLDER, _WAIT_SECONDS, _BUSY):
+    with locked(FOLDER, WAIT_SECONDS, BUSY):
         forget_copy(FOLDER)
         return {"changed": mend(FOLDER)}
 
 
 def renewed(renewal: str, certificates: str, *names: str) -> dict[str, Any]:
     """Renew these."""
-    with locked(FOLDER, _WAIT_SECONDS, _BUSY):
+    with locked(FOLDER, WAIT_SECONDS, BUSY):
         mend(FOLDER)
         return {"changed": renew(FOLDER, renewal, KUBERNETES, certificates, names, run_in_namespace(KUBERNETES))}
 
 
 def restored(renewal: str) -> dict[str, Any]:
     """Put back what that renewal has changed."""
-    with locked(FOLDER, _WAIT_SECONDS, _BUSY):
+    with locked(FOLDER, WAIT_SECONDS, BUSY):
         return {"changed": put_back(FOLDER, renewal)}
 
 

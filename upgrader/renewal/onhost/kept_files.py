@@ -24,7 +24,7 @@ from upgrader.recover.onhost.private_folder import make_private
 from upgrader.recover.onhost.questions import Failed
 from upgrader.renewal.onhost.places import fault
 
-__all__ = ["DONE", "RENEWING", "RESTORED", "install", "keep", "mark", "mend", "put_back"]
+__all__ = ["DONE", "RENEWING", "RESTORED", "install", "keep", "mark", "mend", "put_back", "unfinished"]
 
 RENEWING, DONE, RESTORED = "renewing", "done", "restored"
 _FORMAT = 1
@@ -70,6 +70,12 @@ def mend(folder: str) -> list[str]:
     for name in broken:
         _restore(folder, [each for each in point["files"] if each["path"] in point["names"][name]])
     return broken
+
+
+def unfinished(folder: str) -> str:
+    """What was being written when it was interrupted, as `keep` was told its name; "" where nothing was."""
+    point = _read(folder)
+    return str(point["renewal"]) if point is not None and point["state"] == RENEWING else ""
 
 
 def put_back(folder: str, renewal: str) -> list[str]:

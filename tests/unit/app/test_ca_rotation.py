@@ -1,0 +1,487 @@
+"""`upgrader certs rotate-ca`: everything trusts both CAs, or the old one alone again, from wherever it was."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testkit.fakes.hosts import FakeHosts
+from tests.unit.app.test_upgrade import FakeSession
+from tests.unit.engine.killing import FROM, Fate, Killed, World
+from tests.unit.gates.builders import add_daemonset, add_node, add_pod, running
+from tests.unit.preflight.pki import CertificateAuthority
+from tests.unit.renewal.controllers import STARTED, RollingKube, add_control_plane
+from upgrader.app import ca_rotation
+from upgrader.app.ca_rotation import found_cas, show_cas
+from upgrader.app.execution import FinishedRun
+from upgrader.app.front_end import FrontEnd
+from upgrader.app.values_edit import write_edited
+from upgrader.app.wiring import Session
+from upgrader.engine.locks.fence import Fence
+from upgrader.errors import HostError, Inhibited, StepFailed, UsageError
+from upgrader.gates.kubernetes_kinds import CONFIG_MAPS, NAMESPACES, NODES, WORKLOADS
+from upgrader.model.ca_trust import CaTrust
+from upgrader.model.cluster import Cluster, Host
+from upgrader.model.finding import Finding
+from upgrader.model.release import ReleaseSpec
+from upgrader.model.run_kind import RunKind
+from upgrader.model.settings import BUILT_IN_CHARTS, AvailabilitySettings, GatePolicy, ReleaseSettings, Settings
+from upgrader.model.version import KubernetesVersion
+from upgrader.ports import CommandResult, KubeObject, Tools
+from upgrader.renewal.onhost.bundles import certificates, fingerprint, removed
+from upgrader.renewal.trust_gates import ROOT_CA
+from upgrader.renewal.trust_steps import TRUSTED_CA
+
+CONTROLLERS, WORKER = ("controller-1", "controller-2"), "worker-1"
+NODES_ = (*CONTROLLERS, WORKER)
+PKI = "/etc/kubernetes/pki"
+OLD = CertificateAuthority.named("kubernetes").pem
+SIGNING = "signing-ca.crt"
+LEADERS = ("kube-controller-manager", "kube-scheduler")
+
+
+@dataclass
+class TrustingHosts(FakeHosts):
+    """Nodes that understand what a rotation sends them."""
+
+    now: Callable[[], datetime]
+    trusts: dict[str, str] = field(default_factory=lambda: dict.fromkeys(NODES_, OLD))
+    """Node → the CAs that its files trust, as PEM."""
+    made: dict[str, str] = field(default_factory=dict)
+    """Controller → the new CA that it keeps."""
+    signing: set[str] = field(default_factory=set)
+    """Controllers that have the CA that signs in a file of its own."""
+    changed: dict[str, datetime] = field(default_factory=dict)
+    never_accepts: set[str] = field(default_factory=set)
+    """Addresses at which clients of the new CA are never accepted."""
+    refuses: dict[str, str] = field(default_factory=dict)
+    """Node → why it trusts nothing new."""
+    signs: dict[str, str] = field(default_factory=lambda: dict.fromkeys(CONTROLLERS, OLD))
+    instant: Callable[[str], None] = lambda _: None
+    """Called after each change."""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.commands = {"python3": self._python, "stat": self._stat, "sh": CommandResult(0, "", "")}
+
+    def _python(self, host: Host, command: Sequence[str], _sent: bytes) -> CommandResult:
+        what, *words = command[3:]
+        if what == "trust" and host.name in self.refuses:
+            return CommandResult(0, json.dumps({"failed": self.refuses[host.name]}), "")
+        answer = self._answer(host.name, what, words)
+        if what not in ("look", "refused"):
+            self.instant(f"after {what} {host.name}")
+        return CommandResult(0, f"{json.dumps(answer)}\n", "")
+
+    def _answer(self, name: str, what: str, words: Sequence[str]) -> dict[str, Any]:
+        if what == "look":
+            prints = [fingerprint(each) for each in certificates(self.trusts[name])]
+            files = [{"path": f"{words[0]}/ca.crt", "trusts": prints}]
+            signs, made = self.signs.get(name, ""), self.made.get(name, "")
+            return {"files": files, "signs": signs, "made": made, "late": ""}
+        if what == "refused":
+            lines = [f"{each} doesn't trust it" for each in words if each.split()[1] in self.never_accepts]
+            return {"lines": lines}
+        if what == "make":
+            self.made.setdefault(name, CertificateAuthority.named("kubernetes").pem)
+            return {"made": self.made[name]}
+        if what == "forget":
+            self.made.pop(name, None)
+            self.signing -= {name} if words else set()
+            return {}
+        if what == "signing":
+            self.signing.add(name)
+            return {}
+        before = self.trusts[name]
+        pem = words[2]
+        if what == "trust" and pem not in before:
+            self.trusts[name] = before + pem
+        if what == "distrust":
+            self.trusts[name] = removed(before, pem)
+        if self.trusts[name] != before:
+            self.changed[name] = self.now()
+        return {"changed": [] if self.trusts[name] == before else ["ca.crt"], "restarted": True}
+
+    def _stat(self, host: Host, _command: Sequence[str], _: bytes) -> CommandResult:
+        at = self.changed.get(host.name, STARTED - timedelta(days=1))
+        return CommandResult(0, f"{at.timestamp():.0f}\n", "")
+
+
+class PublishingKube(RollingKube):
+    """Its kube-controller-manager publishes what it trusts, when it starts."""
+
+    def __init__(self, hosts: TrustingHosts) -> None:
+        super().__init__(hosts.now)
+        self.hosts = hosts
+        self.publishes = True
+
+    def patch(self, *arguments: Any, **named: Any) -> KubeObject:
+        found = super().patch(*arguments, **named)
+        status = {**found.get("status", {}), "observedGeneration": found["metadata"].get("generation")}
+        if arguments[0] == WORKLOADS["DaemonSet"]:
+            self.put(arguments[0], {**found, "status": status})
+        if found["metadata"]["name"] == LEADERS[0]:
+            self.publish()
+        self.hosts.instant("after a patch")
+        return found
+
+    def publish(self) -> None:
+        """Into each namespace."""
+        for namespace in ("default", "kube-system") if self.publishes else ():
+            meta = {"name": ROOT_CA, "namespace": namespace}
+            self.put(CONFIG_MAPS, {"metadata": meta, "data": {"ca.crt": self.hosts.trusts[CONTROLLERS[0]]}})
+
+
+@dataclass
+class Place:
+    """An adopted cluster of two controllers and a worker."""
+
+    world: World
+    kube: PublishingKube
+    hosts: TrustingHosts
+    folder: Path
+    settings: Settings
+
+    def phase(self, *, cancel: bool = False) -> FinishedRun | None:
+        """To its end; None where there is nothing to do."""
+        with found_cas(self.folder, FrontEnd(), cancel=cancel) as found:
+            found.check_allowed()
+            for file, text in found.files.items():
+                write_edited(file, text)
+            with found.propose(take_over=True) as proposed:
+                return proposed.execute() if proposed.changes else None
+
+    def marks(self) -> dict[str, str]:
+        """Workload → the new CA that its pods are marked with."""
+        found = {}
+        for kind, name in (*(("Deployment", name) for name in LEADERS), ("DaemonSet", "kube-proxy")):
+            item = self.kube.get(WORKLOADS[kind], name, "kube-system") or {}  # type: ignore[index]
+            annotations = item["spec"].get("template", {}).get("metadata", {}).get("annotations") or {}
+            found[name] = annotations.get(TRUSTED_CA, "")
+        return found
+
+    def authorities(self) -> dict[str, int]:
+        """How many CAs each place trusts."""
+        text = (self.kube.get(CONFIG_MAPS, "cluster-info", "kube-public") or {})["data"]["kubeconfig"]
+        data = base64.b64decode(text.rpartition(" ")[2]).decode()
+        published = (self.kube.get(CONFIG_MAPS, ROOT_CA, "default") or {})["data"]["ca.crt"]
+        texts = {**self.hosts.trusts, "cluster-info": data, ROOT_CA: published}
+        return {name: len(certificates(text)) for name, text in texts.items()}
+
+    def signing(self) -> str:
+        """The file that the release has for the CA that signs."""
+        values = json.loads(self.world.helm.manifest("kubernetes", "kube-system").split("\n---\n")[-1])["data"]
+        return str((values.get("pki") or {}).get("signingCertificate", ""))
+
+    def all_is_old(self) -> bool:
+        """Whether nothing is left of a new CA."""
+        return (
+            set(self.authorities().values()) == {1}
+            and not self.hosts.made
+            and not self.signing()
+            and not any(self.marks().values())
+        )
+
+
+def rendered(spec: ReleaseSpec, **_how: object) -> str:
+    """Its workloads, and its values."""
+    kinds = {**dict.fromkeys(LEADERS, "Deployment"), "kube-proxy": "DaemonSet"} if spec.name == "kubernetes" else {}
+    documents: list[dict[str, Any]] = [
+        {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": {}} for name, kind in kinds.items()
+    ]
+    values = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "values"}, "data": dict(spec.values)}
+    return "\n---\n".join(map(json.dumps, [*documents, values]))
+
+
+def flagged(kube: RollingKube, name: str, *flags: str) -> None:
+    """Give a Deployment these flags beside its own."""
+    found = dict(kube.get(WORKLOADS["Deployment"], name, "kube-system") or {})
+    found["spec"]["template"]["spec"]["containers"][0]["command"] += flags
+    kube.put(WORKLOADS["Deployment"], found)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Everything healthy, and one CA."""
+    world = World(tmp_path / "journal.jsonl")
+    hosts = TrustingHosts(world.clock.now)
+    kube = PublishingKube(hosts)
+    kube.raw_answers |= world.kube.raw_answers
+    kube.silent_kubelets = set()
+    for number, name in enumerate(NODES_, 1):
+        add_node(kube, name)
+        node = dict(kube.get(NODES, name) or {})
+        status = {**node["status"], "addresses": [{"type": "InternalIP", "address": f"10.0.0.{number}"}]}
+        kube.put(NODES, {**node, "status": {**status, "nodeInfo": {"kubeletVersion": str(FROM)}}})
+        if name in CONTROLLERS:
+            add_pod(kube, f"etcd-{name}", running(), node=name, priority_class="system-node-critical")
+    add_control_plane(kube, *CONTROLLERS)
+    add_daemonset(kube, "kube-proxy", desired=3)
+    proxy = dict(kube.get(WORKLOADS["DaemonSet"], "kube-proxy", "kube-system") or {})
+    kube.put(WORKLOADS["DaemonSet"], {**proxy, "spec": {**proxy["spec"], "template": {"spec": {}}}})
+    for name in NODES_:
+        add_pod(kube, "kube-proxy", running(), node=name, daemon=True)
+    for name in ("kube-apiserver", *LEADERS):
+        found = dict(kube.get(WORKLOADS["Deployment"], name, "kube-system") or {})
+        kube.put(
+            WORKLOADS["Deployment"],
+            {**found, "metadata": {**found["metadata"], "labels": {"app.kubernetes.io/version": str(FROM)}}},
+        )
+    flagged(kube, "kube-apiserver", f"--client-ca-file={PKI}/ca.crt")
+    manager = [f"--{name}-file={PKI}/ca.crt" for name in ("root-ca", "client-ca", "cluster-signing-cert")]
+    flagged(kube, LEADERS[0], *manager, f"--cluster-signing-key-file={PKI}/ca.key", "--cluster-signing-duration=1h")
+    for namespace in ("default", "kube-system"):
+        kube.put(NAMESPACES, {"metadata": {"name": namespace}})
+    kube.publish()
+    text = f"clusters:\n- cluster:\n    certificate-authority-data: {base64.b64encode(OLD.encode()).decode()}"
+    meta = {"name": "cluster-info", "namespace": "kube-public"}
+    kube.put(CONFIG_MAPS, {"metadata": meta, "data": {"kubeconfig": text}})
+    monkeypatch.setattr(world.helm, "render", rendered)
+    releases = []
+    for name in BUILT_IN_CHARTS:
+        world.helm.install(name, rendered(ReleaseSpec(name, "", Path(), {"a": "b"})))
+        file = tmp_path / f"{name}.yaml"
+        file.write_text("a: b\n")
+        releases.append(ReleaseSettings(name, "kube-system", values_file=file))
+    settings = Settings(
+        tmp_path,
+        FROM,
+        tmp_path / "kubeconfig",
+        tmp_path / "hosts.yml",
+        tuple(releases),
+        availability=AvailabilitySettings(0.0),
+    )
+    machines = tuple(Host(name, f"10.0.0.{number}") for number, name in enumerate(NODES_, 1))
+    cluster = Cluster(tmp_path, settings.kubeconfig, "demo", settings.inventory, machines[:2], machines[2:])
+    tools = Tools(world.helm, kube, world.playbooks, world.clock, hosts)
+    made = Place(world, kube, hosts, tmp_path, settings)
+
+    @contextmanager
+    def opened(_folder: Path, _target: KubernetesVersion | None = None) -> Iterator[Session]:
+        read = [replace(item, values=yaml.safe_load(item.values_file.read_text())) for item in releases]  # type: ignore[union-attr]
+        now = replace(made.settings, pipeline=tuple(read) if made.settings.pipeline else ())
+        yield FakeSession(now, cluster, tools, kube, Fence(hosts, (), tools.clock))
+
+    monkeypatch.setattr(ca_rotation, "open_session", opened)
+    monkeypatch.setattr(ca_rotation, "_CHECKS", ())
+    return made
+
+
+def test_everything_trusts_both(place: Place) -> None:
+    """Nodes, pods and kubeadm join; the signer has a file of its own before any file has two. A second time there is
+    nothing to do.
+    """
+    finished = place.phase()
+    assert finished is not None and finished.error is None, finished and finished.error
+    assert finished.state.kind is RunKind.TRUST_NEW_CA
+    assert [step.name for step in finished.state.steps] == [
+        "new-ca",
+        "signing-certificate",
+        "kubernetes",
+        "pods-before",
+        "trust controller-1",
+        "trust controller-2",
+        "trust worker-1",
+        "cluster-info",
+        "roll-out leaders",
+        "roll-out others",
+    ]
+    assert set(place.authorities().values()) == {2}
+    new = fingerprint(place.hosts.made["controller-1"])
+    assert set(place.marks().values()) == {new[:16]}
+    assert place.signing() == SIGNING and place.hosts.signing == {*CONTROLLERS}
+    shown = show_cas(place.folder)
+    assert shown.trusted and (shown.signs, shown.new) == (fingerprint(OLD), new)
+    assert place.phase() is None
+
+
+def test_cancelled(place: Place) -> None:
+    """Nothing is left of the new CA, neither in files nor in the cluster; then there is nothing to cancel."""
+    place.phase()
+    finished = place.phase(cancel=True)
+    assert finished is not None and finished.error is None, finished and finished.error
+    assert finished.state.kind is RunKind.CANCEL_NEW_CA
+    assert place.all_is_old() and not place.hosts.signing
+    with pytest.raises(Inhibited, match="no new CA is trusted"):
+        place.phase(cancel=True)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.2", "10.0.0.3"])
+def test_node_that_does_not_accept_its_clients(place: Place, address: str) -> None:
+    """A gate asks each kube-apiserver and each kubelet; where one goes on refusing, all is as it was."""
+    place.hosts.never_accepts.add(address)
+    finished = place.phase()
+    assert finished is not None and isinstance(finished.error, StepFailed)
+    assert "clients of the new CA are not accepted everywhere" in finished.error.message
+    assert finished.state.outcome == "rolled-back" and place.all_is_old()
+
+
+def test_pods_that_are_never_told(place: Place) -> None:
+    """kube-controller-manager's ConfigMaps are waited for, longer than for other things, and named."""
+    place.kube.publishes = False
+    begun = place.world.clock.monotonic()
+    finished = place.phase()
+    assert finished is not None and isinstance(finished.error, StepFailed)
+    assert f"{ROOT_CA} lacks the new CA in: default, kube-system" in finished.error.message
+    assert place.world.clock.monotonic() - begun > 270
+    assert finished.state.outcome == "rolled-back" and place.all_is_old()
+
+
+def test_node_that_refuses(place: Place) -> None:
+    """Its words are the reason; the nodes before it are as they were."""
+    place.hosts.refuses[WORKER] = "the kubelet doesn't run as systemd's unit kubelet here"
+    finished = place.phase()
+    assert finished is not None and isinstance(finished.error, StepFailed)
+    assert "systemd's unit" in finished.error.message
+    assert finished.state.outcome == "rolled-back" and place.all_is_old()
+    assert place.hosts.signing == {*CONTROLLERS}, "the folder's values name that file, and the next upgrade reads it"
+    cancelled = place.phase(cancel=True)
+    assert cancelled is not None and cancelled.error is None, cancelled and cancelled.error
+    assert not place.hosts.signing and "signing-ca.crt" not in (place.folder / "kubernetes.yaml").read_text()
+
+
+@pytest.mark.parametrize("cancel", [False, True])
+def test_killed_at_every_moment_and_run_again(place: Place, cancel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one ends as the first would have: what it finds in files and objects says what is left to do."""
+    place.settings = replace(place.settings, gates=GatePolicy(consecutive=1))
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # dozens of runs, and none loses its power
+    for at in range(60):
+        if cancel:
+            place.phase()
+        place.world.clock.sleep(60)
+        fate = Fate(at)
+        place.hosts.instant = fate.instant
+        try:
+            place.phase(cancel=cancel)
+        except Killed:
+            place.hosts.instant = lambda _: None
+            place.world.clock.sleep(60)
+            again = None if cancel and place.all_is_old() else place.phase(cancel=cancel)
+            assert again is None or again.error is None, (fate.where, again.error)
+        place.hosts.instant = lambda _: None
+        if cancel:
+            assert place.all_is_old(), fate.where
+        else:
+            assert show_cas(place.folder).trusted and set(place.authorities().values()) == {2}, fate.where
+            assert place.phase() is None, fate.where
+            place.phase(cancel=True)
+        if not fate.where:
+            break
+    assert not fate.where and fate.passed >= 8
+
+
+def test_kubeconfig_that_kubeadm_wrote_meanwhile(place: Place) -> None:
+    """It trusts the first CA alone; `trust` adds the new one again, and who reads it at its start is replaced."""
+    place.phase()
+    place.world.clock.sleep(60)
+    place.hosts.trusts["controller-1"] = OLD
+    assert not show_cas(place.folder).trusted
+    finished = place.phase()
+    assert finished is not None and finished.error is None, finished and finished.error
+    assert show_cas(place.folder).trusted and place.phase() is None
+
+
+def test_keeper_that_is_gone(place: Place) -> None:
+    """The new CA is known from the files, and can be cancelled without its key, but no more."""
+    place.phase()
+    place.hosts.made.clear()
+    assert show_cas(place.folder).keeper is None
+    with pytest.raises(Inhibited, match="no controller has the key of the new CA") as caught:
+        place.phase()
+    assert "rotate-ca cancel" in caught.value.remedy
+    place.phase(cancel=True)
+    assert place.all_is_old()
+
+
+def strangers(place: Place) -> None:
+    add_node(place.kube, "worker-2")
+
+
+def gone(place: Place) -> None:
+    del place.hosts.trusts["worker-1"]
+    place.kube.delete(NODES, WORKER)
+
+
+def external(place: Place) -> None:
+    place.hosts.signs["controller-2"] = ""
+
+
+def other_signer(place: Place) -> None:
+    flagged(place.kube, LEADERS[0], f"--cluster-signing-kubelet-serving-cert-file={PKI}/x.crt")
+
+
+def other_trust(place: Place) -> None:
+    flagged(place.kube, "kube-apiserver", "--client-ca-file=/etc/x.crt")
+
+
+def missing(place: Place) -> None:
+    place.kube.delete(WORKLOADS["Deployment"], LEADERS[0], "kube-system")
+
+
+def several(place: Place) -> None:
+    place.hosts.trusts["worker-1"] += CertificateAuthority.named("x").pem + CertificateAuthority.named("y").pem
+
+
+def unread(place: Place) -> None:
+    meta = {"name": "kubeadm-config", "namespace": "kube-system"}
+    place.kube.put(CONFIG_MAPS, {"metadata": meta, "data": {"ClusterConfiguration": "["}})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (strangers, "does not list these nodes.*: worker-2"),
+        (gone, "workers that are no nodes of the cluster: worker-1"),
+        (external, "controller-2 doesn't have the key"),
+        (other_signer, "kube-controller-manager: --cluster-signing-kubelet-serving-cert-file"),
+        (other_trust, "kube-apiserver: --client-ca-file=/etc/x.crt"),
+        (missing, "no Deployment kube-system/kube-controller-manager"),
+        (several, "there are several others"),
+        (unread, "kubeadm-config can't be read"),
+    ],
+)
+def test_what_is_refused_by_name(place: Place, spoil: Callable[[Place], None], why: str) -> None:
+    """Before anything changes."""
+    spoil(place)
+    with pytest.raises(Inhibited, match=f"(?s){why}"):
+        place.phase()
+    assert not place.hosts.made and not place.hosts.changed and not place.signing()
+
+
+def test_folder_without_the_release(place: Place) -> None:
+    """The CA that signs is a value of it."""
+    place.settings = replace(place.settings, pipeline=())
+    with pytest.raises(UsageError, match="no release kubernetes"):
+        place.phase()
+
+
+def test_a_check_blocks_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that isn't healthy gets no new CA."""
+    finding = Finding("nodes.not-ready", "error", "controller-2 is not Ready")
+    monkeypatch.setattr(ca_rotation, "_CHECKS", (("nodes", lambda _: iter([finding])),))
+    with pytest.raises(Inhibited, match="a check blocks the rotation"):
+        place.phase()
+    assert not place.hosts.made
+
+
+def test_answer_that_can_not_be_understood(place: Place) -> None:
+    """It is an error with the node's name."""
+    place.hosts.commands["python3"] = CommandResult(0, '{"files": [{}]}', "")
+    with pytest.raises(HostError, match="controller-1: what it says of its CAs"):
+        show_cas(place.folder)
+
+
+def test_shown_without_a_new_one(place: Place) -> None:
+    """Every file trusts the CA that signs."""
+    found: CaTrust = show_cas(place.folder)
+    assert (found.signs, found.new) == (fingerprint(OLD), "") and len(found.nodes) == 3

@@ -1,0 +1,51 @@
+"""What `upgrader certs rotate-ca` shows, asks and says."""
+
+from __future__ import annotations
+
+import json
+
+from click.testing import CliRunner, Result
+
+from tests.unit.app.test_ca_rotation import Place, place
+from upgrader.cli.main import cli
+from upgrader.errors import Inhibited
+from upgrader.renewal.onhost.bundles import fingerprint
+
+__all__ = ["place"]
+
+
+def rotate(place: Place, *arguments: str, answer: str = "") -> Result:
+    """The command, in the cluster's folder."""
+    return CliRunner().invoke(cli, ["-C", str(place.folder), "certs", "rotate-ca", *arguments], input=answer)
+
+
+def test_declined(place: Place) -> None:
+    """It says which file it would write, and asks first; then it shows the steps, and asks again. No is no."""
+    ended = rotate(place, "trust", answer="n\n")
+    assert ended.exit_code == 1 and "Will write `pki.signingCertificate` into kubernetes.yaml" in ended.output
+    assert (place.folder / "kubernetes.yaml").read_text() == "a: b\n"
+    ended = rotate(place, "trust", answer="y\nn\n")
+    assert ended.exit_code == 1 and "trust worker-1" in ended.output and "Start?" in ended.output
+    assert not place.hosts.made and not place.hosts.changed
+
+
+def test_trusted_shown_and_cancelled(place: Place) -> None:
+    """Clients elsewhere are thought of; file by file is shown which CAs are trusted; a second time nothing is to do."""
+    ended = rotate(place, "trust", "--yes")
+    assert ended.exit_code == 0, ended.output
+    assert "Kubeconfigs elsewhere trust the old one alone" in ended.output
+    new = fingerprint(place.hosts.made["controller-1"])
+    shown = rotate(place, "show")
+    assert f"new       {new[:16]}, its key is on controller-1" in shown.output
+    assert "worker-1      the one that signs + the new one  /etc/kubernetes/pki/ca.crt" in shown.output
+    told = json.loads(rotate(place, "show", "-o", "json").output)
+    assert told["new"] == new and told["trusted_everywhere"] and told["new_key_on"] == "controller-1"
+    assert [item["node"] for item in told["files"]] == ["controller-1", "controller-2", "worker-1"]
+    again = rotate(place, "trust", "--yes")
+    assert again.exit_code == 0 and "Nothing to do" in again.output
+    place.hosts.made.clear()
+    assert "nobody has its key" in rotate(place, "show").output
+    ended = rotate(place, "cancel", "--yes")
+    assert ended.exit_code == 0 and "elsewhere" not in ended.output, ended.output
+    assert json.loads(rotate(place, "show", "-o", "json").output)["new"] == ""
+    assert isinstance(rotate(place, "cancel", "--yes").exception, Inhibited)
