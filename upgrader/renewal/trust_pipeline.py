@@ -18,6 +18,7 @@ from upgrader.renewal.gates import API_SERVER, InUseGate
 from upgrader.renewal.onhost.bundles import trusted_by
 from upgrader.renewal.trust_gates import AcceptedGate, PublishedGate
 from upgrader.renewal.trust_steps import (
+    AggregatedApisStep,
     ClusterInfoStep,
     ForgetCaStep,
     NewCaStep,
@@ -65,7 +66,7 @@ class Rotation:
         steps: list[PipelineStep] = []
         if not self.found.trusted:
             always = self.gates.of_controllers()
-            steps.append(PipelineStep(NewCaStep(new, lambda: dict(settings())), always, always))
+            steps.append(PipelineStep(NewCaStep(self.tools.kube, new, lambda: dict(settings())), always, always))
             steps.append(PipelineStep(SigningFileStep(self.on_host, self.cluster.controllers), (), ()))
             steps += self.release
             back = WayBackStep(self._rolled((*self._leaders, *self._others)))
@@ -94,6 +95,7 @@ class Rotation:
             for node in self.found.nodes
             if node.late or node.trusting(which)
         ]
+        steps.append(PipelineStep(AggregatedApisStep(self.tools.kube, which), (), ()))
         steps += self.release
         rolled = RollOutStep(self._rolled((*self._leaders, *self._others)), lambda: "", "pods-before")
         in_use = self._run(InUseGate(self.tools.kube, self.tools.hosts, self.cluster.controllers))

@@ -23,6 +23,7 @@ from upgrader.wait_and_retry import wait_until
 __all__ = [
     "CLUSTER_INFO",
     "TRUSTED_CA",
+    "AggregatedApisStep",
     "ClusterInfoStep",
     "ForgetCaStep",
     "NewCaStep",
@@ -40,6 +41,7 @@ CLUSTER_INFO = "cluster-info"
 TRUSTED_CA = "certificates.upgrader.io/trusted-ca"
 """Annotation of a pod template: which new CA was there when its pods began. Its change replaces them."""
 _PUBLIC, _KUBECONFIG = "kube-public", "kubeconfig"
+_SYSTEM, _AUTHENTICATION, _CLIENT_CA = "kube-system", "extension-apiserver-authentication", "client-ca-file"
 _BACK_SECONDS = 180.0
 _SHOWN = 16
 
@@ -58,6 +60,7 @@ class _OneWay:
 class NewCaStep:
     """Has the keeper's kubeadm make the new CA, which nobody trusts yet; undo removes it."""
 
+    kube: Kube
     new: NewAuthority
     settings: Callable[[], dict[str, object]]
     """What of kubeadm's configuration decides on a CA's form."""
@@ -75,7 +78,9 @@ class NewCaStep:
         note(f"{self.new.keeper.name}: the new CA is {fingerprint(pem)[:_SHOWN]}")
 
     def undo(self, point: RestorePoint, note: Callable[[str], None]) -> None:
-        """The signing certificate's own file stays: the folder's values name it. Raises HostError."""
+        """The signing certificate's own file stays: the folder's values name it. Raises HostError or ApiError."""
+        if which := self.new.on_host.look(self.new.keeper).made:
+            _accept_no_more(self.kube, which)
         self.new.on_host.forget(self.new.keeper)
 
 
@@ -197,6 +202,23 @@ class ClusterInfoStep:
 
 
 @dataclass(frozen=True)
+class AggregatedApisStep(_OneWay):
+    """Has aggregated APIs trust the clients of a CA no more: kube-apiserver adds its CAs, and takes none away."""
+
+    kube: Kube
+    which: str
+    """The CA's fingerprint."""
+    name: str = "aggregated-apis"
+
+    def summary(self) -> str:
+        return f"ConfigMap {_AUTHENTICATION} has one CA of clients"
+
+    def apply(self, note: Callable[[str], None]) -> None:
+        with _as_failure():
+            _accept_no_more(self.kube, self.which)
+
+
+@dataclass(frozen=True)
 class RollOut:
     """Replaces the pods of workloads that read what they trust at their start, where they began before it changed."""
 
@@ -290,6 +312,13 @@ def cluster_info(kube: Kube) -> str:
     """The kubeconfig in ConfigMap cluster-info; "" where there is none. Raises ApiError."""
     found = kube.get(CONFIG_MAPS, CLUSTER_INFO, _PUBLIC) or {}
     return str((found.get("data") or {}).get(_KUBECONFIG) or "")
+
+
+def _accept_no_more(kube: Kube, which: str) -> None:
+    found = kube.get(CONFIG_MAPS, _AUTHENTICATION, _SYSTEM) or {}
+    before = str((found.get("data") or {}).get(_CLIENT_CA) or "")
+    if (after := removed(before, which)) != before:
+        kube.patch(CONFIG_MAPS, _AUTHENTICATION, {"data": {_CLIENT_CA: after}}, _SYSTEM)
 
 
 def _mark(workload: KubeObject) -> str:

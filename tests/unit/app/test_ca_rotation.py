@@ -136,7 +136,13 @@ class PublishingKube(RollingKube):
         return found
 
     def publish(self) -> None:
-        """Into each namespace."""
+        """Into each namespace; and kube-apiserver adds its own to those that aggregated APIs accept."""
+        meta = {"name": "extension-apiserver-authentication", "namespace": "kube-system"}
+        pem = self.hosts.trusts[CONTROLLERS[0]]
+        if (now := self.get(CONFIG_MAPS, meta["name"], "kube-system")) is None or len(
+            now["data"]["client-ca-file"]
+        ) < len(pem):
+            self.put(CONFIG_MAPS, {"metadata": meta, "data": {"client-ca-file": pem}})
         for namespace in ("default", "kube-system") if self.publishes else ():
             meta = {"name": ROOT_CA, "namespace": namespace}
             self.put(CONFIG_MAPS, {"metadata": meta, "data": {"ca.crt": self.hosts.trusts[CONTROLLERS[0]]}})
@@ -175,7 +181,13 @@ class Place:
         text = (self.kube.get(CONFIG_MAPS, "cluster-info", "kube-public") or {})["data"]["kubeconfig"]
         data = base64.b64decode(text.rpartition(" ")[2]).decode()
         published = (self.kube.get(CONFIG_MAPS, ROOT_CA, "default") or {})["data"]["ca.crt"]
-        texts = {**self.hosts.trusts, "cluster-info": data, ROOT_CA: published}
+        accepted = self.kube.get(CONFIG_MAPS, "extension-apiserver-authentication", "kube-system") or {}
+        texts = {
+            "clients": accepted["data"]["client-ca-file"],
+            **self.hosts.trusts,
+            "cluster-info": data,
+            ROOT_CA: published,
+        }
         return {name: len(certificates(text)) for name, text in texts.items()}
 
     def signing(self) -> str:
