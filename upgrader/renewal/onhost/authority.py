@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +12,7 @@ from upgrader.recover.onhost.private_folder import locked
 from upgrader.recover.onhost.questions import Failed
 from upgrader.renewal.onhost import new_authority, trust_files
 from upgrader.renewal.onhost.bundles import certificates
-from upgrader.renewal.onhost.controller import BUSY, FOLDER, KUBERNETES, WAIT_SECONDS
+from upgrader.renewal.onhost.controller import BUSY, FOLDER, KUBERNETES, WAIT_SECONDS, answer
 from upgrader.renewal.onhost.kubelet_start import is_late, restart
 from upgrader.renewal.onhost.places import fit
 from upgrader.renewal.onhost.staged import kubeadm
@@ -145,9 +143,4 @@ _COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
 
 def main(command: str, *arguments: str) -> None:
     """Print the answer as JSON; `failed` is why there is none."""
-    os.umask(0o077)
-    try:
-        answer = _COMMANDS[command](*arguments)
-    except (Failed, OSError, ValueError) as error:
-        answer = {"failed": str(error)}
-    sys.stdout.write(json.dumps(answer) + "\n")
+    answer(_COMMANDS, command, *arguments)

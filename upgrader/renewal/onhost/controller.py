@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from upgrader.recover.onhost.private_folder import locked
@@ -14,7 +14,7 @@ from upgrader.renewal.onhost.kept_files import mend, put_back
 from upgrader.renewal.onhost.served import served
 from upgrader.renewal.onhost.staged import check_inside, forget_copy, kubeadm, renew, run_in_namespace
 
-__all__ = ["BUSY", "FOLDER", "KUBERNETES", "WAIT_SECONDS", "main"]
+__all__ = ["BUSY", "FOLDER", "KUBERNETES", "WAIT_SECONDS", "answer", "main"]
 
 KUBERNETES = "/etc/kubernetes"
 FOLDER = "/var/lib/upgrader/certificates"
@@ -62,9 +62,14 @@ _COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
 
 def main(command: str, *arguments: str) -> None:
     """Print the answer as JSON; `failed` is why there is none."""
+    answer(_COMMANDS, command, *arguments)
+
+
+def answer(commands: Mapping[str, Callable[..., dict[str, Any]]], command: str, *arguments: str) -> None:
+    """Print what one of the commands answers, as JSON; `failed` is why it doesn't."""
     os.umask(0o077)
     try:
-        answer = _COMMANDS[command](*arguments)
+        found = commands[command](*arguments)
     except (Failed, OSError, ValueError) as error:
-        answer = {"failed": str(error)}
-    sys.stdout.write(json.dumps(answer) + "\n")
+        found = {"failed": str(error)}
+    sys.stdout.write(json.dumps(found) + "\n")
