@@ -41,7 +41,8 @@ class SmallApi:
 
             def do_POST(self) -> None:
                 path = urlsplit(self.path).path
-                made = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                # Like Kubernetes, which names the kind in each answer, whether the request named it or not.
+                made = {"kind": "Object"} | json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 api.writes.append((self.command, path))
                 api.objects[f"{path}/{made['metadata']['name']}"] = made
                 self._answer(201, json.dumps(made).encode())

@@ -10,6 +10,7 @@ import pytest
 
 from testkit.kills import ONE, TWO, Moment, TwoReleases
 from testkit.lab_cluster import LabCluster
+from upgrader.ui.as_typed import program
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_killed_or_stopped_then_resumed(releases: TwoReleases) -> None:
     with releases.run_until(Moment("StepStarted", ONE)) as process:
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=120)
-    assert process.returncode == 130 and "upgrader resume" in output, output
+    assert process.returncode == 130 and f"{program(releases.cluster.folder)} resume" in output, output
     assert releases.turns == (then, before_it), "the running step is complete, the next one was not begun"
     ended = releases.from_another_machine("rollback", "--yes")
     assert ended.exit_code == 0, ended
