@@ -17,7 +17,7 @@ from upgrader.app.wiring import Session, open_session
 from upgrader.bundle.reading import Bundle
 from upgrader.engine.history.past_runs import newest_run, past_runs
 from upgrader.engine.history.step_times import usual_seconds
-from upgrader.errors import UsageError
+from upgrader.errors import ChartRefused, Inhibited, UsageError
 from upgrader.model.finding import Finding
 from upgrader.model.observed import Observed
 from upgrader.model.plan import Plan
@@ -222,7 +222,10 @@ class PlannedUpgrade:
             path = (observed.server, *path)
         first, *later = path[:most]
         there = session.at(first)
-        plan = there.upgrade_plan(observed, later[0] if later else None, bundle)
+        try:
+            plan = there.upgrade_plan(observed, later[0] if later else None, bundle)
+        except ChartRefused as error:
+            raise _not_adopted(observed, error) or error from None
         return cls(there, observed, plan, tuple(later), bundle)
 
     def checked(self, skips: Skips) -> CheckedPlan:
@@ -231,6 +234,17 @@ class PlannedUpgrade:
         findings = skips.apply(self.session.preflight(self.observed, self.plan))
         hops = forecast(self.session, self.observed, self.plan, self.later, self.bundle)
         return CheckedPlan(self.plan, findings, usual, ahead=tuple(_once(findings, hops, skips)))
+
+
+def _not_adopted(observed: Observed, error: ChartRefused) -> Inhibited | None:
+    """Before an adoption, nothing has written the values that the charts need: that is the cause, and not the chart."""
+    release = observed.releases.get("kube-apiserver")
+    if release is None or release.history:
+        return None
+    return Inhibited(
+        f"there is no release kube-apiserver: this cluster was not adopted yet ({error.message})",
+        remedy="Have its control plane moved into Helm releases, which writes the values as well: upgrader adopt",
+    )
 
 
 def _once(findings: Sequence[Finding], hops: Iterable[Forecast], skips: Skips) -> Iterator[Forecast]:

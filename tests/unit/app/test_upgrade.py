@@ -30,7 +30,7 @@ from upgrader.engine.journal.journal_file import JOURNAL, read_journal
 from upgrader.engine.locks.fence import Fence
 from upgrader.engine.locks.lease_object import LEASES, NAME, NAMESPACE
 from upgrader.engine.state.event_fold import fold
-from upgrader.errors import ApiError, Inhibited, Locked, StepFailed, UsageError
+from upgrader.errors import ApiError, ChartRefused, Inhibited, Locked, StepFailed, UsageError
 from upgrader.gates.continuity.continuity import Continuity
 from upgrader.gates.continuity.served_groups import PRERELEASES
 from upgrader.gates.kubernetes_kinds import NODES
@@ -38,7 +38,7 @@ from upgrader.model.cluster import Cluster, Host
 from upgrader.model.event import ChangedSeverity, RunStarted, SkippedCheck
 from upgrader.model.finding import Finding
 from upgrader.model.health_before import HealthBefore
-from upgrader.model.observed import Observed
+from upgrader.model.observed import Observed, ObservedRelease
 from upgrader.model.plan import Plan, PlannedRelease
 from upgrader.model.settings import AvailabilitySettings, ReleaseSettings, Settings
 from upgrader.model.version import KubernetesVersion
@@ -104,6 +104,25 @@ def test_upgrade_in_any_thread(world: World, tmp_path: Path) -> None:
     assert set(world.deployed) == {"a", "b", "c"} and all("new" in text for text in world.deployed.values())
     lease = world.kube.get(LEASES, NAME, NAMESPACE)
     assert lease is not None and not lease["spec"].get("holderIdentity")
+
+
+@pytest.mark.parametrize(("release", "refusal"), [("kube-apiserver", Inhibited), ("other", ChartRefused)])
+def test_chart_that_lacks_what_an_adoption_writes(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, refusal: type[Exception]
+) -> None:
+    """Where kube-apiserver has no release, the remedy is to adopt; any other chart's refusal is told as it is."""
+
+    def not_adopted(self: Session) -> Observed:
+        return Observed(FROM, {}, {release: ObservedRelease((), "")})
+
+    def refused(*_: object) -> Plan:
+        raise ChartRefused("endpoints.addresses: needs the controller's address")
+
+    monkeypatch.setattr(FakeSession, "observe", not_adopted)
+    monkeypatch.setattr(FakeSession, "upgrade_plan", refused)
+    with pytest.raises(refusal, match=r"endpoints\.addresses") as raised:
+        check_upgrade(tmp_path, TO)
+    assert ("upgrader adopt" in (raised.value.remedy or "")) is (refusal is Inhibited)  # type: ignore[attr-defined]
 
 
 def test_health_before_the_run_is_in_the_journal(world: World, tmp_path: Path) -> None:
