@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Literal
 
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import UsageError
-from upgrader.templates.rendering import render
+from upgrader.templates.rendering import Templates
 
 __all__ = ["CiSystem", "ProposedJobs", "propose_jobs"]
 
@@ -72,11 +73,12 @@ def propose_jobs(folder: Path, system: CiSystem) -> ProposedJobs:
         "paths": f"{inside.as_posix()}/**" if inside.parts else "**",
         "file": jobs.as_posix(),
     }
-    texts = {root / jobs: render(f"ci/{system}.yml.j2", **values)}
+    templates = Templates.of_user(os.environ)
+    texts = {root / jobs: templates.render(f"ci/{system}.yml.j2", **values)}
     include = ""
     if system == "gitlab":
         main = root / ".gitlab-ci.yml"
-        texts[main] = render("ci/gitlab-root.yml.j2", file=f"/{jobs.as_posix()}")
+        texts[main] = templates.render("ci/gitlab-root.yml.j2", file=f"/{jobs.as_posix()}")
         known = main.read_text(encoding="utf-8", errors="replace") if main.exists() else texts[main]
         include = "" if jobs.as_posix() in known else f"/{jobs.as_posix()}"
     return ProposedJobs(system, name, texts, include)

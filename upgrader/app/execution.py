@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ from upgrader.pipeline import Pipeline
 from upgrader.ports import Reporter
 from upgrader.preflight.skipping import NO_SKIPS, Skips
 from upgrader.report.formats import write_reports
+from upgrader.templates.rendering import Templates
 
 __all__ = ["FinishedRun", "continue_run", "execute_run"]
 
@@ -201,7 +203,7 @@ def _reported(
 def _close(folder: Path, journal: Journal) -> RunState:
     journal.close()
     state = fold(read_journal(folder / JOURNAL))
-    write_reports(folder, state, journal=JOURNAL)
+    write_reports(folder, state, journal=JOURNAL, templates=Templates.of_user(os.environ))
     return state
 
 

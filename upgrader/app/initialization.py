@@ -15,7 +15,7 @@ from upgrader.engine.journal.atomic import write_atomic
 from upgrader.errors import HostUnreachable
 from upgrader.model.host_key import HostKey
 from upgrader.ports import HostKeys, Kube
-from upgrader.templates.rendering import render
+from upgrader.templates.rendering import Templates
 
 __all__ = ["Login", "ProposedFolder", "look_at_cluster", "propose_folder"]
 
@@ -69,20 +69,20 @@ class ProposedFolder:
 
     def _texts(self, *, trust: bool) -> Mapping[Path, str]:
         known_hosts, cluster = self.folder / "ssh" / "known_hosts", self.cluster
-        trusted = trust and bool(self.keys)
+        trusted, templates = trust and bool(self.keys), Templates.of_user(os.environ)
         texts = {
-            self.folder / "upgrader.yaml": render(
+            self.folder / "upgrader.yaml": templates.render(
                 "folder/upgrader.yaml.j2", version=str(cluster.version), context=self.context
             ),
             self.folder / "upgrader.schema.json": schema_text(),
-            self.folder / "hosts.yml": render(
+            self.folder / "hosts.yml": templates.render(
                 "folder/hosts.yml.j2",
                 user=self.login.user,
                 key=str(self.login.key or ""),
                 known_hosts=trusted or known_hosts.exists(),
                 groups=(("controllers", cluster.controllers), ("workers", cluster.workers)),
             ),
-            self.folder / ".gitignore": render("folder/gitignore.j2"),
+            self.folder / ".gitignore": templates.render("folder/gitignore.j2"),
         }
         lines = (self.keys[node.name].line(node.address) for node in cluster.controllers if node.name in self.keys)
         return {**texts, known_hosts: "".join(lines)} if trusted else texts

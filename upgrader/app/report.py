@@ -18,6 +18,7 @@ from upgrader.errors import ConfigError, UsageError
 from upgrader.report.comparison import Comparison, compared
 from upgrader.report.formats import FILES, Format, report_text, write_reports
 from upgrader.report.redacted import redacted
+from upgrader.templates.rendering import Templates
 
 __all__ = ["RunToReport", "compare_runs", "run_to_report"]
 
@@ -35,7 +36,8 @@ class RunToReport:
     def text(self, form: Format, *, redact: bool = False) -> str:
         """Its report in one form; with `redact` without names of hosts and people, and without addresses."""
         state = self._redacted() if redact else self.run.state
-        return report_text(state, form, running=self.running, redacted=redact)
+        own = Templates.of_user(os.environ)
+        return report_text(state, form, running=self.running, redacted=redact, templates=own)
 
     def write(self) -> Path:
         """Make the files in the run's folder again; returns the page's path."""
@@ -44,7 +46,8 @@ class RunToReport:
                 f"the journal of {self.run.name} is in {self.run.place}, and there is no folder of that run here",
                 remedy="Print the report with `-o html`, or run this in the folder that has the run.",
             )
-        write_reports(self.run.folder, self.run.state, journal=JOURNAL, running=self.running)
+        own = Templates.of_user(os.environ)
+        write_reports(self.run.folder, self.run.state, journal=JOURNAL, running=self.running, templates=own)
         return self.run.folder / FILES["html"]
 
     def _redacted(self) -> RunState:

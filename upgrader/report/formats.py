@@ -10,10 +10,11 @@ from typing import Literal
 from upgrader.engine.journal.atomic import write_atomic
 from upgrader.engine.state.report import report_json
 from upgrader.engine.state.run_state import RunState
-from upgrader.errors import JournalError
+from upgrader.errors import ConfigError, JournalError
 from upgrader.report.html import report_html
 from upgrader.report.junit import report_junit
 from upgrader.report.markdown import report_markdown
+from upgrader.templates.rendering import BUILT_IN, Templates
 
 __all__ = ["FILES", "Format", "report_text", "write_reports"]
 
@@ -28,26 +29,44 @@ FILES: Mapping[Format, str] = {
 """Their names. The JSON is written first: programs read it, and the others say no more."""
 
 
-def report_text(state: RunState, form: Format, *, running: bool = False, redacted: bool = False) -> str:
-    """The report of a run in one form. `running`: a process works on it now. `redacted`: as `redacted.py` made it."""
+def report_text(
+    state: RunState,
+    form: Format,
+    *,
+    running: bool = False,
+    redacted: bool = False,
+    templates: Templates = BUILT_IN,
+    problem: str = "",
+) -> str:
+    """The report of a run in one form. `running`: a process works on it now. `redacted`: as `redacted.py` made it.
+
+    Raises ConfigError for a template of the user's that can't be rendered; `problem` tells of one on the page.
+    """
     forms: dict[Format, Callable[[], str]] = {
         "json": lambda: json.dumps(report_json(state), indent=2) + "\n",
-        "html": lambda: report_html(state, running=running, redacted=redacted),
-        "junit": lambda: report_junit(state, running=running),
+        "html": lambda: report_html(state, running=running, redacted=redacted, templates=templates, problem=problem),
+        "junit": lambda: report_junit(state, running=running, templates=templates),
         "markdown": lambda: report_markdown(state, running=running),
     }
     # A journal keeps what was no UTF-8 as lone surrogates, which no file can have.
     return forms[form]().encode(errors="replace").decode()
 
 
-def write_reports(folder: Path, state: RunState, *, journal: str, running: bool = False) -> None:
+def write_reports(
+    folder: Path, state: RunState, *, journal: str, running: bool = False, templates: Templates = BUILT_IN
+) -> None:
     """Write all of them into a run's folder (mode 0600); `journal` is the name of what they are made from.
 
-    Raises JournalError where the disk refuses one; the run's outcome is in its message.
+    A template of the user's that can't be rendered costs no report: the page is made without it, and says so. Raises
+    JournalError where the disk refuses one; the run's outcome is in its message.
     """
     for form, name in FILES.items():
         path = folder / name
-        content = report_text(state, form, running=running).encode()
+        try:
+            text = report_text(state, form, running=running, templates=templates)
+        except ConfigError as error:
+            text = report_text(state, form, running=running, problem=error.message)
+        content = text.encode()
         try:
             write_atomic(path, content)
         except OSError as error:

@@ -9,19 +9,29 @@ from __future__ import annotations
 from upgrader import __version__
 from upgrader.engine.state.run_state import RunState
 from upgrader.report.view import view_of
-from upgrader.templates.rendering import render, stylesheet
+from upgrader.templates.rendering import BUILT_IN, Templates
 
 __all__ = ["report_html"]
 
 
-def report_html(state: RunState, *, running: bool = False, redacted: bool = False) -> str:
-    """The page of a run. `running`: a process works on it now. `redacted`: names were replaced (`redacted.py`)."""
-    style, source = stylesheet("report/report.css")
-    return render(
+def report_html(
+    state: RunState,
+    *,
+    running: bool = False,
+    redacted: bool = False,
+    templates: Templates = BUILT_IN,
+    problem: str = "",
+) -> str:
+    """The page of a run. `running`: a process works on it now. `redacted`: names were replaced (`redacted.py`).
+    `problem`: why it isn't made with a template of the user's.
+    """
+    style, source = templates.stylesheet("report/report.css")
+    return templates.render(
         "report/report.html.j2",
         view=view_of(state, running=running),
         style=style,
         style_source=source,
         version=__version__,
         redacted=redacted,
+        problem=problem,
     )

@@ -14,7 +14,7 @@ from upgrader.engine.state.run_state import GateState, RunState, StepState
 from upgrader.model.run_kind import describe_run
 from upgrader.report.headline import headline
 from upgrader.report.status import gate_status, step_status
-from upgrader.templates.rendering import render
+from upgrader.templates.rendering import BUILT_IN, Templates
 
 __all__ = ["Case", "Count", "Suite", "report_junit", "suites_of"]
 
@@ -62,10 +62,10 @@ class Suite:
         return Count.of(self.cases)
 
 
-def report_junit(state: RunState, *, running: bool = False) -> str:
+def report_junit(state: RunState, *, running: bool = False, templates: Templates = BUILT_IN) -> str:
     """The XML of a run."""
     suites = suites_of(state, running=running)
-    return render(
+    return templates.render(
         "report/junit.xml.j2",
         suites=suites,
         total=Count.of(case for suite in suites for case in suite.cases),
