@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,8 @@ PAGES: dict[str, Story] = {
     "hostile": runs.HOSTILE,
     "nodes": nodes_story(200, fails=3),
 }
+FOR_AXE = {**PAGES, "nodes": nodes_story(20, fails=3)}
+"""Fewer nodes: axe computes what is behind each word."""
 TAB, ENTER = 9, 13
 
 
@@ -31,11 +35,22 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         yield opened
 
 
-def page(folder: Path, name: str) -> Path:
+def page(folder: Path, name: str, pages: Mapping[str, Story] = PAGES) -> Path:
     """The page of an example run."""
     path = folder / f"{name}.html"
-    path.write_text(report_html(state_of(PAGES[name])), encoding="utf-8")
+    path.write_text(report_html(state_of(pages[name])), encoding="utf-8")
     return path
+
+
+def axe(browser: Browser) -> list[Any]:
+    """What axe finds on the page that is shown, with all of it unfolded: rules and the elements that break them."""
+    browser.evaluate(files("axe_core_python").joinpath("axe.min.js").read_text() + "; 0")
+    browser.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    found = browser.evaluate(
+        "axe.run().then(found => found.violations.map(rule => [rule.id, ...rule.nodes.map(node => node.html)]))"
+    )
+    assert isinstance(found, list)
+    return found
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -50,6 +65,24 @@ def test_page_loads_whole_and_without_a_complaint(tmp_path: Path, browser: Brows
         assert background == ("rgb(20, 23, 26)" if dark else "rgb(250, 249, 247)"), "the policy allows the style"
     assert browser.problems == []
     assert set(browser.requests) == {path.as_uri()}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", FOR_AXE)
+def test_everybody_can_read_it(tmp_path: Path, browser: Browser, name: str, dark: bool) -> None:
+    """axe finds nothing: contrast, names of what can be pressed, headings, lists, languages."""
+    browser.show(page(tmp_path, name, FOR_AXE), width=1100, dark=dark)
+    assert axe(browser) == []
+
+
+def test_axe_finds_what_is_wrong(tmp_path: Path, browser: Browser) -> None:
+    """The judge isn't blind: words that can hardly be seen, and a picture without words, are found."""
+    path = tmp_path / "wrong.html"
+    path.write_text(
+        "<html lang=en><title>t</title><main><h1>x</h1><p style='color: #eee'>pale</p><img src='x:'></main>"
+    )
+    browser.show(path)
+    assert {rule[0] for rule in axe(browser)} >= {"color-contrast", "image-alt"}
 
 
 def test_steps_open_with_the_keyboard(tmp_path: Path, browser: Browser) -> None:
