@@ -10,7 +10,8 @@ import pytest
 
 from tests.unit.guard.fake_api import FakeApi
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict
-from upgrader.guard.roles.rollout import Rollouts, _selector
+from upgrader.guard.roles.direct_read import selector_query
+from upgrader.guard.roles.rollout import Rollouts
 from upgrader.guard.roles.workload_cache import PODS, STATEFUL_SETS
 from upgrader.guard.runtime.leadership import Leadership
 from upgrader.guard.runtime.metrics import Metrics
@@ -252,4 +253,4 @@ def test_selectors_are_queries() -> None:
         {"key": "d", "operator": "DoesNotExist"},
     ]
     selector = {"matchLabels": {"app": "db"}, "matchExpressions": expressions}
-    assert _selector(selector) == "app=db,a in (x,y),b notin (z),c,!d"
+    assert selector_query(selector) == "app=db,a in (x,y),b notin (z),c,!d"

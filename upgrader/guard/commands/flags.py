@@ -43,6 +43,8 @@ class Settings:
     interval_seconds: float
     dry_run: bool
     namespaces: tuple[str, ...]
+    budget_namespaces: tuple[str, ...]
+    """Where zone-aware budgets are asked; none: nowhere."""
     kubeconfig: Path | None
     url: str
 
@@ -78,6 +80,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         interval_seconds=given.interval_seconds,
         dry_run=given.dry_run,
         namespaces=namespaces,
+        budget_namespaces=tuple(dict.fromkeys(given.budget_namespaces)) or namespaces if given.budgets else (),
         kubeconfig=given.kubeconfig,
         url=given.url,
     )
@@ -131,6 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     flag("reconcile.interval", "interval_seconds", _duration, 5.0, text, metavar="5s")
     text = "namespace that it is for; can be repeated"
     flag("kubernetes.namespace", "namespaces", str, [], text, action="append", metavar="NAME")
+    switch("zpdb.enabled", "budgets", True, "ask ZoneAwarePodDisruptionBudgets, where there are any")
+    text = "namespace whose ZoneAwarePodDisruptionBudgets are asked; can be repeated (default: -kubernetes.namespace)"
+    flag("zpdb.namespace", "budget_namespaces", str, [], text, action="append", metavar="NAME")
     flag("kubernetes.config-file", "kubeconfig", Path, None, "kubeconfig, outside a cluster", metavar="FILE")
     flag("kubernetes.api-url", "url", str, "", "the API server's URL, if not the kubeconfig's", metavar="URL")
     return parser

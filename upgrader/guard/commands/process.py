@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 
 from upgrader.guard.commands.flags import Settings
 from upgrader.guard.logs import LOG
-from upgrader.guard.roles import no_downscale
-from upgrader.guard.roles.admission_server import admission_app
+from upgrader.guard.roles import no_downscale, zone_budgets
+from upgrader.guard.roles.admission_server import Decide, admission_app
 from upgrader.guard.roles.rollout import Rollouts
+from upgrader.guard.roles.zone_budgets import ZoneBudgets
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.ca_injection import CONFIGURATIONS, Injection, labels_of
 from upgrader.guard.runtime.certificate_bundle import Wanted
@@ -32,6 +33,8 @@ __all__ = ["serve"]
 _DRAIN_SECONDS = 5.0
 """After it is told to end: until then, API servers and kube-proxy know that it isn't ready."""
 _LEASE = "guard-rollout"
+_BUDGETS_SHARE = 0.7
+"""Of the time that a webhook's request may take: then it is said which budget couldn't be written, and why."""
 
 
 @dataclass
@@ -52,18 +55,22 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
     metrics, parts = Metrics(), _Parts()
     parts.questions["process"] = lambda: "it is ending" if stop.is_set() else ""
     async with Api(connection) as api, AsyncExitStack() as servers:
-        tls_port = 0
+        tls_port, budgets = 0, _budgets(api, settings, metrics, parts)
         if "webhook" in settings.roles:
             served = _certificates(api, settings, namespace, metrics, parts)
+            answering: dict[str, Decide] = {no_downscale.PATH: no_downscale.NoDownscale(api)}
+            answering[zone_budgets.VALIDATION_PATH] = zone_budgets.validated
+            if budgets:
+                answering[zone_budgets.EVICTION_PATH] = budgets.evict
             admission = admission_app(
-                {no_downscale.PATH: no_downscale.NoDownscale(api)},
+                answering,
                 metrics,
                 timeout_seconds=settings.timeout_seconds,
                 dry_run=settings.dry_run,
             )
             tls_port = await servers.enter_async_context(listening(admission, settings.tls_port, served.context))
         if "rollout" in settings.roles:
-            _rollouts(api, settings, namespace, metrics, parts)
+            _rollouts(api, settings, namespace, metrics, parts, budgets)
         port = await servers.enter_async_context(listening(status_app(parts.questions, metrics), settings.port))
         LOG.info("started", extra={"port": port, "tls_port": tls_port, "roles": settings.roles, "namespace": namespace})
         async with asyncio.TaskGroup() as group:
@@ -79,10 +86,22 @@ async def _awaited(what: Awaitable[None]) -> None:
     await what
 
 
-def _rollouts(api: Api, settings: Settings, namespace: str, metrics: Metrics, parts: _Parts) -> None:
+def _budgets(api: Api, settings: Settings, metrics: Metrics, parts: _Parts) -> ZoneBudgets | None:
+    if not settings.budget_namespaces:
+        return None
+    seconds = settings.timeout_seconds * _BUDGETS_SHARE
+    budgets = ZoneBudgets(api, settings.budget_namespaces, metrics, seconds)
+    parts.questions["zone-aware budgets"] = budgets.cache.why_not_ready
+    parts.running.append(budgets.run())
+    return budgets
+
+
+def _rollouts(
+    api: Api, settings: Settings, namespace: str, metrics: Metrics, parts: _Parts, budgets: ZoneBudgets | None
+) -> None:
     identity = f"{os.environ.get('HOSTNAME') or 'guard'}_{uuid.uuid4()}"
     leadership = Leadership(api, namespace, _LEASE, identity)
-    rollouts = Rollouts(api, settings.namespaces, leadership, metrics, settings.interval_seconds)
+    rollouts = Rollouts(api, settings.namespaces, leadership, metrics, settings.interval_seconds, budgets)
     for cache in rollouts.caches.values():
         for informer in cache.informers:
             parts.follow(informer)

@@ -20,10 +20,12 @@ from upgrader.guard.core.admission import Answer
 from upgrader.guard.core.times import micro_timestamp, seconds_of
 from upgrader.guard.core.workloads import Pod
 
-__all__ = ["SETTLED_AFTER", "Due", "Judgement", "Ledger", "Request", "Reservation", "admit", "due", "refusal"]
+__all__ = ["SETTLED_AFTER", "Judgement", "Ledger", "Request", "Reservation", "admit", "refusal", "settled"]
 
 SETTLED_AFTER = 60.0
-"""Seconds that a reservation stays, unless the pod is known to be gone; longer than any cache lags."""
+"""Seconds that a reservation stays; an API server gives a request up before, and no cache lags so long."""
+
+_MOST_REQUESTS = 16
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,19 @@ class Ledger:
         return Ledger({u: r for u, r in self.reservations.items() if u != uid}) if uid in self else self
 
     def reserve(self, request: Request, now: float) -> Ledger:
-        """The ledger with this pod reserved for this request, besides those that have reserved it already."""
+        """The ledger with this pod reserved for this request, besides those that have reserved it already.
+
+        Who asks every five seconds for hours fills no status: many requests become nameless, and stay until settled.
+        """
         pod = request.pod
         there = self.reservations.get(pod.uid, Reservation(pod.uid, pod.name, now))
-        mine = replace(there, requests=there.requests | {request.id})
+        names = there.requests if len(there.requests) < _MOST_REQUESTS else frozenset({""})
+        mine = there if request.id in there.requests else replace(there, requests=names | {request.id})
         return self if mine == there else Ledger({**self.reservations, pod.uid: mine})
+
+    def without_these(self, reservations: Collection[Reservation]) -> Ledger:
+        """The ledger without these, where they are still as they are here."""
+        return Ledger({u: r for u, r in self.reservations.items() if r not in reservations})
 
     def give_back(self, requests: Collection[str]) -> Ledger:
         """The ledger without the part of these requests; a pod that others have reserved too stays."""
@@ -142,23 +152,11 @@ def refusal(judgements: Iterable[Judgement]) -> Judgement | None:
     return next((j for j in judgements if not j.answer.allowed), None)
 
 
-@dataclass(frozen=True)
-class Due:
-    """Reservations that can go at once, and those whose pods are to be read from the API first."""
+def settled(ledger: Ledger, noticed: Mapping[Reservation, float], now: float) -> tuple[Reservation, ...]:
+    """Which reservations have done their work: their requests have ended by now, or what they deleted is seen.
 
-    settled: tuple[Reservation, ...] = ()
-    to_read: tuple[Reservation, ...] = ()
-
-
-def due(ledger: Ledger, pods: Mapping[str, Pod], noticed: Mapping[str, float], now: float) -> Due:
-    """Which reservations have done their work.
-
-    `pods`: this process' cache, by UID. `noticed`: when this process first saw each reservation, by its own clock, as
-    `since` is by another's. They stay for `SETTLED_AFTER` seconds even when this cache knows that the pod terminates,
-    as the cache of the process that answers next may not know it yet; a pod that isn't there counts for nothing
-    meanwhile. Then what this cache doesn't see terminate is read from the API: gone, or refused by somebody else and
-    still there, it can be dropped after that.
+    `noticed`: when this process first saw each of them as it is, by its own clock, as `since` is by another's. They
+    stay for `SETTLED_AFTER` seconds: longer than an API server takes to end the request that the answer was for. Who
+    judges after that reads the pods from the API, where one that terminates, or is gone, counts by itself.
     """
-    old = [r for r in ledger.reservations.values() if now - noticed.get(r.uid, now) >= SETTLED_AFTER]
-    known = {r.uid for r in old if (pod := pods.get(r.uid)) is not None and pod.terminating}
-    return Due(tuple(r for r in old if r.uid in known), tuple(r for r in old if r.uid not in known))
+    return tuple(r for r in ledger.reservations.values() if now - noticed.get(r, now) >= SETTLED_AFTER)

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from upgrader.guard.core.rollout import GROUP_LABEL, Deletion, Finished, GroupDecision, decide
-from upgrader.guard.core.workloads import Pod, StatefulSet, pod, stateful_set
+from upgrader.guard.core.rollout import GROUP_LABEL, Deletion, Event, Finished, GroupDecision, decide
+from upgrader.guard.core.workloads import StatefulSet, stateful_set
+from upgrader.guard.core.zone_budget import Rollout
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
 from upgrader.guard.logs import LOG
+from upgrader.guard.roles.direct_read import pods_of, stateful_sets
 from upgrader.guard.roles.event_recorder import EventRecorder
 from upgrader.guard.roles.workload_cache import PODS, STATEFUL_SETS, Group, WorkloadCache
+from upgrader.guard.roles.zone_budget_books import RolloutRequest
+from upgrader.guard.roles.zone_budgets import OF_ROLLOUTS, ZoneBudgets
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.backoff import Backoff
 from upgrader.guard.runtime.leadership import Leadership
@@ -27,18 +32,24 @@ from upgrader.guard.runtime.work_queue import WorkQueue
 
 __all__ = ["Rollouts"]
 
-_PAGE = 500
-
 
 class Rollouts:
     """Of the groups in some namespaces."""
 
     def __init__(
-        self, api: Api, namespaces: Sequence[str], leadership: Leadership, metrics: Metrics, interval_seconds: float
+        self,
+        api: Api,
+        namespaces: Sequence[str],
+        leadership: Leadership,
+        metrics: Metrics,
+        interval_seconds: float,
+        budgets: ZoneBudgets | None = None,
     ) -> None:
-        """`interval_seconds`: each group is looked at again after that, whatever was told."""
+        """`interval_seconds`: each group is looked at again after that, whatever was told. `budgets` are asked before
+        each deletion, in the namespaces that they keep.
+        """
         self._api, self._leadership, self._metrics = api, leadership, metrics
-        self._interval_seconds = interval_seconds
+        self._interval_seconds, self._budgets = interval_seconds, budgets
         self._events = EventRecorder(api)
         self._queue = WorkQueue[Group]()
         self._failing: dict[Group, Backoff] = {}
@@ -92,7 +103,7 @@ class Rollouts:
         for event in decision.events:
             await self._events.record(event)
         for deletion in decision.delete:
-            await self._delete(deletion)
+            await self._delete(deletion, {each.uid: each for each in sets})
         for finished in decision.finished:
             await self._finish(finished)
         LOG.debug("looked at", extra={"group": "/".join(group), "waits_for": decision.waits_for})
@@ -100,26 +111,22 @@ class Rollouts:
 
     async def _decided_by_the_api(self, group: Group) -> GroupDecision:
         namespace, name = group
-        found = await self._all(STATEFUL_SETS, namespace, f"{GROUP_LABEL}={name}")
-        pods: dict[str, Pod] = {}
-        for item in found:
-            # A pod of a set matches its selector: the controller gives up one that doesn't.
-            for each in map(pod, await self._all(PODS, namespace, _selector(item["spec"]["selector"]))):
-                pods[each.uid] = each
-        return decide([stateful_set(item) for item in found], pods.values())
+        found = await stateful_sets(self._api, namespace, f"{GROUP_LABEL}={name}")
+        pods = await pods_of(self._api, namespace, found)
+        budgets = self._budgets_of(namespace)
+        reserved = budgets.reserved_by_evictions(namespace) if budgets else frozenset[str]()
+        return decide(map(stateful_set, found), pods, deleted=reserved)
 
-    async def _all(self, resource: Any, namespace: str, labels: str) -> list[dict[str, Any]]:
-        found, token = list[dict[str, Any]](), ""
-        while True:
-            items, _, token = await self._api.page(
-                resource, namespace, {"labelSelector": labels}, limit=_PAGE, token=token
-            )
-            found += items
-            if not token:
-                return found
+    def _budgets_of(self, namespace: str) -> ZoneBudgets | None:
+        return self._budgets if self._budgets and self._budgets.keeps(namespace) else None
 
-    async def _delete(self, deletion: Deletion) -> None:
+    async def _delete(self, deletion: Deletion, owners: Mapping[str, StatefulSet]) -> None:
         which = deletion.pod
+        if refused := await self._refused(deletion):
+            if owner := owners.get(which.owner_uid):
+                told = f"{which.name} isn't deleted yet: {refused}"
+                await self._events.record(Event(owner, "Normal", "RolloutWaiting", told))
+            return
         if not self._leadership.sure():
             raise ApiAway("it may not lead any more")
         try:
@@ -130,6 +137,15 @@ class Rollouts:
             "pod deleted, to be replaced",
             extra={"pod": f"{which.namespace}/{which.name}", "revision": which.revision, "was_ready": which.ready},
         )
+
+    async def _refused(self, deletion: Deletion) -> str:
+        """What the pod's zone-aware budget has against it; "" where nothing has, and the pod is reserved."""
+        budgets = self._budgets_of(deletion.pod.namespace)
+        if budgets is None or not self._leadership.sure():
+            return ""
+        rollout = Rollout(deletion.max_unavailable, deletion.free)
+        judged = await budgets.ask(RolloutRequest(f"{OF_ROLLOUTS}{uuid.uuid4()}", deletion.pod, rollout=rollout))
+        return "" if judged.answer.allowed else judged.answer.message
 
     async def _finish(self, finished: Finished) -> None:
         """The controller leaves status.currentRevision as it is with OnDelete; `kubectl rollout status` reads it."""
@@ -146,19 +162,3 @@ class Rollouts:
         except Conflict:
             return  # its controller has written it meanwhile, and it comes again
         LOG.info("rolled", extra={"set": f"{which.namespace}/{which.name}", "revision": finished.revision})
-
-
-def _selector(selector: Mapping[str, Any]) -> str:
-    """As a query's labelSelector."""
-    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
-    for each in selector.get("matchExpressions") or ():
-        key, operator, values = each["key"], each["operator"], ",".join(each.get("values") or ())
-        terms.append(
-            {
-                "In": f"{key} in ({values})",
-                "NotIn": f"{key} notin ({values})",
-                "Exists": key,
-                "DoesNotExist": f"!{key}",
-            }[operator]
-        )
-    return ",".join(terms)

@@ -61,6 +61,17 @@ class Metrics:
             group,
             registry=self.registry,
         )
+        self.evictions = Counter(
+            "rollout_operator_zpdb_eviction_requests",
+            "Times that a pod's zone-aware budget was asked, by why and by the HTTP status of the answer.",
+            ["reason", "status"],
+            registry=self.registry,
+        )
+        self.evictions_in_flight = Gauge(
+            "rollout_operator_zpdb_inflight_eviction_requests",
+            "How many of these requests wait for an answer now.",
+            registry=self.registry,
+        )
         self._policies = _Policies()
         self.registry.register(self._policies)
 
