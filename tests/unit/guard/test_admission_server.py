@@ -15,6 +15,7 @@ from upgrader.guard.core.admission import AdmissionRequest, Answer, allow, deny
 from upgrader.guard.guard_errors import ApiAway
 from upgrader.guard.roles.admission_server import Decide, admission_app
 from upgrader.guard.roles.no_downscale import NoDownscale
+from upgrader.guard.roles.run_lease import RunLease
 from upgrader.guard.runtime.metrics import Metrics
 from upgrader.guard.runtime.resource import Resource
 from upgrader.guard.runtime.status_server import status_app
@@ -185,3 +186,83 @@ def test_metrics_have_the_names_that_dashboards_know() -> None:
         'kube_validating_webhook_failure_policy{policy="Ignore",type="ValidatingWebhook",webhook="a.example"} 1.0'
     )
     assert expected in status({})[2]
+
+
+LEASES = Resource("coordination.k8s.io/v1", "leases")
+SETS = Resource("apps/v1", "statefulsets")
+
+
+def asked_while_held(
+    prepare: Callable[[FakeApi], object] = lambda api: None, *, holder: str = "anna", **request: Any
+) -> tuple[int, Any]:
+    """(status, response or text) of a downscale of a set of the group `db`, with the Lease of a run."""
+
+    async def run() -> tuple[int, Any]:
+        api = FakeApi()
+        spec = {"holderIdentity": holder, "renewTime": "t1", "leaseDurationSeconds": 60}
+        notes = {"upgrader.io/run": "run-7"}
+        api.put(LEASES, {"metadata": {"name": "upgrader", "annotations": notes}, "spec": spec}, "kube-system")
+        api.put(SETS, {"metadata": {"name": "db", "labels": {"rollout-group": "db"}}}, "shop")
+        prepare(api)
+        app = admission_app({PATH: NoDownscale(api, RunLease(api))}, Metrics(), timeout_seconds=10)
+        async with TestClient(TestServer(app)) as client:
+            answer = await client.post(PATH, json=review(**request))
+            return answer.status, (await answer.json())["response"] if answer.status == 200 else await answer.text()
+
+    return asyncio.run(run())
+
+
+BY_OBJECT = {
+    "subResource": "",
+    "kind": {"group": "apps", "version": "v1", "kind": "StatefulSet"},
+    "oldObject": {"metadata": {"labels": {"rollout-group": "db"}}, "spec": {"replicas": 3}},
+}
+
+
+@pytest.mark.parametrize("request_", [{}, BY_OBJECT, {"dryRun": True}], ids=["scale", "object", "dry run"])
+def test_a_group_that_a_run_holds_does_not_shrink(request_: dict[str, Any]) -> None:
+    """By itself, by `/scale`, and on a dry run: refused with the run's name. Without a run it is done."""
+    status, response = asked_while_held(**request_)
+    assert (status, response["allowed"], response["status"]["code"]) == (200, False, 403)
+    assert response["status"]["message"] == (
+        "downscale of statefulsets/db in shop from 3 to 1 replicas is not allowed while the upgrade run-7 holds the "
+        "group db still"
+    )
+    assert asked_while_held(holder="", **request_)[1]["allowed"]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"object": {"spec": {"replicas": 4}}},
+        {**BY_OBJECT, "oldObject": {"metadata": {"labels": {}}, "spec": {"replicas": 3}}},
+        {"resource": {"group": "apps", "version": "v1", "resource": "deployments"}},
+    ],
+    ids=["grows", "in no group", "no StatefulSet"],
+)
+def test_nothing_else_is_held(request_: dict[str, Any]) -> None:
+    """Nor does it need the Lease."""
+
+    def without_lease(api: FakeApi) -> None:
+        del api.objects[LEASES.path("kube-system", "upgrader")]
+        api.put(Resource("apps/v1", "deployments"), {"metadata": {"name": "db"}}, "shop")
+
+    assert asked_while_held(without_lease, **request_)[1]["allowed"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [([None, ApiAway("GET: refused")], "GET: refused"), ([ApiAway("GET: refused"), None], "can't be read")],
+    ids=["the Lease", "the set"],
+)
+def test_what_is_unknown_while_a_run_may_hold_is_no_answer(answers: list[Exception | None], why: str) -> None:
+    """HTTP 500, so that failurePolicy decides."""
+    status, text = asked_while_held(lambda api: api.next_answer("get", *answers))
+    assert status == 500 and why in text
+
+
+def test_a_set_that_cannot_be_read_shrinks_where_no_run_is_alive() -> None:
+    """With a warning, as ever."""
+    away = ApiAway("GET: refused")
+    status, response = asked_while_held(lambda api: api.next_answer("get", away), holder="")
+    assert status == 200 and response["allowed"] and "GET: refused" in response["warnings"][0]

@@ -89,3 +89,8 @@ def test_roles_follow_from_what_the_original_has() -> None:
     assert parse([*TLS, "-roles=webhook"]).roles == ("webhook",)
     several = parse(["-kubernetes.namespace=shop", "-kubernetes.namespace=ops", "-reconcile.interval=30s"])
     assert (several.namespaces, several.interval_seconds) == (("shop", "ops"), 30)
+
+
+def test_runs_hold_groups_only_where_that_is_said() -> None:
+    """rollout-operator's manifests give no right to read the Lease."""
+    assert not parse(TLS).hold and not parse([*TLS, "-hold=none"]).hold and parse([*TLS, "-hold=run"]).hold

@@ -11,7 +11,9 @@ import pytest
 from tests.unit.guard.fake_api import FakeApi
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict
 from upgrader.guard.roles.direct_read import selector_query
+from upgrader.guard.roles.rolling_groups import ROLLING, RollingGroups
 from upgrader.guard.roles.rollout import Rollouts
+from upgrader.guard.roles.run_lease import LEASES, RunLease
 from upgrader.guard.roles.workload_cache import PODS, STATEFUL_SETS
 from upgrader.guard.runtime.leadership import Leadership
 from upgrader.guard.runtime.metrics import Metrics
@@ -254,3 +256,97 @@ def test_selectors_are_queries() -> None:
     ]
     selector = {"matchLabels": {"app": "db"}, "matchExpressions": expressions}
     assert selector_query(selector) == "app=db,a in (x,y),b notin (z),c,!d"
+
+
+
+def put_run(world: World, *, groups: str = "", holder: str = "anna") -> None:
+    """The Lease of a run of the upgrader."""
+    spec = {"holderIdentity": holder, "renewTime": "t1", "leaseDurationSeconds": 60}
+    notes = {"upgrader.io/run": "run-7", "guard.upgrader.io/groups": groups}
+    world.api.put(LEASES, {"metadata": {"name": "upgrader", "annotations": notes}, "spec": spec}, "kube-system")
+
+
+def begun(world: World) -> str:
+    """What the leader has noted."""
+    notes = world.api.objects[LEASES.path("ops", "guard")]["metadata"].get("annotations") or {}
+    return str(notes.get(ROLLING, ""))
+
+
+def held(test: Callable[[World], Awaitable[None]]) -> None:
+    """In a world where runs hold groups, and one is alive."""
+
+    async def whole() -> None:
+        world = World()
+        holds = RunLease(world.api), RollingGroups(world.api, "ops", "guard")
+        world.rollouts = Rollouts(world.api, ["shop"], world.leadership, world.metrics, 5, holds=holds)
+        world.api.put(LEASES, {"metadata": {"name": "guard"}, "spec": {}}, "ops")
+        put_run(world)
+        await world.see()
+        await test(world)
+
+    asyncio.run(whole())
+
+
+def test_a_run_that_is_alive_holds_what_has_not_begun() -> None:
+    """An Event says so; it begins once the run has released its Lease, and is noted before the first pod goes."""
+
+    async def test(world: World) -> None:
+        for _ in range(2):
+            await world.look()
+        assert world.done("delete") == [] and world.events() == ["RolloutHeld"] and begun(world) == ""
+        put_run(world, holder="")
+        await world.rollouts._holds[0].look()  # type: ignore[index]
+        await world.look()
+        assert world.done("delete") == ["a-0"] and begun(world) == "shop/db"
+        noted, deleted = (
+            next(number for number, call in enumerate(world.api.calls) if call.startswith(what))
+            for what in ("replace", "delete")
+        )
+        assert noted < deleted
+
+    held(test)
+
+
+def test_a_group_that_the_run_names_rolls() -> None:
+    """By what the Lease says at that moment."""
+
+    async def test(world: World) -> None:
+        put_run(world, groups="shop/db")
+        await world.look()
+        assert world.done("delete") == ["a-0"]
+
+    held(test)
+
+
+def test_a_group_in_the_middle_is_not_stopped_half_way() -> None:
+    """Whoever leads now knows from the Lease that it has begun; at the end it no longer counts as such."""
+
+    async def test(world: World) -> None:
+        notes = {"name": "guard", "annotations": {ROLLING: "shop/db"}}
+        world.api.put(LEASES, {"metadata": notes, "spec": {}}, "ops")
+        world.put(pod("a", "v2"))
+        del world.api.objects[PODS.path("shop", "b-0")]
+        world.put(pod("b"))
+        await world.see()
+        await world.look()
+        assert world.done("delete") == ["b-0"]
+        world.put(pod("b", "v2"))
+        for _ in range(2):
+            await world.see()
+            await world.look()
+        assert begun(world) == ""
+
+    held(test)
+
+
+@pytest.mark.parametrize("error", [ApiAway("away"), ApiRefused("leases is forbidden", 403)])
+def test_whether_a_run_is_alive_must_be_known(error: Exception) -> None:
+    """Nothing is deleted as long as its Lease can't be read; what is there for other reasons goes on."""
+
+    async def test(world: World) -> None:
+        world.api.next_answer("get", error)
+        await world.look()
+        assert world.done("delete") == []
+        assert "reconciles_failed_total" in world.metrics.text()
+
+    held(test)

@@ -232,7 +232,7 @@ def test_rollouts_ask_before_they_delete() -> None:
 
     async def test(world: World) -> None:
         leadership = Sure(world.api, "ops", "guard", "me")
-        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, world.budgets)
+        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, budgets=world.budgets)
 
         async def look() -> list[str]:
             for informer in rollouts.caches["shop"].informers:
@@ -259,7 +259,7 @@ def test_what_a_budget_refuses_is_left_out_and_told() -> None:
 
     async def test(world: World) -> None:
         leadership = Sure(world.api, "ops", "guard", "me")
-        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, world.budgets)
+        rollouts = Rollouts(world.api, ["shop"], leadership, world.metrics, 5, budgets=world.budgets)
         for informer in rollouts.caches["shop"].informers:
             await informer._list()
         world.put_budget("again")

@@ -8,7 +8,7 @@ from typing import Any
 
 from upgrader.ports import Kind, KubeObject
 
-__all__ = ["LEASES", "LEASE_SECONDS", "NAME", "NAMESPACE", "Holder", "Lease", "manifest"]
+__all__ = ["GROUPS", "LEASES", "LEASE_SECONDS", "NAME", "NAMESPACE", "RUN", "Holder", "Lease", "manifest"]
 
 LEASES = Kind("coordination.k8s.io/v1", "leases")
 NAME = "upgrader"
@@ -17,7 +17,11 @@ NAMESPACE = "kube-system"
 LEASE_SECONDS = 60
 """How long others wait for a sign of life; longer than an API server stalls while etcd restarts."""
 
-_RUN, _DOING, _FOLDER = "upgrader.io/run", "upgrader.io/doing", "upgrader.io/folder-lock"
+RUN = "upgrader.io/run"
+GROUPS = "guard.upgrader.io/groups"
+"""Annotation for guard: the groups of StatefulSets (`NAMESPACE/GROUP`, with commas between) that may roll now."""
+
+_DOING, _FOLDER = "upgrader.io/doing", "upgrader.io/folder-lock"
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Holder:
     """Identifies its folder's lock file (`lock_identity`); "" when unknown."""
     run: str = ""
     doing: str = ""
+    groups: tuple[str, ...] = ()
+    """The groups of StatefulSets (`NAMESPACE/GROUP`) that its step rolls."""
 
     def __str__(self) -> str:
         what = ": ".join(filter(None, [self.run, self.doing]))
@@ -56,7 +62,8 @@ class Lease:
         metadata, spec = found["metadata"], found.get("spec") or {}
         notes = metadata.get("annotations") or {}
         identity = spec.get("holderIdentity") or ""
-        holder = Holder(identity, notes.get(_FOLDER, ""), notes.get(_RUN, ""), notes.get(_DOING, ""))
+        groups = tuple(filter(None, notes.get(GROUPS, "").split(",")))
+        holder = Holder(identity, notes.get(_FOLDER, ""), notes.get(RUN, ""), notes.get(_DOING, ""), groups)
         return cls(
             holder=holder if identity else None,
             acquired=spec.get("acquireTime") or "",
@@ -86,7 +93,8 @@ def manifest(
             "acquireTime": acquired or time,
             "renewTime": time,
         }
-        notes = {_FOLDER: holder.folder_lock, _RUN: holder.run, _DOING: holder.doing}
+        notes = {_FOLDER: holder.folder_lock, RUN: holder.run, _DOING: holder.doing}
+        notes |= {GROUPS: ",".join(sorted(holder.groups))}
     return {
         "apiVersion": LEASES.api_version,
         "kind": "Lease",

@@ -42,6 +42,8 @@ class Settings:
     timeout_seconds: float
     interval_seconds: float
     dry_run: bool
+    hold: bool
+    """Whether a run of the upgrader holds groups still."""
     namespaces: tuple[str, ...]
     budget_namespaces: tuple[str, ...]
     """Where zone-aware budgets are asked; none: nowhere."""
@@ -79,6 +81,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         timeout_seconds=given.timeout_seconds,
         interval_seconds=given.interval_seconds,
         dry_run=given.dry_run,
+        hold=given.hold == "run",
         namespaces=namespaces,
         budget_namespaces=tuple(dict.fromkeys(given.budget_namespaces)) or namespaces if given.budgets else (),
         kubeconfig=given.kubeconfig,
@@ -130,6 +133,8 @@ def _parser() -> argparse.ArgumentParser:
     switch("webhook-dry-run", "dry_run", False, "deny nothing: warn and count what would be denied")
     text = "what it does: rollout, webhook, or both (default: rollout, and webhook with -server-tls.enabled)"
     flag("roles", "roles", _roles, (), text, metavar="ROLE,…")
+    text = "who holds groups still: an upgrade that is alive, by the Lease kube-system/upgrader (run), or nobody (none)"
+    flag("hold", "hold", str, "none", text, choices=("run", "none"), metavar="none")
     text = "how often each group is looked at, whatever has changed"
     flag("reconcile.interval", "interval_seconds", _duration, 5.0, text, metavar="5s")
     text = "namespace that it is for; can be repeated"

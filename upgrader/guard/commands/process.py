@@ -14,7 +14,9 @@ from upgrader.guard.commands.flags import Settings
 from upgrader.guard.logs import LOG
 from upgrader.guard.roles import no_downscale, zone_budgets
 from upgrader.guard.roles.admission_server import Decide, admission_app
+from upgrader.guard.roles.rolling_groups import RollingGroups
 from upgrader.guard.roles.rollout import Rollouts
+from upgrader.guard.roles.run_lease import RunLease
 from upgrader.guard.roles.zone_budgets import ZoneBudgets
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.ca_injection import CONFIGURATIONS, Injection, labels_of
@@ -56,9 +58,12 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
     parts.questions["process"] = lambda: "it is ending" if stop.is_set() else ""
     async with Api(connection) as api, AsyncExitStack() as servers:
         tls_port, budgets = 0, _budgets(api, settings, metrics, parts)
+        run_lease = RunLease(api) if settings.hold else None
+        if run_lease:
+            parts.running.append(run_lease.run())
         if "webhook" in settings.roles:
             served = _certificates(api, settings, namespace, metrics, parts)
-            answering: dict[str, Decide] = {no_downscale.PATH: no_downscale.NoDownscale(api)}
+            answering: dict[str, Decide] = {no_downscale.PATH: no_downscale.NoDownscale(api, run_lease)}
             answering[zone_budgets.VALIDATION_PATH] = zone_budgets.validated
             if budgets:
                 answering[zone_budgets.EVICTION_PATH] = budgets.evict
@@ -70,7 +75,7 @@ async def serve(settings: Settings, connection: Connection, namespace: str, stop
             )
             tls_port = await servers.enter_async_context(listening(admission, settings.tls_port, served.context))
         if "rollout" in settings.roles:
-            _rollouts(api, settings, namespace, metrics, parts, budgets)
+            _rollouts(api, settings, namespace, metrics, parts, budgets, run_lease)
         port = await servers.enter_async_context(listening(status_app(parts.questions, metrics), settings.port))
         LOG.info("started", extra={"port": port, "tls_port": tls_port, "roles": settings.roles, "namespace": namespace})
         async with asyncio.TaskGroup() as group:
@@ -97,11 +102,20 @@ def _budgets(api: Api, settings: Settings, metrics: Metrics, parts: _Parts) -> Z
 
 
 def _rollouts(
-    api: Api, settings: Settings, namespace: str, metrics: Metrics, parts: _Parts, budgets: ZoneBudgets | None
+    api: Api,
+    settings: Settings,
+    namespace: str,
+    metrics: Metrics,
+    parts: _Parts,
+    budgets: ZoneBudgets | None,
+    run_lease: RunLease | None,
 ) -> None:
     identity = f"{os.environ.get('HOSTNAME') or 'guard'}_{uuid.uuid4()}"
     leadership = Leadership(api, namespace, _LEASE, identity)
-    rollouts = Rollouts(api, settings.namespaces, leadership, metrics, settings.interval_seconds, budgets)
+    holds = (run_lease, RollingGroups(api, namespace, _LEASE)) if run_lease else None
+    rollouts = Rollouts(
+        api, settings.namespaces, leadership, metrics, settings.interval_seconds, budgets=budgets, holds=holds
+    )
     for cache in rollouts.caches.values():
         for informer in cache.informers:
             parts.follow(informer)

@@ -12,7 +12,17 @@ from typing import Any
 
 from upgrader.guard.core.admission import FORBIDDEN, AdmissionRequest, Answer, allow, deny
 
-__all__ = ["NO_DOWNSCALE", "Parent", "Unreadable", "both", "by_scale", "decide", "needs_parent"]
+__all__ = [
+    "NO_DOWNSCALE",
+    "Parent",
+    "Unreadable",
+    "both",
+    "by_scale",
+    "decide",
+    "labels_before",
+    "needs_parent",
+    "shrinks",
+]
 
 NO_DOWNSCALE = "grafana.com/no-downscale"
 _MOST_REPLICAS = 2**31
@@ -32,11 +42,16 @@ class Parent:
 
 def needs_parent(request: AdmissionRequest) -> bool:
     """Whether `decide` needs the object's labels from the API: it shrinks by `/scale`, where there are none."""
+    return by_scale(request) and shrinks(request)
+
+
+def shrinks(request: AdmissionRequest) -> bool:
+    """Whether it is known to get fewer replicas."""
     try:
         before, after = both(request)
     except Unreadable:
         return False
-    return by_scale(request) and before is not None and after is not None and after < before
+    return before is not None and after is not None and after < before
 
 
 def decide(request: AdmissionRequest, parent: Parent | None = None) -> Answer:
@@ -59,7 +74,7 @@ def decide(request: AdmissionRequest, parent: Parent | None = None) -> Answer:
             return allow(f"{request}: the downscale is allowed, as its labels can't be read: {why}")
         labels: Mapping[str, Any] = parent.labels
     else:
-        labels = _metadata_labels(request)
+        labels = labels_before(request)
     if labels.get(NO_DOWNSCALE) != "true":
         return allow()
     return deny(
@@ -97,7 +112,7 @@ def by_scale(request: AdmissionRequest) -> bool:
     return request.subresource == "scale" or request.kind == "Scale"
 
 
-def _metadata_labels(request: AdmissionRequest) -> Mapping[str, Any]:
+def labels_before(request: AdmissionRequest) -> Mapping[str, Any]:
     """The labels before the change, so that taking the label off and shrinking are two requests."""
     metadata = (request.old_object or {}).get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None

@@ -150,7 +150,8 @@ def decide(
     if refusals := tuple(_not_on_delete(ordered)):
         return GroupDecision(Phase.REFUSED, refusals[0].message, events=refusals + events)
     if hold is not None and group not in hold.groups and not _complete(ordered, own):
-        return GroupDecision(Phase.HELD, f"the upgrade {hold.run} holds the group still", events=events)
+        reason = f"the upgrade {hold.run} holds the group still"
+        return GroupDecision(Phase.HELD, reason, events=(*events, Event(ordered[0], "Normal", "RolloutHeld", reason)))
     if unclear := _unclear(ordered):
         return GroupDecision(Phase.WAITING, unclear, events=events)
     lacking = [s for s in ordered if not_ready(s, own[s.uid])]

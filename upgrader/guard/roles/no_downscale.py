@@ -1,10 +1,15 @@
-"""/admission/no-downscale: an object with the label `grafana.com/no-downscale: "true"` doesn't get fewer replicas."""
+"""/admission/no-downscale: an object with the label `grafana.com/no-downscale: "true"` doesn't get fewer replicas, nor
+does a StatefulSet of a group as long as a run of the upgrader holds it.
+"""
 
 from __future__ import annotations
 
 from upgrader.guard.core.admission import AdmissionRequest, Answer
-from upgrader.guard.core.downscale import Parent, decide, needs_parent
+from upgrader.guard.core.downscale import Parent, by_scale, decide, labels_before, needs_parent, shrinks
+from upgrader.guard.core.hold import refuse_downscale
+from upgrader.guard.core.rollout import GROUP_LABEL
 from upgrader.guard.guard_errors import ApiAway, ApiRefused
+from upgrader.guard.roles.run_lease import RunLease
 from upgrader.guard.runtime.api_client import Api
 from upgrader.guard.runtime.resource import Resource
 
@@ -15,14 +20,37 @@ _SCALED = ("deployments", "replicasets", "statefulsets")
 
 
 class NoDownscale:
-    """Asks the API for the labels of an object that shrinks by `/scale`, and for nothing else."""
+    """Asks the API for the labels of an object that shrinks by `/scale`, and for the Lease of a run where a set in a
+    group shrinks, and for nothing else.
+    """
 
-    def __init__(self, api: Api) -> None:
-        self._api = api
+    def __init__(self, api: Api, run_lease: RunLease | None = None) -> None:
+        """`run_lease` None: no run holds anything."""
+        self._api, self._run_lease = api, run_lease
 
     async def __call__(self, request: AdmissionRequest) -> Answer:
-        """What is answered; it raises nothing: what can't be read is let through, with a warning."""
-        return decide(request, await self._parent(request) if needs_parent(request) else None)
+        """What is answered. A label that can't be read is let through, with a warning, but while a run holds groups.
+
+        Raises ApiAway, ApiRefused where it isn't known whether a run does, or whether the set is in a group that one
+        holds: a group that shrinks while the control plane is replaced is what nobody can take back.
+        """
+        parent = await self._parent(request) if needs_parent(request) else None
+        answer = decide(request, parent)
+        in_groups = (request.group, request.resource) == ("apps", "statefulsets")
+        if self._run_lease is None or not answer.allowed or not in_groups or not shrinks(request):
+            return answer
+        labels = parent.labels if parent else labels_before(request)
+        if labels is not None and not labels.get(GROUP_LABEL):
+            return answer
+        hold = await self._run_lease.look()
+        if hold is None:
+            return answer
+        if labels is None:
+            assert parent is not None and by_scale(request)
+            raise ApiAway(
+                f"the upgrade {hold.run} holds groups still, and the group of {request} can't be read: {parent.why_not}"
+            )
+        return refuse_downscale(request, str(labels[GROUP_LABEL]), hold) or answer
 
     async def _parent(self, request: AdmissionRequest) -> Parent:
         if (request.group, request.version) != ("apps", "v1") or request.resource not in _SCALED:

@@ -1,7 +1,8 @@
 """Rolls groups of StatefulSets, one set after the other: what `core.rollout` decides, done by the replica that leads.
 
 Caches tell when something is to be looked at. Before a pod is deleted, the group is read from the API itself, and
-decided again: a cache may lag behind what another leader has just done.
+decided again: a cache may lag behind what another leader has just done. So is the Lease of a run of the upgrader,
+which holds groups that haven't begun.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import asyncio
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from upgrader.guard.core.rollout import GROUP_LABEL, Deletion, Event, Finished, GroupDecision, decide
+from upgrader.guard.core.rollout import GROUP_LABEL, Deletion, Event, Finished, GroupDecision, Hold, Phase, decide
 from upgrader.guard.core.workloads import StatefulSet, stateful_set
 from upgrader.guard.core.zone_budget import Rollout
 from upgrader.guard.guard_errors import ApiAway, ApiRefused, Conflict, NotFound
 from upgrader.guard.logs import LOG
 from upgrader.guard.roles.direct_read import pods_of, stateful_sets
 from upgrader.guard.roles.event_recorder import EventRecorder
+from upgrader.guard.roles.rolling_groups import RollingGroups
+from upgrader.guard.roles.run_lease import RunLease
 from upgrader.guard.roles.workload_cache import PODS, STATEFUL_SETS, Group, WorkloadCache
 from upgrader.guard.roles.zone_budget_books import RolloutRequest
 from upgrader.guard.roles.zone_budgets import OF_ROLLOUTS, ZoneBudgets
@@ -43,13 +47,16 @@ class Rollouts:
         leadership: Leadership,
         metrics: Metrics,
         interval_seconds: float,
+        *,
         budgets: ZoneBudgets | None = None,
+        holds: tuple[RunLease, RollingGroups] | None = None,
     ) -> None:
         """`interval_seconds`: each group is looked at again after that, whatever was told. `budgets` are asked before
-        each deletion, in the namespaces that they keep.
+        each deletion, in the namespaces that they keep. `holds`: the runs that hold groups still, and the groups that
+        have begun; None: no run does.
         """
         self._api, self._leadership, self._metrics = api, leadership, metrics
-        self._interval_seconds, self._budgets = interval_seconds, budgets
+        self._interval_seconds, self._budgets, self._holds = interval_seconds, budgets, holds
         self._events = EventRecorder(api)
         self._queue = WorkQueue[Group]()
         self._failing: dict[Group, Backoff] = {}
@@ -60,6 +67,8 @@ class Rollouts:
         await self._leadership.lead(self._work)
 
     async def _work(self) -> None:
+        if self._holds:
+            self._holds[1].forget()
         async with asyncio.TaskGroup() as begun:
             for cache in self.caches.values():
                 begun.create_task(self._begin(cache))
@@ -99,9 +108,13 @@ class Rollouts:
             return False  # it comes again once all is listed
         decision = decide(sets, pods)
         if decision.delete or decision.finished:
-            decision = await self._decided_by_the_api(group)
+            hold = await self._hold("/".join(group))
+            decision = decide(sets, pods, hold)
+            if decision.delete or decision.finished:
+                decision = await self._decided_by_the_api(group, hold)
         for event in decision.events:
             await self._events.record(event)
+        await self._note(group, decision)
         for deletion in decision.delete:
             await self._delete(deletion, {each.uid: each for each in sets})
         for finished in decision.finished:
@@ -109,13 +122,36 @@ class Rollouts:
         LOG.debug("looked at", extra={"group": "/".join(group), "waits_for": decision.waits_for})
         return bool(sets)
 
-    async def _decided_by_the_api(self, group: Group) -> GroupDecision:
+    async def _hold(self, group: str) -> Hold | None:
+        """The run that is alive, with what may roll nevertheless: the groups that it names, and this one if it has
+        begun. Raises ApiAway, ApiRefused where that can't be known: then it waits.
+        """
+        if self._holds is None:
+            return None
+        lease, rolling = self._holds
+        hold = lease.last  # that a run holds was true a moment ago, which does for waiting; that none does must be true
+        if hold is None or group in hold.groups:
+            hold = await lease.look()
+        if hold is not None and group in await rolling.all():
+            hold = replace(hold, groups=hold.groups | {group})
+        return hold
+
+    async def _note(self, group: Group, decision: GroupDecision) -> None:
+        """Before it begins, that it is rolled; at the end, that it isn't any more. Raises ApiAway, ApiRefused."""
+        if self._holds is None:
+            return
+        if decision.delete:
+            await self._holds[1].add("/".join(group))
+        elif decision.phase is Phase.DONE:
+            await self._holds[1].remove("/".join(group))
+
+    async def _decided_by_the_api(self, group: Group, hold: Hold | None) -> GroupDecision:
         namespace, name = group
         found = await stateful_sets(self._api, namespace, f"{GROUP_LABEL}={name}")
         pods = await pods_of(self._api, namespace, found)
         budgets = self._budgets_of(namespace)
         reserved = budgets.reserved_by_evictions(namespace) if budgets else frozenset[str]()
-        return decide(map(stateful_set, found), pods, deleted=reserved)
+        return decide(map(stateful_set, found), pods, hold, deleted=reserved)
 
     def _budgets_of(self, namespace: str) -> ZoneBudgets | None:
         return self._budgets if self._budgets and self._budgets.keeps(namespace) else None
